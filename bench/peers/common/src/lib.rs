@@ -1,0 +1,7 @@
+//! What every peer shares: the fifty dummy tools, so that `tools/list` has a realistic size (29 KB), and the
+//! readers of another process's CPU time and memory.
+
+pub mod process;
+mod tools;
+
+pub use tools::{DUMMIES, ToolDefinition, dummy_tools, tools_list_result};

@@ -1,0 +1,31 @@
+//! Starting a server and ending it.
+
+use std::{process::Stdio, time::Duration};
+
+use anyhow::{Context, Result};
+use tokio::process::{Child, Command};
+
+/// What the server writes to stderr is thrown away unless `MCP_LOAD_STDERR` is set.
+pub fn spawn(command: &[String], stdio: bool) -> Result<(Child, u32)> {
+    let (program, arguments) = command.split_first().context("no command")?;
+    let pipe = || if stdio { Stdio::piped() } else { Stdio::null() };
+    let mut builder = Command::new(program);
+    builder.args(arguments).kill_on_drop(true).stdin(pipe()).stdout(pipe());
+    if std::env::var_os("MCP_LOAD_STDERR").is_none() {
+        builder.stderr(Stdio::null());
+    }
+    let child = builder.spawn().with_context(|| format!("cannot start {program}"))?;
+    let pid = child.id().context("the server has no process id")?;
+    Ok((child, pid))
+}
+
+/// Waits for the server to end by itself, as callgrind needs it, for twenty seconds at most.
+pub async fn end(mut child: Child, pid: u32, terminate: bool) {
+    if terminate {
+        // SAFETY: the child has not been waited for, so the id is still its own.
+        unsafe { libc::kill(pid as i32, libc::SIGTERM) };
+    }
+    if tokio::time::timeout(Duration::from_secs(20), child.wait()).await.is_err() {
+        let _ = child.kill().await;
+    }
+}

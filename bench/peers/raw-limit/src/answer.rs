@@ -1,0 +1,160 @@
+//! Request bytes in, answer bytes out: one borrowed parse, then slices of the request spliced into the output.
+//! Nothing here knows how messages are framed or carried.
+
+use std::{
+    collections::HashSet,
+    io::Write,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// One pass over the whole message: nothing is scanned twice, and all that is kept of the echoed text is its
+/// slice, still escaped.
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: &'a str,
+    #[serde(borrow, default)]
+    params: Params<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Params<'a> {
+    #[serde(default)]
+    name: &'a str,
+    #[serde(borrow, default)]
+    arguments: Arguments<'a>,
+    #[serde(rename = "protocolVersion", default)]
+    version: &'a str,
+}
+
+#[derive(Deserialize, Default)]
+struct Arguments<'a> {
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(default)]
+    a: f64,
+    #[serde(default)]
+    b: f64,
+}
+
+/// What was appended to the output.
+#[derive(PartialEq)]
+pub enum Kind {
+    Reply,
+    /// An answer to `initialize`: HTTP opens a session with it.
+    Initialized,
+    /// The message was a notification.
+    Nothing,
+}
+
+/// The server: constant but for the sessions HTTP needs.
+pub struct App {
+    list: String,
+    fixed: Option<String>,
+    pub sse: bool,
+    sessions: Mutex<HashSet<u64>>,
+    next: AtomicU64,
+}
+
+impl App {
+    /// `fixed`: answer every call with that many constant bytes instead of the echo.
+    pub fn new(fixed: Option<usize>, sse: bool) -> Self {
+        let text = |length| {
+            let text = "x".repeat(length);
+            format!(r#"{{"content":[{{"type":"text","text":"{text}"}}],"isError":false}}"#)
+        };
+        Self {
+            list: bench_common::tools_list_result(),
+            fixed: fixed.map(text),
+            sse,
+            sessions: Mutex::default(),
+            next: AtomicU64::new(0x1234_5678_9abc_def1),
+        }
+    }
+
+    /// Appends the answer to `out`, without framing.
+    pub fn answer(&self, message: &[u8], out: &mut Vec<u8>) -> Kind {
+        let Ok(request) = serde_json::from_slice::<Request>(message) else {
+            out.extend_from_slice(
+                br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+            );
+            return Kind::Reply;
+        };
+        let Some(id) = request.id else { return Kind::Nothing };
+        let params = request.params;
+        out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        out.extend_from_slice(id.get().as_bytes());
+        out.extend_from_slice(br#","result":"#);
+        let mut kind = Kind::Reply;
+        match request.method {
+            "tools/call" => {
+                if let Some(fixed) = &self.fixed {
+                    out.extend_from_slice(fixed.as_bytes());
+                } else if params.name == "add" {
+                    let sum = params.arguments.a + params.arguments.b;
+                    let _ = write!(
+                        out,
+                        r#"{{"content":[{{"type":"text","text":"{{\"sum\":{sum}}}"}}],"structuredContent":{{"sum":{sum}}}}}"#
+                    );
+                } else {
+                    out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
+                    out.extend_from_slice(params.arguments.message.map_or("\"\"", RawValue::get).as_bytes());
+                    out.extend_from_slice(br#"}],"isError":false}"#);
+                }
+            }
+            "tools/list" => out.extend_from_slice(self.list.as_bytes()),
+            "initialize" => {
+                let version = if params.version.is_empty() { "2025-11-25" } else { params.version };
+                let _ = write!(out, r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"#);
+                out.extend_from_slice(br#""serverInfo":{"name":"raw-limit","version":"0"}}"#);
+                kind = Kind::Initialized;
+            }
+            _ => out.extend_from_slice(b"{}"),
+        }
+        out.push(b'}');
+        kind
+    }
+
+    /// The answer as an HTTP body: as it is, or as one server-sent event.
+    pub fn body(&self, message: &[u8], out: &mut Vec<u8>) -> Kind {
+        if !self.sse {
+            return self.answer(message, out);
+        }
+        out.extend_from_slice(b"event: message\ndata: ");
+        let kind = self.answer(message, out);
+        out.extend_from_slice(b"\n\n");
+        kind
+    }
+
+    pub fn content_type(&self) -> &'static str {
+        if self.sse { "text/event-stream" } else { "application/json" }
+    }
+
+    /// Opens a session. Its id can be guessed: this server is a yardstick, never exposed.
+    pub fn open_session(&self) -> u64 {
+        let session = self.next.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        self.sessions.lock().unwrap().insert(session);
+        session
+    }
+
+    pub fn knows_session(&self, header: &[u8]) -> bool {
+        session_id(header).is_some_and(|session| self.sessions.lock().unwrap().contains(&session))
+    }
+
+    pub fn close_session(&self, header: &[u8]) {
+        if let Some(session) = session_id(header) {
+            self.sessions.lock().unwrap().remove(&session);
+        }
+    }
+}
+
+fn session_id(header: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(header).ok()?, 16).ok()
+}

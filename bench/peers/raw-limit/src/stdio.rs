@@ -1,0 +1,45 @@
+//! Blocking stdio: one read, every whole line answered into one buffer, one write.
+
+use std::io::{Read, Write};
+
+use crate::answer::{App, Kind};
+
+pub fn serve(app: &App) -> anyhow::Result<()> {
+    let mut stdin = std::io::stdin().lock();
+    let mut stdout = std::io::stdout().lock();
+    let mut buffer = vec![0u8; 1 << 16];
+    let (mut start, mut end) = (0, 0);
+    let mut out = Vec::with_capacity(1 << 16);
+    loop {
+        if end == buffer.len() {
+            if start > 0 {
+                buffer.copy_within(start..end, 0);
+                end -= start;
+                start = 0;
+            } else {
+                buffer.resize(buffer.len() * 2, 0);
+            }
+        }
+        let count = stdin.read(&mut buffer[end..])?;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut searched = end;
+        end += count;
+        while let Some(length) = memchr::memchr(b'\n', &buffer[searched..end]) {
+            if app.answer(&buffer[start..searched + length], &mut out) != Kind::Nothing {
+                out.push(b'\n');
+            }
+            start = searched + length + 1;
+            searched = start;
+        }
+        if start == end {
+            (start, end) = (0, 0);
+        }
+        if !out.is_empty() {
+            stdout.write_all(&out)?;
+            stdout.flush()?;
+            out.clear();
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! One line in, one message out: the envelope visitor.
+
+use std::borrow::Cow;
+
+use crate::error::{ParseError, ParseErrorKind};
+use crate::scan::{Limits, RawString, Scan};
+use crate::string::unescape;
+use crate::{Id, Params};
+
+/// A decoded message; every part borrows from the line.
+#[derive(Debug, Clone)]
+pub enum Message<'a> {
+    /// Wants an answer.
+    Request {
+        /// The sender's id for it.
+        id: Id<'a>,
+        /// What is asked.
+        method: Cow<'a, str>,
+        /// With what.
+        params: Params<'a>,
+    },
+    /// Wants none.
+    Notification {
+        /// What is told.
+        method: Cow<'a, str>,
+        /// With what.
+        params: Params<'a>,
+    },
+    /// The answer to one of our requests.
+    Response {
+        /// The id of that request; an error may come without one.
+        id: Option<Id<'a>>,
+        /// What came of it.
+        reply: Reply<'a>,
+    },
+    /// Several messages in one line; each element is strict JSON but not yet decoded.
+    Batch(Vec<&'a str>),
+}
+
+/// The outcome inside a response, as JSON text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// The `result` member.
+    Result(&'a str),
+    /// The `error` member.
+    Error(&'a str),
+}
+
+#[derive(Default)]
+struct Parts<'a> {
+    version: bool,
+    id: Option<Result<Id<'a>, ParseError>>,
+    method: Option<Cow<'a, str>>,
+    params: Option<Params<'a>>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
+    /// The first member of a wrong kind, kept until the whole line is known to be JSON.
+    wrong: Option<ParseError>,
+}
+
+/// Decodes one line, strictly.
+pub fn parse(line: &[u8], limits: Limits) -> Result<Message<'_>, ParseError> {
+    let text = std::str::from_utf8(line).map_err(|error| {
+        ParseError::new(ParseErrorKind::Syntax, error.valid_up_to(), "the message is not valid UTF-8")
+    })?;
+    let mut scan = Scan::new(text, limits);
+    match scan.peek() {
+        Some(b'{') => {}
+        Some(b'[') => return batch(scan),
+        _ => {
+            check_rest(&mut scan)?;
+            return Err(ParseError::new(ParseErrorKind::Shape, 0, "a message must be a JSON object"));
+        }
+    }
+    let mut parts = Parts::default();
+    let scanned = scan.object(0, |scan, key, depth| parts.member(scan, key, depth)).and_then(|()| scan.end());
+    match scanned.and_then(|()| parts.message_or_fault()) {
+        Ok(()) => parts.into_message(),
+        Err(mut error) => {
+            if error.kind != ParseErrorKind::Syntax {
+                error.id = parts.id.and_then(Result::ok).map(Id::into_owned);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn check_rest(scan: &mut Scan<'_>) -> Result<(), ParseError> {
+    scan.value(0)?;
+    scan.end()
+}
+
+fn batch(mut scan: Scan<'_>) -> Result<Message<'_>, ParseError> {
+    let mut elements = Vec::new();
+    scan.elements(0, |element| elements.push(element))?;
+    scan.end()?;
+    if elements.is_empty() {
+        return Err(ParseError::new(ParseErrorKind::Shape, 0, "a batch must hold at least one message"));
+    }
+    Ok(Message::Batch(elements))
+}
+
+impl<'a> Parts<'a> {
+    fn member(&mut self, scan: &mut Scan<'a>, key: RawString<'a>, depth: u32) -> Result<(), ParseError> {
+        let name = if key.escaped { unescape(key.raw) } else { Cow::Borrowed(key.raw) };
+        let first = scan.peek();
+        let at = scan.at;
+        match &*name {
+            "params" if first == Some(b'{') => {
+                let mut params = Params::default();
+                scan.object(depth, |scan, key, depth| {
+                    params.push(key, scan.value(depth)?);
+                    Ok(())
+                })?;
+                params.set_text(&scan.text()[at..scan.at]);
+                self.params = Some(params);
+                return Ok(());
+            }
+            "method" if first == Some(b'"') => {
+                let method = scan.string()?;
+                self.method = Some(unescape(method.raw));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let value = scan.value(depth)?;
+        match &*name {
+            "jsonrpc" => {
+                self.version = value == "\"2.0\"";
+                if !self.version {
+                    self.fault(at, "\"jsonrpc\" must be the string \"2.0\"");
+                }
+            }
+            "id" => self.id = Some(read_id(value, at)),
+            "method" => self.fault(at, "\"method\" must be a string"),
+            "params" => {
+                let fault = ParseError::new(ParseErrorKind::Params, at, "\"params\" must be an object");
+                self.wrong.get_or_insert(fault);
+            }
+            "result" => self.result = Some(value),
+            "error" => self.error = Some(value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, at: usize, message: &'static str) {
+        self.wrong.get_or_insert(ParseError::new(ParseErrorKind::Shape, at, message));
+    }
+
+    /// Everything that makes a JSON object no message.
+    fn message_or_fault(&mut self) -> Result<(), ParseError> {
+        if !self.version {
+            self.fault(0, "the member \"jsonrpc\": \"2.0\" is missing");
+        }
+        let answers = usize::from(self.result.is_some()) + usize::from(self.error.is_some());
+        if self.method.is_some() && answers > 0 {
+            self.fault(0, "a message with \"method\" cannot also carry \"result\" or \"error\"");
+        } else if answers == 2 {
+            self.fault(0, "a response carries either \"result\" or \"error\", not both");
+        } else if self.method.is_none() && answers == 0 {
+            self.fault(0, "the message has neither \"method\" nor \"result\" nor \"error\"");
+        } else if self.result.is_some() && self.id.is_none() {
+            self.fault(0, "a response with \"result\" needs the \"id\" of its request");
+        }
+        // `"id": null` is how JSON-RPC answers a message whose id could not be read.
+        if let Some(Err(error)) = &self.id
+            && !(self.error.is_some() && error.at == NULL_ID)
+        {
+            let fault = ParseError { at: if error.at == NULL_ID { 0 } else { error.at }, ..error.clone() };
+            self.wrong.get_or_insert(fault);
+        }
+        self.wrong.take().map_or(Ok(()), Err)
+    }
+
+    fn into_message(self) -> Result<Message<'a>, ParseError> {
+        let id = self.id.and_then(Result::ok);
+        let params = self.params.unwrap_or_default();
+        Ok(match (self.method, id, self.result, self.error) {
+            (Some(method), Some(id), ..) => Message::Request { id, method, params },
+            (Some(method), None, ..) => Message::Notification { method, params },
+            (None, id, Some(result), _) => Message::Response { id, reply: Reply::Result(result) },
+            (None, id, None, Some(error)) => Message::Response { id, reply: Reply::Error(error) },
+            (None, _, None, None) => {
+                return Err(ParseError::new(ParseErrorKind::Shape, 0, "the message is empty"));
+            }
+        })
+    }
+}
+
+/// Marks `"id": null` in the `at` of its error.
+const NULL_ID: usize = usize::MAX;
+
+fn read_id(text: &str, at: usize) -> Result<Id<'_>, ParseError> {
+    let wrong = |at, message: &'static str| Err(ParseError::new(ParseErrorKind::Shape, at, message));
+    match text.as_bytes().first() {
+        Some(b'"') => Ok(Id::String(unescape(&text[1..text.len() - 1]))),
+        Some(b'n') => wrong(NULL_ID, "\"id\" must be a string or an integer, not null"),
+        Some(b'-' | b'0'..=b'9') => match text.parse() {
+            Ok(number) => Ok(Id::Number(number)),
+            Err(_) => wrong(at, "\"id\" must be an integer that fits into 64 bits"),
+        },
+        _ => wrong(at, "\"id\" must be a string or an integer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::code;
+
+    fn parsed(line: &str) -> Result<Message<'_>, ParseError> {
+        parse(line.as_bytes(), Limits::default())
+    }
+
+    fn fault(line: &str) -> (i64, String, Option<Id<'static>>) {
+        let error = parsed(line).unwrap_err();
+        (error.code(), error.message.to_string(), error.id)
+    }
+
+    #[test]
+    fn a_request_borrows_from_its_line() {
+        let line = r#"{"jsonrpc":"2.0","id":7,"method":"a/b","params":{"x":[1, 2],"y":"z"}}"#;
+        let Message::Request { id, method, params } = parsed(line).unwrap() else { panic!("not a request") };
+        assert_eq!(id, Id::Number(7));
+        assert!(matches!(method, Cow::Borrowed("a/b")));
+        assert_eq!(params.find("x"), Some("[1, 2]"));
+        assert_eq!(params.find("y"), Some("\"z\""));
+        assert_eq!(params.find("z"), None);
+        assert_eq!(params.text(), Some(r#"{"x":[1, 2],"y":"z"}"#));
+    }
+
+    #[test]
+    fn keys_may_be_escaped_and_members_many() {
+        let line = r#"{"jsonrpc":"2.0","id":"i","m\u0065thod":"m","params":{"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7,"\u0038":8}}"#;
+        let Message::Request { id, method, params } = parsed(line).unwrap() else { panic!("not a request") };
+        assert_eq!((id, &*method), (Id::from("i"), "m"));
+        assert_eq!((params.find("1"), params.find("7"), params.find("8")), (Some("1"), Some("7"), Some("8")));
+    }
+
+    #[test]
+    fn the_other_kinds() {
+        assert!(matches!(parsed(r#"{"jsonrpc":"2.0","method":"n"}"#), Ok(Message::Notification { .. })));
+        let response = parsed(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert!(matches!(
+            response,
+            Ok(Message::Response { id: Some(Id::Number(1)), reply: Reply::Result("{}") })
+        ));
+        let anonymous = parsed(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#);
+        assert!(matches!(anonymous, Ok(Message::Response { id: None, reply: Reply::Error(_) })));
+        assert!(matches!(parsed("[1, {}]"), Ok(Message::Batch(elements)) if elements == ["1", "{}"]));
+    }
+
+    #[test]
+    fn faults_say_what_is_wrong_and_keep_the_id() {
+        let id = Some(Id::Number(1));
+        let cases = [
+            (r#"{"jsonrpc":"2.0","id":1,"method":3}"#, "\"method\" must be a string", id.clone()),
+            (
+                r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
+                "\"jsonrpc\" must be the string \"2.0\"",
+                id.clone(),
+            ),
+            (r#"{"id":1,"method":"m"}"#, "the member \"jsonrpc\": \"2.0\" is missing", id.clone()),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#,
+                "\"id\" must be a string or an integer, not null",
+                None,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#,
+                "\"id\" must be an integer that fits into 64 bits",
+                None,
+            ),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, "\"id\" must be a string or an integer", None),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"params":{"a":{"k":1,"k":2}},"method":"m"}"#,
+                "the key \"k\" stands twice in one object",
+                id.clone(),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
+                "a message with \"method\" cannot also carry \"result\" or \"error\"",
+                id.clone(),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1}"#,
+                "the message has neither \"method\" nor \"result\" nor \"error\"",
+                id,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","result":1}"#,
+                "a response with \"result\" needs the \"id\" of its request",
+                None,
+            ),
+            ("7", "a message must be a JSON object", None),
+            ("[]", "a batch must hold at least one message", None),
+        ];
+        for (line, message, id) in cases {
+            assert_eq!(fault(line), (code::INVALID_REQUEST, message.to_owned(), id), "{line}");
+        }
+        let params = fault(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[]}"#);
+        assert_eq!(
+            params,
+            (code::INVALID_PARAMS, "\"params\" must be an object".into(), Some(Id::Number(1)))
+        );
+        assert_eq!(fault(r#"{"jsonrpc":"2.0","id":1,"method":"m"#).0, code::PARSE_ERROR);
+        assert_eq!(parse(b"{\"a\":\"\xff\"}", Limits::default()).unwrap_err().code(), code::PARSE_ERROR);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&line, Limits::default());
+        }
+
+        #[test]
+        fn no_almost_message_panics(line in r#"\{("(jsonrpc|id|method|params|result|error)":("2.0"|1|null|\{\}|"\\u0|[\[{]),?){0,5}\}?"#) {
+            let _ = parse(line.as_bytes(), Limits::default());
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The keys of one object, to find duplicates. Up to eight plain keys cost no allocation; more, or keys written
+//! with escapes, go to a hash set (seeded, so that no sender can make it slow).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::string::unescape;
+
+const INLINE: usize = 8;
+
+pub(crate) struct Keys<'a> {
+    inline: [&'a str; INLINE],
+    length: usize,
+    hashed: Option<Box<HashSet<Cow<'a, str>>>>,
+}
+
+impl<'a> Keys<'a> {
+    pub(crate) fn new() -> Self {
+        Self { inline: [""; INLINE], length: 0, hashed: None }
+    }
+
+    /// Takes a key as it stands between its quotes; `false` when it was there already.
+    pub(crate) fn insert(&mut self, raw: &'a str, escaped: bool) -> bool {
+        if self.hashed.is_none() && self.length < INLINE && !escaped {
+            if self.inline[..self.length].contains(&raw) {
+                return false;
+            }
+            self.inline[self.length] = raw;
+            self.length += 1;
+            return true;
+        }
+        let hashed = self.hashed.get_or_insert_with(|| {
+            Box::new(self.inline[..self.length].iter().map(|&key| key.into()).collect())
+        });
+        hashed.insert(if escaped { unescape(raw) } else { raw.into() })
+    }
+}

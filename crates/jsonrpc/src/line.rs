@@ -1,0 +1,186 @@
+//! Newline framing with a cap that is enforced before memory is taken.
+//!
+//! The owner reads into [`LineBuffer::space`], reports how much arrived with [`LineBuffer::filled`] and takes
+//! lines with [`LineBuffer::next_line`]. A line over the cap is reported once, as soon as it is known to be too
+//! long, and skipped to its end; what follows is read as usual.
+
+const FIRST: usize = 64 * 1024;
+/// A buffer that grew beyond this for one large line is given back when it is empty.
+const KEEP: usize = 1024 * 1024;
+
+/// One step of the framing.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// A whole line, without its newline.
+    Complete(&'a [u8]),
+    /// The line that begins here is longer than the cap and is being skipped.
+    TooLong,
+}
+
+/// A buffer that cuts bytes into lines.
+#[derive(Debug)]
+pub struct LineBuffer {
+    bytes: Vec<u8>,
+    /// Where the current line begins.
+    start: usize,
+    /// Up to where it has been searched for a newline.
+    searched: usize,
+    /// The end of what has been read.
+    end: usize,
+    cap: usize,
+    skipping: bool,
+}
+
+impl LineBuffer {
+    /// A buffer for lines of at most `cap` bytes.
+    pub fn new(cap: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, searched: 0, end: 0, cap, skipping: false }
+    }
+
+    /// Room to read into, never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.searched, self.end) = (0, 0, 0);
+            if self.bytes.len() > KEEP {
+                self.bytes = Vec::new();
+            }
+        }
+        if self.end == self.bytes.len() {
+            if self.start > 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+                self.searched -= self.start;
+                self.end -= self.start;
+                self.start = 0;
+            } else {
+                let length = (self.bytes.len() * 2).clamp(FIRST, self.cap.saturating_add(FIRST));
+                self.bytes.resize(length.max(self.end + 1), 0);
+            }
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// `count` bytes have been written to the beginning of [`Self::space`].
+    pub fn filled(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.bytes.len());
+    }
+
+    /// The next line, or `None` when more must be read first.
+    pub fn next_line(&mut self) -> Option<Line<'_>> {
+        loop {
+            let Some(length) = memchr::memchr(b'\n', &self.bytes[self.searched..self.end]) else {
+                self.searched = self.end;
+                if self.skipping {
+                    self.start = self.end;
+                } else if self.end - self.start > self.cap {
+                    self.start = self.end;
+                    self.skipping = true;
+                    return Some(Line::TooLong);
+                }
+                return None;
+            };
+            let (start, end) = (self.start, self.searched + length);
+            (self.start, self.searched) = (end + 1, end + 1);
+            if std::mem::take(&mut self.skipping) {
+                continue;
+            }
+            return Some(if end - start > self.cap {
+                Line::TooLong
+            } else {
+                Line::Complete(&self.bytes[start..end])
+            });
+        }
+    }
+
+    /// At the end of input: what stands after the last newline, if anything does.
+    pub fn last_line(&mut self) -> Option<&[u8]> {
+        let rest = self.start..self.end;
+        (self.start, self.searched) = (self.end, self.end);
+        (!rest.is_empty() && !self.skipping).then(|| &self.bytes[rest])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Feeds `input` in pieces and writes down what comes out.
+    fn cut(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
+        let mut buffer = LineBuffer::new(cap);
+        let mut lines = Vec::new();
+        let mut at = 0;
+        let mut pieces = pieces.iter().copied().cycle();
+        while at < input.len() {
+            let space = buffer.space();
+            let count = pieces.next().unwrap_or(1).clamp(1, space.len()).min(input.len() - at);
+            space[..count].copy_from_slice(&input[at..at + count]);
+            buffer.filled(count);
+            at += count;
+            while let Some(line) = buffer.next_line() {
+                lines.push(match line {
+                    Line::Complete(line) => Some(line.to_vec()),
+                    Line::TooLong => None,
+                });
+            }
+        }
+        lines.extend(buffer.last_line().map(|line| Some(line.to_vec())));
+        lines
+    }
+
+    #[test]
+    fn a_line_over_the_cap_is_reported_once_and_the_next_one_is_read() {
+        let input = [b"short\n".as_slice(), &[b'x'; 300_000], b"\nafter\ntail"].concat();
+        let expected = vec![Some(b"short".to_vec()), None, Some(b"after".to_vec()), Some(b"tail".to_vec())];
+        assert_eq!(cut(&input, &[70_000], 100), expected);
+        assert_eq!(cut(&input, &[1_000_000], 100), expected);
+        assert_eq!(cut(b"exact\n", &[3], 5), [Some(b"exact".to_vec())]);
+        assert_eq!(cut(b"exacts\n", &[3], 5), [None]);
+    }
+
+    #[test]
+    fn an_endless_line_takes_no_more_memory_than_the_cap_allows() {
+        let mut buffer = LineBuffer::new(100_000);
+        let mut reported = 0;
+        for _ in 0..10_000 {
+            let count = buffer.space().len();
+            assert!(count <= 100_000 + 2 * FIRST);
+            buffer.filled(count);
+            while buffer.next_line().is_some() {
+                reported += 1;
+            }
+        }
+        // The buffer is all zeros: one line without an end.
+        assert_eq!(reported, 1);
+        assert!(buffer.bytes.len() <= 100_000 + FIRST);
+    }
+
+    #[test]
+    fn memory_taken_for_a_large_line_is_given_back() {
+        let mut buffer = LineBuffer::new(8 << 20);
+        let mut left = 5 << 20;
+        while left > 0 {
+            let space = buffer.space();
+            let count = space.len().min(left);
+            space[..count].fill(b'a');
+            left -= count;
+            if left == 0 {
+                space[count - 1] = b'\n';
+            }
+            buffer.filled(count);
+        }
+        assert!(matches!(buffer.next_line(), Some(Line::Complete(_))));
+        assert_eq!(buffer.space().len(), FIRST);
+    }
+
+    proptest! {
+        #[test]
+        fn every_split_gives_the_same_lines(
+            input in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'a'), any::<u8>()], 0..400),
+            pieces in proptest::collection::vec(1usize..50, 1..10),
+            cap in 1usize..60,
+        ) {
+            prop_assert_eq!(cut(&input, &pieces, cap), cut(&input, &[usize::MAX], cap));
+        }
+    }
+}

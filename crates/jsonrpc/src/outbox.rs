@@ -1,0 +1,135 @@
+//! The queue of outgoing lines of one connection: bytes in memory, bounded.
+//!
+//! Whoever has something to say appends whole lines; whoever owns the connection takes them all at once. When
+//! the peer reads slowly the queue fills; then [`Outbox::room`] keeps those waiting who can wait, and lines of
+//! those who cannot (notifications nobody must have) are refused by [`Outbox::offer`].
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Outgoing lines waiting to be written.
+pub struct Outbox {
+    state: Mutex<State>,
+    high_water: usize,
+    room: Notify,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<u8>,
+    closed: bool,
+}
+
+impl Outbox {
+    /// A queue that counts as full above `high_water` bytes. `wake` is called after lines were added by
+    /// [`Self::send`] or [`Self::offer`]; it must not block.
+    pub fn new(high_water: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { state: Mutex::default(), high_water, room: Notify::new(), wake: Box::new(wake) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends one message and its newline, without waking anybody: for the owner of the connection, who takes
+    /// the lines right after.
+    pub fn append(&self, message: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        if !state.closed {
+            message(&mut state.lines);
+            state.lines.push(b'\n');
+        }
+    }
+
+    /// Appends one message and its newline and wakes the writer.
+    pub fn send(&self, message: impl FnOnce(&mut Vec<u8>)) {
+        self.append(message);
+        (self.wake)();
+    }
+
+    /// Like [`Self::send`], but refuses (`false`) when the queue is full or closed.
+    pub fn offer(&self, message: impl FnOnce(&mut Vec<u8>)) -> bool {
+        {
+            let state = self.state();
+            if state.closed || state.lines.len() > self.high_water {
+                return false;
+            }
+        }
+        self.send(message);
+        true
+    }
+
+    /// Waits until the queue is no longer full.
+    pub async fn room(&self) {
+        loop {
+            let mut notified = std::pin::pin!(self.room.notified());
+            notified.as_mut().enable();
+            {
+                let state = self.state();
+                if state.closed || state.lines.len() <= self.high_water {
+                    return;
+                }
+            }
+            notified.await;
+        }
+    }
+
+    /// Moves all waiting lines into `into`, which must be empty; its memory is used for what comes next.
+    pub fn take(&self, into: &mut Vec<u8>) {
+        let mut state = self.state();
+        let was_full = state.lines.len() > self.high_water;
+        std::mem::swap(&mut state.lines, into);
+        drop(state);
+        if was_full {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// From now on lines are dropped: the peer is gone.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.lines = Vec::new();
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// Whether the peer is gone.
+    pub fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(outbox: &Outbox) -> String {
+        let mut lines = Vec::new();
+        outbox.take(&mut lines);
+        String::from_utf8(lines).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_refuses_and_makes_wait() {
+        let outbox = Outbox::new(4, || ());
+        outbox.send(|out| out.extend_from_slice(b"12345"));
+        assert!(!outbox.offer(|out| out.push(b'x')));
+        let waiting = outbox.room();
+        let mut waiting = std::pin::pin!(waiting);
+        assert!(futures_poll(waiting.as_mut()).is_pending());
+        assert_eq!(taken(&outbox), "12345\n");
+        waiting.await;
+        assert!(outbox.offer(|out| out.push(b'x')));
+        outbox.close();
+        assert_eq!(taken(&outbox), "");
+        assert!(!outbox.offer(|out| out.push(b'x')));
+        outbox.room().await;
+    }
+
+    fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::Output> {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+    }
+}

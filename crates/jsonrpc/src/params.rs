@@ -1,0 +1,44 @@
+//! The `params` of a message: its text, and the members of the object, found in the same pass as the envelope.
+
+use std::borrow::Cow;
+
+use crate::scan::RawString;
+use crate::string::unescape;
+
+const INLINE: usize = 6;
+
+/// The parameters of a request or notification. Absent parameters look like an empty object.
+#[derive(Debug, Clone, Default)]
+pub struct Params<'a> {
+    text: Option<&'a str>,
+    inline: [(&'a str, &'a str); INLINE],
+    length: usize,
+    more: Vec<(Cow<'a, str>, &'a str)>,
+}
+
+impl<'a> Params<'a> {
+    /// The whole object as JSON text, `None` when the message has no `params`.
+    pub fn text(&self) -> Option<&'a str> {
+        self.text
+    }
+
+    /// The JSON text of one member.
+    pub fn find(&self, key: &str) -> Option<&'a str> {
+        let inline =
+            self.inline[..self.length].iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+        inline.or_else(|| self.more.iter().find(|(name, _)| name == key).map(|(_, value)| *value))
+    }
+
+    pub(crate) fn set_text(&mut self, text: &'a str) {
+        self.text = Some(text);
+    }
+
+    pub(crate) fn push(&mut self, key: RawString<'a>, value: &'a str) {
+        if self.length < INLINE && !key.escaped {
+            self.inline[self.length] = (key.raw, value);
+            self.length += 1;
+        } else {
+            self.more.push((unescape(key.raw), value));
+        }
+    }
+}

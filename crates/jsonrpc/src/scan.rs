@@ -1,0 +1,343 @@
+//! The strict JSON scanner: one pass over borrowed text that checks grammar, duplicate keys at any depth, depth
+//! and size, and hands out slices. It builds no tree.
+
+use crate::error::{ParseError, ParseErrorKind};
+use crate::keys::Keys;
+use crate::string::{escape, find_special};
+
+/// What one message may contain at most. The length of a message is capped before it gets here, by
+/// [`crate::LineBuffer`].
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Objects and arrays inside each other.
+    pub depth: u32,
+    /// Keys in one object.
+    pub keys: u32,
+    /// Values in the whole message.
+    pub values: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: 64, keys: 10_000, values: 200_000 }
+    }
+}
+
+/// Checks a whole JSON text: grammar, duplicate keys, limits.
+pub fn check(text: &str, limits: Limits) -> Result<(), ParseError> {
+    let mut scan = Scan::new(text, limits);
+    scan.value(0)?;
+    scan.end()
+}
+
+pub(crate) struct Scan<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    pub(crate) at: usize,
+    values: u32,
+    limits: Limits,
+}
+
+/// A string as it stands between its quotes.
+#[derive(Clone, Copy)]
+pub(crate) struct RawString<'a> {
+    pub(crate) raw: &'a str,
+    pub(crate) escaped: bool,
+}
+
+type Result<T, E = ParseError> = std::result::Result<T, E>;
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(text: &'a str, limits: Limits) -> Self {
+        Self { text, bytes: text.as_bytes(), at: 0, values: 0, limits }
+    }
+
+    pub(crate) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    pub(crate) fn fail<T>(&self, kind: ParseErrorKind, message: &'static str) -> Result<T> {
+        Err(ParseError::new(kind, self.at, message))
+    }
+
+    fn syntax<T>(&self, message: &'static str) -> Result<T> {
+        self.fail(ParseErrorKind::Syntax, message)
+    }
+
+    /// The next byte that is not white space, without taking it.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.bytes.get(self.at) {
+                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
+                other => return other.copied(),
+            }
+        }
+    }
+
+    /// Nothing but white space may follow.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => self.syntax("there is something after the JSON value"),
+        }
+    }
+
+    /// Passes over one value and returns its text.
+    pub(crate) fn value(&mut self, depth: u32) -> Result<&'a str> {
+        let first = self.peek();
+        let start = self.at;
+        self.values += 1;
+        if self.values > self.limits.values {
+            return self.fail(ParseErrorKind::Limit, "the message holds too many values");
+        }
+        match first {
+            Some(b'"') => {
+                self.string()?;
+            }
+            Some(b'{') => self.object(depth, |scan, _, depth| scan.value(depth).map(drop))?,
+            Some(b'[') => self.array(depth)?,
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b't') => self.word("true")?,
+            Some(b'f') => self.word("false")?,
+            Some(b'n') => self.word("null")?,
+            Some(_) => return self.syntax("this is not a JSON value"),
+            None => return self.syntax("the JSON text ends too early"),
+        }
+        Ok(&self.text[start..self.at])
+    }
+
+    /// Passes over one object; `member` is called after each key and must pass over the value.
+    pub(crate) fn object(
+        &mut self,
+        depth: u32,
+        mut member: impl FnMut(&mut Self, RawString<'a>, u32) -> Result<()>,
+    ) -> Result<()> {
+        self.deeper(depth)?;
+        self.at += 1;
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        let mut keys = Keys::new();
+        let mut count = 0;
+        loop {
+            if self.peek() != Some(b'"') {
+                return self.syntax("a key in quotes is expected here");
+            }
+            let start = self.at;
+            let key = self.string()?;
+            count += 1;
+            if count > self.limits.keys {
+                return self.fail(ParseErrorKind::Limit, "an object holds too many keys");
+            }
+            if !keys.insert(key.raw, key.escaped) {
+                let message = format!("the key \"{}\" stands twice in one object", shorten(key.raw));
+                return Err(ParseError::new(ParseErrorKind::DuplicateKey, start, message));
+            }
+            if self.peek() != Some(b':') {
+                return self.syntax("a colon is expected after the key");
+            }
+            self.at += 1;
+            member(self, key, depth + 1)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return self.syntax("a comma or a closing brace is expected here"),
+            }
+        }
+    }
+
+    fn array(&mut self, depth: u32) -> Result<()> {
+        self.elements(depth, |_| ())
+    }
+
+    /// Passes over one array and shows each element's text.
+    pub(crate) fn elements(&mut self, depth: u32, mut element: impl FnMut(&'a str)) -> Result<()> {
+        self.deeper(depth)?;
+        self.at += 1;
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            element(self.value(depth + 1)?);
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return self.syntax("a comma or a closing bracket is expected here"),
+            }
+        }
+    }
+
+    fn deeper(&self, depth: u32) -> Result<()> {
+        if depth >= self.limits.depth {
+            return self.fail(ParseErrorKind::Limit, "objects and arrays are nested too deeply");
+        }
+        Ok(())
+    }
+
+    /// Passes over one string; the caller has seen its opening quote.
+    pub(crate) fn string(&mut self) -> Result<RawString<'a>> {
+        self.at += 1;
+        let start = self.at;
+        let mut escaped = false;
+        loop {
+            self.at += find_special(&self.bytes[self.at..]);
+            match self.bytes.get(self.at) {
+                Some(b'"') => {
+                    let raw = &self.text[start..self.at];
+                    self.at += 1;
+                    return Ok(RawString { raw, escaped });
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    match escape(&self.text[self.at..]) {
+                        Some((_, length)) => self.at += length,
+                        None => return self.syntax("this escape sequence is not valid in a JSON string"),
+                    }
+                }
+                Some(_) => return self.syntax("a control character in a string must be escaped"),
+                None => return self.syntax("the string has no closing quote"),
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<()> {
+        if self.bytes[self.at] == b'-' {
+            self.at += 1;
+        }
+        match self.bytes.get(self.at) {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits()?,
+            _ => return self.syntax("a digit is expected here"),
+        }
+        if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.bytes.get(self.at) {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.bytes.get(self.at) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<()> {
+        let digits = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += digits;
+        if digits == 0 { self.syntax("a digit is expected here") } else { Ok(()) }
+    }
+
+    fn word(&mut self, word: &str) -> Result<()> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return self.syntax("this is not a JSON value");
+        }
+        self.at += word.len();
+        Ok(())
+    }
+}
+
+/// Keys come from outside: an error message quotes only their beginning.
+pub(crate) fn shorten(text: &str) -> &str {
+    &text[..text.floor_char_boundary(64)]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kind(text: &str) -> Option<ParseErrorKind> {
+        check(text, Limits::default()).err().map(|error| error.kind)
+    }
+
+    #[test]
+    fn grammar() {
+        for good in
+            ["0", "-0.5e+3", "\"\"", "[]", "{}", " [1, {\"a\": null}] ", "true", "\"\\u00e9\\n\"", "1E5"]
+        {
+            assert_eq!(kind(good), None, "{good}");
+        }
+        for bad in [
+            "",
+            "01",
+            "+1",
+            ".5",
+            "1.",
+            "1e",
+            "nul",
+            "[1,]",
+            "{\"a\":1,}",
+            "{a:1}",
+            "'a'",
+            "\"\n\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "\"\\ud800\"",
+            "[1 2]",
+            "{\"a\" 1}",
+            "1 2",
+            "\"open",
+            "[",
+            "{\"a\":",
+            "NaN",
+            "\u{feff}1",
+        ] {
+            assert_eq!(kind(bad), Some(ParseErrorKind::Syntax), "{bad}");
+        }
+    }
+
+    #[test]
+    fn duplicate_keys_are_found_at_any_depth_and_under_escapes() {
+        for text in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"x":[{"deep":{"k":1,"k":1}}]}"#,
+            r#"{"name":1,"n\u0061me":2}"#,
+            r#"{"n\u0061me":1,"name":2}"#,
+            r#"{"1":0,"2":0,"3":0,"4":0,"5":0,"6":0,"7":0,"8":0,"9":0,"10":0,"3":0}"#,
+        ] {
+            assert_eq!(kind(text), Some(ParseErrorKind::DuplicateKey), "{text}");
+        }
+        assert_eq!(kind(r#"{"a":{"k":1},"b":{"k":1}}"#), None);
+    }
+
+    #[test]
+    fn limits() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert_eq!(kind(&nested(64)), None);
+        assert_eq!(kind(&nested(65)), Some(ParseErrorKind::Limit));
+        assert_eq!(kind(&nested(100_000)), Some(ParseErrorKind::Limit));
+        let keys = |count: usize| {
+            format!("{{{}}}", (0..count).map(|key| format!("\"{key}\":0")).collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(kind(&keys(10_000)), None);
+        assert_eq!(kind(&keys(10_001)), Some(ParseErrorKind::Limit));
+        assert_eq!(kind(&format!("[{}0]", "0,".repeat(200_000))), Some(ParseErrorKind::Limit));
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_on_any_text(text in r#"[\[\]{}:,"\\a10.eE\-+ ntu]{0,40}"#) {
+            // serde_json keeps the last of two equal keys and refuses numbers that no f64 holds; all else must agree.
+            match check(&text, Limits::default()) {
+                Ok(()) => prop_assert!(
+                    serde_json::from_str::<&serde_json::value::RawValue>(text.trim()).is_ok(), "{}", text
+                ),
+                Err(error) if error.kind == ParseErrorKind::Syntax => {
+                    prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_err(), "{}", text);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}

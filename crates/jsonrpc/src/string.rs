@@ -1,0 +1,191 @@
+//! JSON strings as bytes: finding the end, unescaping, escaping. Eight bytes at a time for short text, 32 for
+//! long text; text without escapes is never copied on the way in.
+
+use std::borrow::Cow;
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = ONES << 7;
+
+/// The index of the first byte that cannot stand for itself in a JSON string: `"`, `\` or a control
+/// character. `bytes.len()` when there is none.
+pub fn find_special(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    let mut words = 0;
+    while let Some(word) = bytes.get(at..at + 8).and_then(|slice| slice.try_into().ok()) {
+        let word = u64::from_le_bytes(word);
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let quote = word ^ (ONES * b'"' as u64);
+        let quote = quote.wrapping_sub(ONES) & !quote;
+        let backslash = word ^ (ONES * b'\\' as u64);
+        let backslash = backslash.wrapping_sub(ONES) & !backslash;
+        let special = (control | quote | backslash) & HIGH;
+        if special != 0 {
+            // A borrow may mark a later byte by mistake, never an earlier one: the first mark is right.
+            return at + (special.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+        words += 1;
+        if words == 4 {
+            at += skip_plain(&bytes[at..]);
+        }
+    }
+    bytes[at..].iter().position(|&byte| is_special(byte)).map_or(bytes.len(), |found| at + found)
+}
+
+/// How many leading bytes, in steps of 32, hold nothing special. Written so that it compiles to vector code.
+fn skip_plain(bytes: &[u8]) -> usize {
+    let plain = |chunk: &&[u8; 32]| !chunk.iter().fold(false, |found, &byte| found | is_special(byte));
+    32 * bytes.as_chunks::<32>().0.iter().take_while(plain).count()
+}
+
+fn is_special(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+}
+
+/// Decodes the inside of a JSON string that the scanner has accepted.
+///
+/// Text that the scanner has not accepted decodes to something, never to a panic: a bad escape is kept as it
+/// stands.
+pub fn unescape(raw: &str) -> Cow<'_, str> {
+    let Some(first) = memchr::memchr(b'\\', raw.as_bytes()) else { return Cow::Borrowed(raw) };
+    let mut text = String::with_capacity(raw.len());
+    let (plain, mut rest) = raw.split_at(first);
+    text.push_str(plain);
+    loop {
+        let Some((char, length)) = escape(rest) else {
+            text.push('\\');
+            rest = &rest[1..];
+            if !copy_plain(&mut rest, &mut text) {
+                return Cow::Owned(text);
+            }
+            continue;
+        };
+        text.push(char);
+        rest = &rest[length..];
+        if !copy_plain(&mut rest, &mut text) {
+            return Cow::Owned(text);
+        }
+    }
+}
+
+/// Copies up to the next backslash; `false` at the end of the text.
+fn copy_plain(rest: &mut &str, text: &mut String) -> bool {
+    let plain = memchr::memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len());
+    text.push_str(&rest[..plain]);
+    *rest = &rest[plain..];
+    !rest.is_empty()
+}
+
+/// The character that the escape sequence at the start of `text` stands for, and the sequence's length.
+/// `None` when it is no valid escape, a lone surrogate among them.
+pub(crate) fn escape(text: &str) -> Option<(char, usize)> {
+    let char = match text.as_bytes().get(1)? {
+        b'"' => '"',
+        b'\\' => '\\',
+        b'/' => '/',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => return unicode_escape(text),
+        _ => return None,
+    };
+    Some((char, 2))
+}
+
+fn unicode_escape(text: &str) -> Option<(char, usize)> {
+    let high = hex4(text.get(2..6)?)?;
+    if !(0xD800..0xE000).contains(&high) {
+        return Some((char::from_u32(high)?, 6));
+    }
+    let low = hex4(text.get(6..12)?.strip_prefix("\\u")?)?;
+    if high >= 0xDC00 || !(0xDC00..0xE000).contains(&low) {
+        return None;
+    }
+    Some((char::from_u32(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))?, 12))
+}
+
+fn hex4(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(text, 16).ok())?
+}
+
+/// Appends `text` as a JSON string, quotes included.
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    write_escaped(text, out);
+    out.push(b'"');
+}
+
+/// Appends `text` escaped for a JSON string, without the quotes.
+pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
+    let mut rest = text.as_bytes();
+    loop {
+        let plain = find_special(rest);
+        out.extend_from_slice(&rest[..plain]);
+        let Some(&special) = rest.get(plain) else { return };
+        match special {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            control => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[usize::from(control >> 4)]);
+                out.push(HEX[usize::from(control & 15)]);
+            }
+        }
+        rest = &rest[plain + 1..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_text_survives_escaping(text in ".*") {
+            let mut json = Vec::new();
+            write_string(&text, &mut json);
+            let json = String::from_utf8(json).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<String>(&json).unwrap(), &text);
+            prop_assert_eq!(unescape(&json[1..json.len() - 1]), text);
+        }
+
+        #[test]
+        fn the_first_special_byte_is_found(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let expected = bytes.iter().position(|&byte| is_special(byte)).unwrap_or(bytes.len());
+            prop_assert_eq!(find_special(&bytes), expected);
+        }
+
+        #[test]
+        fn unescaping_never_panics(raw in "(\\\\|[u\"0-9a-fD8/n]|é)*") {
+            let _ = unescape(&raw);
+        }
+    }
+
+    #[test]
+    fn surrogate_pairs_join_and_lone_ones_are_refused() {
+        assert_eq!(unescape(r"\ud83d\ude00"), "😀");
+        assert_eq!(escape(r"\ud83d"), None);
+        assert_eq!(escape(r"\ude00\ud83d"), None);
+        assert_eq!(escape(r"\ud83d\u0041"), None);
+    }
+
+    #[test]
+    fn long_text_is_searched_in_large_steps_and_small_ones() {
+        for length in [0, 7, 8, 31, 32, 33, 63, 64, 65, 127, 400] {
+            for special in ["\"", "\\", "\n", "\u{1}"] {
+                let text = "x".repeat(length);
+                assert_eq!(find_special(text.as_bytes()), length);
+                assert_eq!(find_special(format!("{text}{special}tail").as_bytes()), length);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Appending messages to a byte buffer. Every message ends without a newline; framing is the transport's.
+
+use serde_json::Value;
+
+use crate::string::write_string;
+use crate::{ErrorObject, Id};
+
+/// Appends the answer to `id`; `result` must append one JSON value.
+pub fn result(id: &Id<'_>, out: &mut Vec<u8>, result: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    id.write(out);
+    out.extend_from_slice(br#","result":"#);
+    result(out);
+    out.push(b'}');
+}
+
+/// How an error answer names the request that could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownId {
+    /// `"id": null`, as JSON-RPC 2.0 has it.
+    Null,
+    /// No `id` at all, as some protocols built on it have it.
+    Absent,
+}
+
+/// Appends an error answer.
+pub fn error(id: Option<&Id<'_>>, unknown: UnknownId, error: &ErrorObject, out: &mut Vec<u8>) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0""#);
+    match id {
+        Some(id) => {
+            out.extend_from_slice(br#","id":"#);
+            id.write(out);
+        }
+        None if unknown == UnknownId::Null => out.extend_from_slice(br#","id":null"#),
+        None => {}
+    }
+    out.extend_from_slice(br#","error":{"code":"#);
+    integer(error.code, out);
+    out.extend_from_slice(br#","message":"#);
+    write_string(&error.message, out);
+    if let Some(data) = &error.data {
+        out.extend_from_slice(br#","data":"#);
+        value(data, out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// Appends a request.
+pub fn request(id: &Id<'_>, method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    id.write(out);
+    out.push(b',');
+    method_and_params(method, out, params);
+}
+
+/// Appends a notification.
+pub fn notification(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
+    method_and_params(method, out, params);
+}
+
+/// `params` appends one JSON object, or nothing to leave the member out.
+fn method_and_params(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(br#""method":"#);
+    write_string(method, out);
+    let before = out.len();
+    out.extend_from_slice(br#","params":"#);
+    let empty = out.len();
+    params(out);
+    if out.len() == empty {
+        out.truncate(before);
+    }
+    out.push(b'}');
+}
+
+/// Appends an integer.
+pub fn integer(number: i64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut rest = number.unsigned_abs();
+    loop {
+        at -= 1;
+        #[expect(clippy::cast_possible_truncation, reason = "a digit fits into a byte")]
+        let digit = (rest % 10) as u8;
+        digits[at] = b'0' + digit;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends any JSON value.
+pub fn value(value: &Value, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, value).expect("a JSON value is written to memory without errors");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn integers() {
+        for number in [0, 1, -1, 42, 1_234_567_890, i64::MAX, i64::MIN] {
+            assert_eq!(text(|out| integer(number, out)), number.to_string());
+        }
+    }
+
+    #[test]
+    fn messages() {
+        assert_eq!(
+            text(|out| result(&Id::from("a\"b"), out, |out| out.extend_from_slice(b"{}"))),
+            r#"{"jsonrpc":"2.0","id":"a\"b","result":{}}"#
+        );
+        assert_eq!(text(|out| notification("n", out, |_| ())), r#"{"jsonrpc":"2.0","method":"n"}"#);
+        assert_eq!(
+            text(|out| request(&Id::from(1), "m", out, |out| out.extend_from_slice(b"{}"))),
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{}}"#
+        );
+        let fault = ErrorObject { code: -1, message: "no".into(), data: Some(Value::Bool(true)) };
+        assert_eq!(
+            text(|out| error(None, UnknownId::Null, &fault, out)),
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no","data":true}}"#
+        );
+        assert_eq!(
+            text(|out| error(None, UnknownId::Absent, &ErrorObject { data: None, ..fault }, out)),
+            r#"{"jsonrpc":"2.0","error":{"code":-1,"message":"no"}}"#
+        );
+    }
+}

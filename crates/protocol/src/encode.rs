@@ -1,0 +1,287 @@
+//! Writing values as JSON of one revision: the encoder that every type of the model writes itself with.
+//!
+//! A field says since which feature it exists; for a revision without it nothing is written. There is no other
+//! place where a field is dropped.
+
+use std::collections::BTreeMap;
+
+use linchpin_jsonrpc::string::write_string;
+use linchpin_jsonrpc::write;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::version::{Feature, Revision};
+
+/// A byte buffer and the revision that is written to it.
+pub struct Encoder<'a> {
+    /// Where the JSON goes.
+    pub out: &'a mut Vec<u8>,
+    /// The revision it is written for.
+    pub revision: Revision,
+}
+
+/// A value that can write itself as JSON of any revision.
+pub trait Encode {
+    /// Appends the value.
+    fn encode(&self, to: &mut Encoder<'_>);
+
+    /// Whether a field with this value is left out.
+    fn is_absent(&self) -> bool {
+        false
+    }
+}
+
+/// The value as JSON text of `revision`.
+pub fn to_vec(value: &(impl Encode + ?Sized), revision: Revision) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.encode(&mut Encoder { out: &mut out, revision });
+    out
+}
+
+/// The value as a JSON tree of `revision`, for tests and for storing it.
+pub fn to_value(value: &(impl Encode + ?Sized), revision: Revision) -> Value {
+    serde_json::from_slice(&to_vec(value, revision)).expect("encoders write JSON")
+}
+
+impl Encoder<'_> {
+    /// Writes one object; `fields` writes its members.
+    pub fn object(&mut self, fields: impl FnOnce(&mut Fields<'_, '_>)) {
+        self.out.push(b'{');
+        fields(&mut Fields { to: self, first: true });
+        self.out.push(b'}');
+    }
+
+    /// Writes an array.
+    pub fn array<T: Encode>(&mut self, items: impl IntoIterator<Item = T>) {
+        self.out.push(b'[');
+        for (index, item) in items.into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            item.encode(self);
+        }
+        self.out.push(b']');
+    }
+}
+
+/// The members of an object that is being written.
+pub struct Fields<'a, 'b> {
+    to: &'a mut Encoder<'b>,
+    first: bool,
+}
+
+impl<'b> Fields<'_, 'b> {
+    /// The revision that is written.
+    pub fn revision(&self) -> Revision {
+        self.to.revision
+    }
+
+    /// Writes a member unless its value is absent.
+    pub fn field(&mut self, key: &str, value: &(impl Encode + ?Sized)) {
+        if !value.is_absent() {
+            self.key(key);
+            value.encode(self.to);
+        }
+    }
+
+    /// Writes a member if the revision has `feature`.
+    pub fn since(&mut self, feature: Feature, key: &str, value: &(impl Encode + ?Sized)) {
+        if self.to.revision.has(feature) {
+            self.field(key, value);
+        }
+    }
+
+    /// Writes a member whose value `write` appends.
+    pub fn with(&mut self, key: &str, write: impl FnOnce(&mut Encoder<'b>)) {
+        self.key(key);
+        write(self.to);
+    }
+
+    /// Writes all members of a map.
+    pub fn members(&mut self, members: &Map<String, Value>) {
+        for (key, value) in members {
+            self.field(key, value);
+        }
+    }
+
+    /// Keys are written by this crate, or come from maps: both may need escaping only in the second case, and
+    /// `write_string` costs little in the first.
+    fn key(&mut self, key: &str) {
+        if !std::mem::take(&mut self.first) {
+            self.to.out.push(b',');
+        }
+        write_string(key, self.to.out);
+        self.to.out.push(b':');
+    }
+}
+
+impl<T: Encode + ?Sized> Encode for &T {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        (**self).encode(to);
+    }
+
+    fn is_absent(&self) -> bool {
+        (**self).is_absent()
+    }
+}
+
+impl<T: Encode + ?Sized> Encode for Box<T> {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        (**self).encode(to);
+    }
+}
+
+impl<T: Encode> Encode for Option<T> {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        match self {
+            Some(value) => value.encode(to),
+            None => to.out.extend_from_slice(b"null"),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl<T: Encode> Encode for Vec<T> {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.array(self);
+    }
+}
+
+impl<T: Encode> Encode for BTreeMap<String, T> {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.object(|fields| {
+            for (key, value) in self {
+                fields.field(key, value);
+            }
+        });
+    }
+}
+
+impl Encode for str {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        write_string(self, to.out);
+    }
+}
+
+impl Encode for String {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        write_string(self, to.out);
+    }
+}
+
+impl Encode for bool {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.out.extend_from_slice(if *self { b"true" } else { b"false" });
+    }
+}
+
+impl Encode for i64 {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        write::integer(*self, to.out);
+    }
+}
+
+impl Encode for u64 {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.out.extend_from_slice(self.to_string().as_bytes());
+    }
+}
+
+impl Encode for f64 {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        write::value(&Value::from(*self), to.out);
+    }
+}
+
+impl Encode for Value {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        write::value(self, to.out);
+    }
+}
+
+impl Encode for Map<String, Value> {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.object(|fields| fields.members(self));
+    }
+}
+
+impl Encode for RawValue {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.out.extend_from_slice(self.get().as_bytes());
+    }
+}
+
+impl Encode for Revision {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        self.as_str().encode(to);
+    }
+}
+
+/// Declares types of the model. Each field says its name on the wire and, where not every revision has it, the
+/// feature it came with; from that one line follow decoding (serde) and encoding per revision.
+///
+/// An optional field is an `Option` and left out when `None`. Reading ignores members it does not know.
+macro_rules! model {
+    ($(
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $( $(#[$field_meta:meta])* $field:ident : $type:ty = $key:literal $(since $feature:ident)? ),* $(,)?
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+        pub struct $name {
+            $( $(#[$field_meta])* #[serde(rename = $key)] pub $field: $type, )*
+        }
+
+        impl $crate::encode::Encode for $name {
+            fn encode(&self, to: &mut $crate::encode::Encoder<'_>) {
+                to.object(|fields| self.encode_fields(fields));
+            }
+        }
+
+        impl $name {
+            /// Appends the members without the braces, so that another object can contain them.
+            #[allow(clippy::allow_attributes, dead_code, unused_variables, reason = "not every type is embedded or has fields")]
+            pub(crate) fn encode_fields(&self, fields: &mut $crate::encode::Fields<'_, '_>) {
+                $( $crate::encode::model!(@field fields, self.$field, $key $(, $feature)?); )*
+            }
+        }
+    )*};
+    (@field $fields:ident, $value:expr, $key:literal) => { $fields.field($key, &$value) };
+    (@field $fields:ident, $value:expr, $key:literal, $feature:ident) => {
+        $fields.since($crate::version::Feature::$feature, $key, &$value)
+    };
+}
+
+/// Declares an enum whose variants are strings on the wire.
+macro_rules! words {
+    ($( $(#[$meta:meta])* pub enum $name:ident { $( $(#[$variant_meta:meta])* $variant:ident = $word:literal ),* $(,)? } )*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+        pub enum $name { $( $(#[$variant_meta])* #[serde(rename = $word)] $variant ),* }
+
+        impl $name {
+            /// The word on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $( $name::$variant => $word ),* }
+            }
+
+            /// The value with this word.
+            pub fn find(word: &str) -> Option<Self> {
+                match word { $( $word => Some($name::$variant), )* _ => None }
+            }
+        }
+
+        impl $crate::encode::Encode for $name {
+            fn encode(&self, to: &mut $crate::encode::Encoder<'_>) {
+                self.as_str().encode(to);
+            }
+        }
+    )*};
+}
+
+pub(crate) use {model, words};

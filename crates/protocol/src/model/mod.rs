@@ -1,0 +1,71 @@
+//! Neutral types: the superset of all revisions, one file per page of the specification.
+//!
+//! Handlers, clients and the hub see these and never a revision. How a type looks in an older revision follows
+//! from the `since` marks of its fields; the few documented fallback forms stand beside the type.
+
+mod caching;
+mod cancellation;
+mod capabilities;
+mod completion;
+mod content;
+mod discover;
+mod elicitation;
+mod implementation;
+mod initialize;
+mod input_required;
+mod logging;
+mod meta;
+mod progress;
+mod prompts;
+mod resources;
+mod results;
+mod roots;
+mod sampling;
+mod subscriptions;
+mod tools;
+
+pub use caching::{CacheHints, CacheScope};
+pub use cancellation::CancelledParams;
+pub use capabilities::{
+    ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
+    SamplingCapability, ServerCapabilities,
+};
+pub use completion::{
+    CompleteParams, CompleteResult, Completion, CompletionArgument, CompletionContext, CompletionReference,
+};
+pub use content::{
+    Annotations, AudioContent, Content, EmbeddedResource, ImageContent, ResourceLink, Role, TextContent,
+    ToolResultContent, ToolUseContent,
+};
+pub use discover::DiscoverResult;
+pub use elicitation::{
+    ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitSchema, EnumItems, EnumOption,
+    PrimitiveSchema,
+};
+pub use implementation::{Icon, Implementation};
+pub use initialize::{InitializeParams, InitializeResult};
+pub use input_required::{InputRequest, InputRequiredResult};
+pub use logging::{LogLevel, LogParams, SetLevelParams};
+pub use meta::{EmptyParams, Meta, RequestMeta, key};
+pub use progress::ProgressParams;
+pub use prompts::{
+    GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
+};
+pub use resources::{
+    ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate, ResourceUpdatedParams,
+};
+pub(crate) use results::encode_result;
+pub use results::{EmptyResult, ResultBody};
+pub use roots::{ListRootsResult, Root};
+pub use sampling::{
+    CreateMessageParams, CreateMessageResult, ModelHint, ModelPreferences, SamplingContent, SamplingMessage,
+    ToolChoice, ToolChoiceMode,
+};
+pub use subscriptions::{
+    SubscribeParams, SubscriptionFilter, SubscriptionsAcknowledgedParams, SubscriptionsListenParams,
+};
+pub use tools::{
+    CallToolParams, CallToolResult, ListToolsResult, OutputSchema, PageParams, StructuredContent,
+    TaskSupport, Tool, ToolAnnotations, ToolExecution,
+};

@@ -1,0 +1,136 @@
+//! Asking the client's model.
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::{Content, Meta, Role, Tool};
+use crate::encode::{Encode, Encoder, model, words};
+use crate::version::Feature;
+
+model! {
+    /// A conversation to continue.
+    pub struct CreateMessageParams {
+        /// The conversation so far.
+        messages: Vec<SamplingMessage> = "messages",
+        /// Which model to use.
+        model_preferences: Option<ModelPreferences> = "modelPreferences",
+        /// What the model is told first.
+        system_prompt: Option<String> = "systemPrompt",
+        /// Whose context to include: `none`, `thisServer` or `allServers`.
+        include_context: Option<String> = "includeContext",
+        /// How freely to sample.
+        temperature: Option<f64> = "temperature",
+        /// The longest answer.
+        max_tokens: i64 = "maxTokens",
+        /// Texts that end the answer.
+        stop_sequences: Option<Vec<String>> = "stopSequences",
+        /// Anything for the provider.
+        metadata: Option<Map<String, Value>> = "metadata",
+        /// Tools that the model may use.
+        tools: Option<Vec<Tool>> = "tools" since SamplingTools,
+        /// How it may use them.
+        tool_choice: Option<ToolChoice> = "toolChoice" since SamplingTools,
+        /// How a task may answer it.
+        task: Option<Value> = "task" since CoreTasks,
+        /// Metadata.
+        meta: Option<Meta> = "_meta" since Sessions,
+    }
+
+    /// One message of the conversation.
+    pub struct SamplingMessage {
+        /// Who speaks.
+        role: Role = "role",
+        /// What is said.
+        content: SamplingContent = "content",
+        /// Metadata.
+        meta: Option<Meta> = "_meta" since SamplingTools,
+    }
+
+    /// Which model to use, as a wish.
+    #[derive(Default)]
+    pub struct ModelPreferences {
+        /// Names to look for, best first.
+        hints: Option<Vec<ModelHint>> = "hints",
+        /// How much price matters, 0 to 1.
+        cost_priority: Option<f64> = "costPriority",
+        /// How much speed matters, 0 to 1.
+        speed_priority: Option<f64> = "speedPriority",
+        /// How much ability matters, 0 to 1.
+        intelligence_priority: Option<f64> = "intelligencePriority",
+    }
+
+    /// A part of a model's name.
+    pub struct ModelHint {
+        /// That part.
+        name: Option<String> = "name",
+    }
+
+    /// How the model may use tools.
+    #[derive(Default)]
+    pub struct ToolChoice {
+        /// As it likes, always or never.
+        mode: Option<ToolChoiceMode> = "mode",
+    }
+}
+
+words! {
+    /// How the model may use tools.
+    pub enum ToolChoiceMode {
+        /// As it likes.
+        Auto = "auto",
+        /// It must.
+        Required = "required",
+        /// It must not.
+        None = "none",
+    }
+}
+
+model! {
+    /// The model's answer. It travels as a result in the session era and inside a request in the stateless era.
+    pub struct CreateMessageResult {
+        /// Who speaks: the assistant.
+        role: Role = "role",
+        /// What it says.
+        content: SamplingContent = "content",
+        /// Which model it was.
+        model: String = "model",
+        /// Why it stopped.
+        stop_reason: Option<String> = "stopReason",
+        /// Metadata.
+        meta: Option<Meta> = "_meta",
+    }
+}
+
+/// One block, or several where the revision allows it. Older revisions get the first block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplingContent(pub Vec<Content>);
+
+impl From<Content> for SamplingContent {
+    fn from(content: Content) -> Self {
+        SamplingContent(vec![content])
+    }
+}
+
+impl<'de> Deserialize<'de> for SamplingContent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let blocks = if raw.get().trim_start().starts_with('[') {
+            serde_json::from_str(raw.get())
+        } else {
+            serde_json::from_str(raw.get()).map(|content: Content| vec![content])
+        };
+        blocks.map(SamplingContent).map_err(de::Error::custom)
+    }
+}
+
+impl Encode for SamplingContent {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        match &self.0[..] {
+            [single] => single.encode(to),
+            [first, ..] if !to.revision.has(Feature::SamplingTools) => first.encode(to),
+            several => to.array(several),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Tools that a server offers.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::results::results;
+use super::{CacheScope, Content, Icon, Meta};
+use crate::encode::{Encode, Encoder, model, words};
+use crate::version::Feature;
+
+model! {
+    /// A tool that can be called.
+    pub struct Tool {
+        /// The name for programs.
+        name: String = "name",
+        /// The name for people.
+        title: Option<String> = "title" since Titles,
+        /// What it does, for the model.
+        description: Option<String> = "description",
+        /// What it takes: a JSON Schema of type `object`.
+        input_schema: Value = "inputSchema",
+        /// What its structured result looks like.
+        output_schema: Option<OutputSchema> = "outputSchema" since StructuredContent,
+        /// Hints on what it does.
+        annotations: Option<ToolAnnotations> = "annotations" since ToolAnnotations,
+        /// How it may be run.
+        execution: Option<ToolExecution> = "execution" since CoreTasks,
+        /// Pictures.
+        icons: Option<Vec<Icon>> = "icons" since Icons,
+        /// Metadata.
+        meta: Option<Meta> = "_meta" since ItemMeta,
+    }
+
+    /// Hints on what a tool does; not to be trusted unless the server is.
+    #[derive(Default)]
+    pub struct ToolAnnotations {
+        /// The name for people, in an older place.
+        title: Option<String> = "title",
+        /// It changes nothing.
+        read_only: Option<bool> = "readOnlyHint",
+        /// It may destroy something.
+        destructive: Option<bool> = "destructiveHint",
+        /// Calling it twice is as good as once.
+        idempotent: Option<bool> = "idempotentHint",
+        /// It reaches beyond a closed world.
+        open_world: Option<bool> = "openWorldHint",
+    }
+
+    /// How a tool may be run.
+    #[derive(Default)]
+    pub struct ToolExecution {
+        /// As a task, or not.
+        task_support: Option<TaskSupport> = "taskSupport",
+    }
+
+    /// Which page of a list.
+    #[derive(Default)]
+    pub struct PageParams {
+        /// Where it begins; the first one when absent.
+        cursor: Option<String> = "cursor",
+        /// Metadata.
+        meta: Option<Meta> = "_meta",
+    }
+
+    /// Which tool, with what.
+    pub struct CallToolParams {
+        /// Its name.
+        name: String = "name",
+        /// Its arguments.
+        arguments: Option<Map<String, Value>> = "arguments",
+        /// Answers to questions that an earlier result asked.
+        input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
+        /// What that result wanted back.
+        request_state: Option<String> = "requestState" since Stateless,
+        /// The wish to run it as a task.
+        task: Option<Value> = "task" since CoreTasks,
+        /// Metadata.
+        meta: Option<Meta> = "_meta",
+    }
+}
+
+words! {
+    /// Whether a tool may be run as a task.
+    pub enum TaskSupport {
+        /// Never.
+        Forbidden = "forbidden",
+        /// If the client wishes.
+        Optional = "optional",
+        /// Always.
+        Required = "required",
+    }
+}
+
+results! {
+    /// What a tool gave.
+    pub struct CallToolResult {
+        /// For the model.
+        content: Vec<Content> = "content",
+        /// For programs.
+        structured_content: Option<StructuredContent> = "structuredContent" since StructuredContent,
+        /// Whether the call failed; the content then says why.
+        is_error: Option<bool> = "isError",
+    }
+
+    /// One page of tools.
+    pub struct ListToolsResult {
+        /// The tools.
+        tools: Vec<Tool> = "tools",
+        /// Where the next page begins.
+        next_cursor: Option<String> = "nextCursor",
+        /// Milliseconds for which this counts as fresh.
+        ttl_ms: Option<u64> = "ttlMs" since CacheHints,
+        /// Who may keep it.
+        cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
+    }
+}
+
+/// The schema of a structured result. Revisions that know only objects get a schema that is not of type
+/// `object` inside one, as its member `result`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct OutputSchema(pub Value);
+
+impl OutputSchema {
+    /// Whether every revision can carry it as it is.
+    pub fn is_object(&self) -> bool {
+        self.0.get("type").is_some_and(|kind| kind == "object")
+    }
+}
+
+impl Encode for OutputSchema {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        if self.is_object() || to.revision.has(Feature::AnyStructuredContent) {
+            return self.0.encode(to);
+        }
+        json!({"type": "object", "properties": {"result": self.0}, "required": ["result"]}).encode(to);
+    }
+}
+
+/// A structured result as JSON text. Revisions that know only objects get other values inside one, as its
+/// member `result`.
+#[derive(Clone, Deserialize)]
+#[serde(from = "Box<RawValue>")]
+pub struct StructuredContent {
+    /// The JSON text.
+    pub json: Box<RawValue>,
+    /// Whether the tool's output schema is of type `object`; then nothing needs to be wrapped.
+    pub object_schema: bool,
+}
+
+impl From<Box<RawValue>> for StructuredContent {
+    fn from(json: Box<RawValue>) -> Self {
+        let object_schema = json.get().starts_with('{');
+        Self { json, object_schema }
+    }
+}
+
+impl Encode for StructuredContent {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        if self.object_schema || to.revision.has(Feature::AnyStructuredContent) {
+            return self.json.encode(to);
+        }
+        to.object(|fields| fields.field("result", &self.json));
+    }
+}
+
+impl fmt::Debug for StructuredContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.json.get())
+    }
+}
+
+impl PartialEq for StructuredContent {
+    fn eq(&self, other: &Self) -> bool {
+        self.json.get() == other.json.get()
+    }
+}

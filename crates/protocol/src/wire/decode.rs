@@ -1,0 +1,67 @@
+//! JSON text to a type, with the place and the reason when it does not fit.
+
+use linchpin_jsonrpc::path_at;
+use serde::de::DeserializeOwned;
+
+/// Why some JSON is not of a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid {
+    /// A JSON pointer to the value that does not fit.
+    pub path: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Decodes `text`, which the scanner has accepted.
+pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Invalid> {
+    serde_json::from_str(text).map_err(|error| explain(text, &error))
+}
+
+#[cold]
+fn explain(text: &str, error: &serde_json::Error) -> Invalid {
+    let line_start: usize =
+        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let at = line_start + error.column().saturating_sub(1);
+    let mut reason = error.to_string();
+    if let Some(place) = reason.rfind(" at line ") {
+        reason.truncate(place);
+    }
+    Invalid { path: path_at(text, at), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Order {
+        #[expect(dead_code, reason = "only decoded")]
+        items: Vec<Item>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Item {
+        #[expect(dead_code, reason = "only decoded")]
+        count: u8,
+    }
+
+    #[test]
+    fn the_place_and_the_reason_are_named() {
+        let fault = |text: &str| decode::<Order>(text).map(|_| ()).unwrap_err();
+        let wrong = fault(r#"{"items": [{"count": 1}, {"count": "two"}]}"#);
+        assert_eq!(
+            (&*wrong.path, &*wrong.reason),
+            ("/items/1/count", "invalid type: string \"two\", expected u8")
+        );
+        let missing = fault("{\"items\": [\n {}\n]}");
+        assert_eq!((&*missing.path, &*missing.reason), ("/items/0", "missing field `count`"));
+        let large = fault(r#"{"items":[{"count":300}]}"#);
+        assert_eq!(
+            (&*large.path, &*large.reason),
+            ("/items/0/count", "invalid value: integer `300`, expected u8")
+        );
+        assert_eq!(fault("[]").path, "");
+    }
+}

@@ -1,0 +1,28 @@
+//! What only the session era does: choosing a revision in the handshake.
+
+use crate::version::{Era, Revision};
+
+/// The revision to answer `initialize` with: the one asked for if the server speaks it, else the newest
+/// session-era revision that the server speaks. `None` when it speaks none.
+pub fn negotiate(requested: &str, spoken: &[Revision]) -> Option<Revision> {
+    let candidates = spoken.iter().copied().filter(|revision| revision.era() == Era::Session);
+    let wanted = Revision::find(requested);
+    candidates.clone().find(|revision| Some(*revision) == wanted).or_else(|| candidates.max_by(Ord::cmp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_wins_and_the_newest_stands_in() {
+        for revision in Revision::ALL.into_iter().filter(|revision| revision.era() == Era::Session) {
+            assert_eq!(negotiate(revision.as_str(), &Revision::ALL), Some(revision));
+        }
+        assert_eq!(negotiate("1999-01-01", &Revision::ALL), Some(Revision::LATEST_SESSION));
+        assert_eq!(negotiate(Revision::LATEST.as_str(), &Revision::ALL), Some(Revision::LATEST_SESSION));
+        let pinned = [Revision::ALL[1]];
+        assert_eq!(negotiate(Revision::LATEST_SESSION.as_str(), &pinned), Some(Revision::ALL[1]));
+        assert_eq!(negotiate("1999-01-01", &[Revision::LATEST]), None);
+    }
+}

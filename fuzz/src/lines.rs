@@ -1,0 +1,50 @@
+//! Framing: however the bytes arrive, the same lines come out.
+
+use linchpin_jsonrpc::{Line, LineBuffer};
+
+const HEADER: usize = 5;
+
+/// The first five bytes say how (the cap, two bytes; how often the rest is repeated, so that buffers fill up; a
+/// small and a large piece in turn), the rest is what is read.
+pub fn lines(data: &[u8]) {
+    let Some((&[low, high, repeat, small, large], rest)) = data.split_first_chunk::<HEADER>() else { return };
+    let cap = usize::from(u16::from_le_bytes([low, high]));
+    let input = rest.repeat(1 + usize::from(repeat % 16));
+    let pieces = [1 + usize::from(small), 256 * (1 + usize::from(large))];
+    let expected = split(&input, cap);
+    assert_eq!(cut(&input, &[usize::MAX], cap), expected, "in one go, with the cap {cap}");
+    assert_eq!(cut(&input, &pieces, cap), expected, "in pieces of {pieces:?}, with the cap {cap}");
+}
+
+/// What should come out: `None` stands for a line over the cap.
+fn split(input: &[u8], cap: usize) -> Vec<Option<Vec<u8>>> {
+    let mut lines: Vec<_> = input.split(|&byte| byte == b'\n').collect();
+    // Behind the last newline only something counts as a line.
+    lines.pop_if(|line| line.is_empty());
+    lines.into_iter().map(|line| (line.len() <= cap).then(|| line.to_vec())).collect()
+}
+
+/// What does come out when the input arrives in these pieces, in turn.
+fn cut(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
+    let mut buffer = LineBuffer::new(cap);
+    let mut lines = Vec::new();
+    let mut pieces = pieces.iter().cycle();
+    let mut rest = input;
+    while !rest.is_empty() {
+        let space = buffer.space();
+        let wanted = pieces.next().copied().unwrap_or(1);
+        let (piece, later) = rest.split_at(wanted.min(space.len()).min(rest.len()));
+        assert!(!piece.is_empty(), "there is always room to read into");
+        space[..piece.len()].copy_from_slice(piece);
+        buffer.filled(piece.len());
+        rest = later;
+        while let Some(line) = buffer.next_line() {
+            lines.push(match line {
+                Line::Complete(line) => Some(line.to_vec()),
+                Line::TooLong => None,
+            });
+        }
+    }
+    lines.extend(buffer.last_line().map(|line| Some(line.to_vec())));
+    lines
+}

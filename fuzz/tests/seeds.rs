@@ -1,0 +1,32 @@
+//! Every seed, and so everything that fuzzing ever found, goes through its target.
+
+use std::path::Path;
+
+fn replay(name: &str, target: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let data = std::fs::read(&path).unwrap();
+        if std::panic::catch_unwind(|| target(&data)).is_err() {
+            panic!("the seed {} breaks the target {name}", path.display());
+        }
+        count += 1;
+    }
+    assert!(count >= 12, "{} holds {count} seeds", folder.display());
+}
+
+#[test]
+fn envelope() {
+    replay("envelope", fuzz::envelope);
+}
+
+#[test]
+fn lines() {
+    replay("lines", fuzz::lines);
+}
+
+#[test]
+fn codecs() {
+    replay("codecs", fuzz::codecs);
+}

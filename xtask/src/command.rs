@@ -1,0 +1,92 @@
+//! Running other programs: always from the workspace root, and always shown first.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// The folder of the workspace's Cargo.toml.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
+/// Runs cargo with these arguments.
+pub(crate) fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    run(Command::new("cargo").args(arguments))
+}
+
+/// Shows the command line, runs it in the workspace root, and fails when the program does.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let shown = show(command);
+    println!("$ {shown}");
+    let status = command.current_dir(root()).status().with_context(|| format!("cannot start: {shown}"))?;
+    if !status.success() {
+        bail!("`{shown}` ended with {status}");
+    }
+    Ok(())
+}
+
+/// Runs the program in the workspace root and returns what it printed.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let shown = format!("{program} {}", arguments.join(" "));
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .with_context(|| format!("cannot start: {shown}"))?;
+    if !output.status.success() {
+        bail!("`{shown}` ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed something that is not UTF-8"))
+}
+
+/// Fails, with advice, when a program is not installed.
+pub(crate) fn need(program: &str, why: &str) -> anyhow::Result<()> {
+    output(program, &["--version"]).map(drop).with_context(|| {
+        format!("{program} is needed {why}: install it (apt-get install {program}) and try again")
+    })
+}
+
+/// The command as one could type it in a shell.
+fn show(command: &Command) -> String {
+    let changes = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let changes = changes.map(|(name, value)| format!("{}={}", name.to_string_lossy(), quote(value)));
+    let words = std::iter::once(command.get_program()).chain(command.get_args()).map(quote);
+    changes.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=/.,:+@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_it_can_be_typed() {
+        let mut command = Command::new("cargo");
+        command.args(["build", "-p", "it's", ""]).env("RUSTFLAGS", "-Ca -Cb");
+        assert_eq!(show(&command), r"RUSTFLAGS='-Ca -Cb' cargo build -p 'it'\''s' ''");
+    }
+
+    #[test]
+    fn failures_name_the_command() {
+        let failure = run(Command::new("git").arg("no-such-verb")).unwrap_err().to_string();
+        assert!(failure.contains("git no-such-verb"), "{failure}");
+        let missing = format!("{:#}", need("no-such-program", "for a test").unwrap_err());
+        assert!(missing.contains("no-such-program is needed for a test: install it"), "{missing}");
+    }
+
+    #[test]
+    fn the_root_is_the_workspace() {
+        assert!(root().join("Cargo.toml").is_file() && root().join("xtask").is_dir());
+    }
+}

@@ -1,0 +1,170 @@
+//! `cargo xtask fuzz`: coverage-guided fuzzing on the stable toolchain.
+//!
+//! The coverage counters that libFuzzer needs come from an LLVM pass that stable rustc accepts as a flag. The
+//! seeds and the dictionary come from `fuzz/`; what is found stays under `target/fuzz`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, anyhow, bail};
+
+use crate::command::{output, root, run as run_command};
+
+const TARGETS: [&str; 3] = ["envelope", "lines", "codecs"];
+
+const RUSTFLAGS: &str = "-Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    --cfg fuzzing -Ccodegen-units=1 -Cdebug-assertions";
+
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    targets: Vec<&'static str>,
+    seconds: u32,
+}
+
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let plan = plan(arguments)?;
+    let programs = build(&plan.targets)?;
+    for target in plan.targets {
+        fuzz(target, plan.seconds, &programs)?;
+    }
+    println!("\nnothing found");
+    Ok(())
+}
+
+fn plan(arguments: &[String]) -> anyhow::Result<Plan> {
+    let mut plan = Plan { targets: Vec::new(), seconds: 30 };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--seconds" {
+            let seconds = arguments.next().context("--seconds needs a number")?;
+            plan.seconds = seconds.parse().with_context(|| format!("--seconds {seconds} is not a number"))?;
+            // libFuzzer takes zero as "without an end".
+            if plan.seconds == 0 {
+                bail!("--seconds must be at least 1");
+            }
+        } else {
+            let target = TARGETS.into_iter().find(|target| target == argument);
+            plan.targets.push(target.with_context(|| {
+                format!("there is no fuzz target \"{argument}\"; there are {}", TARGETS.join(", "))
+            })?);
+        }
+    }
+    if plan.targets.is_empty() {
+        plan.targets.extend(TARGETS);
+    }
+    Ok(plan)
+}
+
+/// Builds the programs and returns the folder they are in.
+fn build(targets: &[&str]) -> anyhow::Result<PathBuf> {
+    let version = output("rustc", &["-vV"])?;
+    let host =
+        version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
+    let mut cargo = Command::new("cargo");
+    cargo.args([
+        "build",
+        "--release",
+        "-p",
+        "fuzz",
+        "--features",
+        "libfuzzer",
+        "--target-dir",
+        "target/fuzz",
+    ]);
+    // With --target the flags reach neither build scripts nor macros, which must stay as they are.
+    cargo.args(["--target", host]);
+    for target in targets {
+        cargo.args(["--bin", &format!("fuzz_{target}")]);
+    }
+    // Without link-time optimisation: it would run after the pass that adds the counters.
+    run_command(cargo.env("RUSTFLAGS", RUSTFLAGS).env("CARGO_PROFILE_RELEASE_LTO", "off"))?;
+    Ok(root().join("target/fuzz").join(host).join("release"))
+}
+
+fn fuzz(target: &str, seconds: u32, programs: &Path) -> anyhow::Result<()> {
+    let corpus = format!("target/fuzz/corpus/{target}");
+    let artifacts = format!("target/fuzz/artifacts/{target}/");
+    copy_files(&root().join("fuzz/seeds").join(target), &root().join(&corpus))?;
+    std::fs::create_dir_all(root().join(&artifacts)).with_context(|| format!("cannot create {artifacts}"))?;
+    println!();
+    run_command(Command::new(programs.join(format!("fuzz_{target}"))).args([
+        corpus,
+        "-dict=fuzz/dictionaries/json.dict".to_owned(),
+        format!("-max_total_time={seconds}"),
+        "-max_len=8192".to_owned(),
+        "-timeout=5".to_owned(),
+        "-rss_limit_mb=512".to_owned(),
+        "-print_final_stats=1".to_owned(),
+        format!("-artifact_prefix={artifacts}"),
+    ]))
+    .map_err(|error| match newest_file(&root().join(&artifacts)) {
+        Some(found) => anyhow!(advice(target, &found)),
+        None => error,
+    })
+}
+
+fn advice(target: &str, found: &Path) -> String {
+    let found = found.strip_prefix(root()).unwrap_or(found).display();
+    format!(
+        "the target \"{target}\" found something: {found}\n\
+         keep it as a seed, under a name that says what it shows, and see it fail as a plain test:\n  \
+         cp {found} fuzz/seeds/{target}/<what-it-shows>\n  \
+         cargo test -p fuzz"
+    )
+}
+
+fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    for entry in std::fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), to.join(entry.file_name()))
+            .with_context(|| format!("cannot copy {}", entry.path().display()))?;
+    }
+    Ok(())
+}
+
+fn newest_file(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    entries
+        .max_by_key(|entry| entry.metadata().and_then(|data| data.modified()).ok())
+        .map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(arguments: &[&str]) -> Result<Plan, String> {
+        let arguments: Vec<_> = arguments.iter().copied().map(str::to_owned).collect();
+        plan(&arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn arguments() {
+        assert_eq!(planned(&[]), Ok(Plan { targets: TARGETS.to_vec(), seconds: 30 }));
+        assert_eq!(planned(&["lines", "--seconds", "5"]), Ok(Plan { targets: vec!["lines"], seconds: 5 }));
+        let unknown = "there is no fuzz target \"nothing\"; there are envelope, lines, codecs";
+        assert_eq!(planned(&["nothing"]), Err(unknown.to_owned()));
+        assert_eq!(planned(&["--seconds"]), Err("--seconds needs a number".to_owned()));
+        assert_eq!(planned(&["--seconds", "0"]), Err("--seconds must be at least 1".to_owned()));
+        assert_eq!(planned(&["--seconds", "x"]), Err("--seconds x is not a number".to_owned()));
+    }
+
+    #[test]
+    fn every_target_has_a_program_and_seeds() {
+        for target in TARGETS {
+            assert!(root().join(format!("fuzz/src/bin/fuzz_{target}.rs")).is_file(), "{target}");
+            assert!(root().join("fuzz/seeds").join(target).is_dir(), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_find_comes_with_the_way_to_keep_it() {
+        let text = advice("lines", &root().join("target/fuzz/artifacts/lines/crash-1"));
+        assert!(text.contains("cp target/fuzz/artifacts/lines/crash-1 fuzz/seeds/lines/"), "{text}");
+    }
+}

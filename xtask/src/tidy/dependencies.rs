@@ -1,0 +1,141 @@
+//! Which crate may know which. The lower a crate, the less it knows: jsonrpc, then protocol, then the SDK, then
+//! the hub.
+
+use super::manifest::Manifest;
+use super::{Finding, SourceFile, rust};
+
+/// Everything that a crate may use of this workspace. A package that is not listed may use all but the hub.
+const MAY_USE: [(&str, &[&str]); 4] = [
+    ("linchpin-jsonrpc", &[]),
+    ("linchpin-protocol", &["linchpin-jsonrpc"]),
+    ("linchpin-macros", &[]),
+    ("linchpin", &["linchpin-jsonrpc", "linchpin-protocol", "linchpin-macros"]),
+];
+const HUB: &str = "linchpin-hub";
+const TOKIO_IN_JSONRPC: [&str; 2] = ["sync", "time"];
+
+pub(super) fn crates_depend_downwards(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, manifest) in manifests(files) {
+        for dependency in manifest.dependencies.iter().filter(|dependency| dependency.shipped) {
+            let wrong = is_upwards(&manifest.name, &dependency.name)
+                || match (&*manifest.name, &*dependency.name) {
+                    ("linchpin-protocol", "tokio") => true,
+                    ("linchpin-jsonrpc", "tokio") => {
+                        dependency.features().any(|feature| !TOKIO_IN_JSONRPC.contains(&feature))
+                    }
+                    _ => false,
+                };
+            if wrong {
+                let advice = format!(
+                    "{} may not use {}: move the code that needs it to the crate above",
+                    manifest.name, dependency.text
+                );
+                findings.push(file.finding(dependency.line, advice));
+            }
+        }
+    }
+    findings
+}
+
+fn is_upwards(package: &str, used: &str) -> bool {
+    if !(used == "linchpin" || used.starts_with("linchpin-")) {
+        return false;
+    }
+    match MAY_USE.into_iter().find(|(name, _)| *name == package) {
+        Some((_, allowed)) => !allowed.contains(&used),
+        None => used == HUB && package != HUB,
+    }
+}
+
+pub(super) fn versions_come_from_the_workspace(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, manifest) in manifests(files) {
+        for dependency in manifest.dependencies.iter().filter(|dependency| !dependency.is_from_workspace()) {
+            let name = &dependency.name;
+            let advice = format!(
+                "put {name} into the table in the root Cargo.toml and write `{name}.workspace = true`"
+            );
+            findings.push(file.finding(dependency.line, advice));
+        }
+    }
+    findings
+}
+
+pub(super) fn jsonrpc_knows_nothing_of_the_protocol(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in rust(files).filter(|file| file.path.starts_with("crates/jsonrpc/src/")) {
+        // `memcpy` holds the three letters by accident.
+        let knows = |line: &str| line.to_lowercase().replace("memcpy", "").contains("mcp");
+        let found = file.lines().filter(|(_, line)| knows(line));
+        findings.extend(
+            found.map(|(number, _)| file.finding(number, "this crate must not know what is spoken on top")),
+        );
+    }
+    findings
+}
+
+/// The manifests of the members; the root and the packages outside the workspace have rules of their own.
+fn manifests(files: &[SourceFile]) -> impl Iterator<Item = (&SourceFile, Manifest)> {
+    files
+        .iter()
+        .filter(|file| file.path.ends_with("/Cargo.toml") && !file.path.starts_with("bench/peers/"))
+        .map(|file| (file, Manifest::read(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::places;
+    use super::*;
+
+    fn upward(name: &str, dependency: &str) -> bool {
+        let manifest = format!("[package]\nname = \"{name}\"\n[dependencies]\n{dependency}\n");
+        let found = places(crates_depend_downwards, &[("crates/a/Cargo.toml", &manifest)]);
+        assert!(found.is_empty() || found == ["crates/a/Cargo.toml:4"], "{found:?}");
+        !found.is_empty()
+    }
+
+    #[test]
+    fn dependencies_that_point_upwards_are_found() {
+        for (name, wrong) in [
+            ("linchpin-jsonrpc", "linchpin-protocol.workspace = true"),
+            ("linchpin-jsonrpc", "tokio = { workspace = true, features = [\"sync\", \"rt\"] }"),
+            ("linchpin-protocol", "linchpin-macros.workspace = true"),
+            ("linchpin-protocol", "tokio.workspace = true"),
+            ("linchpin-macros", "linchpin-jsonrpc.workspace = true"),
+            ("linchpin", "linchpin-hub.workspace = true"),
+            ("bench", "linchpin-hub.workspace = true"),
+        ] {
+            assert!(upward(name, wrong), "{name}: {wrong}");
+        }
+        for (name, right) in [
+            ("linchpin-jsonrpc", "tokio = { workspace = true, features = [\"sync\", \"time\"] }"),
+            ("linchpin-protocol", "linchpin-jsonrpc.workspace = true"),
+            ("linchpin", "linchpin-macros.workspace = true"),
+            ("linchpin-hub", "linchpin = { workspace = true, features = [\"validate\"] }"),
+            ("linchpin-protocol", "[dev-dependencies]\ntokio.workspace = true"),
+        ] {
+            assert!(!upward(name, right), "{name}: {right}");
+        }
+    }
+
+    #[test]
+    fn a_version_in_a_member_is_found() {
+        let manifest = "[package]\nname = \"a\"\n[dependencies]\nb.workspace = true\nc = \"1\"\n\
+                        d = { version = \"2\" }\n[dev-dependencies]\ne = { path = \"../e\" }\n";
+        let files = [
+            ("crates/a/Cargo.toml", manifest),
+            ("bench/peers/p/Cargo.toml", manifest),
+            ("Cargo.toml", manifest),
+        ];
+        let expected = ["crates/a/Cargo.toml:5", "crates/a/Cargo.toml:6", "crates/a/Cargo.toml:8"];
+        assert_eq!(places(versions_come_from_the_workspace, &files), expected);
+    }
+
+    #[test]
+    fn the_name_of_the_protocol_in_jsonrpc_is_found() {
+        let text = "//! x\n// for McpServer\n// as fast as memcpy\n";
+        let files = [("crates/jsonrpc/src/a.rs", text), ("crates/sdk/src/a.rs", text)];
+        assert_eq!(places(jsonrpc_knows_nothing_of_the_protocol, &files), ["crates/jsonrpc/src/a.rs:2"]);
+    }
+}
