@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::plain::Plain;
 
-/// Decodes the bytes as one message and compares with serde_json.
+/// Decodes the bytes as one message and compares with `serde_json`.
 pub fn envelope(data: &[u8]) {
     let Ok(message) = parse(data, Limits::default()) else { return };
     assert!(std::str::from_utf8(data).is_ok(), "a message that is not UTF-8 was accepted");
@@ -25,7 +25,7 @@ pub fn envelope(data: &[u8]) {
     }
 }
 
-/// What was accepted, serde_json accepts too, but for one difference: it refuses numbers that no `f64` holds,
+/// What was accepted, `serde_json` accepts too, but for one difference: it refuses numbers that no `f64` holds,
 /// which JSON allows.
 fn agree(data: &[u8]) {
     let Err(error) = serde_json::from_slice::<Plain>(data) else { return };
@@ -42,7 +42,7 @@ fn whole(text: &str) {
     assert_eq!(text.trim(), text, "a part begins or ends with white space");
 }
 
-/// Each member of the parameters is found under its name, with the text that serde_json sees.
+/// Each member of the parameters is found under its name, with the text that `serde_json` sees.
 fn members(params: &Params<'_>) {
     let Some(text) = params.text() else { return };
     whole(text);

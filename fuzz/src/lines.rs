@@ -3,13 +3,15 @@
 use linchpin_jsonrpc::{Line, LineBuffer};
 
 const HEADER: usize = 5;
+/// One value of many, because such a run takes fifty times as long as others.
+const REPEAT: u8 = 255;
 
-/// The first five bytes say how (the cap, two bytes; how often the rest is repeated, so that buffers fill up; a
-/// small and a large piece in turn), the rest is what is read.
+/// The first five bytes say how: the cap, two bytes; whether the rest is repeated, so that buffers fill up; a small
+/// and a large piece, taken in turn. The rest is what is read.
 pub fn lines(data: &[u8]) {
     let Some((&[low, high, repeat, small, large], rest)) = data.split_first_chunk::<HEADER>() else { return };
     let cap = usize::from(u16::from_le_bytes([low, high]));
-    let input = rest.repeat(1 + usize::from(repeat % 16));
+    let input = rest.repeat(if repeat == REPEAT { 16 } else { 1 });
     let pieces = [1 + usize::from(small), 256 * (1 + usize::from(large))];
     let expected = split(&input, cap);
     assert_eq!(cut(&input, &[usize::MAX], cap), expected, "in one go, with the cap {cap}");

@@ -1,4 +1,4 @@
-//! A second opinion on JSON: serde_json's reading, without what `serde_json::Value` adds to it.
+//! A second opinion on JSON: `serde_json`'s reading, without what `serde_json::Value` adds to it.
 //!
 //! `Value` gives a meaning of its own to an object whose first key is the private name of `RawValue`: it reads the
 //! string behind that key as JSON. [`Plain`] builds the same tree and takes that key as any other.
@@ -64,5 +64,23 @@ impl<'de> Visitor<'de> for Build {
             object.insert(key, value);
         }
         Ok(Plain(object.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_private_key_of_serde_json_is_a_key_like_any_other() {
+        let text = r#"{"$serde_json::private::RawValue":"{\"b\":2}"}"#;
+        let Plain(plain) = serde_json::from_str(text).expect("the text is JSON");
+        assert_eq!(plain.to_string(), text);
+        let value: Value = serde_json::from_str(text).expect("the text is JSON");
+        assert_eq!(value.to_string(), r#"{"b":2}"#, "serde_json has changed: Plain may go");
+        let number = r#"{"$serde_json::private::RawValue":1}"#;
+        assert!(
+            serde_json::from_str::<Plain>(number).is_ok() && serde_json::from_str::<Value>(number).is_err()
+        );
     }
 }

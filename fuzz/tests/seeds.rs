@@ -5,12 +5,11 @@ use std::path::Path;
 fn replay(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
     let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
-        let data = std::fs::read(&path).unwrap();
-        if std::panic::catch_unwind(|| target(&data)).is_err() {
-            panic!("the seed {} breaks the target {name}", path.display());
-        }
+    for entry in std::fs::read_dir(&folder).expect("the folder of seeds can be listed") {
+        let path = entry.expect("the folder of seeds can be listed").path();
+        let data = std::fs::read(&path).expect("a seed can be read");
+        let outcome = std::panic::catch_unwind(|| target(&data));
+        assert!(outcome.is_ok(), "the seed {} breaks the target {name}", path.display());
         count += 1;
     }
     assert!(count >= 12, "{} holds {count} seeds", folder.display());

@@ -1,7 +1,243 @@
-//! `cargo xtask bench`.
+//! `cargo xtask bench`: what a request costs with our SDK, next to the official one (rmcp) and to the least work that
+//! is still correct (raw), against the targets in `bench/targets.json`.
+//!
+//! This is no test: being over a target is a figure on the wall, not a failure. A server that did not answer, or
+//! answered wrongly, is one. What the figures mean is told in `bench/README.md`.
 
-use anyhow::bail;
+mod instructions;
+mod load;
+mod peer;
+mod profile;
+mod table;
+mod targets;
 
-pub(crate) fn run(_arguments: &[String]) -> anyhow::Result<()> {
-    bail!("the benchmarks are not wired up yet")
+use anyhow::{Context, bail};
+
+use self::load::Load;
+use self::peer::{Failures, Figures, Peer};
+use self::table::{Judged, Row, Table, Verdict};
+use self::targets::Targets;
+use crate::command;
+
+const USAGE: &str = "\
+cargo xtask bench [--quick] [--only TEXT] [--rounds N]
+cargo xtask bench profile WORKLOAD [--peer ours|raw|rmcp]
+
+  --quick      fewer requests and rounds: a first look, not a figure to quote
+  --only TEXT  only workloads whose name contains TEXT
+  --rounds N   interleaved rounds of the timed measurements, 5 unless told (3 with --quick)";
+
+/// The timed workloads: name, requests per round, requests in flight.
+const TIMED: [(&str, u32, u32); 6] = [
+    ("echo:64", 20_000, 1),
+    ("echo:64", 40_000, 32),
+    ("ping", 20_000, 8),
+    ("add", 10_000, 8),
+    ("list", 2_000, 8),
+    ("echo:65536", 600, 4),
+];
+const STARTUP: &str = "startup";
+const STARTS_PER_ROUND: u32 = 5;
+
+struct Options {
+    quick: bool,
+    only: String,
+    rounds: u32,
+}
+
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    if let Some(("profile", rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return profile::run(rest);
+    }
+    let options = Options::parse(arguments)?;
+    let targets = Targets::read(&known_workloads())?;
+    peer::build(&Peer::ALL)?;
+
+    let mut failures = Failures::default();
+    let mut tables = Vec::new();
+    if command::output("valgrind", &["--version"]).is_ok() {
+        tables.push(count_instructions(&options, &targets, &mut failures));
+    } else {
+        println!(
+            "\nvalgrind is not installed: the table of instructions, the one that counts most, is left out"
+        );
+        println!("(apt-get install valgrind).");
+    }
+    tables.push(time_requests(&options, &targets, &mut failures));
+    tables.push(time_startup(&options, &targets, &mut failures));
+    if tables.iter().all(|table| table.rows.is_empty()) {
+        bail!("no workload's name contains \"{}\"", options.only);
+    }
+
+    let (mut within, mut over) = (0, 0);
+    for table in tables.iter().filter(|table| !table.rows.is_empty()) {
+        println!("\n{table}");
+        within += table.count(Verdict::is_within);
+        over += table.count(Verdict::is_over);
+    }
+    println!("\nbench: {within} within, {over} over");
+    failures.into_result()
+}
+
+fn count_instructions(options: &Options, targets: &Targets, failures: &mut Failures) -> Table {
+    let mut table = Table::new("instructions per request (callgrind, user space only)", 0, Judged::Figure);
+    for lengths in instructions::WORKLOADS.iter().filter(|lengths| options.wants(lengths.workload)) {
+        let lengths = if options.quick { lengths.shorter() } else { *lengths };
+        eprintln!("counting instructions: {}", lengths.workload);
+        let mut figures = Figures::default();
+        for peer in Peer::ALL {
+            let counted = instructions::per_request(peer, &lengths);
+            figures.set(peer, failures.note(peer, lengths.workload, counted));
+        }
+        let target = targets.find("instructions", lengths.workload);
+        table.rows.push(Row { workload: lengths.workload.to_owned(), figures, target });
+    }
+    table
+}
+
+fn time_requests(options: &Options, targets: &Targets, failures: &mut Failures) -> Table {
+    let title = format!(
+        "CPU µs per request, medians of {} interleaved rounds; the target is the ratio ours÷raw",
+        options.rounds
+    );
+    let mut table = Table::new(&title, 2, Judged::RatioToRaw);
+    for (workload, count, depth) in TIMED {
+        let name = timed_name(workload, depth);
+        if !options.wants(&name) {
+            continue;
+        }
+        eprintln!("timing: {name}");
+        let count = if options.quick { count / 5 } else { count };
+        let load = Load { workload, count, depth, warmup: None, max_secs: 25 };
+        let figures = interleaved(options.rounds, &name, failures, |peer| {
+            load::figure(&load::run(&load, &peer.command())?, "cpu_us_per_req")
+        });
+        let target = targets.find("cpu_ratio", &name);
+        table.rows.push(Row { workload: name, figures, target });
+    }
+    table
+}
+
+fn time_startup(options: &Options, targets: &Targets, failures: &mut Failures) -> Table {
+    let mut table = Table::new("spawn → initialize, ms, median", 2, Judged::Figure);
+    if options.wants(STARTUP) {
+        eprintln!("timing: {STARTUP}");
+        let load = Load { workload: STARTUP, count: STARTS_PER_ROUND, depth: 1, warmup: None, max_secs: 25 };
+        let figures = interleaved(options.rounds, STARTUP, failures, |peer| {
+            load::figure(&load::run(&load, &peer.command())?, "median_ms")
+        });
+        let target = targets.find("startup_ms", STARTUP);
+        table.rows.push(Row { workload: STARTUP.to_owned(), figures, target });
+    }
+    table
+}
+
+/// Measures the peers in turn, A, B, C, A, B, C…, so that what else the machine does falls on all of them alike, and
+/// takes each one's median. A peer that failed is not asked again.
+fn interleaved(
+    rounds: u32,
+    workload: &str,
+    failures: &mut Failures,
+    mut measure: impl FnMut(Peer) -> anyhow::Result<f64>,
+) -> Figures {
+    let mut samples = Peer::ALL.map(|peer| (peer, Some(Vec::new())));
+    for _ in 0..rounds {
+        for (peer, slot) in &mut samples {
+            if let Some(values) = slot {
+                match failures.note(*peer, workload, measure(*peer)) {
+                    Some(value) => values.push(value),
+                    None => *slot = None,
+                }
+            }
+        }
+    }
+    let mut figures = Figures::default();
+    for (peer, values) in samples {
+        figures.set(peer, values.and_then(median));
+    }
+    figures
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        values.get(middle).copied()
+    } else {
+        Some(values.get(middle.checked_sub(1)?)?.midpoint(*values.get(middle)?))
+    }
+}
+
+fn timed_name(workload: &str, depth: u32) -> String {
+    format!("{workload} x{depth}")
+}
+
+/// Every name a target may be set for, by the table it stands in.
+fn known_workloads() -> Vec<(&'static str, Vec<String>)> {
+    vec![
+        ("instructions", instructions::WORKLOADS.iter().map(|lengths| lengths.workload.to_owned()).collect()),
+        ("cpu_ratio", TIMED.iter().map(|(workload, _, depth)| timed_name(workload, *depth)).collect()),
+        ("startup_ms", vec![STARTUP.to_owned()]),
+    ]
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let mut options = Self { quick: false, only: String::new(), rounds: 0 };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value =
+                || arguments.next().with_context(|| format!("{argument} needs a value\n\n{USAGE}"));
+            match argument.as_str() {
+                "--quick" => options.quick = true,
+                "--only" => options.only.clone_from(value()?),
+                "--rounds" => match value()?.parse() {
+                    Ok(rounds) if rounds > 0 => options.rounds = rounds,
+                    _ => bail!("--rounds needs a number from 1 on\n\n{USAGE}"),
+                },
+                _ => bail!("unknown argument {argument}\n\n{USAGE}"),
+            }
+        }
+        if options.rounds == 0 {
+            options.rounds = if options.quick { 3 } else { 5 };
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, workload: &str) -> bool {
+        workload.contains(&self.only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_of_rounds_lies_between_the_middle_two() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 8.0]), Some(3.0));
+        assert_eq!(median(vec![]), None);
+    }
+
+    #[test]
+    fn a_peer_that_failed_is_not_asked_again_and_has_no_figure() {
+        let mut failures = Failures::default();
+        let mut asked = Vec::new();
+        let figures = interleaved(2, "echo:64", &mut failures, |peer| {
+            asked.push(peer.name());
+            anyhow::ensure!(peer != Peer::Rmcp, "no answer");
+            Ok(1.5)
+        });
+        assert_eq!(asked, ["raw", "ours", "rmcp", "raw", "ours"]);
+        assert_eq!((figures.get(Peer::Ours), figures.get(Peer::Rmcp)), (Some(1.5), None));
+        assert!(failures.into_result().is_err());
+    }
+
+    #[test]
+    fn the_targets_in_the_repository_name_workloads_that_exist() {
+        let targets = Targets::read(&known_workloads()).unwrap();
+        assert!(targets.find("cpu_ratio", "echo:64 x32").is_some());
+        assert!(targets.find("cpu_ratio", "echo:64 x1").is_none());
+    }
 }

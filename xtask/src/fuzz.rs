@@ -3,6 +3,7 @@
 //! The coverage counters that libFuzzer needs come from an LLVM pass that stable rustc accepts as a flag. The
 //! seeds and the dictionary come from `fuzz/`; what is found stays under `target/fuzz`.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,7 +32,6 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     for target in plan.targets {
         fuzz(target, plan.seconds, &programs)?;
     }
-    println!("\nnothing found");
     Ok(())
 }
 
@@ -90,25 +90,53 @@ fn fuzz(target: &str, seconds: u32, programs: &Path) -> anyhow::Result<()> {
     let artifacts = format!("target/fuzz/artifacts/{target}/");
     copy_files(&root().join("fuzz/seeds").join(target), &root().join(&corpus))?;
     std::fs::create_dir_all(root().join(&artifacts)).with_context(|| format!("cannot create {artifacts}"))?;
-    println!();
-    run_command(Command::new(programs.join(format!("fuzz_{target}"))).args([
-        corpus,
-        "-dict=fuzz/dictionaries/json.dict".to_owned(),
-        format!("-max_total_time={seconds}"),
-        "-max_len=8192".to_owned(),
-        "-timeout=5".to_owned(),
-        "-rss_limit_mb=512".to_owned(),
-        "-print_final_stats=1".to_owned(),
-        format!("-artifact_prefix={artifacts}"),
-    ]))
-    .map_err(|error| match newest_file(&root().join(&artifacts)) {
-        Some(found) => anyhow!(advice(target, &found)),
-        None => error,
-    })
+    // libFuzzer says a lot: it goes to a file, and what matters of it to the terminal.
+    let log_path = root().join(format!("target/fuzz/{target}.log"));
+    let log = File::create(&log_path).with_context(|| format!("cannot create {}", log_path.display()))?;
+    let outcome = run_command(
+        Command::new(programs.join(format!("fuzz_{target}")))
+            .args([
+                corpus,
+                "-dict=fuzz/dictionaries/json.dict".to_owned(),
+                format!("-max_total_time={seconds}"),
+                "-max_len=8192".to_owned(),
+                "-timeout=5".to_owned(),
+                "-rss_limit_mb=512".to_owned(),
+                "-print_final_stats=1".to_owned(),
+                format!("-artifact_prefix={artifacts}"),
+            ])
+            .stderr(log),
+    );
+    let log = String::from_utf8_lossy(&std::fs::read(&log_path)?).into_owned();
+    let Err(error) = outcome else {
+        println!("{}", summary(target, &log));
+        return Ok(());
+    };
+    println!("{}", complaint(&log));
+    Err(find_artifact(&log).map_or(error, |found| anyhow!(advice(target, found))))
 }
 
-fn advice(target: &str, found: &Path) -> String {
-    let found = found.strip_prefix(root()).unwrap_or(found).display();
+fn summary(target: &str, log: &str) -> String {
+    let number = |name| log.lines().rev().find_map(|line| line.strip_prefix(name)).map_or("?", str::trim);
+    let (runs, speed) = (number("stat::number_of_executed_units:"), number("stat::average_exec_per_sec:"));
+    format!("{target}: {runs} runs, {speed} a second, nothing found")
+}
+
+/// The panic message, or the end of the log when the program ended in another way.
+fn complaint(log: &str) -> String {
+    const LINES: usize = 15;
+    let lines: Vec<_> = log.lines().filter(|line| !line.starts_with('#')).collect();
+    let panic = lines.iter().position(|line| line.contains(" panicked at "));
+    let start = panic.unwrap_or(lines.len().saturating_sub(LINES));
+    lines[start..].iter().take(LINES).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// Where libFuzzer says that it has written the input that ended the run.
+fn find_artifact(log: &str) -> Option<&str> {
+    log.lines().rev().find_map(|line| line.split_once("Test unit written to ")).map(|(_, path)| path.trim())
+}
+
+fn advice(target: &str, found: &str) -> String {
     format!(
         "the target \"{target}\" found something: {found}\n\
          keep it as a seed, under a name that says what it shows, and see it fail as a plain test:\n  \
@@ -125,13 +153,6 @@ fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
             .with_context(|| format!("cannot copy {}", entry.path().display()))?;
     }
     Ok(())
-}
-
-fn newest_file(folder: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(folder).ok()?.flatten();
-    entries
-        .max_by_key(|entry| entry.metadata().and_then(|data| data.modified()).ok())
-        .map(|entry| entry.path())
 }
 
 #[cfg(test)]
@@ -163,8 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn a_find_comes_with_the_way_to_keep_it() {
-        let text = advice("lines", &root().join("target/fuzz/artifacts/lines/crash-1"));
-        assert!(text.contains("cp target/fuzz/artifacts/lines/crash-1 fuzz/seeds/lines/"), "{text}");
+    fn a_find_comes_with_its_reason_and_the_way_to_keep_it() {
+        let log = "#5\tNEW\nthread '<unnamed>' panicked at fuzz/src/lines.rs:1:\nleft and right\n#6\n\
+                   artifact_prefix='a/'; Test unit written to a/crash-1\nBase64: AA==\n";
+        assert!(
+            complaint(log)
+                .starts_with("thread '<unnamed>' panicked at fuzz/src/lines.rs:1:\nleft and right\n")
+        );
+        let text = advice("lines", find_artifact(log).unwrap());
+        assert!(text.contains("cp a/crash-1 fuzz/seeds/lines/"), "{text}");
+        assert_eq!(find_artifact("killed"), None);
+        assert_eq!(complaint("#1\nkilled"), "killed");
+    }
+
+    #[test]
+    fn a_run_without_a_find_is_one_line() {
+        let log = "#1\nstat::number_of_executed_units: 7\nstat::average_exec_per_sec:     3\n";
+        assert_eq!(summary("lines", log), "lines: 7 runs, 3 a second, nothing found");
     }
 }

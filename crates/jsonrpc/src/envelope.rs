@@ -107,13 +107,7 @@ impl<'a> Parts<'a> {
         let at = scan.at;
         match &*name {
             "params" if first == Some(b'{') => {
-                let mut params = Params::default();
-                scan.object(depth, |scan, key, depth| {
-                    params.push(key, scan.value(depth)?);
-                    Ok(())
-                })?;
-                params.set_text(&scan.text()[at..scan.at]);
-                self.params = Some(params);
+                self.params = Some(Params::read(scan, depth)?);
                 return Ok(());
             }
             "method" if first == Some(b'"') => {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::scan::RawString;
+use crate::error::{ParseError, ParseErrorKind};
+use crate::scan::{Limits, RawString, Scan};
 use crate::string::unescape;
 
 const INLINE: usize = 6;
@@ -17,6 +18,29 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
+    /// Reads an object from JSON text, as strictly as a message.
+    pub fn parse(text: &'a str, limits: Limits) -> Result<Self, ParseError> {
+        let mut scan = Scan::new(text, limits);
+        if scan.peek() != Some(b'{') {
+            return scan.fail(ParseErrorKind::Params, "an object is expected");
+        }
+        let params = Self::read(&mut scan, 0)?;
+        scan.end()?;
+        Ok(params)
+    }
+
+    /// Reads an object; the scanner stands at its brace.
+    pub(crate) fn read(scan: &mut Scan<'a>, depth: u32) -> Result<Self, ParseError> {
+        let start = scan.at;
+        let mut params = Self::default();
+        scan.object(depth, |scan, key, depth| {
+            params.push(key, scan.value(depth)?);
+            Ok(())
+        })?;
+        params.text = Some(&scan.text()[start..scan.at]);
+        Ok(params)
+    }
+
     /// The whole object as JSON text, `None` when the message has no `params`.
     pub fn text(&self) -> Option<&'a str> {
         self.text
@@ -29,11 +53,7 @@ impl<'a> Params<'a> {
         inline.or_else(|| self.more.iter().find(|(name, _)| name == key).map(|(_, value)| *value))
     }
 
-    pub(crate) fn set_text(&mut self, text: &'a str) {
-        self.text = Some(text);
-    }
-
-    pub(crate) fn push(&mut self, key: RawString<'a>, value: &'a str) {
+    fn push(&mut self, key: RawString<'a>, value: &'a str) {
         if self.length < INLINE && !key.escaped {
             self.inline[self.length] = (key.raw, value);
             self.length += 1;

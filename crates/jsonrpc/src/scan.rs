@@ -3,7 +3,7 @@
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::keys::Keys;
-use crate::string::{escape, find_special};
+use crate::string::{escape, find_special, unescape};
 
 /// What one message may contain at most. The length of a message is capped before it gets here, by
 /// [`crate::LineBuffer`].
@@ -134,6 +134,10 @@ impl<'a> Scan<'a> {
                 let message = format!("the key \"{}\" stands twice in one object", shorten(key.raw));
                 return Err(ParseError::new(ParseErrorKind::DuplicateKey, start, message));
             }
+            if is_reserved(key) {
+                let message = "a key that begins with \"$serde_json::private\" is not accepted";
+                return Err(ParseError::new(ParseErrorKind::Shape, start, message));
+            }
             if self.peek() != Some(b':') {
                 return self.syntax("a colon is expected after the key");
             }
@@ -246,6 +250,13 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Keys that `serde_json` gives a meaning of its own: a value with one would decode to something else than what
+/// stands in the text, so that a check and the one who acts on it could see different things.
+fn is_reserved(key: RawString<'_>) -> bool {
+    let reserved = |key: &str| key.starts_with("$serde_json::private");
+    if key.escaped { reserved(&unescape(key.raw)) } else { key.raw.starts_with('$') && reserved(key.raw) }
+}
+
 /// Keys come from outside: an error message quotes only their beginning.
 pub(crate) fn shorten(text: &str) -> &str {
     &text[..text.floor_char_boundary(64)]
@@ -309,6 +320,17 @@ mod tests {
             assert_eq!(kind(text), Some(ParseErrorKind::DuplicateKey), "{text}");
         }
         assert_eq!(kind(r#"{"a":{"k":1},"b":{"k":1}}"#), None);
+    }
+
+    #[test]
+    fn keys_with_a_meaning_of_their_own_are_refused() {
+        for text in [
+            r#"{"$serde_json::private::RawValue":"{}"}"#,
+            r#"[{"a":{"\u0024serde_json::private::Number":"1"}}]"#,
+        ] {
+            assert_eq!(kind(text), Some(ParseErrorKind::Shape), "{text}");
+        }
+        assert_eq!(kind(r##"{"$ref":"#","$serde":1}"##), None);
     }
 
     #[test]

@@ -141,6 +141,8 @@ pub enum Feature {
     UrlElicitation,
     /// The id, and the notice of completion, of an elicitation by URL.
     ElicitationIds,
+    /// Titles of choices, several choices and defaults in forms, and a form's dialect.
+    RichForms,
     /// Icons, website and description.
     Icons,
     /// Tools in sampling requests.
@@ -175,9 +177,11 @@ impl Feature {
             | Feature::ResourceLinks
             | Feature::CompletionContext
             | Feature::Elicitation => (V2025_06_18, V2026_07_28),
-            Feature::UrlElicitation | Feature::Icons | Feature::SamplingTools | Feature::AnonymousErrors => {
-                (V2025_11_25, V2026_07_28)
-            }
+            Feature::UrlElicitation
+            | Feature::RichForms
+            | Feature::Icons
+            | Feature::SamplingTools
+            | Feature::AnonymousErrors => (V2025_11_25, V2026_07_28),
             Feature::CoreTasks | Feature::ElicitationIds => (V2025_11_25, V2025_11_25),
             Feature::Stateless
             | Feature::AnyStructuredContent

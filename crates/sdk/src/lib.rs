@@ -1,1 +1,45 @@
-//! x
+//! The Model Context Protocol in Rust: servers and clients for every revision.
+//!
+//! The smallest complete server has a typed tool, a resource and a prompt, and speaks on stdio:
+//!
+//! ```no_run
+//! use linchpin::{Server, args};
+//!
+//! #[args] struct Add { a: i64, b: i64 }
+//! #[args] struct Review { language: String }
+//!
+//! #[tokio::main]
+//! async fn main() -> linchpin::Result {
+//!     Server::new("demo", "1.0.0")
+//!         .tool("add", "Adds two numbers", |Add { a, b }| async move { a + b })
+//!         .resource("memory://status", "status", || async { "ok" })
+//!         .prompt("review", "Review code", |r: Review| async move { format!("Review this {} code", r.language) })
+//!         .run().await
+//! }
+//! ```
+//!
+//! A request takes one road: a transport cuts bytes into messages, `linchpin_jsonrpc` decodes the envelope,
+//! `linchpin_protocol::wire` decodes the parameters for the revision in use, `server::dispatch` finds the
+//! handler, and the answer goes the same way back.
+
+pub mod client;
+mod error;
+pub mod server;
+mod transport;
+
+#[doc(hidden)]
+pub mod __private;
+
+pub use client::{Client, ClientError};
+pub use error::{Error, ErrorKind};
+pub use linchpin_macros::{args, prompt, resource, tool};
+pub use linchpin_protocol::model;
+pub use linchpin_protocol::model::{CallToolResult as ToolOutput, Content, LogLevel, PromptMessage, ResourceContents};
+pub use linchpin_protocol::{Revision, code};
+pub use server::{
+    Args, Audio, Context, Handle, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Prompt, Resource,
+    ResourceTemplate, Server, Service, State, Tool,
+};
+
+/// The result of a handler, or of running a server.
+pub type Result<T = (), E = Error> = std::result::Result<T, E>;

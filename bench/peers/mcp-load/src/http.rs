@@ -232,11 +232,13 @@ pub async fn measure(
         connections.push(connection);
     }
     let warmup = options.warmup.unwrap_or((count / 10).max(1));
-    let (connections, _) = drive(connections, options, work, warmup, *next_id, &Rc::default(), until).await?;
+    let unmeasured = Rc::default();
+    let (connections, _) = drive(connections, options, work, warmup, *next_id, &unmeasured, until).await?;
     let first_id = *next_id + warmup as u64;
     *next_id = first_id + count as u64;
 
     let tally = Rc::new(Tally::default());
+    tally.take_errors(&unmeasured);
     let meter = Meter::start(&[pid]);
     let (connections, done) = drive(connections, options, work, count, first_id, &tally, until).await?;
     let report = meter.stop(options, name, done, &tally);

@@ -32,14 +32,27 @@ mod startup;
 mod stdio;
 mod work;
 
-use std::time::{Duration, Instant};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, bail};
 use tokio::{process::Child, runtime::Builder, task::LocalSet};
 
 use crate::{options::Options, work::Work};
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start() -> Result<()> {
     let options = Options::parse(std::env::args().skip(1))?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, run(&options))

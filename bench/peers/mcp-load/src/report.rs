@@ -28,6 +28,15 @@ impl Tally {
         });
     }
 
+    /// Takes over the errors of the warm-up: a wrong answer is one, measured or not.
+    pub fn take_errors(&self, warmup: &Self) {
+        self.errors.set(self.errors.get() + warmup.errors.get());
+        let mut first = self.first_error.borrow_mut();
+        if first.is_none() {
+            *first = warmup.first_error.take();
+        }
+    }
+
     pub fn answered(&self, asked: Instant) {
         self.latencies.borrow_mut().push(asked.elapsed().as_nanos() as u64);
     }

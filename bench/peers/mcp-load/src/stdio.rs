@@ -232,6 +232,7 @@ pub async fn measure(
     *next_id = first_id + count as u64;
 
     let tally = Rc::new(Tally::default());
+    tally.take_errors(&unmeasured);
     let pids: Vec<u32> = connections.iter().map(|connection| connection.pid).collect();
     let share = count / options.connections;
     let meter = Meter::start(&pids);

@@ -13,8 +13,15 @@ use crate::answer::{App, Kind};
 struct Head {
     length: usize,
     body_length: usize,
-    delete: bool,
+    verb: Verb,
     session_known: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Verb {
+    Post,
+    Delete,
+    Other,
 }
 
 pub async fn serve(app: Arc<App>, mut stream: TcpStream) -> std::io::Result<()> {
@@ -42,8 +49,10 @@ pub async fn serve(app: Arc<App>, mut stream: TcpStream) -> std::io::Result<()> 
         }
         out.clear();
         body.clear();
-        if head.delete {
+        if head.verb == Verb::Delete {
             out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        } else if head.verb == Verb::Other {
+            out.extend_from_slice(b"HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\n\r\n");
         } else if !head.session_known {
             out.extend_from_slice(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
         } else {
@@ -72,11 +81,17 @@ fn parse_head(app: &App, bytes: &[u8]) -> Result<Option<Head>, httparse::Error> 
         }
     }
     let session_known = session.is_none_or(|session| app.knows_session(session));
-    let delete = request.method == Some("DELETE");
-    if delete && let Some(session) = session {
+    let verb = match request.method {
+        Some("POST") => Verb::Post,
+        Some("DELETE") => Verb::Delete,
+        _ => Verb::Other,
+    };
+    if verb == Verb::Delete
+        && let Some(session) = session
+    {
         app.close_session(session);
     }
-    Ok(Some(Head { length, body_length, delete, session_known }))
+    Ok(Some(Head { length, body_length, verb, session_known }))
 }
 
 fn respond(app: &App, message: &[u8], out: &mut Vec<u8>, body: &mut Vec<u8>) {

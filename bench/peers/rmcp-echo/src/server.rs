@@ -70,8 +70,8 @@ impl Echo {
 // Without `router = …` the macro would build the router anew for every call.
 #[tool_handler(router = self.router)]
 impl ServerHandler for Echo {
-    fn get_info(&self) -> ServerInfo {
-        ServerInfo::new(ServerCapabilities::builder().enable_tools().enable_resources().build())
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build())
             .with_server_info(Implementation::new("rmcp-echo", "3.8.0"))
     }
 

@@ -186,10 +186,14 @@ impl Encode for Content {
                     blob: Some(audio.data.clone()),
                     ..ResourceContents::default()
                 };
-                return Content::resource(resource).encode(to);
+                let annotations = audio.annotations.clone();
+                let embedded = EmbeddedResource { resource, annotations, meta: None };
+                return Content::Resource(Box::new(embedded)).encode(to);
             }
             Content::ResourceLink(link) if !to.revision.has(Feature::ResourceLinks) => {
-                return Content::text(format!("{}: {}", link.name, link.uri)).encode(to);
+                let text = format!("{}: {}", link.name, link.uri);
+                let annotations = link.annotations.clone().map(Box::new);
+                return Content::Text(TextContent { text, annotations, meta: None }).encode(to);
             }
             _ => {}
         }

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::Meta;
-use crate::encode::{model, words};
+use crate::encode::{Encode, Encoder, model, words};
+use crate::version::Feature;
 
 model! {
     /// A question to the user.
@@ -22,18 +23,6 @@ model! {
         task: Option<Value> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta" since Sessions,
-    }
-
-    /// A form.
-    pub struct ElicitSchema {
-        /// The dialect.
-        schema: Option<String> = "$schema",
-        /// Always `object`.
-        kind: String = "type",
-        /// Its fields, in order.
-        properties: Map<String, Value> = "properties",
-        /// Fields that must be filled in.
-        required: Option<Vec<String>> = "required",
     }
 
     /// One field of a form. Which members make sense depends on `kind`.
@@ -88,6 +77,56 @@ model! {
         /// Choices with titles.
         any_of: Option<Vec<EnumOption>> = "anyOf",
     }
+}
+
+/// A form.
+///
+/// Fallback form: where forms know titles of choices only in the older way, a choice with titles is written so.
+#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+pub struct ElicitSchema {
+    /// The dialect.
+    #[serde(rename = "$schema")]
+    pub schema: Option<String>,
+    /// Always `object`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its fields, in order.
+    pub properties: Map<String, Value>,
+    /// Fields that must be filled in.
+    pub required: Option<Vec<String>>,
+}
+
+impl Encode for ElicitSchema {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.object(|fields| {
+            fields.since(Feature::RichForms, "$schema", &self.schema);
+            fields.field("type", &self.kind);
+            fields.with("properties", |to| {
+                let rich = to.revision.has(Feature::RichForms);
+                to.object(|fields| {
+                    for (name, field) in &self.properties {
+                        if rich { fields.field(name, field) } else { fields.field(name, &plain(field)) }
+                    }
+                });
+            });
+            fields.field("required", &self.required);
+        });
+    }
+}
+
+/// A field for revisions in which only yes-or-no has a default and titles of choices stand beside the choices.
+fn plain(field: &Value) -> Value {
+    let mut field = field.clone();
+    let Some(members) = field.as_object_mut() else { return field };
+    if members.get("type").is_some_and(|kind| kind != "boolean") {
+        members.shift_remove("default");
+    }
+    if let Some(Value::Array(options)) = members.shift_remove("oneOf") {
+        let all = |key: &str| options.iter().map(|option| option[key].clone()).collect();
+        members.insert("enum".into(), all("const"));
+        members.insert("enumNames".into(), all("title"));
+    }
+    field
 }
 
 words! {

@@ -42,7 +42,7 @@ pub use elicitation::{
     ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitSchema, EnumItems, EnumOption,
     PrimitiveSchema,
 };
-pub use implementation::{Icon, Implementation};
+pub use implementation::{Icon, IconTheme, Implementation};
 pub use initialize::{InitializeParams, InitializeResult};
 pub use input_required::{InputRequest, InputRequiredResult};
 pub use logging::{LogLevel, LogParams, SetLevelParams};

@@ -103,7 +103,8 @@ model! {
     }
 }
 
-/// One block, or several where the revision allows it. Older revisions get the first block.
+/// One block, or several where the revision allows it. Older revisions get the first block; where a conversation
+/// has no audio, a line of text stands for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingContent(pub Vec<Content>);
 
@@ -128,8 +129,12 @@ impl<'de> Deserialize<'de> for SamplingContent {
 impl Encode for SamplingContent {
     fn encode(&self, to: &mut Encoder<'_>) {
         match &self.0[..] {
+            [Content::Audio(audio), ..] if !to.revision.has(Feature::Audio) => {
+                Content::text(format!("(audio of type {})", audio.mime_type)).encode(to);
+            }
             [single] => single.encode(to),
             [first, ..] if !to.revision.has(Feature::SamplingTools) => first.encode(to),
+            [] if !to.revision.has(Feature::SamplingTools) => Content::text("").encode(to),
             several => to.array(several),
         }
     }

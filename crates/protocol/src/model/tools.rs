@@ -136,7 +136,34 @@ impl Encode for OutputSchema {
         if self.is_object() || to.revision.has(Feature::AnyStructuredContent) {
             return self.0.encode(to);
         }
-        json!({"type": "object", "properties": {"result": self.0}, "required": ["result"]}).encode(to);
+        let mut inner = self.0.clone();
+        let mut outer = json!({"type": "object", "properties": {}, "required": ["result"]});
+        if let Some(dialect) = inner.as_object_mut().and_then(|schema| schema.shift_remove("$schema")) {
+            outer["$schema"] = dialect;
+        }
+        if inner.get("$id").is_none() {
+            move_references(&mut inner);
+        }
+        outer["properties"]["result"] = inner;
+        outer.encode(to);
+    }
+}
+
+/// References to the root of a schema, or to a path from it, follow the schema into its wrapping.
+fn move_references(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match value {
+                    Value::String(target) if key == "$ref" && (target == "#" || target.starts_with("#/")) => {
+                        target.insert_str(1, "/properties/result");
+                    }
+                    value => move_references(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(move_references),
+        _ => {}
     }
 }
 

@@ -120,13 +120,10 @@ fn invalid<T>(key: &str, reason: &str) -> Result<T, DecodeError> {
 }
 
 fn required_text<'a>(params: &Params<'a>, key: &str) -> Result<Cow<'a, str>, DecodeError> {
-    match optional_text(params, key)? {
-        Some(text) => Ok(text),
-        None => {
-            let reason = format!("missing field `{key}`");
-            Err(DecodeError::Invalid(Invalid { path: String::new(), reason }))
-        }
-    }
+    optional_text(params, key)?.ok_or_else(|| {
+        let reason = format!("missing field `{key}`");
+        DecodeError::Invalid(Invalid { path: String::new(), reason })
+    })
 }
 
 fn optional_text<'a>(params: &Params<'a>, key: &str) -> Result<Option<Cow<'a, str>>, DecodeError> {

@@ -1,0 +1,49 @@
+//! The cancellation of one request.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Set when the client gives a request up. A handler that watches it may finish in its own way; one that does
+/// not is dropped where it waits.
+#[derive(Default)]
+pub(crate) struct Cancel {
+    cancelled: AtomicBool,
+    watched: AtomicBool,
+    notify: Notify,
+}
+
+impl Cancel {
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.notify.notify_waiters();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.watched.store(true, Ordering::Relaxed);
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// For the handler: it takes care of the end itself.
+    pub(crate) async fn watch(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+        self.cancelled().await;
+    }
+
+    /// For the driver.
+    pub(crate) async fn cancelled(&self) {
+        let mut notified = std::pin::pin!(self.notify.notified());
+        notified.as_mut().enable();
+        if !self.cancelled.load(Ordering::Acquire) {
+            notified.await;
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,160 @@
+//! One ordered list of registered things: found by name, handed out in pages, with its first page kept as bytes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use linchpin_protocol::Revision;
+
+/// Something with a unique name.
+pub(crate) trait Entry {
+    fn key(&self) -> &Arc<str>;
+}
+
+pub(crate) struct List<T> {
+    /// In order of registration, with a number that never changes: cursors point to it.
+    items: Vec<(u64, Arc<T>)>,
+    index: HashMap<Arc<str>, usize>,
+    next: u64,
+    /// The whole list as a result of each revision, made when it is first asked for.
+    encoded: [OnceLock<Arc<[u8]>>; Revision::ALL.len()],
+    dirty: bool,
+}
+
+/// A part of the list.
+pub(crate) struct Page<'a, T> {
+    pub(crate) items: Vec<&'a Arc<T>>,
+    pub(crate) next_cursor: Option<String>,
+}
+
+impl<T: Entry> List<T> {
+    /// Adds an item; its name comes back when it is taken.
+    pub(crate) fn insert(&mut self, item: Arc<T>) -> Result<(), Arc<str>> {
+        if self.index.contains_key(item.key()) {
+            return Err(item.key().clone());
+        }
+        self.index.insert(item.key().clone(), self.items.len());
+        self.next += 1;
+        self.items.push((self.next, item));
+        self.changed();
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let Some(at) = self.index.remove(name) else { return false };
+        self.items.remove(at);
+        for position in self.index.values_mut() {
+            *position -= usize::from(*position > at);
+        }
+        self.changed();
+        true
+    }
+
+    fn changed(&mut self) {
+        self.encoded = Default::default();
+        self.dirty = true;
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<T>> {
+        self.index.get(name).map(|&at| &self.items[at].1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.items.iter().map(|(_, item)| item)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether it was changed since it was copied.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// The page after `cursor`, of items that `visible` lets through. `None` for a cursor that was never given.
+    pub(crate) fn page(
+        &self,
+        cursor: Option<&str>,
+        size: usize,
+        visible: impl Fn(&T) -> bool,
+    ) -> Option<Page<'_, T>> {
+        let after = match cursor {
+            None => 0,
+            Some(cursor) => cursor.parse().ok().filter(|&after| after <= self.next)?,
+        };
+        let mut rest = self.items.iter().filter(|(number, item)| *number > after && visible(item)).peekable();
+        let mut items = Vec::new();
+        let mut last = 0;
+        while items.len() < size
+            && let Some((number, item)) = rest.next()
+        {
+            items.push(item);
+            last = *number;
+        }
+        Some(Page { items, next_cursor: rest.peek().map(|_| last.to_string()) })
+    }
+
+    /// The first page as bytes, kept from the first time on.
+    pub(crate) fn encoded(&self, revision: Revision, encode: impl FnOnce() -> Vec<u8>) -> &Arc<[u8]> {
+        self.encoded[revision as usize].get_or_init(|| encode().into())
+    }
+}
+
+impl<T> Clone for List<T> {
+    fn clone(&self) -> Self {
+        List {
+            items: self.items.clone(),
+            index: self.index.clone(),
+            next: self.next,
+            encoded: self.encoded.clone(),
+            dirty: false,
+        }
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        List { items: Vec::new(), index: HashMap::new(), next: 0, encoded: Default::default(), dirty: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(Arc<str>);
+
+    impl Entry for Named {
+        fn key(&self) -> &Arc<str> {
+            &self.0
+        }
+    }
+
+    fn names(page: &Page<'_, Named>) -> Vec<String> {
+        page.items.iter().map(|item| item.0.to_string()).collect()
+    }
+
+    #[test]
+    fn cursors_stay_good_while_the_list_changes() {
+        let mut list = List::default();
+        for name in ["a", "b", "c", "d"] {
+            list.insert(Arc::new(Named(name.into()))).unwrap();
+        }
+        assert!(list.insert(Arc::new(Named("a".into()))).is_err());
+        let first = list.page(None, 2, |_| true).unwrap();
+        assert_eq!(names(&first), ["a", "b"]);
+        let cursor = first.next_cursor.unwrap();
+        assert!(list.remove("b") && list.remove("c") && !list.remove("c"));
+        list.insert(Arc::new(Named("e".into()))).unwrap();
+        let second = list.page(Some(&cursor), 2, |_| true).unwrap();
+        assert_eq!((names(&second), second.next_cursor), (vec!["d".to_owned(), "e".to_owned()], None));
+        assert_eq!(list.find("e").unwrap().0, "e".into());
+        assert!(list.page(Some("made up"), 2, |_| true).is_none());
+        assert!(list.page(Some("99"), 2, |_| true).is_none());
+        assert_eq!(names(&list.page(None, 9, |item| &*item.0 != "a").unwrap()), ["d", "e"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! The catalog that can change while the server runs, and those who are told.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::Catalog;
+use crate::Result;
+use crate::server::{Connection, tasks};
+
+/// Changes that follow each other within this time are told once.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// What has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tools,
+    Resources,
+    Prompts,
+}
+
+#[derive(Default)]
+pub(crate) struct Live {
+    catalog: RwLock<Arc<Catalog>>,
+    connections: Mutex<Vec<Weak<Connection>>>,
+    changes: Mutex<Vec<Kind>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    pub(crate) fn snapshot(&self) -> Arc<Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the catalog; requests that are being served keep the one they began with.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
+        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Catalog::clone(&catalog);
+        let done = change(&mut next)?;
+        *catalog = Arc::new(next);
+        Ok(done)
+    }
+
+    /// From now on this connection is told of changes.
+    pub(crate) fn watch(&self, connection: &Arc<Connection>) {
+        let mut connections = lock(&self.connections);
+        connections.retain(|connection| connection.strong_count() > 0);
+        connections.push(Arc::downgrade(connection));
+    }
+
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        lock(&self.connections).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Tells all clients that a list has changed, a little later, together with what else changes until then.
+    pub(crate) fn announce(self: &Arc<Self>, kind: Kind) {
+        {
+            let mut changes = lock(&self.changes);
+            if changes.contains(&kind) {
+                return;
+            }
+            changes.push(kind);
+            if changes.len() > 1 {
+                return; // the one who was first tells of all
+            }
+        }
+        let live = self.clone();
+        match Handle::try_current() {
+            Ok(runtime) => tasks::start(&runtime, async move {
+                tokio::time::sleep(QUIET).await;
+                live.tell();
+            }),
+            Err(_) => live.tell(),
+        }
+    }
+
+    fn tell(&self) {
+        let changes = std::mem::take(&mut *lock(&self.changes));
+        for connection in self.connections() {
+            for &kind in &changes {
+                connection.list_changed(kind);
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Completing arguments of prompts and variables of templates.
+
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{CompleteParams, CompleteResult, Completion};
+
+use super::BoxFuture;
+use super::handler::Handler;
+use super::scope::Scope;
+use crate::{Error, Result};
+
+/// The protocol's limit on proposals in one answer.
+const MAX_VALUES: usize = 100;
+
+/// What the user has typed, and which other arguments are chosen already.
+#[derive(Debug, Clone)]
+pub struct Completing {
+    /// What was typed so far.
+    pub value: String,
+    /// Other arguments, by name.
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// What a completion handler takes: the typed text, or all there is to know.
+pub trait CompletionInput: Send {
+    #[doc(hidden)]
+    fn from_request(request: Completing) -> Self;
+}
+
+impl CompletionInput for String {
+    fn from_request(request: Completing) -> Self {
+        request.value
+    }
+}
+
+impl CompletionInput for Completing {
+    fn from_request(request: Completing) -> Self {
+        request
+    }
+}
+
+/// What a completion handler gives.
+pub trait CompletionOutput {
+    #[doc(hidden)]
+    fn into_values(self) -> Result<Vec<String>>;
+}
+
+impl<S: Into<String>> CompletionOutput for Vec<S> {
+    fn into_values(self) -> Result<Vec<String>> {
+        Ok(self.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<S: Into<String>> CompletionOutput for Result<Vec<S>, Error> {
+    fn into_values(self) -> Result<Vec<String>> {
+        self?.into_values()
+    }
+}
+
+trait Complete: Send + Sync {
+    fn complete(&self, request: Completing, scope: &Scope<'_>) -> BoxFuture<Result<Vec<String>>>;
+}
+
+struct Typed<H, Form>(H, PhantomData<fn() -> Form>);
+
+impl<H, Form> Complete for Typed<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: CompletionInput,
+    H::Output: CompletionOutput,
+{
+    fn complete(&self, request: Completing, scope: &Scope<'_>) -> BoxFuture<Result<Vec<String>>> {
+        let work = self.0.call(H::Args::from_request(request), scope);
+        Box::pin(async move { work.await.into_values() })
+    }
+}
+
+/// The completion handlers of one prompt or template, by argument.
+#[derive(Clone, Default)]
+pub(crate) struct Completers(HashMap<String, Arc<dyn Complete>>);
+
+impl Completers {
+    pub(crate) fn add<Form, H>(&mut self, argument: String, handler: H)
+    where
+        H: Handler<Form>,
+        H::Args: CompletionInput,
+        H::Output: CompletionOutput,
+        Form: 'static,
+    {
+        self.0.insert(argument, Arc::new(Typed(handler, PhantomData)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|argument| &**argument)
+    }
+
+    /// An argument without a handler has no proposals; that is no error.
+    pub(crate) fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>> {
+        let Some(completer) = self.0.get(&params.argument.name) else {
+            return Box::pin(async { Ok(limited(Vec::new())) });
+        };
+        let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();
+        let work = completer.complete(Completing { value: params.argument.value, arguments }, scope);
+        Box::pin(async move { work.await.map(limited) })
+    }
+}
+
+fn limited(mut values: Vec<String>) -> CompleteResult {
+    let total = values.len();
+    values.truncate(MAX_VALUES);
+    let has_more = Some(total > MAX_VALUES);
+    CompleteResult { completion: Completion { values, total: Some(total as u64), has_more }, meta: None }
+}

@@ -1,0 +1,414 @@
+//! One client's line into a server: takes messages, keeps the session, sends answers and notifications.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use linchpin_jsonrpc::write::{self, UnknownId};
+use linchpin_jsonrpc::{ErrorObject, Id, Message, Outbox, Params, ParseError, Peer, code, parse};
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{CancelledParams, RequestMeta, ResourceUpdatedParams};
+use linchpin_protocol::version::Feature;
+use linchpin_protocol::wire::{self, error_object, stateless_era};
+use linchpin_protocol::{Error as ProtocolError, Method, Revision};
+use tokio::sync::Notify;
+
+use super::cancel::Cancel;
+use super::catalog::Kind;
+use super::context::Client;
+use super::request::{Outcome, Work, begin_caught};
+use super::scope::Scope;
+use super::session::Session;
+use super::subscriptions::{Streams, changed};
+use super::{BoxFuture, Service, dispatch};
+
+/// A client's connection.
+pub(crate) struct Connection {
+    service: Service,
+    outbox: Arc<Outbox>,
+    peer: Peer,
+    /// Serves one message and is gone: no session, no notifications.
+    one_shot: bool,
+    session: OnceLock<Session>,
+    streams: Streams,
+    /// Requests that are being worked on, to give them up.
+    in_flight: Arc<Mutex<HashMap<Id<'static>, Arc<Cancel>>>>,
+    /// How much work is being driven.
+    active: AtomicUsize,
+    idle: Notify,
+    /// The revision of the last message that had one, to shape errors about messages that have none.
+    last: AtomicU8,
+}
+
+const NO_REVISION: u8 = u8::MAX;
+static NOBODY: LazyLock<Arc<Client>> = LazyLock::new(Arc::default);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    pub(crate) fn new(service: Service, outbox: Arc<Outbox>, one_shot: bool) -> Arc<Self> {
+        let limit = service.settings().max_in_flight;
+        let connection = Arc::new(Connection {
+            peer: Peer::new(outbox.clone(), limit, |_, _| ()),
+            service,
+            outbox,
+            one_shot,
+            session: OnceLock::new(),
+            streams: Streams::default(),
+            in_flight: Arc::default(),
+            active: AtomicUsize::new(0),
+            idle: Notify::new(),
+            last: AtomicU8::new(NO_REVISION),
+        });
+        if !one_shot {
+            connection.service.live().watch(&connection);
+        }
+        connection
+    }
+
+    /// The same client's connection with an outbox of its own, to collect the answers of a batch.
+    pub(super) fn part(&self, outbox: Arc<Outbox>) -> Arc<Self> {
+        Arc::new(Connection {
+            service: self.service.clone(),
+            outbox,
+            peer: self.peer.clone(),
+            one_shot: self.one_shot,
+            session: self.session.clone(),
+            streams: Streams::default(),
+            in_flight: self.in_flight.clone(),
+            active: AtomicUsize::new(0),
+            idle: Notify::new(),
+            last: AtomicU8::new(self.last.load(Ordering::Relaxed)),
+        })
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.session.get()
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    pub(crate) fn is_one_shot(&self) -> bool {
+        self.one_shot
+    }
+
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// Takes one message. What it gives at once is in the outbox afterwards; the future that may come back is
+    /// the rest, and must be driven.
+    pub(crate) fn receive(self: &Arc<Self>, line: &[u8]) -> Option<BoxFuture<()>> {
+        match parse(line, self.service.settings().limits) {
+            Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params),
+            Ok(Message::Notification { method, params }) => self.notification(&method, &params),
+            Ok(Message::Response { id, reply }) => {
+                if !self.peer.answer(id.as_ref(), reply) {
+                    tracing::debug!(?id, "an answer that nobody waits for");
+                }
+                None
+            }
+            Ok(Message::Batch(messages)) => self.batch(&messages),
+            Err(_) if line.iter().all(u8::is_ascii_whitespace) => None,
+            Err(error) => {
+                self.refuse(&error);
+                None
+            }
+        }
+    }
+
+    /// Answers a line that is too long to be read.
+    pub(crate) fn too_long(&self, cap: usize) {
+        let message = format!("the message is longer than the {cap} bytes that this server reads; it was skipped");
+        let error = ErrorObject { code: code::INVALID_REQUEST, message, data: None };
+        self.outbox.append(|out| write::error(None, self.unknown_id(), &error, out));
+    }
+
+    fn refuse(&self, error: &ParseError) {
+        let object = ErrorObject { code: error.code(), message: error.to_string(), data: None };
+        self.outbox.append(|out| write::error(error.id.as_ref(), self.unknown_id(), &object, out));
+    }
+
+    /// How to name a request that could not be read: newer revisions leave the id out, JSON-RPC says `null`.
+    pub(super) fn unknown_id(&self) -> UnknownId {
+        let last = Revision::ALL.get(usize::from(self.last.load(Ordering::Relaxed)));
+        match last {
+            Some(revision) if revision.has(Feature::AnonymousErrors) => UnknownId::Absent,
+            _ => UnknownId::Null,
+        }
+    }
+
+    fn request(self: &Arc<Self>, id: &Id<'_>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
+        let begun = self.service.settings().instrument.as_ref().map(|_| Instant::now());
+        let meta = match stateless_era::request_meta(params) {
+            Ok(meta) => meta,
+            Err(error) => return self.fail(id, &error),
+        };
+        let stateless = meta.as_ref().filter(|meta| stateless_era::is_stateless(meta));
+        let (revision, client) = match stateless {
+            Some(meta) => match stateless_era::check(meta, &self.service.settings().revisions) {
+                Ok(revision) => (revision, self.stateless_client(meta)),
+                Err(error) => return self.fail_as(id, &error, Revision::LATEST),
+            },
+            None => match self.session_revision(id, method, params) {
+                Ok(Some(revision)) => (revision, self.session().map_or(&*NOBODY, Session::client).clone()),
+                Ok(None) => return None,
+                Err(error) => return self.fail(id, &error),
+            },
+        };
+        self.last.store(revision as u8, Ordering::Relaxed);
+        if let Err(error) = self.check_id(id) {
+            return self.fail_as(id, &error, revision);
+        }
+        let scope = Scope::new(self, (id, method, params), revision, &client, meta.as_ref());
+        let mut work = begin_caught(|| dispatch::begin_layered(&scope, params));
+        match work.try_finish() {
+            Poll::Ready(outcome) => {
+                let target = scope.target.get().map(|target| &**target);
+                self.service.observe(method, target, begun, revision, &outcome);
+                self.outbox.append(|out| self.write_answer(id, revision, &outcome, out));
+                None
+            }
+            Poll::Pending => Some(self.clone().drive(&scope, work, begun)),
+        }
+    }
+
+    fn stateless_client(&self, meta: &RequestMeta) -> Arc<Client> {
+        let capabilities = meta.client_capabilities.clone().unwrap_or_default();
+        Arc::new(Client { info: meta.client_info.clone(), capabilities })
+    }
+
+    /// The revision of a request that does not say it. `None`: it was answered here.
+    fn session_revision(
+        &self,
+        id: &Id<'_>,
+        method: &str,
+        params: &Params<'_>,
+    ) -> Result<Option<Revision>, ProtocolError> {
+        if let Some(session) = self.session() {
+            return Ok(Some(session.revision()));
+        }
+        match Method::find(method) {
+            Some(Method::Initialize) => {
+                let (session, result) = self.service.initialize(params)?;
+                let revision = session.revision();
+                self.last.store(revision as u8, Ordering::Relaxed);
+                self.outbox.append(|out| {
+                    write::result(id, out, |out| wire::encode_result(revision, &result, b"", out));
+                });
+                if !self.one_shot {
+                    let _ = self.session.set(session);
+                }
+                Ok(None)
+            }
+            Some(Method::Ping) => Ok(Some(Revision::LATEST_SESSION)),
+            _ if self.one_shot => Ok(Some(Revision::LATEST_SESSION)),
+            _ => Err(ProtocolError::InvalidRequest(format!(
+                "{method} came before initialize: send initialize first, or put \
+                 io.modelcontextprotocol/protocolVersion and /clientCapabilities into params._meta"
+            ))),
+        }
+    }
+
+    fn check_id(&self, id: &Id<'_>) -> Result<(), ProtocolError> {
+        let in_flight = lock(&self.in_flight);
+        if in_flight.is_empty() {
+            return Ok(());
+        }
+        if in_flight.contains_key(id) {
+            return Err(ProtocolError::InvalidRequest(format!("the id {id} is in use by a request that is not done")));
+        }
+        if in_flight.len() >= self.service.settings().max_in_flight {
+            let limit = self.service.settings().max_in_flight;
+            return Err(ProtocolError::Internal(format!("{limit} requests are being worked on: wait for answers first")));
+        }
+        Ok(())
+    }
+
+    fn fail(&self, id: &Id<'_>, error: &ProtocolError) -> Option<BoxFuture<()>> {
+        let revision = self.session().map_or(Revision::LATEST_SESSION, Session::revision);
+        self.fail_as(id, error, revision)
+    }
+
+    fn fail_as(&self, id: &Id<'_>, error: &ProtocolError, revision: Revision) -> Option<BoxFuture<()>> {
+        let object = error_object(error, revision);
+        self.outbox.append(|out| write::error(Some(id), UnknownId::Null, &object, out));
+        None
+    }
+
+    fn write_answer(&self, id: &Id<'_>, revision: Revision, outcome: &Outcome, out: &mut Vec<u8>) {
+        match &outcome.answer {
+            Ok(answer) => {
+                write::result(id, out, |out| answer.encode(revision, self.service.identity(), out));
+            }
+            Err(error) => write::error(Some(id), UnknownId::Null, &error_object(error, revision), out),
+        }
+    }
+
+    /// The rest of a request that could not be finished at once.
+    fn drive(self: Arc<Self>, scope: &Scope<'_>, mut work: Work, begun: Option<Instant>) -> BoxFuture<()> {
+        let cancel = scope.cancel();
+        let id = scope.id.clone().into_owned();
+        lock(&self.in_flight).insert(id.clone(), cancel.clone());
+        let entry = InFlight { connection: self.clone(), id };
+        let (method, target, revision) = (scope.method.to_owned(), scope.target.get().cloned(), scope.revision);
+        Box::pin(async move {
+            let mut given_up = std::pin::pin!(cancelled_unwatched(&cancel));
+            let outcome = std::future::poll_fn(|cx| match work.poll(cx) {
+                Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+                Poll::Pending => given_up.as_mut().poll(cx).map(|()| None),
+            });
+            let Some(outcome) = outcome.await else { return };
+            self.service.observe(&method, target.as_deref(), begun, revision, &outcome);
+            if cancel.has_ended() {
+                return; // an answer to a request that was given up must not be sent
+            }
+            self.outbox.room().await;
+            self.outbox.send(|out| self.write_answer(&entry.id, revision, &outcome, out));
+        })
+    }
+
+    fn notification(self: &Arc<Self>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
+        match Method::find(method) {
+            Some(Method::Initialized) => self.session().into_iter().for_each(Session::set_initialized),
+            Some(Method::Cancelled) => self.cancel(params),
+            _ => {}
+        }
+        let handler = self.service.settings().notifications.get(method)?;
+        let meta = stateless_era::request_meta(params).ok().flatten();
+        let revision = self.session().map_or(Revision::LATEST, Session::revision);
+        let client = self.session().map_or(&*NOBODY, Session::client).clone();
+        let id = Id::Number(0);
+        let scope = Scope::new(self, (&id, method, params), revision, &client, meta.as_ref());
+        match handler.call(params.text().unwrap_or("{}"), &scope) {
+            Ok(work) => Some(work),
+            Err(invalid) => {
+                tracing::warn!(method, path = invalid.path, reason = invalid.reason, "a notification was not understood");
+                None
+            }
+        }
+    }
+
+    fn cancel(&self, params: &Params<'_>) {
+        // A notice that is malformed, late or about nothing known is to be ignored.
+        let Ok(params) = wire::decode::<CancelledParams>(params.text().unwrap_or("{}")) else { return };
+        let Some(id) = params.request_id else { return };
+        if let Some(cancel) = lock(&self.in_flight).get(&id) {
+            tracing::debug!(%id, reason = params.reason, "a request was given up");
+            cancel.cancel();
+        }
+    }
+
+    /// Sends a notification, unless the client reads too slowly or cannot take any.
+    pub(crate) fn notify(&self, message: impl FnOnce(&mut Vec<u8>)) {
+        if !self.one_shot && !self.outbox.offer(message) {
+            tracing::debug!("a notification was left out: the client reads too slowly or is gone");
+        }
+    }
+
+    pub(crate) fn list_changed(&self, kind: Kind) {
+        if self.session().is_some_and(Session::is_initialized) {
+            self.notify(|out| write::notification(changed(kind).name(), out, |_| ()));
+        }
+        self.streams.list_changed(kind, |message| self.notify(message));
+    }
+
+    pub(crate) fn resource_updated(&self, uri: &str) {
+        if let Some(session) = self.session()
+            && session.is_subscribed(uri)
+        {
+            let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: None };
+            let revision = session.revision();
+            self.notify(|out| {
+                let encode = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision });
+                write::notification(Method::ResourceUpdated.name(), out, encode);
+            });
+        }
+        self.streams.resource_updated(uri, |message| self.notify(message));
+    }
+
+    /// Counts `work` as this connection's until it is done, so that [`Self::finish`] waits for it.
+    pub(crate) fn tracked(self: &Arc<Self>, work: BoxFuture<()>) -> impl Future<Output = ()> + Send + use<> {
+        self.active.fetch_add(1, Ordering::AcqRel);
+        let active = Active(self.clone());
+        async move {
+            work.await;
+            drop(active);
+        }
+    }
+
+    /// No more input will come: streams end in good order, and every request that was accepted is answered.
+    pub(crate) async fn finish(&self, timeout: Duration) {
+        self.peer.close("the client has ended its input");
+        self.streams.close();
+        if tokio::time::timeout(timeout, self.idle()).await.is_err() {
+            let left: Vec<_> = lock(&self.in_flight).drain().collect();
+            for (id, cancel) in left {
+                let error = ProtocolError::Internal("the server is shutting down".into());
+                let _: Option<BoxFuture<()>> = self.fail(&id, &error);
+                cancel.cancel();
+            }
+        }
+    }
+
+    async fn idle(&self) {
+        loop {
+            let mut notified = std::pin::pin!(self.idle.notified());
+            notified.as_mut().enable();
+            if self.active.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// The client is gone: nothing it asked for is of use any more.
+    pub(crate) fn abandon(&self) {
+        self.outbox.close();
+        self.peer.close("the client is gone");
+        for cancel in lock(&self.in_flight).values() {
+            cancel.cancel();
+        }
+    }
+}
+
+/// Ends when a request was given up whose handler does not watch for it.
+async fn cancelled_unwatched(cancel: &Cancel) {
+    cancel.cancelled().await;
+    if cancel.is_watched() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A request in the table of those not done, for as long as it is worked on.
+struct InFlight {
+    connection: Arc<Connection>,
+    id: Id<'static>,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        lock(&self.connection.in_flight).remove(&self.id);
+    }
+}
+
+/// Work that is being driven.
+struct Active(Arc<Connection>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a handler can see and do besides its arguments.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use linchpin_jsonrpc::{Id, write};
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{
+    ClientCapabilities, Implementation, LogLevel, LogParams, Meta, ProgressParams, RequestMeta,
+};
+use linchpin_protocol::{Era, Method, Revision};
+use serde_json::Value;
+
+use super::cancel::Cancel;
+use super::scope::Scope;
+use super::session::Session;
+use super::state::StateMap;
+use super::{Connection, Service};
+use crate::{Error, Result};
+
+/// The context of one request. Cheap to clone; ask for it as the last parameter of a handler.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+/// Who sent a request.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    pub(crate) info: Option<Implementation>,
+    pub(crate) capabilities: ClientCapabilities,
+}
+
+struct Inner {
+    service: Service,
+    connection: Arc<Connection>,
+    id: Id<'static>,
+    revision: Revision,
+    client: Arc<Client>,
+    meta: RequestMeta,
+    meta_text: Option<Box<str>>,
+    meta_map: OnceLock<Meta>,
+    state: Option<Arc<StateMap>>,
+    cancel: Arc<Cancel>,
+    /// The bits of the last progress value that was sent.
+    progress: AtomicU64,
+}
+
+impl Context {
+    pub(crate) fn new(scope: &Scope<'_>) -> Self {
+        Context(Arc::new(Inner {
+            service: scope.service.clone(),
+            connection: scope.connection.clone(),
+            id: scope.id.clone().into_owned(),
+            revision: scope.revision,
+            client: scope.client.clone(),
+            meta: scope.meta.cloned().unwrap_or_default(),
+            meta_text: scope.meta_text.map(Into::into),
+            meta_map: OnceLock::new(),
+            state: scope.state.get().cloned(),
+            cancel: scope.cancel(),
+            progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
+        }))
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        &self.0.service
+    }
+
+    pub(crate) fn scope<'a>(&'a self, method: &'a str) -> Scope<'a> {
+        let Inner { connection, id, revision, client, meta, meta_text, .. } = &*self.0;
+        Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref())
+    }
+
+    /// Who the client says it is.
+    pub fn client(&self) -> Option<&Implementation> {
+        self.0.client.info.as_ref()
+    }
+
+    /// What the client can do.
+    pub fn capabilities(&self) -> &ClientCapabilities {
+        &self.0.client.capabilities
+    }
+
+    /// Whether the client has said that its session is open. Without sessions there is nothing to wait for.
+    pub fn is_initialized(&self) -> bool {
+        match self.0.revision.era() {
+            Era::Session => self.0.connection.session().is_none_or(|session| session.is_initialized()),
+            Era::Stateless => true,
+        }
+    }
+
+    /// The id of the request.
+    pub fn request_id(&self) -> &Id<'static> {
+        &self.0.id
+    }
+
+    /// The metadata of the request.
+    pub fn meta(&self) -> &Meta {
+        self.0.meta_map.get_or_init(|| {
+            let text = self.0.meta_text.as_deref();
+            text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        })
+    }
+
+    /// A value given to the server with [`crate::Server::state`]; a mounted server's own comes first, then the
+    /// session's.
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let mounted = self.0.state.as_ref().and_then(|state| state.find());
+        let session = || self.session().ok().and_then(|session| session.get());
+        mounted.or_else(|| self.0.service.settings().state.find()).or_else(session)
+    }
+
+    /// The session, to keep something for this client. An error where there are no sessions.
+    pub fn session(&self) -> Result<Session> {
+        let session = (self.0.revision.era() == Era::Session).then(|| self.0.connection.session()).flatten();
+        session.cloned().ok_or_else(|| {
+            Error::tool(
+                "this client has no session: return a handle from one tool and take it as an argument of the next",
+            )
+        })
+    }
+
+    /// Tells the client how far the request has come, if it asked. Values that do not grow are left out.
+    pub fn progress(&self, progress: impl Into<Progress>) {
+        let Some(token) = &self.0.meta.progress_token else { return };
+        let Progress { done, total, message } = progress.into();
+        let grows = |last: u64| (done > f64::from_bits(last)).then(|| done.to_bits());
+        if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grows).is_err() {
+            return;
+        }
+        let token = token.clone();
+        let params = ProgressParams { progress_token: token, progress: done, total, message, meta: None };
+        self.send(Method::Progress.name(), &params);
+    }
+
+    /// Sends a log message, if the client wants messages of this level.
+    pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
+        let least = match self.0.revision.era() {
+            Era::Session => self.0.connection.session().map(Session::log_level),
+            Era::Stateless => self.0.meta.log_level,
+        };
+        if least.is_some_and(|least| level >= least) {
+            let logger = Some(self.0.service.settings().info.name.clone());
+            self.send(Method::Log.name(), &LogParams { level, logger, data: data.into(), meta: None });
+        }
+    }
+
+    /// Sends a notification of your own to this client.
+    pub fn notify(&self, method: &str, params: Value) {
+        self.send(method, &params);
+    }
+
+    fn send(&self, method: &str, params: &dyn Encode) {
+        let revision = self.0.revision;
+        if self.0.cancel.has_ended() {
+            return; // nothing more may be sent for a request that was given up
+        }
+        self.0.connection.notify(|out| {
+            write::notification(method, out, |out| params.encode(&mut Encoder { out, revision }));
+        });
+    }
+
+    /// Whether the client has given the request up. From the first question on, it is up to the handler to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+
+    /// Waits until the client gives the request up. A handler that never asks is dropped where it waits.
+    pub async fn cancelled(&self) {
+        self.0.cancel.watch().await;
+    }
+}
+
+/// How far a request has come: `0.5`, `(3.0, 10.0)` or `(3.0, 10.0, "three of ten")`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    done: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+impl From<f64> for Progress {
+    fn from(done: f64) -> Self {
+        Progress { done, total: None, message: None }
+    }
+}
+
+impl From<(f64, f64)> for Progress {
+    fn from((done, total): (f64, f64)) -> Self {
+        Progress { done, total: Some(total), message: None }
+    }
+}
+
+impl<S: Into<String>> From<(f64, f64, S)> for Progress {
+    fn from((done, total, message): (f64, f64, S)) -> Self {
+        Progress { done, total: Some(total), message: Some(message.into()) }
+    }
+}

@@ -1,0 +1,236 @@
+//! From a decoded request to its handler: one short function per method.
+
+use std::sync::Arc;
+
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::encode::{Encode, to_vec};
+use linchpin_protocol::model::{
+    CompleteParams, CompletionReference, EmptyResult, GetPromptParams, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResult, ResultBody,
+    SetLevelParams, SubscribeParams,
+};
+use linchpin_protocol::wire::{self, CallTool, ClientRequest, Invalid};
+use linchpin_protocol::{Error as ProtocolError, Revision};
+
+use super::answer::Answer;
+use super::catalog::{Entry, List};
+use super::request::{Work, tool_failure};
+use super::scope::Scope;
+use super::{layer, subscriptions};
+use crate::{Error, Result};
+
+/// Begins the work behind a request, through the layers if there are any.
+pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+    if scope.service.settings().layers.is_empty() { begin(scope, params) } else { layer::begin(scope, params) }
+}
+
+/// Begins the work behind a request.
+pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+    try_begin(scope, params).unwrap_or_else(|error| Work::Done(Err(error)))
+}
+
+fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
+    let settings = scope.service.settings();
+    if !settings.requests.is_empty()
+        && let Some(handler) = settings.requests.get(scope.method)
+    {
+        let work = handler.call(params.text().unwrap_or("{}"), scope).map_err(invalid_at(""))?;
+        return Ok(Work::wait(work, Answer::Custom));
+    }
+    let request = ClientRequest::decode(scope.revision, scope.method, params)
+        .map_err(|error| error.into_error(scope.method))?;
+    match request {
+        ClientRequest::CallTool(call) => call_tool(scope, &call),
+        ClientRequest::ListTools(cursor) => list_tools(scope, cursor.as_deref()),
+        ClientRequest::ReadResource(uri) => read_resource(scope, &uri),
+        ClientRequest::ListResources(cursor) => list_resources(scope, cursor.as_deref()),
+        ClientRequest::ListResourceTemplates(cursor) => list_templates(scope, cursor.as_deref()),
+        ClientRequest::GetPrompt(params) => get_prompt(scope, &params),
+        ClientRequest::ListPrompts(cursor) => list_prompts(scope, cursor.as_deref()),
+        ClientRequest::Complete(params) => complete(scope, *params),
+        ClientRequest::Subscribe(params) => subscribe(scope, params),
+        ClientRequest::Unsubscribe(params) => Ok(unsubscribe(scope, &params)),
+        ClientRequest::Listen(params) => subscriptions::listen(scope, params.notifications),
+        ClientRequest::SetLevel(params) => Ok(set_level(scope, &params)),
+        ClientRequest::Discover => Ok(done(scope.service.discover())),
+        ClientRequest::Ping => Ok(done(EmptyResult::new())),
+        ClientRequest::Initialize(_) => {
+            Err(ProtocolError::InvalidRequest("the session is open already: initialize comes once".into()).into())
+        }
+    }
+}
+
+fn done(body: impl ResultBody + Send + 'static) -> Work {
+    Work::Done(Ok(Answer::body(body)))
+}
+
+/// Faults inside a parameter, as faults of the whole.
+fn invalid_at(prefix: &str) -> impl Fn(Invalid) -> Error {
+    move |invalid| ProtocolError::invalid(format!("{prefix}{}", invalid.path), invalid.reason).into()
+}
+
+fn is_visible(scope: &Scope<'_>, name: &str) -> bool {
+    scope.service.settings().visible.as_ref().is_none_or(|visible| visible(name, &scope.context()))
+}
+
+fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, &tool.name));
+    let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
+    scope.set_target(&tool.name, tool.state.as_ref());
+    Ok(match tool.begin(call.arguments.unwrap_or("{}"), scope) {
+        Ok(work) => Work::Tool(tool.clone(), work),
+        Err(Invalid { path, reason }) => {
+            let place = if path.is_empty() { String::new() } else { format!("at {path}: ") };
+            Work::Done(Ok(tool_failure(format!("Invalid arguments for the tool `{}`: {place}{reason}", tool.name))))
+        }
+    })
+}
+
+fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let cache = scope.service.settings().cache;
+    let answer = move |mut result: ReadResourceResult| {
+        result.ttl_ms.get_or_insert(cache.ttl_ms);
+        result.cache_scope.get_or_insert(cache.scope);
+        Answer::body(result)
+    };
+    if let Some(resource) = catalog.resources.find(uri).filter(|resource| is_visible(scope, &resource.uri)) {
+        scope.set_target(&resource.uri, resource.state.as_ref());
+        return Ok(Work::wait(resource.read(scope), answer));
+    }
+    for template in catalog.templates.iter() {
+        if let Some(values) = template.matches(uri)
+            && is_visible(scope, &template.key)
+        {
+            scope.set_target(&template.key, template.state.as_ref());
+            let reading = template.read(uri, &values, scope).map_err(invalid_at("/uri"))?;
+            return Ok(Work::wait(reading, answer));
+        }
+    }
+    match &scope.service.settings().catch_all {
+        Some(catch_all) => Ok(Work::wait(catch_all.read(uri, scope), answer)),
+        None => Err(Error::resource_not_found(uri)),
+    }
+}
+
+fn get_prompt(scope: &Scope<'_>, params: &GetPromptParams) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, &prompt.name));
+    let prompt = prompt.ok_or_else(|| unknown_prompt("/name", &params.name))?;
+    scope.set_target(&prompt.name, prompt.state.as_ref());
+    let empty = std::collections::BTreeMap::new();
+    let arguments = params.arguments.as_ref().unwrap_or(&empty);
+    let filling = prompt.begin(arguments, scope).map_err(invalid_at("/arguments"))?;
+    let description = prompt.definition.description.clone();
+    Ok(Work::wait(filling, |mut result| {
+        result.description = result.description.or(description);
+        Answer::body(result)
+    }))
+}
+
+fn unknown_prompt(path: &str, name: &str) -> Error {
+    ProtocolError::invalid(path, format!("Unknown prompt: {name}")).into()
+}
+
+fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let completers = match &params.reference {
+        CompletionReference::Prompt { name, .. } => {
+            let prompt = catalog.prompts.find(name).ok_or_else(|| unknown_prompt("/ref/name", name))?;
+            scope.set_target(&prompt.name, prompt.state.as_ref());
+            &prompt.completers
+        }
+        CompletionReference::Resource { uri } => {
+            let template = catalog.templates.find(uri).ok_or_else(|| {
+                ProtocolError::invalid("/ref/uri", format!("Unknown resource template: {uri}"))
+            })?;
+            scope.set_target(&template.key, template.state.as_ref());
+            &template.completers
+        }
+    };
+    Ok(Work::wait(completers.complete(params, scope), Answer::body))
+}
+
+fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
+    if !scope.service.can_read(&params.uri) {
+        return Err(Error::resource_not_found(params.uri));
+    }
+    if let Some(session) = scope.connection.session()
+        && !session.subscribe(params.uri)
+    {
+        return Err(ProtocolError::Internal("this session holds too many subscriptions".into()).into());
+    }
+    Ok(done(EmptyResult::new()))
+}
+
+fn unsubscribe(scope: &Scope<'_>, params: &SubscribeParams) -> Work {
+    if let Some(session) = scope.connection.session() {
+        session.unsubscribe(&params.uri);
+    }
+    done(EmptyResult::new())
+}
+
+fn set_level(scope: &Scope<'_>, params: &SetLevelParams) -> Work {
+    if let Some(session) = scope.connection.session() {
+        session.set_log_level(params.level);
+    }
+    done(EmptyResult::new())
+}
+
+/// One page of a list; the whole list is kept as bytes when every client sees the same.
+fn list<T, R>(
+    scope: &Scope<'_>,
+    items: &List<T>,
+    cursor: Option<&str>,
+    result: impl Fn(Vec<&Arc<T>>, Option<String>) -> R,
+) -> Result<Work>
+where
+    T: Entry,
+    R: ResultBody + Encode + Send + 'static,
+{
+    let settings = scope.service.settings();
+    let page = |visible: &dyn Fn(&T) -> bool| {
+        let page = items.page(cursor, settings.page_size, visible);
+        let page = page.ok_or_else(|| {
+            ProtocolError::invalid("/cursor", "this cursor was not given by this server: begin without one")
+        })?;
+        Ok::<_, Error>(result(page.items, page.next_cursor))
+    };
+    if settings.visible.is_some() {
+        return Ok(done(page(&|item| is_visible(scope, item.key()))?));
+    }
+    if cursor.is_none() && items.len() <= settings.page_size {
+        let encode = |body: R, revision: Revision| {
+            let mut out = Vec::new();
+            wire::encode_result(revision, &body, scope.service.identity(), &mut out);
+            out
+        };
+        let body = || page(&|_| true).map_or_else(|_| to_vec(&EmptyResult::new(), scope.revision), |body| encode(body, scope.revision));
+        return Ok(Work::Done(Ok(Answer::Ready(items.encoded(scope.revision, body).clone()))));
+    }
+    Ok(done(page(&|_| true)?))
+}
+
+/// Declares the function that lists one kind of thing.
+macro_rules! lists {
+    ($( $function:ident: $items:ident => $result:ident { $field:ident } ),*) => {$(
+        fn $function(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
+            let cache = scope.service.settings().cache;
+            list(scope, &scope.service.catalog().$items, cursor, |items, next_cursor| $result {
+                $field: items.iter().map(|item| item.definition.clone()).collect(),
+                next_cursor,
+                ttl_ms: Some(cache.ttl_ms),
+                cache_scope: Some(cache.scope),
+                meta: None,
+            })
+        }
+    )*};
+}
+
+lists! {
+    list_tools: tools => ListToolsResult { tools },
+    list_resources: resources => ListResourcesResult { resources },
+    list_templates: templates => ListResourceTemplatesResult { resource_templates },
+    list_prompts: prompts => ListPromptsResult { prompts }
+}

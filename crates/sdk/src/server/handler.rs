@@ -1,0 +1,69 @@
+//! Functions as handlers: nothing, arguments, or arguments and a context.
+
+use super::Context;
+use super::args::NoArgs;
+use super::scope::Scope;
+
+/// An async function or closure that can handle something. `Form` is how it is called and is inferred:
+/// `|| async { … }`, `|args| async { … }` or `|args, cx: Context| async { … }`.
+#[diagnostic::on_unimplemented(
+    message = "this is not a handler",
+    label = "a handler is an async closure or function of `()`, of `(args)` or of `(args, cx: Context)`",
+    note = "an async closure is written `|args: MyArgs| async move {{ … }}`; its future must be Send"
+)]
+pub trait Handler<Form>: Send + Sync + 'static {
+    /// What it takes.
+    type Args: Send;
+    /// What it gives.
+    type Output;
+    /// The work.
+    type Future: Future<Output = Self::Output> + Send + 'static;
+
+    /// Begins the work.
+    #[doc(hidden)]
+    fn call(&self, args: Self::Args, scope: &Scope<'_>) -> Self::Future;
+}
+
+impl<F, Fut> Handler<()> for F
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future + Send + 'static,
+{
+    type Args = NoArgs;
+    type Output = Fut::Output;
+    type Future = Fut;
+
+    fn call(&self, _: NoArgs, _: &Scope<'_>) -> Fut {
+        self()
+    }
+}
+
+impl<F, A, Fut> Handler<(A,)> for F
+where
+    F: Fn(A) -> Fut + Send + Sync + 'static,
+    A: Send,
+    Fut: Future + Send + 'static,
+{
+    type Args = A;
+    type Output = Fut::Output;
+    type Future = Fut;
+
+    fn call(&self, args: A, _: &Scope<'_>) -> Fut {
+        self(args)
+    }
+}
+
+impl<F, A, Fut> Handler<(A, Context)> for F
+where
+    F: Fn(A, Context) -> Fut + Send + Sync + 'static,
+    A: Send,
+    Fut: Future + Send + 'static,
+{
+    type Args = A;
+    type Output = Fut::Output;
+    type Future = Fut;
+
+    fn call(&self, args: A, scope: &Scope<'_>) -> Fut {
+        self(args, scope.context())
+    }
+}

@@ -1,0 +1,133 @@
+//! Middleware: functions around every request, outermost first.
+
+use std::sync::Arc;
+
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::Method;
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::request::{Outcome, Work};
+use super::scope::Scope;
+use super::{BoxFuture, Context, dispatch};
+use crate::{Error, Result};
+
+/// A request on its way through the layers.
+pub struct Request {
+    method: String,
+    params: String,
+    cx: Context,
+}
+
+impl Request {
+    pub(crate) fn new(method: &str, params: &Params<'_>, cx: Context) -> Self {
+        Request { method: method.to_owned(), params: params.text().unwrap_or("{}").to_owned(), cx }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> Value {
+        serde_json::from_str(&self.params).unwrap_or_default()
+    }
+
+    /// Replaces the parameters: an object.
+    pub fn set_params(&mut self, params: &serde_json::Map<String, Value>) {
+        self.params = serde_json::to_string(params).unwrap_or_else(|_| "{}".into());
+    }
+
+    /// The tool, prompt or resource that is asked for.
+    pub fn target(&self) -> Option<String> {
+        let key = match Method::find(&self.method)? {
+            Method::CallTool | Method::GetPrompt => "name",
+            Method::ReadResource => "uri",
+            _ => return None,
+        };
+        self.params().get(key)?.as_str().map(str::to_owned)
+    }
+
+    /// The context of the request.
+    pub fn context(&self) -> &Context {
+        &self.cx
+    }
+}
+
+/// The result of a request.
+pub struct Response(pub(crate) Answer);
+
+impl Response {
+    /// A result of your own.
+    pub fn json(value: &Value) -> Result<Self> {
+        Ok(Response(Answer::Custom(serde_json::value::to_raw_value(value)?)))
+    }
+
+    /// The result as JSON of the newest revision.
+    pub fn to_json(&self) -> Value {
+        let mut out = Vec::new();
+        self.0.encode(linchpin_protocol::Revision::LATEST, b"", &mut out);
+        serde_json::from_slice(&out).unwrap_or_default()
+    }
+}
+
+/// What comes after a layer: the next one, and at last the handler.
+pub struct Next {
+    index: usize,
+}
+
+impl Next {
+    /// Goes on with the request.
+    pub async fn run(self, request: Request) -> Result<Response> {
+        let service = request.cx.service().clone();
+        if let Some(layer) = service.settings().layers.get(self.index) {
+            return layer.call(request, Next { index: self.index + 1 }).await;
+        }
+        let work = {
+            let params = Params::parse(&request.params, service.settings().limits)
+                .map_err(|error| Error::invalid_params("", error.to_string()))?;
+            let scope = Scope::of_context(&request.cx, &request.method);
+            dispatch::begin(&scope, &params)
+        };
+        finish(work).await
+    }
+}
+
+async fn finish(mut work: Work) -> Result<Response> {
+    let Outcome { answer, hidden, .. } = std::future::poll_fn(|cx| work.poll(cx)).await;
+    match (answer, hidden) {
+        (Ok(answer), None) => Ok(Response(answer)),
+        // What is hidden from the client is not hidden from the layers; the outermost error is reported.
+        (_, Some(hidden)) => Err(hidden),
+        (Err(error), None) => Err(error.into()),
+    }
+}
+
+/// One layer.
+pub(crate) trait Layer: Send + Sync {
+    fn call(&self, request: Request, next: Next) -> BoxFuture<Result<Response>>;
+}
+
+impl<F, Fut> Layer for F
+where
+    F: Fn(Request, Next) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Response>> + Send + 'static,
+{
+    fn call(&self, request: Request, next: Next) -> BoxFuture<Result<Response>> {
+        Box::pin(self(request, next))
+    }
+}
+
+/// Begins a request at the outermost layer.
+pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+    let request = Request::new(scope.method, params, scope.context());
+    let first: Arc<dyn Layer> = scope.service.settings().layers[0].clone();
+    Work::wait(first.call(request, Next { index: 1 }), |response| response.0)
+}
+
+impl std::fmt::Debug for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Response").field(&self.to_json()).finish()
+    }
+}

@@ -1,0 +1,17 @@
+//! Structured values.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::Error;
+
+/// A structured value: `structuredContent` with its schema, and the same as text for those who read text.
+#[derive(Debug, Clone)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize + JsonSchema> Json<T> {
+    pub(super) fn raw(&self) -> Result<Box<RawValue>, Error> {
+        Ok(serde_json::value::to_raw_value(&self.0)?)
+    }
+}

@@ -1,0 +1,195 @@
+//! Prompts: how they are described and filled in.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{self, GetPromptResult, Icon, Meta, PromptArgument};
+use linchpin_protocol::wire::Invalid;
+
+use super::args::Args;
+use super::catalog::{Entry, Item, Register};
+use super::completion::{Completers, CompletionInput, CompletionOutput};
+use super::handler::Handler;
+use super::output::IntoPrompt;
+use super::scope::Scope;
+use super::state::StateMap;
+use super::strings::{self, Field};
+use super::{BoxFuture, schema};
+use crate::{Error, Result};
+
+/// A prompt that is being described. [`Prompt::handler`] finishes it.
+#[must_use = "a prompt does nothing until it is added to a server"]
+pub struct Prompt {
+    definition: model::Prompt,
+    arguments: Vec<PromptArgument>,
+    completers: Completers,
+}
+
+/// For prompts whose arguments are declared with [`Prompt::argument`].
+impl Args for BTreeMap<String, String> {}
+
+impl Prompt {
+    /// A prompt with a name.
+    pub fn new(name: impl Into<String>) -> Self {
+        let definition = model::Prompt { name: name.into(), ..model::Prompt::default() };
+        Prompt { definition, arguments: Vec::new(), completers: Completers::default() }
+    }
+
+    /// The name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// What it is for.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.definition.description = Some(description.into());
+        self
+    }
+
+    /// Declares an argument by hand; the handler then takes a `BTreeMap<String, String>`.
+    pub fn argument(mut self, name: impl Into<String>, description: impl Into<String>, required: bool) -> Self {
+        self.arguments.push(PromptArgument {
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            required: Some(required),
+        });
+        self
+    }
+
+    /// Proposals for an argument while the user types.
+    pub fn complete<Form, H>(mut self, argument: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<Form>,
+        H::Args: CompletionInput,
+        H::Output: CompletionOutput,
+        Form: 'static,
+    {
+        self.completers.add(argument.into(), handler);
+        self
+    }
+
+    /// Pictures to show.
+    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.definition.icons = Some(icons.into_iter().collect());
+        self
+    }
+
+    /// Metadata of the definition.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.definition.meta = Some(meta);
+        self
+    }
+
+    /// The function that writes the messages.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: Args,
+        H::Output: IntoPrompt,
+        Form: 'static,
+    {
+        let fields = strings::fields(&schema::of_input::<H::Args>().schema);
+        self.finish(fields, |fields| Arc::new(Typed { handler, fields, form: PhantomData::<fn() -> Form> }))
+    }
+
+    fn finish(
+        mut self,
+        fields: Result<Vec<Field>, String>,
+        fill: impl FnOnce(Vec<Field>) -> Arc<dyn Fill>,
+    ) -> Result<Item> {
+        let name: Arc<str> = (&*self.definition.name).into();
+        let refuse =
+            |reason: String| Error::setup(format!("the prompt `{name}` cannot be registered: {reason}"));
+        if name.is_empty() {
+            return Err(refuse("it has no name".into()));
+        }
+        let fields = fields.map_err(refuse)?;
+        let typed = fields.iter().map(|field| PromptArgument {
+            name: field.name.clone(),
+            title: None,
+            description: field.description.clone(),
+            required: Some(field.required),
+        });
+        let arguments: Vec<_> = typed.chain(self.arguments).collect();
+        for (index, argument) in arguments.iter().enumerate() {
+            if argument.name.is_empty() {
+                return Err(refuse("one of its arguments has no name".into()));
+            }
+            if arguments[..index].iter().any(|other| other.name == argument.name) {
+                return Err(refuse(format!("the argument `{}` is declared twice", argument.name)));
+            }
+        }
+        if let Some(unknown) = self.completers.arguments().find(|name| !arguments.iter().any(|a| a.name == *name)) {
+            return Err(refuse(format!("there is a completion for `{unknown}`, which is no argument of it")));
+        }
+        self.definition.arguments = (!arguments.is_empty()).then_some(arguments);
+        let (definition, completers) = (self.definition, self.completers);
+        Ok(Item::Prompt(Arc::new(PromptEntry { name, definition, fill: fill(fields), completers, state: None })))
+    }
+}
+
+/// What filling in gives, once it is done.
+pub(crate) type Filling = BoxFuture<Result<GetPromptResult>>;
+
+trait Fill: Send + Sync {
+    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid>;
+}
+
+struct Typed<H, Form> {
+    handler: H,
+    fields: Vec<Field>,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<H, Form> Fill for Typed<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: Args,
+    H::Output: IntoPrompt,
+{
+    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
+        let work = self.handler.call(strings::decode_texts(&self.fields, arguments)?, scope);
+        Ok(Box::pin(async move { work.await.into_prompt() }))
+    }
+}
+
+/// A registered prompt.
+#[derive(Clone)]
+pub struct PromptEntry {
+    pub(crate) name: Arc<str>,
+    pub(crate) definition: model::Prompt,
+    fill: Arc<dyn Fill>,
+    pub(crate) completers: Completers,
+    pub(crate) state: Option<Arc<StateMap>>,
+}
+
+impl PromptEntry {
+    /// Checks that all required arguments are there, and begins.
+    pub(crate) fn begin(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
+        let declared = self.definition.arguments.iter().flatten();
+        for argument in declared.filter(|argument| argument.required == Some(true)) {
+            if !arguments.contains_key(&argument.name) {
+                let reason = format!("missing argument `{}`", argument.name);
+                return Err(Invalid { path: String::new(), reason });
+            }
+        }
+        self.fill.fill(arguments, scope)
+    }
+
+    pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> Self {
+        let mut entry = Self::clone(&self);
+        entry.definition.name.clone_from(&name);
+        entry.name = name.into();
+        entry.state.get_or_insert_with(|| state.clone());
+        entry
+    }
+}
+
+impl Entry for PromptEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.name
+    }
+}

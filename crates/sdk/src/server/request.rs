@@ -1,0 +1,148 @@
+//! A request that is being worked on: polled where it arrived, and driven to its end elsewhere if it must wait.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::answer::Answer;
+use super::tool::{self, ToolEntry};
+use super::BoxFuture;
+use crate::{Error, ErrorKind, Result};
+
+use linchpin_protocol::model::{CallToolResult, Content};
+
+/// Work behind a request.
+pub(crate) enum Work {
+    /// Done at once.
+    Done(Result<Answer>),
+    /// A tool; its result is checked when it comes.
+    Tool(Arc<ToolEntry>, tool::Work),
+    /// Anything else that may wait.
+    Other(BoxFuture<Result<Answer>>),
+}
+
+impl Work {
+    pub(crate) fn wait<T>(
+        future: impl Future<Output = Result<T>> + Send + 'static,
+        answer: impl FnOnce(T) -> Answer + Send + 'static,
+    ) -> Self {
+        Work::Other(Box::pin(async move { future.await.map(answer) }))
+    }
+
+    /// Makes progress. A panic of the handler is an error like any other.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        match self {
+            Work::Done(result) => {
+                let done = std::mem::replace(result, Err(Error::tool("polled after its end")));
+                Poll::Ready(Outcome::from(done))
+            }
+            Work::Tool(entry, work) => {
+                poll_caught(work, cx).map(|result| finish_tool(entry, result))
+            }
+            Work::Other(work) => poll_caught(work, cx).map(Outcome::from),
+        }
+    }
+
+    /// Polls once, without waiting.
+    pub(crate) fn try_finish(&mut self) -> Poll<Outcome> {
+        self.poll(&mut Context::from_waker(Waker::noop()))
+    }
+}
+
+/// Calls `begin`, and turns a panic in it into an error.
+pub(crate) fn begin_caught(begin: impl FnOnce() -> Work) -> Work {
+    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Work::Done(Err(Panicked::from(panic).into())))
+}
+
+fn poll_caught<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+    match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(poll) => poll,
+        Err(panic) => Poll::Ready(Err(Panicked::from(panic).into())),
+    }
+}
+
+/// What came of a request, and what of it must not leave.
+pub(crate) struct Outcome {
+    pub(crate) answer: Result<Answer, linchpin_protocol::Error>,
+    /// For the reporter.
+    pub(crate) hidden: Option<Error>,
+    /// A tool failed in a way that its model reads.
+    pub(crate) tool_error: bool,
+}
+
+impl From<Result<Answer>> for Outcome {
+    fn from(result: Result<Answer>) -> Self {
+        let error = match result {
+            Ok(answer) => return Outcome { answer: Ok(answer), hidden: None, tool_error: false },
+            Err(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::Protocol(protocol) => {
+                Outcome { answer: Err(protocol.clone()), hidden: None, tool_error: false }
+            }
+            ErrorKind::Tool(text) => {
+                let answer = Err(linchpin_protocol::Error::Internal(text.clone()));
+                Outcome { answer, hidden: None, tool_error: false }
+            }
+            ErrorKind::Foreign(_) | ErrorKind::Setup(_) => {
+                let answer = Err(linchpin_protocol::Error::Internal("Internal error".into()));
+                Outcome { answer, hidden: Some(error), tool_error: false }
+            }
+        }
+    }
+}
+
+/// A tool's failure is a result that the model reads, unless it is a protocol error.
+fn finish_tool(entry: &ToolEntry, result: Result<CallToolResult>) -> Outcome {
+    let checked = result.and_then(|mut result| {
+        entry.check_output(&mut result)?;
+        Ok(result)
+    });
+    let error = match checked {
+        Ok(result) => {
+            let tool_error = result.is_error == Some(true);
+            return Outcome { answer: Ok(Answer::Tool(result)), hidden: None, tool_error };
+        }
+        Err(error) => error,
+    };
+    let (text, hidden) = match error.kind() {
+        ErrorKind::Protocol(_) => return Outcome::from(Err(error)),
+        ErrorKind::Tool(text) => (text.clone(), None),
+        ErrorKind::Foreign(_) | ErrorKind::Setup(_) => {
+            (format!("The tool `{}` failed because of an internal error.", entry.name), Some(error))
+        }
+    };
+    Outcome { answer: Ok(tool_failure(text)), hidden, tool_error: true }
+}
+
+/// A failure that the model reads.
+pub(crate) fn tool_failure(text: String) -> Answer {
+    Answer::Tool(CallToolResult {
+        content: vec![Content::text(text)],
+        structured_content: None,
+        is_error: Some(true),
+        meta: None,
+    })
+}
+
+/// A handler panicked; the text is for the reporter.
+#[derive(Debug)]
+struct Panicked(String);
+
+impl From<Box<dyn Any + Send>> for Panicked {
+    fn from(panic: Box<dyn Any + Send>) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Panicked(text.unwrap_or_else(|| "no message".into()))
+    }
+}
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the handler panicked: {}", self.0)
+    }
+}
+
+impl std::error::Error for Panicked {}

@@ -1,0 +1,329 @@
+//! Resources and resource templates: how they are described and read.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{self, Annotations, Icon, Meta, ReadResourceResult};
+use linchpin_protocol::wire::Invalid;
+
+use super::args::{Args, NoArgs};
+use super::catalog::{Entry, Item, Register};
+use super::completion::{Completers, CompletionInput, CompletionOutput};
+use super::handler::Handler;
+use super::output::IntoResource;
+use super::scope::Scope;
+use super::state::StateMap;
+use super::strings::{self, Field};
+use super::template::UriTemplate;
+use super::{BoxFuture, Context, schema};
+use crate::{Error, Result};
+
+/// A resource that is being described. [`Resource::handler`] finishes it.
+#[must_use = "a resource does nothing until it is added to a server"]
+pub struct Resource {
+    definition: model::Resource,
+}
+
+/// What both builders share.
+macro_rules! described {
+    () => {
+        /// The name for people.
+        pub fn title(mut self, title: impl Into<String>) -> Self {
+            self.definition.title = Some(title.into());
+            self
+        }
+
+        /// What it is.
+        pub fn description(mut self, description: impl Into<String>) -> Self {
+            self.definition.description = Some(description.into());
+            self
+        }
+
+        /// Its type; `text/plain` for text, `application/octet-stream` for bytes and `application/json` for JSON
+        /// when nothing is said.
+        pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+            self.definition.mime_type = Some(mime_type.into());
+            self
+        }
+
+        /// For whom it is, and how important.
+        pub fn annotations(mut self, annotations: Annotations) -> Self {
+            self.definition.annotations = Some(annotations);
+            self
+        }
+
+        /// Pictures to show.
+        pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+            self.definition.icons = Some(icons.into_iter().collect());
+            self
+        }
+
+        /// Metadata of the definition.
+        pub fn meta(mut self, meta: Meta) -> Self {
+            self.definition.meta = Some(meta);
+            self
+        }
+    };
+}
+
+impl Resource {
+    /// A resource at a URI.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        let definition = model::Resource { uri: uri.into(), name: name.into(), ..model::Resource::default() };
+        Resource { definition }
+    }
+
+    described!();
+
+    /// Its size in bytes.
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.definition.size = Some(bytes);
+        self
+    }
+
+    /// The function that reads it: `|| async { … }` or `|cx: Context| async { … }`.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: ResourceArgs,
+        H::Output: IntoResource,
+        Form: 'static,
+    {
+        let uri: Arc<str> = (&*self.definition.uri).into();
+        if !uri.contains(':') {
+            return Err(Error::setup(format!("the resource `{uri}` cannot be registered: its URI has no scheme")));
+        }
+        let mime_type = self.definition.mime_type.clone();
+        let read = Arc::new(Plain { handler, mime_type, form: PhantomData::<fn() -> Form> });
+        Ok(Item::Resource(Arc::new(ResourceEntry { uri, definition: self.definition, read, state: None })))
+    }
+}
+
+/// What the handler of a plain resource may take.
+pub trait ResourceArgs: Send {
+    #[doc(hidden)]
+    fn from_scope(scope: &Scope<'_>) -> Self;
+}
+
+impl ResourceArgs for NoArgs {
+    fn from_scope(_: &Scope<'_>) -> Self {
+        NoArgs {}
+    }
+}
+
+impl ResourceArgs for Context {
+    fn from_scope(scope: &Scope<'_>) -> Self {
+        scope.context()
+    }
+}
+
+/// What reading gives, once it is done.
+pub(crate) type Reading = BoxFuture<Result<ReadResourceResult>>;
+
+fn contents(output: impl IntoResource, uri: &str, mime_type: Option<&str>) -> Result<ReadResourceResult> {
+    let contents = output.into_contents(uri, mime_type)?;
+    Ok(ReadResourceResult { contents, ttl_ms: None, cache_scope: None, meta: None })
+}
+
+trait Read: Send + Sync {
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
+}
+
+struct Plain<H, Form> {
+    handler: H,
+    mime_type: Option<String>,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<H, Form> Read for Plain<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: ResourceArgs,
+    H::Output: IntoResource,
+{
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+        let work = self.handler.call(H::Args::from_scope(scope), scope);
+        let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
+        Box::pin(async move { contents(work.await, &uri, mime_type.as_deref()) })
+    }
+}
+
+/// A registered resource.
+#[derive(Clone)]
+pub struct ResourceEntry {
+    pub(crate) uri: Arc<str>,
+    pub(crate) definition: model::Resource,
+    read: Arc<dyn Read>,
+    pub(crate) state: Option<Arc<StateMap>>,
+}
+
+impl ResourceEntry {
+    pub(crate) fn read(&self, scope: &Scope<'_>) -> Reading {
+        self.read.read(&self.uri, scope)
+    }
+
+    pub(crate) fn mounted(self: Arc<Self>, state: &Arc<StateMap>) -> Self {
+        let mut entry = Self::clone(&self);
+        entry.state.get_or_insert_with(|| state.clone());
+        entry
+    }
+}
+
+impl Entry for ResourceEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.uri
+    }
+}
+
+/// A resource template that is being described. [`ResourceTemplate::handler`] finishes it.
+#[must_use = "a resource template does nothing until it is added to a server"]
+pub struct ResourceTemplate {
+    definition: model::ResourceTemplate,
+    completers: Completers,
+}
+
+impl ResourceTemplate {
+    /// A pattern such as `users://{id}/profile`.
+    pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
+        let definition = model::ResourceTemplate {
+            uri_template: uri_template.into(),
+            name: name.into(),
+            ..model::ResourceTemplate::default()
+        };
+        ResourceTemplate { definition, completers: Completers::default() }
+    }
+
+    described!();
+
+    /// Proposals for a variable while the user types.
+    pub fn complete<Form, H>(mut self, variable: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<Form>,
+        H::Args: CompletionInput,
+        H::Output: CompletionOutput,
+        Form: 'static,
+    {
+        self.completers.add(variable.into(), handler);
+        self
+    }
+
+    /// The function that reads a resource of this pattern; its arguments are the variables.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: Args,
+        H::Output: IntoResource,
+        Form: 'static,
+    {
+        let schema = schema::of_input::<H::Args>().schema;
+        let fields = strings::fields(&schema);
+        let mime_type = self.definition.mime_type.clone();
+        self.finish(fields, |fields| Arc::new(Variables { handler, fields, mime_type, form: PhantomData::<fn() -> Form> }))
+    }
+
+    fn finish(
+        self,
+        fields: Result<Vec<Field>, String>,
+        read: impl FnOnce(Vec<Field>) -> Arc<dyn ReadMatch>,
+    ) -> Result<Item> {
+        let key: Arc<str> = (&*self.definition.uri_template).into();
+        let refuse = |reason: String| {
+            Error::setup(format!("the resource template `{key}` cannot be registered: {reason}"))
+        };
+        let template = UriTemplate::parse(&key).map_err(refuse)?;
+        let fields = fields.map_err(refuse)?;
+        let known = |name: &str| template.variables().any(|variable| variable == name);
+        if let Some(field) = fields.iter().find(|field| field.required && !known(&field.name)) {
+            return Err(refuse(format!("its handler wants `{}`, which is no variable of it", field.name)));
+        }
+        if let Some(argument) = self.completers.arguments().find(|argument| !known(argument)) {
+            return Err(refuse(format!("there is a completion for `{argument}`, which is no variable of it")));
+        }
+        Ok(Item::Template(Arc::new(TemplateEntry {
+            key,
+            definition: self.definition,
+            template,
+            read: read(fields),
+            completers: self.completers,
+            state: None,
+        })))
+    }
+}
+
+type Values = std::collections::BTreeMap<String, String>;
+
+trait ReadMatch: Send + Sync {
+    fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid>;
+}
+
+struct Variables<H, Form> {
+    handler: H,
+    fields: Vec<Field>,
+    mime_type: Option<String>,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<H, Form> ReadMatch for Variables<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: Args,
+    H::Output: IntoResource,
+{
+    fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
+        let work = self.handler.call(strings::decode_texts(&self.fields, values)?, scope);
+        let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
+        Ok(Box::pin(async move { contents(work.await, &uri, mime_type.as_deref()) }))
+    }
+}
+
+/// A registered resource template.
+#[derive(Clone)]
+pub struct TemplateEntry {
+    pub(crate) key: Arc<str>,
+    pub(crate) definition: model::ResourceTemplate,
+    template: UriTemplate,
+    read: Arc<dyn ReadMatch>,
+    pub(crate) completers: Completers,
+    pub(crate) state: Option<Arc<StateMap>>,
+}
+
+impl TemplateEntry {
+    pub(crate) fn matches(&self, uri: &str) -> Option<Values> {
+        self.template.matches(uri)
+    }
+
+    pub(crate) fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
+        self.read.read(uri, values, scope)
+    }
+
+    pub(crate) fn mounted(self: Arc<Self>, state: &Arc<StateMap>) -> Self {
+        let mut entry = Self::clone(&self);
+        entry.state.get_or_insert_with(|| state.clone());
+        entry
+    }
+}
+
+impl Entry for TemplateEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+}
+
+/// Reads whatever no resource and no template stands for.
+pub(crate) trait CatchAll: Send + Sync {
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
+}
+
+pub(crate) struct CatchAllHandler<H, Form>(pub(crate) H, pub(crate) PhantomData<fn() -> Form>);
+
+impl<H, Form> CatchAll for CatchAllHandler<H, Form>
+where
+    H: Handler<Form, Args = String>,
+    H::Output: IntoResource,
+{
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+        let work = self.0.call(uri.to_owned(), scope);
+        let uri = uri.to_owned();
+        Box::pin(async move { contents(work.await, &uri, None) })
+    }
+}

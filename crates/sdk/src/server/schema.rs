@@ -1,0 +1,241 @@
+//! JSON Schemas of Rust types: how they are made, tidied, and what decoding already proves.
+
+use schemars::generate::SchemaSettings;
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+/// The schema of what a handler takes.
+pub(crate) fn of_input<T: JsonSchema>() -> Typed {
+    let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
+    let unproven = find_unproven(&schema, "");
+    drop_null(&mut schema);
+    tidy(&mut schema);
+    Typed { schema, unproven }
+}
+
+/// The schema of what a handler gives.
+pub(crate) fn of_output<T: JsonSchema>() -> Typed {
+    let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_serialize());
+    let unproven = find_unproven(&schema, "");
+    tidy(&mut schema);
+    Typed { schema, unproven }
+}
+
+/// A schema made from a type, and the first place that the type does not prove.
+pub struct Typed {
+    pub(crate) schema: Value,
+    pub(crate) unproven: Option<String>,
+}
+
+fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
+    let settings = settings.with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(root) = schema.as_object_mut() {
+        root.remove("title"); // the name of the Rust type says nothing to a model
+    }
+    schema
+}
+
+/// Number formats are Rust's, not JSON Schema's; a schema that is `true` is written as an object, since older
+/// revisions know no other.
+fn tidy(schema: &mut Value) {
+    if let Some(object) = schema.as_object_mut()
+        && object.get("format").and_then(Value::as_str).is_some_and(|format| bounds(format).is_some())
+    {
+        object.remove("format");
+    }
+    for_each_subschema(schema, &mut |subschema| {
+        if *subschema == Value::Bool(true) {
+            *subschema = Value::Object(Map::new());
+        }
+        tidy(subschema);
+    });
+}
+
+/// An optional argument is left out, not `null`: models fill in what a schema offers.
+fn drop_null(schema: &mut Value) {
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for property in properties.values_mut() {
+            let Some(object) = property.as_object_mut() else { continue };
+            if let Some(Value::Array(types)) = object.get_mut("type") {
+                types.retain(|kind| kind != "null");
+                if let [single] = &types[..] {
+                    let single = single.clone();
+                    object.insert("type".into(), single);
+                }
+            }
+            if let Some(Value::Array(choices)) = object.get_mut("enum") {
+                choices.retain(|choice| !choice.is_null());
+            }
+            if let Some(Value::Array(choices)) = object.get_mut("anyOf") {
+                choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+                if let [Value::Object(single)] = &choices[..] {
+                    let single = single.clone();
+                    object.remove("anyOf");
+                    for (key, value) in single {
+                        object.entry(key).or_insert(value);
+                    }
+                }
+            }
+            if object.get("default").is_some_and(Value::is_null) {
+                object.remove("default");
+            }
+        }
+    }
+    for_each_subschema(schema, &mut drop_null);
+}
+
+const NESTED: [&str; 7] = ["items", "additionalProperties", "contains", "not", "if", "then", "else"];
+const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+const MAPS: [&str; 4] = ["properties", "$defs", "patternProperties", "dependentSchemas"];
+
+fn for_each_subschema(schema: &mut Value, visit: &mut impl FnMut(&mut Value)) {
+    let Some(object) = schema.as_object_mut() else { return };
+    for (key, value) in object {
+        match value {
+            Value::Array(list) if LISTS.contains(&&**key) => list.iter_mut().for_each(&mut *visit),
+            Value::Object(map) if MAPS.contains(&&**key) => map.values_mut().for_each(&mut *visit),
+            Value::Object(_) | Value::Bool(_) if NESTED.contains(&&**key) => visit(value),
+            _ => {}
+        }
+    }
+}
+
+/// The first keyword, as a path, that decoding into the type does not prove.
+fn find_unproven(schema: &Value, path: &str) -> Option<String> {
+    let object = schema.as_object()?;
+    for (key, value) in object {
+        let here = || format!("{path}/{key}");
+        let found = match &**key {
+            "$schema" | "$id" | "$ref" | "$comment" | "title" | "description" | "default" | "examples" | "type"
+            | "required" | "enum" | "const" | "deprecated" | "readOnly" | "writeOnly" | "format" => None,
+            "minimum" | "maximum" => (!is_type_bound(object, key, value)).then(here),
+            "minItems" | "maxItems" => {
+                let fixed = object.get("prefixItems").and_then(Value::as_array).map(Vec::len);
+                (fixed.is_none_or(|length| value.as_u64() != u64::try_from(length).ok())).then(here)
+            }
+            "items" | "additionalProperties" => find_unproven(value, &here()),
+            "anyOf" | "oneOf" | "allOf" | "prefixItems" => value.as_array().and_then(|list| {
+                list.iter().enumerate().find_map(|(index, item)| find_unproven(item, &format!("{}/{index}", here())))
+            }),
+            "properties" | "$defs" => value.as_object().and_then(|map| {
+                map.iter().find_map(|(name, item)| find_unproven(item, &format!("{}/{name}", here())))
+            }),
+            _ if key.starts_with("x-") => None,
+            _ => Some(here()),
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// Whether a bound is only what the Rust number type says anyway.
+fn is_type_bound(schema: &Map<String, Value>, key: &str, value: &Value) -> bool {
+    let natural = schema.get("format").and_then(Value::as_str).and_then(bounds);
+    let Some((least, greatest)) = natural else { return false };
+    let bound = if key == "minimum" { least } else { greatest };
+    bound.is_some_and(|bound| value.as_f64() == Some(bound))
+}
+
+/// The least and greatest value that schemars writes for a number format of Rust's.
+fn bounds(format: &str) -> Option<(Option<f64>, Option<f64>)> {
+    Some(match format {
+        "uint8" => (Some(0.0), Some(255.0)),
+        "uint16" => (Some(0.0), Some(65_535.0)),
+        "int8" => (Some(-128.0), Some(127.0)),
+        "int16" => (Some(-32_768.0), Some(32_767.0)),
+        "uint" | "uint32" | "uint64" | "uint128" => (Some(0.0), None),
+        "int" | "int32" | "int64" | "int128" | "float" | "double" => (None, None),
+        _ => return None,
+    })
+}
+
+/// Whether a schema written by hand asks for nothing but an object.
+pub(crate) fn is_any_object(schema: &Value) -> bool {
+    let plain = ["$schema", "$id", "$comment", "title", "description", "type", "examples"];
+    let empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+    schema.as_object().is_some_and(|object| {
+        object.iter().all(|(key, value)| plain.contains(&&**key) || (key == "properties" && empty(value)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Plain {
+        /// How many
+        count: u8,
+        ratio: f64,
+        name: Option<String>,
+        tags: Vec<String>,
+        kind: Option<Kind>,
+        anything: Value,
+        pair: (i64, bool),
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Kind {
+        Small,
+        Large,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Bounded {
+        #[schemars(range(min = 1, max = 10))]
+        count: u8,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Patterned {
+        #[schemars(length(min = 1))]
+        name: Option<String>,
+    }
+
+    #[test]
+    fn a_plain_struct_is_tidy_and_proven() {
+        let typed = of_input::<Plain>();
+        assert_eq!(typed.unproven, None);
+        assert_eq!(
+            typed.schema,
+            json!({
+                "type": "object",
+                "properties": {
+                    "count": {"description": "How many", "type": "integer", "minimum": 0, "maximum": 255},
+                    "ratio": {"type": "number"},
+                    "name": {"type": "string"},
+                    "tags": {"type": "array", "items": {"type": "string"}},
+                    "kind": {"type": "string", "enum": ["small", "large"]},
+                    "anything": {},
+                    "pair": {
+                        "type": "array", "prefixItems": [{"type": "integer"}, {"type": "boolean"}],
+                        "minItems": 2, "maxItems": 2
+                    },
+                },
+                "required": ["count", "ratio", "tags", "anything", "pair"],
+            })
+        );
+        let keys: Vec<_> = typed.schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["count", "ratio", "name", "tags", "kind", "anything", "pair"], "in the author's order");
+    }
+
+    #[test]
+    fn constraints_that_decoding_cannot_prove_are_found() {
+        assert_eq!(of_input::<Bounded>().unproven.unwrap(), "/properties/count/minimum");
+        assert_eq!(of_input::<Patterned>().unproven.unwrap(), "/properties/name/minLength");
+    }
+}

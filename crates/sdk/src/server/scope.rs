@@ -1,0 +1,93 @@
+//! One request while it is being dispatched: everything borrowed, so that a handler that wants no context costs
+//! no allocation.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use linchpin_jsonrpc::{Id, Params};
+use linchpin_protocol::Revision;
+use linchpin_protocol::model::RequestMeta;
+
+use super::cancel::Cancel;
+use super::context::{Client, Context};
+use super::state::StateMap;
+use super::{Connection, Service};
+
+/// A request on its way to its handler.
+pub struct Scope<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) connection: &'a Arc<Connection>,
+    pub(crate) id: &'a Id<'a>,
+    pub(crate) method: &'a str,
+    pub(crate) revision: Revision,
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) meta: Option<&'a RequestMeta>,
+    pub(crate) meta_text: Option<&'a str>,
+    /// State of a mounted server, in front of the server's own.
+    pub(crate) state: OnceCell<Arc<StateMap>>,
+    pub(crate) cancel: OnceCell<Arc<Cancel>>,
+    pub(crate) context: OnceCell<Context>,
+    /// The registered name of what is called, for those who watch.
+    pub(crate) target: OnceCell<Arc<str>>,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(
+        connection: &'a Arc<Connection>,
+        (id, method, params): (&'a Id<'a>, &'a str, &Params<'a>),
+        revision: Revision,
+        client: &'a Arc<Client>,
+        meta: Option<&'a RequestMeta>,
+    ) -> Self {
+        let meta_text = params.find("_meta");
+        Scope::with(connection, id, method, revision, client, meta, meta_text)
+    }
+
+    /// The scope of a request that has a context already, as layers need it.
+    pub(crate) fn of_context(cx: &'a Context, method: &'a str) -> Self {
+        let scope = cx.scope(method);
+        let _ = scope.context.set(cx.clone());
+        scope
+    }
+
+    pub(crate) fn with(
+        connection: &'a Arc<Connection>,
+        id: &'a Id<'a>,
+        method: &'a str,
+        revision: Revision,
+        client: &'a Arc<Client>,
+        meta: Option<&'a RequestMeta>,
+        meta_text: Option<&'a str>,
+    ) -> Self {
+        Scope {
+            service: connection.service(),
+            connection,
+            id,
+            method,
+            revision,
+            client,
+            meta,
+            meta_text,
+            state: OnceCell::new(),
+            cancel: OnceCell::new(),
+            context: OnceCell::new(),
+            target: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn cancel(&self) -> Arc<Cancel> {
+        self.cancel.get_or_init(Arc::default).clone()
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        self.context.get_or_init(|| Context::new(self)).clone()
+    }
+
+    /// Notes what is called, once it is known to be registered.
+    pub(crate) fn set_target(&self, name: &Arc<str>, state: Option<&Arc<StateMap>>) {
+        let _ = self.target.set(name.clone());
+        if let Some(state) = state {
+            let _ = self.state.set(state.clone());
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A session: what the server remembers of one client between requests (session era only).
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linchpin_protocol::Revision;
+use linchpin_protocol::model::LogLevel;
+
+use super::context::Client;
+use super::state::StateMap;
+
+/// Subscriptions that one client may hold.
+pub(crate) const MAX_SUBSCRIPTIONS: usize = 1_000;
+
+/// One client's session. Cheap to clone.
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+struct Inner {
+    revision: Revision,
+    client: Arc<Client>,
+    initialized: AtomicBool,
+    log_level: AtomicU8,
+    state: Mutex<StateMap>,
+    subscriptions: Mutex<HashSet<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    pub(crate) fn new(revision: Revision, client: Client) -> Self {
+        Session(Arc::new(Inner {
+            revision,
+            client: Arc::new(client),
+            initialized: AtomicBool::new(false),
+            log_level: AtomicU8::new(LogLevel::Info as u8),
+            state: Mutex::default(),
+            subscriptions: Mutex::default(),
+        }))
+    }
+
+    /// Keeps a value for this client, by its type.
+    pub fn set<T: Send + Sync + 'static>(&self, value: T) {
+        lock(&self.0.state).insert(value);
+    }
+
+    /// A value kept for this client.
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        lock(&self.0.state).find()
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.0.revision
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.0.client
+    }
+
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.0.initialized.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_initialized(&self) {
+        self.0.initialized.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn log_level(&self) -> LogLevel {
+        const LEVELS: [LogLevel; 8] = [
+            LogLevel::Debug,
+            LogLevel::Info,
+            LogLevel::Notice,
+            LogLevel::Warning,
+            LogLevel::Error,
+            LogLevel::Critical,
+            LogLevel::Alert,
+            LogLevel::Emergency,
+        ];
+        LEVELS[usize::from(self.0.log_level.load(Ordering::Relaxed)) % LEVELS.len()]
+    }
+
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        self.0.log_level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// `false` when the client holds too many subscriptions already.
+    pub(crate) fn subscribe(&self, uri: String) -> bool {
+        let mut subscriptions = lock(&self.0.subscriptions);
+        if subscriptions.len() >= MAX_SUBSCRIPTIONS && !subscriptions.contains(&uri) {
+            return false;
+        }
+        subscriptions.insert(uri);
+        true
+    }
+
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        lock(&self.0.subscriptions).remove(uri);
+    }
+
+    pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
+        lock(&self.0.subscriptions).contains(uri)
+    }
+}

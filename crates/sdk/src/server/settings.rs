@@ -1,0 +1,69 @@
+//! What a server is told once and keeps: identity, limits, hooks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin_jsonrpc::Limits;
+use linchpin_protocol::Revision;
+use linchpin_protocol::model::{CacheHints, Implementation, Meta};
+
+use super::context::Context;
+use super::custom::{NotificationHandler, RequestHandler};
+use super::layer::Layer;
+use super::report::{Event, Report};
+use super::resource::CatchAll;
+use super::state::StateMap;
+
+/// Settings of a server.
+pub(crate) struct Settings {
+    pub(crate) info: Implementation,
+    pub(crate) instructions: Option<String>,
+    /// The revisions that are spoken.
+    pub(crate) revisions: Vec<Revision>,
+    pub(crate) page_size: usize,
+    pub(crate) cache: CacheHints,
+    pub(crate) limits: Limits,
+    pub(crate) max_message: usize,
+    pub(crate) max_in_flight: usize,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) experimental: Option<Meta>,
+    pub(crate) extensions: Option<Meta>,
+    pub(crate) state: StateMap,
+    pub(crate) layers: Vec<Arc<dyn Layer>>,
+    pub(crate) requests: HashMap<String, RequestHandler>,
+    pub(crate) notifications: HashMap<String, NotificationHandler>,
+    pub(crate) catch_all: Option<Arc<dyn CatchAll>>,
+    pub(crate) instrument: Option<Box<dyn Fn(&Event<'_>) + Send + Sync>>,
+    pub(crate) on_error: Option<Box<dyn Fn(&Report<'_>) + Send + Sync>>,
+    pub(crate) visible: Option<Visible>,
+}
+
+/// Decides which registered things a request may see.
+pub(crate) type Visible = Box<dyn Fn(&str, &Context) -> bool + Send + Sync>;
+
+impl Settings {
+    pub(crate) fn new(info: Implementation) -> Self {
+        Settings {
+            info,
+            instructions: None,
+            revisions: Revision::ALL.to_vec(),
+            page_size: 1_000,
+            cache: CacheHints::default(),
+            limits: Limits::default(),
+            max_message: 4 << 20,
+            max_in_flight: 1_024,
+            shutdown_timeout: Duration::from_secs(30),
+            experimental: None,
+            extensions: None,
+            state: StateMap::default(),
+            layers: Vec::new(),
+            requests: HashMap::new(),
+            notifications: HashMap::new(),
+            catch_all: None,
+            instrument: None,
+            on_error: None,
+            visible: None,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Typed values from texts: prompt arguments and template variables travel as strings, and a handler may want
+//! numbers or booleans.
+
+use std::collections::BTreeMap;
+
+use linchpin_protocol::wire::{Invalid, decode};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// The simple type of one field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Simple {
+    Text,
+    Json,
+}
+
+/// A field that is filled from a text.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
+    pub(crate) required: bool,
+    simple: Simple,
+}
+
+/// The fields of an object schema; an error in words when one cannot be filled from a text.
+pub(crate) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|item| item == name));
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(Vec::new()) };
+    let field = |(name, property): (&String, &Value)| {
+        let simple = match property.get("type").and_then(Value::as_str) {
+            Some("string") => Simple::Text,
+            Some("integer" | "number" | "boolean") => Simple::Json,
+            _ => {
+                return Err(format!("the field `{name}` must be a text, a number, a boolean or an enum of texts"));
+            }
+        };
+        let description = property.get("description").and_then(Value::as_str).map(str::to_owned);
+        Ok(Field { name: name.clone(), description, required: is_required(name), simple })
+    };
+    properties.iter().map(field).collect()
+}
+
+/// Decodes texts into a type.
+pub(crate) fn decode_texts<T: DeserializeOwned>(
+    fields: &[Field],
+    texts: &BTreeMap<String, String>,
+) -> Result<T, Invalid> {
+    let mut object = Map::new();
+    for (name, text) in texts {
+        let simple = fields.iter().find(|field| field.name == *name).map_or(Simple::Text, |field| field.simple);
+        let value = match simple {
+            Simple::Text => Value::String(text.clone()),
+            Simple::Json => match serde_json::from_str(text) {
+                Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
+                _ => Value::String(text.clone()), // decoding says what was expected
+            },
+        };
+        object.insert(name.clone(), value);
+    }
+    decode(&Value::Object(object).to_string())
+}

@@ -1,0 +1,144 @@
+//! Streams of notifications that stateless clients open, and who is told what.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linchpin_jsonrpc::{Id, write};
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{
+    EmptyParams, EmptyResult, Meta, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams, key,
+};
+use linchpin_protocol::{Error as ProtocolError, Method, Revision};
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::answer::Answer;
+use super::catalog::Kind;
+use super::request::Work;
+use super::scope::Scope;
+use super::session::MAX_SUBSCRIPTIONS;
+use crate::Result;
+
+/// The streams of one connection.
+#[derive(Default)]
+pub(crate) struct Streams {
+    open: Mutex<Vec<Arc<Stream>>>,
+    closing: Notify,
+    closed: Mutex<bool>,
+}
+
+struct Stream {
+    id: Id<'static>,
+    revision: Revision,
+    filter: SubscriptionFilter,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Stream {
+    fn meta(&self) -> Option<Meta> {
+        let id = match &self.id {
+            Id::Number(number) => Value::from(*number),
+            Id::String(text) => Value::from(&**text),
+        };
+        Some(Meta::from_iter([(key::SUBSCRIPTION_ID.to_owned(), id)]))
+    }
+
+    fn write(&self, method: Method, params: &dyn Encode, out: &mut Vec<u8>) {
+        let revision = self.revision;
+        write::notification(method.name(), out, |out| params.encode(&mut Encoder { out, revision }));
+    }
+
+    fn wants_list(&self, kind: Kind) -> bool {
+        let wanted = match kind {
+            Kind::Tools => self.filter.tools_list_changed,
+            Kind::Prompts => self.filter.prompts_list_changed,
+            Kind::Resources => self.filter.resources_list_changed,
+        };
+        wanted == Some(true)
+    }
+
+    fn wants_resource(&self, uri: &str) -> bool {
+        self.filter.resource_subscriptions.iter().flatten().any(|wanted| wanted == uri)
+    }
+}
+
+/// The notification of a change in a list.
+pub(crate) const fn changed(kind: Kind) -> Method {
+    match kind {
+        Kind::Tools => Method::ToolsChanged,
+        Kind::Prompts => Method::PromptsChanged,
+        Kind::Resources => Method::ResourcesChanged,
+    }
+}
+
+impl Streams {
+    /// Tells the streams that want it of a changed list. `send` takes one message.
+    pub(crate) fn list_changed(&self, kind: Kind, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
+        for stream in lock(&self.open).iter().filter(|stream| stream.wants_list(kind)) {
+            send(&|out| stream.write(changed(kind), &EmptyParams { meta: stream.meta() }, out));
+        }
+    }
+
+    /// Tells the streams that want it of a changed resource.
+    pub(crate) fn resource_updated(&self, uri: &str, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
+        for stream in lock(&self.open).iter().filter(|stream| stream.wants_resource(uri)) {
+            let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: stream.meta() };
+            send(&|out| stream.write(Method::ResourceUpdated, &params, out));
+        }
+    }
+
+    /// Ends all streams in good order: each is answered.
+    pub(crate) fn close(&self) {
+        *lock(&self.closed) = true;
+        self.closing.notify_waiters();
+    }
+
+    async fn closed(&self) {
+        let mut notified = std::pin::pin!(self.closing.notified());
+        notified.as_mut().enable();
+        if !*lock(&self.closed) {
+            notified.await;
+        }
+    }
+}
+
+/// Removes the stream however its request ends.
+struct Closing {
+    connection: Arc<super::Connection>,
+    stream: Arc<Stream>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        lock(&self.connection.streams().open).retain(|stream| !Arc::ptr_eq(stream, &self.stream));
+    }
+}
+
+/// Opens a stream: acknowledged at once, answered when the server closes it.
+pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work> {
+    if scope.connection.is_one_shot() {
+        return Err(ProtocolError::InvalidRequest("a single answer cannot carry a stream of notifications".into()).into());
+    }
+    let filter = scope.service.honoured(wish);
+    let stream = Arc::new(Stream { id: scope.id.clone().into_owned(), revision: scope.revision, filter });
+    {
+        let mut open = lock(&scope.connection.streams().open);
+        if open.len() >= MAX_SUBSCRIPTIONS {
+            return Err(ProtocolError::Internal("this connection holds too many subscriptions".into()).into());
+        }
+        let notifications = stream.filter.clone();
+        let params = SubscriptionsAcknowledgedParams { notifications, meta: stream.meta() };
+        scope.connection.notify(|out| stream.write(Method::ListenAcknowledged, &params, out));
+        open.push(stream.clone());
+    }
+    let closing = Closing { connection: scope.connection.clone(), stream };
+    Ok(Work::wait(
+        async move {
+            closing.connection.streams().closed().await;
+            Ok(EmptyResult { meta: closing.stream.meta() })
+        },
+        Answer::body,
+    ))
+}

@@ -1,0 +1,10 @@
+//! The one place that starts background work. Everything started here ends with its connection: calls are
+//! cancelled when the peer is gone, and the rest is short.
+
+use tokio::runtime::Handle;
+
+/// Starts `work` on `runtime`.
+#[expect(clippy::disallowed_methods, reason = "this is where tracked work is started")]
+pub(crate) fn start(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
+    runtime.spawn(work);
+}

@@ -1,0 +1,297 @@
+//! Tools: how they are described, and how a call reaches the function behind one.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin_protocol::model::{self, CallToolResult, Icon, Meta, OutputSchema, ToolAnnotations};
+use linchpin_protocol::wire::{Invalid, decode};
+use serde_json::Value;
+
+use super::args::Args;
+use super::catalog::{Item, Register, check_name};
+use super::handler::Handler;
+use super::output::IntoToolOutput;
+use super::scope::Scope;
+use super::state::StateMap;
+use super::validate::Validator;
+use super::{BoxFuture, schema};
+use crate::{Error, Result};
+
+/// A tool that is being described. [`Tool::handler`] finishes it.
+///
+/// ```
+/// # use linchpin::{Tool, args};
+/// #[args] struct Sleep { seconds: u64 }
+///
+/// let tool = Tool::new("nap")
+///     .description("Sleeps for a while")
+///     .read_only()
+///     .timeout(std::time::Duration::from_secs(60))
+///     .handler(|Sleep { seconds }| async move { format!("slept {seconds} s") });
+/// ```
+#[must_use = "a tool does nothing until it is added to a server"]
+pub struct Tool {
+    definition: model::Tool,
+    timeout: Option<Duration>,
+    raw: bool,
+}
+
+impl Tool {
+    /// A tool whose schema comes from the arguments of its handler.
+    pub fn new(name: impl Into<String>) -> Self {
+        let definition = model::Tool {
+            name: name.into(),
+            title: None,
+            description: None,
+            input_schema: Value::Null,
+            output_schema: None,
+            annotations: None,
+            execution: None,
+            icons: None,
+            meta: None,
+        };
+        Tool { definition, timeout: None, raw: false }
+    }
+
+    /// A tool with a schema written by hand; its handler takes a JSON object.
+    pub fn raw(name: impl Into<String>, input_schema: Value) -> Self {
+        let mut tool = Self::new(name);
+        tool.definition.input_schema = input_schema;
+        tool.raw = true;
+        tool
+    }
+
+    /// The name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// What it does, for the model.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.definition.description = Some(description.into());
+        self
+    }
+
+    /// What its structured result looks like, written by hand.
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.definition.output_schema = Some(OutputSchema(schema));
+        self
+    }
+
+    fn annotate(mut self, set: impl FnOnce(&mut ToolAnnotations)) -> Self {
+        set(self.definition.annotations.get_or_insert_default());
+        self
+    }
+
+    /// Hint: it changes nothing.
+    pub fn read_only(self) -> Self {
+        self.annotate(|annotations| annotations.read_only = Some(true))
+    }
+
+    /// Hint: whether it may destroy something.
+    pub fn destructive(self, destructive: bool) -> Self {
+        self.annotate(|annotations| annotations.destructive = Some(destructive))
+    }
+
+    /// Hint: calling it twice is as good as once.
+    pub fn idempotent(self) -> Self {
+        self.annotate(|annotations| annotations.idempotent = Some(true))
+    }
+
+    /// Hint: whether it reaches beyond a closed world.
+    pub fn open_world(self, open: bool) -> Self {
+        self.annotate(|annotations| annotations.open_world = Some(open))
+    }
+
+    /// Pictures to show.
+    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.definition.icons = Some(icons.into_iter().collect());
+        self
+    }
+
+    /// Metadata of the definition.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.definition.meta = Some(meta);
+        self
+    }
+
+    /// The longest a call may take; then it ends in an error that the model reads.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The function behind it.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: Args,
+        H::Output: IntoToolOutput,
+        Form: 'static,
+    {
+        let typed = Typed { handler, form: PhantomData::<fn() -> Form> };
+        let input = (!self.raw).then(schema::of_input::<H::Args>);
+        let output = H::Output::output_schema();
+        self.finish(Box::new(typed), input, output)
+    }
+
+    /// Everything that does not depend on the handler's type: compiled once, not for each tool.
+    fn finish(
+        mut self,
+        call: Box<dyn Call>,
+        input: Option<schema::Typed>,
+        output: Option<schema::Typed>,
+    ) -> Result<Item> {
+        let name: Arc<str> = (&*self.definition.name).into();
+        let refuse = |reason: String| Error::setup(format!("the tool `{name}` cannot be registered: {reason}"));
+        check_name("tool", &name)?;
+        let input_check = match input {
+            Some(typed) => {
+                let check = Validator::for_typed(&typed).map_err(refuse)?;
+                self.definition.input_schema = typed.schema;
+                check
+            }
+            None if schema::is_any_object(&self.definition.input_schema) => None,
+            None => Some(Validator::new(&self.definition.input_schema, "its input schema").map_err(refuse)?),
+        };
+        if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
+            return Err(refuse("its arguments must be a struct: the schema must have \"type\": \"object\"".into()));
+        }
+        let output_check = match (&self.definition.output_schema, output) {
+            (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
+            (None, Some(typed)) => {
+                let check = Validator::for_typed(&typed).map_err(refuse)?;
+                self.definition.output_schema = Some(OutputSchema(typed.schema));
+                check
+            }
+            (None, None) => None,
+        };
+        Ok(Item::Tool(Arc::new(ToolEntry {
+            name,
+            definition: self.definition,
+            call,
+            timeout: self.timeout,
+            input_check,
+            output_check,
+            state: None,
+        })))
+    }
+}
+
+/// A registered tool.
+pub struct ToolEntry {
+    pub(crate) name: Arc<str>,
+    pub(crate) definition: model::Tool,
+    call: Box<dyn Call>,
+    timeout: Option<Duration>,
+    input_check: Option<Validator>,
+    output_check: Option<Validator>,
+    /// State of the mounted server it came from.
+    pub(crate) state: Option<Arc<StateMap>>,
+}
+
+impl ToolEntry {
+    /// The same tool under another name, with the state of the server it came from.
+    pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> ToolEntry {
+        let mut definition = self.definition.clone();
+        definition.name.clone_from(&name);
+        let state = Some(self.state.clone().unwrap_or_else(|| state.clone()));
+        let timeout = self.timeout;
+        ToolEntry {
+            name: name.into(),
+            definition,
+            call: Box::new(Mounted(self)),
+            timeout,
+            input_check: None,
+            output_check: None,
+            state,
+        }
+    }
+
+    /// Checks the arguments and begins the call. `Err` is for the model: what is wrong with the arguments.
+    pub(crate) fn begin(self: &Arc<Self>, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+        if let Some(check) = &self.input_check {
+            let value: Value = decode(arguments)?;
+            check.check(&value).map_err(|reason| Invalid { path: String::new(), reason })?;
+        }
+        let work = self.call.call(arguments, scope)?;
+        let Some(timeout) = self.timeout else { return Ok(work) };
+        let name = self.name.clone();
+        Ok(Box::pin(async move {
+            match tokio::time::timeout(timeout, work).await {
+                Ok(result) => result,
+                Err(_) => Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}"))),
+            }
+        }))
+    }
+
+    /// What must be true of a result before it leaves.
+    pub(crate) fn check_output(&self, result: &mut CallToolResult) -> Result<()> {
+        let Some(schema) = &self.definition.output_schema else { return Ok(()) };
+        if result.is_error == Some(true) {
+            return Ok(());
+        }
+        let Some(structured) = &mut result.structured_content else {
+            return Err(self.broken("it returned no structured content"));
+        };
+        structured.object_schema = schema.is_object();
+        if let Some(check) = &self.output_check {
+            let value = serde_json::from_str(structured.json.get())?;
+            check.check(&value).map_err(|fault| self.broken(&fault))?;
+        }
+        Ok(())
+    }
+
+    fn broken(&self, fault: &str) -> Error {
+        Error::tool(format!("the result of the tool `{}` does not match its output schema: {fault}", self.name))
+    }
+}
+
+/// A call under way.
+pub(crate) type Work = BoxFuture<Result<CallToolResult>>;
+
+/// A handler whose type is forgotten.
+trait Call: Send + Sync {
+    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid>;
+}
+
+struct Typed<H, Form> {
+    handler: H,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<Form, H> Call for Typed<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: Args,
+    H::Output: IntoToolOutput,
+{
+    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+        let work = self.handler.call(decode(arguments)?, scope);
+        Ok(Box::pin(async move { work.await.into_output() }))
+    }
+}
+
+/// A tool of a mounted server: its checks and its time limit stay its own.
+struct Mounted(Arc<ToolEntry>);
+
+impl Call for Mounted {
+    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+        let entry = self.0.clone();
+        let work = entry.begin(arguments, scope)?;
+        Ok(Box::pin(async move {
+            let mut result = work.await?;
+            entry.check_output(&mut result)?;
+            Ok(result)
+        }))
+    }
+}
+
+
+impl super::catalog::Entry for ToolEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.name
+    }
+}

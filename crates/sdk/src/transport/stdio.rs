@@ -1,0 +1,180 @@
+//! Standard input and output.
+//!
+//! A thread of its own reads with plain blocking calls, which work on a pipe, a socket, a file and a terminal
+//! alike, and serves each message right there: a handler that needs not wait is answered with one read and one
+//! write, without waking another thread. A handler that waits is moved to the runtime. Whoever has an answer
+//! appends it to the outbox; the reading thread writes what is there once it has read all that has arrived, and
+//! answers that come later are written by a thread of the runtime's blocking pool.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use linchpin_jsonrpc::{Line, LineBuffer, Outbox};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::super::server::{Connection, Service};
+use crate::{Error, Result};
+
+/// Outgoing bytes that may wait before senders must.
+const HIGH_WATER: usize = 1 << 20;
+
+/// Serves standard input and output until the input ends and every request is answered.
+pub(crate) async fn serve(service: Service) -> Result<()> {
+    let input = unbuffered(io::stdin()).map_err(|error| Error::setup(format!("standard input cannot be read: {error}")))?;
+    let output =
+        unbuffered(io::stdout()).map_err(|error| Error::setup(format!("standard output cannot be written: {error}")))?;
+    serve_on(service, input, output).await
+}
+
+/// The stream behind a standard handle, without the buffer and lock of the standard library.
+#[cfg(unix)]
+fn unbuffered(stream: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
+    Ok(stream.as_fd().try_clone_to_owned()?.into())
+}
+
+#[cfg(windows)]
+fn unbuffered(stream: impl std::os::windows::io::AsHandle) -> io::Result<std::fs::File> {
+    Ok(stream.as_handle().try_clone_to_owned()?.into())
+}
+
+/// Serves any pair of blocking streams.
+pub(crate) async fn serve_on(
+    service: Service,
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<()> {
+    let runtime = Handle::current();
+    let writer = Arc::new_cyclic(|writer: &Weak<Writer>| {
+        let later = writer.clone();
+        let on = runtime.clone();
+        let wake = move || later.upgrade().into_iter().for_each(|writer| writer.flush_later(&on));
+        Writer {
+            outbox: Arc::new(Outbox::new(HIGH_WATER, wake)),
+            output: Mutex::new(Output { stream: Box::new(output), spare: Vec::new() }),
+            scheduled: AtomicBool::new(false),
+        }
+    });
+    let timeout = service.settings().shutdown_timeout;
+    let connection = Connection::new(service, writer.outbox.clone(), false);
+    let (done, ended) = oneshot::channel();
+    let reader = Reader { connection: connection.clone(), writer: writer.clone(), runtime };
+    std::thread::Builder::new().name("linchpin-stdio".into()).spawn(move || {
+        // Nobody waits for the end when the future of `serve` was dropped.
+        let _ = done.send(reader.read_all(input));
+    })?;
+    let end = ended.await.unwrap_or_else(|_| Err(io::Error::other("the reading thread ended")));
+    match end {
+        Ok(()) => {
+            connection.finish(timeout).await;
+            finished(writer.flush())
+        }
+        Err(error) => {
+            connection.abandon();
+            finished(Err(error))
+        }
+    }
+}
+
+/// A client that stopped reading has left: that is an end like any other.
+fn finished(result: io::Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Error::setup(format!("standard input and output failed: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+struct Reader {
+    connection: Arc<Connection>,
+    writer: Arc<Writer>,
+    runtime: Handle,
+}
+
+impl Reader {
+    fn read_all(&self, mut input: impl Read) -> io::Result<()> {
+        let _in_runtime = self.runtime.enter();
+        let cap = self.connection.service().settings().max_message;
+        let mut lines = LineBuffer::new(cap);
+        loop {
+            let count = match input.read(lines.space()) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if count == 0 {
+                break;
+            }
+            lines.filled(count);
+            while let Some(line) = lines.next_line() {
+                match line {
+                    Line::Complete(line) => self.receive(line),
+                    Line::TooLong => self.connection.too_long(cap),
+                }
+            }
+            self.writer.flush()?;
+        }
+        if let Some(line) = lines.last_line() {
+            self.receive(line);
+        }
+        self.writer.flush()
+    }
+
+    fn receive(&self, line: &[u8]) {
+        if let Some(rest) = self.connection.receive(line) {
+            crate::server::start(&self.runtime, self.connection.tracked(rest));
+        }
+    }
+}
+
+struct Writer {
+    outbox: Arc<Outbox>,
+    output: Mutex<Output>,
+    scheduled: AtomicBool,
+}
+
+struct Output {
+    stream: Box<dyn Write + Send>,
+    spare: Vec<u8>,
+}
+
+/// A buffer that grew beyond this for one large answer is given back.
+const KEEP: usize = 1 << 20;
+
+impl Writer {
+    /// Writes everything that waits. Lines are taken while the stream is held, so that they stay in order.
+    fn flush(&self) -> io::Result<()> {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let Output { stream, spare } = &mut *output;
+        loop {
+            self.outbox.take(spare);
+            if spare.is_empty() {
+                return Ok(());
+            }
+            let written = stream.write_all(spare).and_then(|()| stream.flush());
+            spare.clear();
+            if spare.capacity() > KEEP {
+                *spare = Vec::new();
+            }
+            if let Err(error) = written {
+                self.outbox.close();
+                return Err(error);
+            }
+        }
+    }
+
+    /// Writes soon, on a thread that may block.
+    fn flush_later(self: Arc<Self>, runtime: &Handle) {
+        if self.scheduled.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        runtime.spawn_blocking(move || {
+            self.scheduled.store(false, Ordering::Release);
+            // A stream that fails is noticed by the reader as well, or at the end.
+            if let Err(error) = self.flush() {
+                tracing::debug!(%error, "the client no longer reads");
+            }
+        });
+    }
+}

@@ -1,0 +1,192 @@
+//! One revision's schema: its definitions, the validators made from them, and what they say of methods.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+use crate::report::report;
+
+/// Which members an object may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Members {
+    /// Whatever the schema allows.
+    Any,
+    /// Only those that the schema names.
+    Named,
+}
+
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// The draft of JSON Schema that the file is written in.
+    dialect: Value,
+    /// `$defs`, or `definitions` in older drafts.
+    keyword: &'static str,
+    definitions: Map<String, Value>,
+    closed: Map<String, Value>,
+    validators: Mutex<HashMap<(String, Members), Arc<Validator>>>,
+}
+
+impl Document {
+    pub(crate) fn new(mut schema: Value) -> Self {
+        let keyword = if schema.get("$defs").is_some() { "$defs" } else { "definitions" };
+        let definitions = match schema[keyword].take() {
+            Value::Object(definitions) => definitions,
+            _ => Map::new(),
+        };
+        let mut closed = definitions.clone();
+        for (name, definition) in &mut closed {
+            close(name, definition);
+        }
+        Document {
+            dialect: schema["$schema"].take(),
+            keyword,
+            definitions,
+            closed,
+            validators: Mutex::default(),
+        }
+    }
+
+    /// A definition, or a part of one: names of members, separated by slashes.
+    pub(crate) fn find(&self, path: &str) -> Option<&Value> {
+        let (name, rest) = path.split_once('/').unwrap_or((path, ""));
+        let mut found = self.definitions.get(name)?;
+        for step in rest.split('/').filter(|step| !step.is_empty()) {
+            found = found.get(step)?;
+        }
+        Some(found)
+    }
+
+    pub(crate) fn members(&self, path: &str) -> BTreeSet<String> {
+        let Some(definition) = self.find(path) else { return BTreeSet::new() };
+        if let Some(name) = definition.get("$ref").and_then(Value::as_str).and_then(last) {
+            return self.members(name);
+        }
+        let named = definition.get("properties").and_then(Value::as_object);
+        named.map(|members| members.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    pub(crate) fn check(&self, definition: &str, value: &Value, members: Members) -> Result<(), String> {
+        let validator = self.validator(definition, members)?;
+        report(validator.iter_errors(value)).map_err(|faults| format!("not a valid {definition}: {faults}"))
+    }
+
+    fn validator(&self, definition: &str, members: Members) -> Result<Arc<Validator>, String> {
+        if self.find(definition).is_none() {
+            return Err(format!("the revision has no definition \"{definition}\""));
+        }
+        let key = (definition.to_owned(), members);
+        let mut validators = self.validators.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(validator) = validators.get(&key) {
+            return Ok(Arc::clone(validator));
+        }
+        let definitions = if members == Members::Any { &self.definitions } else { &self.closed };
+        let schema = json!({
+            "$schema": self.dialect,
+            "$ref": format!("#/{}/{definition}", self.keyword),
+            self.keyword: reachable(definitions, definition),
+        });
+        let built = jsonschema::options().should_validate_formats(true).build(&schema);
+        let validator =
+            Arc::new(built.map_err(|error| format!("the schema of {definition} is broken: {error}"))?);
+        validators.insert(key, Arc::clone(&validator));
+        Ok(validator)
+    }
+
+    /// The definitions with a method of their own, and that method. `kind` is `Request` or `Notification`.
+    pub(crate) fn with_method<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.definitions.iter().filter_map(move |(name, definition)| {
+            // A union of one looks like its only member.
+            let union = name.strip_suffix(kind).is_none_or(|stem| stem == "Client" || stem == "Server");
+            let method = definition.pointer("/properties/method/const")?.as_str()?;
+            (!union).then_some((name.as_str(), method))
+        })
+    }
+
+    pub(crate) fn methods(&self) -> BTreeSet<String> {
+        let all = self.with_method("Request").chain(self.with_method("Notification"));
+        all.map(|(_, method)| method.to_owned()).collect()
+    }
+
+    /// Whether a request or notification travels on its own. In the stateless era some requests exist only inside
+    /// results: they have a definition, but neither side's union of messages lists it.
+    pub(crate) fn is_message(&self, name: &str, kind: &str) -> bool {
+        ["Client", "Server"].iter().any(|side| {
+            let union = self.find(&format!("{side}{kind}/anyOf")).and_then(Value::as_array);
+            union.is_some_and(|union| {
+                union.iter().any(|one| one["$ref"].as_str().and_then(last) == Some(name))
+            })
+        })
+    }
+
+    /// The definition of an error answer that is meant for this code.
+    pub(crate) fn find_error(&self, code: &Value) -> Option<&str> {
+        let fits = |definition: &Value| {
+            let parts = definition.pointer("/properties/error/allOf").and_then(Value::as_array);
+            parts.is_some_and(|parts| {
+                parts.iter().any(|part| part.pointer("/properties/code/const") == Some(code))
+            })
+        };
+        self.definitions.iter().find(|(_, definition)| fits(definition)).map(|(name, _)| name.as_str())
+    }
+
+    /// The first of these definitions that the revision has.
+    pub(crate) fn first_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
+        names.iter().copied().find(|name| self.definitions.contains_key(*name))
+    }
+}
+
+/// The definitions that `path` leads to: compiling a validator costs time for every definition it is given.
+fn reachable(definitions: &Map<String, Value>, path: &str) -> Map<String, Value> {
+    let mut reached = Map::new();
+    let mut open = vec![path.split('/').next().unwrap_or_default()];
+    while let Some(name) = open.pop() {
+        if let Some(definition) = definitions.get(name).filter(|_| !reached.contains_key(name)) {
+            reached.insert(name.to_owned(), definition.clone());
+            collect_references(definition, &mut open);
+        }
+    }
+    reached
+}
+
+fn collect_references<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
+    match schema {
+        Value::Object(members) => {
+            found.extend(members.get("$ref").and_then(Value::as_str).and_then(last));
+            members.values().for_each(|inner| collect_references(inner, found));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| collect_references(inner, found)),
+        _ => {}
+    }
+}
+
+fn last(reference: &str) -> Option<&str> {
+    reference.rsplit('/').next()
+}
+
+/// Forbids the members that a schema does not name, all the way down. Left open: `_meta`, the JSON Schemas of
+/// tools, and the parts of an `allOf`, which see each other's members.
+fn close(name: &str, schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    if name == "_meta" || name.ends_with("MetaObject") || matches!(name, "inputSchema" | "outputSchema") {
+        return;
+    }
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get_mut(keyword) {
+            close("", inner);
+        }
+    }
+    for inner in schema.get_mut("anyOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        close("", inner);
+    }
+    let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for (member, inner) in &mut *members {
+        close(member, inner);
+    }
+    if name == "params" {
+        // Older files write params in place and name `_meta` only in the general request.
+        members.entry("_meta").or_insert_with(|| json!({"type": "object"}));
+    }
+    schema.entry("additionalProperties").or_insert(Value::Bool(false));
+}

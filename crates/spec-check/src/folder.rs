@@ -1,0 +1,70 @@
+//! Where the schemas and examples lie: beside the checkout, read once.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::{fs, io};
+
+use crate::document::Document;
+
+/// One official example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    /// The definition it is an example of.
+    pub definition: String,
+    /// The name of its file.
+    pub name: String,
+    /// Its JSON text.
+    pub text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/spec")
+}
+
+pub(crate) fn documents() -> Option<&'static BTreeMap<String, Document>> {
+    static DOCUMENTS: OnceLock<Option<BTreeMap<String, Document>>> = OnceLock::new();
+    let documents = DOCUMENTS.get_or_init(|| {
+        if !root().is_dir() {
+            // Not `eprintln!`: the test harness would swallow it.
+            let note = b"skipped: schema checks (no ../shared/spec beside the checkout)\n";
+            io::stderr().write_all(note).ok();
+            return None;
+        }
+        Some(read(&root()).expect("the folder shared/spec holds one readable schema.json per revision"))
+    });
+    documents.as_ref()
+}
+
+fn read(root: &Path) -> io::Result<BTreeMap<String, Document>> {
+    let mut documents = BTreeMap::new();
+    for folder in children(root)? {
+        let path = folder.join("schema.json");
+        if path.is_file() {
+            documents.insert(name(&folder), Document::new(serde_json::from_slice(&fs::read(path)?)?));
+        }
+    }
+    Ok(documents)
+}
+
+pub(crate) fn examples(revision: &str) -> Vec<Example> {
+    let mut examples = Vec::new();
+    for folder in children(&root().join(revision).join("examples")).unwrap_or_default() {
+        for file in children(&folder).unwrap_or_default() {
+            let text = fs::read_to_string(&file).expect("an example is readable text");
+            examples.push(Example { definition: name(&folder), name: name(&file), text });
+        }
+    }
+    examples
+}
+
+fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,105 @@
+//! Whole messages: the envelope, and what the method or the kind of answer asks for.
+
+use serde_json::Value;
+
+use crate::Schemas;
+use crate::document::{Document, Members};
+
+impl Schemas {
+    /// Checks a request: its envelope, and its parameters as the method has them in this revision.
+    pub fn check_request(&self, revision: &str, message: &Value) -> Result<(), String> {
+        check_method(self.document(revision)?, revision, "Request", message)
+    }
+
+    /// Checks a notification in the same way.
+    pub fn check_notification(&self, revision: &str, message: &Value) -> Result<(), String> {
+        check_method(self.document(revision)?, revision, "Notification", message)?;
+        if message.get("id").is_some() { Err("a notification has no \"id\"".into()) } else { Ok(()) }
+    }
+
+    /// Checks the answer to a request of `method`. The result of a method that the revision does not have is
+    /// checked as a result and no more.
+    pub fn check_result(&self, revision: &str, method: &str, message: &Value) -> Result<(), String> {
+        let document = self.document(revision)?;
+        check_envelope(document, &["JSONRPCResultResponse", "JSONRPCResponse"], message)?;
+        let stem = document
+            .with_method("Request")
+            .find(|(_, one)| *one == method)
+            .and_then(|(name, _)| name.strip_suffix("Request"));
+        let Some(stem) = stem else { return document.check("Result", &message["result"], Members::Any) };
+        let own = format!("{stem}Result");
+        let mut definition = document.first_of(&[&own, "EmptyResult", "Result"]).unwrap_or("Result");
+        if message["result"]["resultType"] == "input_required" {
+            definition = "InputRequiredResult";
+            let answers = document.find(&format!("{stem}ResultResponse")).map(Value::to_string);
+            if !answers.is_some_and(|answers| answers.contains("/InputRequiredResult\"")) {
+                return Err(format!("\"{method}\" may not be answered with input_required in {revision}"));
+            }
+        }
+        document.check(definition, &message["result"], Members::Any)
+    }
+
+    /// Checks an error answer, and its data where the revision defines them for the code.
+    ///
+    /// Older schemas ask for an id in every error answer and have no way to say that it is unknown. JSON-RPC 2.0,
+    /// which they build on, says it with `"id": null`, so that is allowed there. Newer ones leave the id out.
+    pub fn check_error(&self, revision: &str, message: &Value) -> Result<(), String> {
+        let document = self.document(revision)?;
+        let names = ["JSONRPCErrorResponse", "JSONRPCError"];
+        let required = document.first_of(&names).and_then(|name| document.find(&format!("{name}/required")));
+        let id_required = required.and_then(Value::as_array).is_some_and(|all| all.contains(&"id".into()));
+        let mut message = message.clone();
+        if id_required && message.get("id") == Some(&Value::Null) {
+            message["id"] = 0.into();
+        }
+        check_envelope(document, &names, &message)?;
+        match document.find_error(&message["error"]["code"]) {
+            Some(definition) => document.check(definition, &message, Members::Any),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a batch: either requests and notifications, or answers. Which request an answer belongs to is not
+    /// known here, so a result is only checked as one.
+    pub fn check_batch(&self, revision: &str, batch: &Value) -> Result<(), String> {
+        let document = self.document(revision)?;
+        if document.find("JSONRPCBatchRequest").is_none() {
+            return Err(format!("revision {revision} has no batches"));
+        }
+        let messages = batch.as_array().ok_or("a batch is an array")?;
+        let calls = messages.iter().filter(|message| message.get("method").is_some()).count();
+        if messages.is_empty() {
+            return Err("a batch holds at least one message".into());
+        }
+        if calls != 0 && calls != messages.len() {
+            return Err("a batch holds either requests and notifications, or answers".into());
+        }
+        for (index, message) in messages.iter().enumerate() {
+            let checked = match (calls > 0, message.get("id"), message.get("error")) {
+                (true, Some(_), _) => self.check_request(revision, message),
+                (true, None, _) => self.check_notification(revision, message),
+                (false, _, Some(_)) => self.check_error(revision, message),
+                (false, _, None) => check_envelope(document, &["JSONRPCResponse"], message),
+            };
+            checked.map_err(|fault| format!("message {index} of the batch: {fault}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_method(document: &Document, revision: &str, kind: &str, message: &Value) -> Result<(), String> {
+    check_envelope(document, &[&format!("JSONRPC{kind}")], message)?;
+    let method = message["method"].as_str().unwrap_or_default();
+    let Some((name, _)) = document.with_method(kind).find(|(_, one)| *one == method) else {
+        return Err(format!("revision {revision} has no {} \"{method}\"", kind.to_lowercase()));
+    };
+    if !document.is_message(name, kind) {
+        return Err(format!("in revision {revision} \"{method}\" travels only inside results"));
+    }
+    document.check(name, message, Members::Any)
+}
+
+fn check_envelope(document: &Document, names: &[&str], message: &Value) -> Result<(), String> {
+    let name = document.first_of(names).ok_or_else(|| format!("the schema has none of {names:?}"))?;
+    document.check(name, message, Members::Any)
+}

@@ -1,0 +1,24 @@
+//! Validation errors as text that points at the fault.
+
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
+
+const SHOWN: usize = 5;
+
+/// All is well, or the first faults with their places.
+pub(crate) fn report<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> Result<(), String> {
+    let faults: Vec<String> = errors.take(SHOWN).map(|error| describe(&error)).collect();
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+/// Of a choice, only the branch that fits best is worth reading.
+fn describe(error: &ValidationError<'_>) -> String {
+    if let ValidationErrorKind::AnyOf { context } = error.kind()
+        && let Some(nearest) =
+            context.iter().filter(|branch| !branch.is_empty()).min_by_key(|branch| branch.len())
+    {
+        return nearest.iter().take(SHOWN).map(describe).collect::<Vec<_>>().join("; ");
+    }
+    let path = error.instance_path().to_string();
+    if path.is_empty() { error.to_string() } else { format!("at {path}: {error}") }
+}

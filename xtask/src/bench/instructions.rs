@@ -1,0 +1,87 @@
+//! Instructions per request, counted by callgrind: two runs of different length, subtracted, so that start-up and
+//! shutdown cancel. The figure repeats to half a percent on any machine, however busy.
+
+use std::fs;
+
+use anyhow::{Context, ensure};
+
+use super::load::{self, Load};
+use super::peer::Peer;
+use crate::command;
+
+/// A workload and how many requests its two runs have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    pub(super) workload: &'static str,
+    pub(super) short: u32,
+    pub(super) long: u32,
+}
+
+pub(super) const WORKLOADS: [Lengths; 5] = [
+    Lengths { workload: "echo:64", short: 200, long: 1200 },
+    Lengths { workload: "ping", short: 200, long: 1200 },
+    Lengths { workload: "add", short: 200, long: 1200 },
+    Lengths { workload: "list", short: 20, long: 120 },
+    Lengths { workload: "echo:65536", short: 10, long: 50 },
+];
+
+impl Lengths {
+    pub(super) fn shorter(self) -> Self {
+        Self { long: self.short + (self.long - self.short) / 4, ..self }
+    }
+
+    /// By how many requests the runs differ.
+    pub(super) fn difference(&self) -> f64 {
+        f64::from(self.long - self.short)
+    }
+}
+
+/// Where the callgrind files are kept, for other tools to open.
+const FOLDER: &str = "target/bench";
+
+/// Instructions per request.
+pub(super) fn per_request(peer: Peer, lengths: &Lengths) -> anyhow::Result<f64> {
+    let [short, long] = profiles(peer, lengths)?;
+    Ok((total(&long)? - total(&short)?) / lengths.difference())
+}
+
+/// The callgrind files of the short and of the long run.
+pub(super) fn profiles(peer: Peer, lengths: &Lengths) -> anyhow::Result<[String; 2]> {
+    let run = |count| profile(peer, lengths.workload, count);
+    Ok([run(lengths.short)?, run(lengths.long)?])
+}
+
+/// Where the callgrind file of a run lies, seen from the workspace root.
+pub(super) fn path(peer: Peer, workload: &str, count: u32) -> String {
+    format!("{FOLDER}/callgrind.{}.{}.{count}.out", peer.name(), workload.replace(':', "_"))
+}
+
+fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
+    let path = path(peer, workload, count);
+    let file = command::root().join(&path);
+    fs::create_dir_all(command::root().join(FOLDER)).with_context(|| format!("cannot make {FOLDER}"))?;
+    // A file of an earlier run must never pass for this one's.
+    if file.exists() {
+        fs::remove_file(&file).with_context(|| format!("cannot remove {path}"))?;
+    }
+    let out = format!("--callgrind-out-file={path}");
+    let server = [vec!["valgrind", "--tool=callgrind", &out, "-q"], peer.command()].concat();
+    // The same warm-up in both runs: it cancels too.
+    let report = load::run(&Load { workload, count, depth: 1, warmup: Some(1), max_secs: 200 }, &server)?;
+    let answered = report["n"].as_u64();
+    ensure!(answered == Some(count.into()), "{answered:?} of {count} requests were answered");
+    let bytes = fs::read(&file).with_context(|| format!("the server ended without writing {path}"))?;
+    // Names of functions need not be UTF-8.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// All instructions of a run.
+fn total(profile: &str) -> anyhow::Result<f64> {
+    let mut lines = profile.lines();
+    let total = lines.find_map(|line| line.strip_prefix("summary:").or_else(|| line.strip_prefix("totals:")));
+    total
+        .context("the callgrind file has no total")?
+        .trim()
+        .parse()
+        .context("the total of the callgrind file")
+}

@@ -1,0 +1,95 @@
+//! The three servers of the comparison: how they are built and started, and one figure for each.
+
+use anyhow::bail;
+
+use crate::command;
+
+/// Where the peers' own workspace is built, so that theirs and ours never mix.
+const PEERS: &str = "target/peers";
+pub(super) const LOAD_GENERATOR: &str = "target/peers/release/mcp-load";
+
+/// A server of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// The least work that is still correct.
+    Raw,
+    Ours,
+    /// The official SDK, in its best setup.
+    Rmcp,
+}
+
+impl Peer {
+    pub(super) const ALL: [Self; 3] = [Self::Raw, Self::Ours, Self::Rmcp];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Ours => "ours",
+            Self::Rmcp => "rmcp",
+        }
+    }
+
+    pub(super) fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|peer| peer.name() == name)
+    }
+
+    /// The command that serves on stdio, from the workspace root.
+    pub(super) fn command(self) -> Vec<&'static str> {
+        match self {
+            Self::Raw => vec!["target/peers/release/raw-limit", "stdio"],
+            Self::Ours => vec!["target/release/bench-server", "stdio"],
+            Self::Rmcp => vec!["target/peers/release/rmcp-echo", "stdio-pipes", "--rt", "current"],
+        }
+    }
+}
+
+/// Builds the servers that are to be measured, and the load generator.
+pub(super) fn build(peers: &[Peer]) -> anyhow::Result<()> {
+    if peers.contains(&Peer::Ours) {
+        command::cargo(&["build", "--release", "--package", "bench", "--target-dir", "target"])?;
+    }
+    let manifest = "bench/peers/Cargo.toml";
+    command::cargo(&["build", "--release", "--locked", "--manifest-path", manifest, "--target-dir", PEERS])
+}
+
+/// One figure per peer; none where the measurement failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures([Option<f64>; 3]);
+
+impl Figures {
+    pub(super) fn get(&self, peer: Peer) -> Option<f64> {
+        self.0[peer as usize]
+    }
+
+    pub(super) fn set(&mut self, peer: Peer, figure: Option<f64>) {
+        self.0[peer as usize] = figure;
+    }
+
+    /// How many times the one costs what the other does.
+    pub(super) fn ratio(&self, of: Peer, to: Peer) -> Option<f64> {
+        let (of, to) = (self.get(of)?, self.get(to)?);
+        (to > 0.0).then(|| of / to)
+    }
+}
+
+/// Measurements that failed: told as they happen, and the reason for a failing exit code at the end.
+#[derive(Debug, Default)]
+pub(super) struct Failures(usize);
+
+impl Failures {
+    pub(super) fn note<T>(&mut self, peer: Peer, workload: &str, outcome: anyhow::Result<T>) -> Option<T> {
+        outcome
+            .inspect_err(|error| {
+                self.0 += 1;
+                eprintln!("! {} {workload}: {error:#}", peer.name());
+            })
+            .ok()
+    }
+
+    pub(super) fn into_result(self) -> anyhow::Result<()> {
+        if self.0 > 0 {
+            bail!("{} of the measurements failed, see the lines that begin with \"!\"", self.0);
+        }
+        Ok(())
+    }
+}

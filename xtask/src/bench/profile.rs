@@ -1,0 +1,149 @@
+//! `cargo xtask bench profile WORKLOAD`: where the instructions of one request go, by function. Two callgrind files
+//! are subtracted, so that start-up cancels. Inlined code counts to the function it was inlined into.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, bail};
+
+use super::instructions::{self, WORKLOADS};
+use super::peer::{self, Peer};
+use crate::command;
+
+const TOP: usize = 40;
+const LONGEST_NAME: usize = 130;
+
+/// What one function costs. Recursion is folded: its inclusive count is an upper bound then.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cost {
+    calls: f64,
+    inclusive: f64,
+    own: f64,
+}
+
+pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (workload, peer) = match arguments[..] {
+        [workload] => (workload, "ours"),
+        [workload, "--peer", peer] => (workload, peer),
+        _ => bail!("cargo xtask bench profile WORKLOAD [--peer ours|raw|rmcp]"),
+    };
+    let peer = Peer::find(peer).with_context(|| format!("there is no peer named {peer}"))?;
+    let lengths = WORKLOADS.iter().find(|lengths| lengths.workload == workload).with_context(|| {
+        let names: Vec<_> = WORKLOADS.iter().map(|lengths| lengths.workload).collect();
+        format!("{workload} is none of {}", names.join(", "))
+    })?;
+    command::need("valgrind", "to profile")?;
+    peer::build(&[peer])?;
+    let [short, long] = instructions::profiles(peer, lengths)?;
+    print_profile(difference(&parse(&short), &parse(&long), lengths.difference()));
+    println!("\nthe whole of it: callgrind_annotate {}", instructions::path(peer, workload, lengths.long));
+    Ok(())
+}
+
+fn print_profile(mut costs: Vec<(&str, Cost)>) {
+    costs.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
+    let total: f64 = costs.iter().map(|(_, cost)| cost.own).sum();
+    println!("\n{total:.0} instructions per request, by function:\n");
+    println!("{:>9} {:>8} {:>10} {:>8}  function", "self", "share", "inclusive", "calls");
+    for (name, Cost { calls, inclusive, own }) in costs.into_iter().take(TOP) {
+        let name: String = name.chars().take(LONGEST_NAME).collect();
+        println!("{own:>9.0} {:>7.1}% {inclusive:>10.0} {calls:>8.2}  {name}", 100.0 * own / total);
+    }
+}
+
+/// What each function costs per request.
+fn difference<'a>(
+    short: &HashMap<&'a str, Cost>,
+    long: &HashMap<&'a str, Cost>,
+    requests: f64,
+) -> Vec<(&'a str, Cost)> {
+    let per_request = |(&name, long): (&&'a str, &Cost)| {
+        let short = short.get(name).copied().unwrap_or_default();
+        let cost = Cost {
+            calls: (long.calls - short.calls) / requests,
+            inclusive: (long.inclusive - short.inclusive) / requests,
+            own: (long.own - short.own) / requests,
+        };
+        (name, cost)
+    };
+    long.iter().map(per_request).collect()
+}
+
+/// Reads a callgrind file: `fn=` opens a function, each line of numbers after it is a cost, the one after `calls=`
+/// that of the function named by `cfn=`. Names are told once, `(7) name`, and then only `(7)`.
+fn parse(file: &str) -> HashMap<&str, Cost> {
+    let mut names = HashMap::new();
+    let mut costs: HashMap<&str, Cost> = HashMap::new();
+    let (mut current, mut callee, mut calls) = ("", "", None);
+    for line in file.lines() {
+        if let Some(name) = line.strip_prefix("fn=") {
+            current = find_name(name, &mut names);
+        } else if let Some(name) = line.strip_prefix("cfn=") {
+            callee = find_name(name, &mut names);
+        } else if let Some(counts) = line.strip_prefix("calls=") {
+            calls = counts.split_whitespace().next().and_then(number);
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            let Some((_, cost)) = line.rsplit_once(' ') else { continue };
+            let Some(cost) = number(cost) else { continue };
+            if let Some(calls) = calls.take() {
+                let entry = costs.entry(callee).or_default();
+                entry.calls += calls;
+                if callee != current {
+                    entry.inclusive += cost;
+                }
+            } else {
+                costs.entry(current).or_default().own += cost;
+            }
+        }
+    }
+    costs
+}
+
+/// The name behind `(7) name` or `(7)`, without the mark of a recursion level (`'2`).
+fn find_name<'a>(text: &'a str, names: &mut HashMap<&'a str, &'a str>) -> &'a str {
+    let Some((key, name)) = text.split_once(')') else { return text };
+    let name = name.trim();
+    if name.is_empty() {
+        return names.get(key).copied().unwrap_or(text);
+    }
+    let name = match name.rsplit_once('\'') {
+        Some((name, level)) if number(level).is_some() => name,
+        _ => name,
+    };
+    names.insert(key, name);
+    name
+}
+
+/// Counts are whole numbers, far below where a float would round them.
+fn number(text: &str) -> Option<f64> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(requests: u32) -> String {
+        let (own, calls, called) = (1000 + 10 * requests, 2 * requests, 70 * requests);
+        format!(
+            "events: Ir\n\
+             fn=(1) main\n16 500\ncfi=(2)\ncfn=(2) answer'2\ncalls={calls} 7\n+1 {called}\n+3 {own}\n\n\
+             fl=(3)\nfn=(2)\n7 {called}\n* {requests}\ncfn=(2)\ncalls={calls} 7\n8 5\n\
+             totals: 99\n"
+        )
+    }
+
+    #[test]
+    fn start_up_cancels_and_recursion_is_folded() {
+        let (short, long) = (file(10), file(110));
+        let mut costs = difference(&parse(&short), &parse(&long), 100.0);
+        costs.sort_by_key(|(name, _)| *name);
+        assert_eq!(
+            costs,
+            [
+                ("answer", Cost { calls: 4.0, inclusive: 70.0, own: 71.0 }),
+                ("main", Cost { calls: 0.0, inclusive: 0.0, own: 10.0 }),
+            ]
+        );
+    }
+}
