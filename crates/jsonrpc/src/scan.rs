@@ -3,7 +3,7 @@
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::keys::Keys;
-use crate::string::{escape, find_special, unescape};
+use crate::string::{escape, find_in_chunks, find_special, unescape};
 
 /// What one message may contain at most. The length of a message is capped before it gets here, by
 /// [`crate::LineBuffer`].
@@ -191,8 +191,8 @@ impl<'a> Scan<'a> {
         self.at += 1;
         let start = self.at;
         let mut escaped = false;
+        self.at += find_special(&self.bytes[self.at..]);
         loop {
-            self.at += find_special(&self.bytes[self.at..]);
             match self.bytes.get(self.at) {
                 Some(b'"') => {
                     let raw = &self.text[start..self.at];
@@ -202,7 +202,10 @@ impl<'a> Scan<'a> {
                 Some(b'\\') => {
                     escaped = true;
                     match escape(&self.text[self.at..]) {
-                        Some((_, length)) => self.at += length,
+                        Some((_, length)) => {
+                            self.at += length;
+                            self.at += find_in_chunks(&self.bytes[self.at..]);
+                        }
                         None => return self.syntax("this escape sequence is not valid in a JSON string"),
                     }
                 }

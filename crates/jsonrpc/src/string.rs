@@ -8,38 +8,65 @@ const HIGH: u64 = ONES << 7;
 
 /// The index of the first byte that cannot stand for itself in a JSON string: `"`, `\` or a control
 /// character. `bytes.len()` when there is none.
+#[inline]
 pub fn find_special(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    let mut words = 0;
-    while let Some(word) = bytes.get(at..at + 8).and_then(|slice| slice.try_into().ok()) {
-        let word = u64::from_le_bytes(word);
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let quote = word ^ (ONES * b'"' as u64);
-        let quote = quote.wrapping_sub(ONES) & !quote;
-        let backslash = word ^ (ONES * b'\\' as u64);
-        let backslash = backslash.wrapping_sub(ONES) & !backslash;
-        let special = (control | quote | backslash) & HIGH;
-        if special != 0 {
-            // A borrow may mark a later byte by mistake, never an earlier one: the first mark is right.
-            return at + (special.trailing_zeros() / 8) as usize;
+    // Most strings are short keys: one word decides.
+    if let Some(word) = bytes.first_chunk() {
+        let marks = special_in(*word);
+        if marks != 0 {
+            return first_mark(marks);
         }
-        at += 8;
-        words += 1;
-        if words == 4 {
-            at += skip_plain(&bytes[at..]);
-        }
+        return 8 + find_in_chunks(&bytes[8..]);
     }
-    bytes[at..].iter().position(|&byte| is_special(byte)).map_or(bytes.len(), |found| at + found)
+    find_in_words(bytes)
 }
 
-/// How many leading bytes, in steps of 32, hold nothing special. Written so that it compiles to vector code.
-fn skip_plain(bytes: &[u8]) -> usize {
-    let plain = |chunk: &&[u8; 32]| !chunk.iter().fold(false, |found, &byte| found | is_special(byte));
-    32 * bytes.as_chunks::<32>().0.iter().take_while(plain).count()
+/// The same for text that is probably long: after an escape, more text follows.
+pub(crate) fn find_in_chunks(bytes: &[u8]) -> usize {
+    let (chunks, rest) = bytes.as_chunks::<32>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        if has_special(chunk) {
+            return 32 * index + find_in_words(chunk);
+        }
+    }
+    32 * chunks.len() + find_in_words(rest)
+}
+
+fn find_in_words(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, &word) in words.iter().enumerate() {
+        let marks = special_in(word);
+        if marks != 0 {
+            return 8 * index + first_mark(marks);
+        }
+    }
+    let found = rest.iter().position(|&byte| is_special(byte));
+    8 * words.len() + found.unwrap_or(rest.len())
+}
+
+/// The highest bit of each byte that is special. A borrow may mark a later byte by mistake, never an earlier
+/// one: the first mark is right.
+fn special_in(word: [u8; 8]) -> u64 {
+    let word = u64::from_le_bytes(word);
+    let control = word.wrapping_sub(ONES * 0x20);
+    let quote = (word ^ (ONES * u64::from(b'"'))).wrapping_sub(ONES);
+    let backslash = (word ^ (ONES * u64::from(b'\\'))).wrapping_sub(ONES);
+    (control | quote | backslash) & !word & HIGH
+}
+
+fn first_mark(marks: u64) -> usize {
+    (marks.trailing_zeros() / 8) as usize
+}
+
+/// Written so that it compiles to vector code: three differences that are zero where a byte is special, and the
+/// least of all of them.
+fn has_special(chunk: &[u8; 32]) -> bool {
+    let difference = |byte: u8| byte.saturating_sub(0x1f).min(byte ^ b'"').min(byte ^ b'\\');
+    chunk.iter().fold(u8::MAX, |least, &byte| least.min(difference(byte))) == 0
 }
 
 fn is_special(byte: u8) -> bool {
-    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 /// Decodes the inside of a JSON string that the scanner has accepted.
@@ -121,8 +148,8 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
 /// Appends `text` escaped for a JSON string, without the quotes.
 pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
+    let mut plain = find_special(rest);
     loop {
-        let plain = find_special(rest);
         out.extend_from_slice(&rest[..plain]);
         let Some(&special) = rest.get(plain) else { return };
         match special {
@@ -139,6 +166,7 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
             }
         }
         rest = &rest[plain + 1..];
+        plain = find_in_chunks(rest);
     }
 }
 

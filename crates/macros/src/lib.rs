@@ -1,25 +1,80 @@
-//! Attribute macros of Linchpin. They are sugar over the builders of the `linchpin` crate and hold no logic of
-//! their own.
+//! Attribute macros of Linchpin: structs as arguments, and functions as tools, resources and prompts.
+//!
+//! They are sugar over the builders of the `linchpin` crate and hold no logic of their own: what is wrong with a
+//! name, a schema or a template is said by the builders. Generated code names everything by its full path below
+//! `::linchpin`, so that a crate that uses them needs no other dependency.
 
 use proc_macro::TokenStream;
 
-/// Makes a struct usable as arguments: decodes from JSON and describes itself.
+mod args;
+mod function;
+mod options;
+mod prompt;
+mod resource;
+mod tool;
+
+/// Makes a struct the arguments of a handler, or an enum a type for their fields: it decodes from JSON and
+/// describes itself. Doc comments become descriptions; `#[serde(…)]` and `#[schemars(…)]` work as usual.
+///
+/// ```ignore
+/// #[args]
+/// struct Search {
+///     /// Words to look for
+///     query: String,
+///     /// How many to return
+///     #[schemars(range(min = 1, max = 50))]
+///     limit: Option<u32>,
+/// }
+/// ```
 #[proc_macro_attribute]
-pub fn args(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn args(options: TokenStream, item: TokenStream) -> TokenStream {
+    args::expand(&options.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
 }
-/// x
+
+/// Makes an async function a tool, which `.add(name)` adds to a server.
+///
+/// Each parameter is an argument, with its doc comment as description; an `Option` may be left out. A `Context`,
+/// and any `State<T>`, come from the server. One parameter marked `#[args]` takes all arguments as a struct.
+/// The doc comment of the function is what the model reads.
+///
+/// ```ignore
+/// /// Adds two numbers
+/// #[tool(read_only, idempotent)]
+/// async fn add(a: i64, /** second number */ b: i64) -> i64 { a + b }
+/// ```
+///
+/// Options: `name = "…"`, `title = "…"`, `description = "…"`, `read_only`, `destructive = bool`, `idempotent`,
+/// `open_world = bool`, `timeout_ms = 5000`.
 #[proc_macro_attribute]
-pub fn tool(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
+    tool::expand(options.into(), item.into()).into()
 }
-/// x
+
+/// Makes an async function a resource, or a resource template when the URI has a `{variable}`, whose variables
+/// are then the parameters. A `Context`, and any `State<T>`, come from the server.
+///
+/// ```ignore
+/// #[resource("users://{id}/profile", mime = "application/json")]
+/// async fn profile(id: u64, db: State<Db>) -> Result<Json<Profile>> { … }
+/// ```
+///
+/// Options: `name = "…"`, `title = "…"`, `description = "…"`, `mime = "…"`.
 #[proc_macro_attribute]
-pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
+    resource::expand(options.into(), item.into()).into()
 }
-/// x
+
+/// Makes an async function a prompt, whose arguments are the parameters. A `Context`, and any `State<T>`, come
+/// from the server.
+///
+/// ```ignore
+/// /// Review code
+/// #[prompt]
+/// async fn review(language: String) -> String { format!("Review this {language} code") }
+/// ```
+///
+/// Options: `name = "…"`, `title = "…"`, `description = "…"`.
 #[proc_macro_attribute]
-pub fn prompt(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
+    prompt::expand(options.into(), item.into()).into()
 }

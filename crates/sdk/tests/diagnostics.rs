@@ -1,0 +1,12 @@
+//! What people read when something does not compile.
+//!
+//! `TRYBUILD=overwrite cargo test -p linchpin --test diagnostics` writes the expected texts anew.
+
+#[test]
+fn mistakes_are_explained() {
+    let cases = trybuild::TestCases::new();
+    cases.pass("tests/diagnostics/smallest_server.rs");
+    for case in ["arguments", "functions", "handlers", "never_added", "options", "returns", "structs"] {
+        cases.compile_fail(format!("tests/diagnostics/{case}.rs"));
+    }
+}

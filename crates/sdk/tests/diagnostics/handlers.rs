@@ -1,0 +1,29 @@
+//! What is no handler.
+
+use std::rc::Rc;
+
+use linchpin::{Server, Tool, args};
+
+#[args]
+struct Add {
+    a: i64,
+    b: i64,
+}
+
+fn sync(add: Add) -> i64 {
+    add.a + add.b
+}
+
+fn main() {
+    let _ = Server::new("test", "1")
+        .tool("add", "Adds", |Add { a, b }| a + b)
+        .tool("add", "Adds", sync)
+        .tool("add", "Adds", |a: Add, b: Add| async move { a.a + b.b })
+        .tool("add", "Adds", |Add { a, b }| async move {
+            let local = Rc::new(a + b);
+            std::future::ready(()).await;
+            *local
+        })
+        .add(Tool::new("add"))
+        .add(sync);
+}

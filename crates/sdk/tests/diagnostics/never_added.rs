@@ -1,0 +1,18 @@
+//! A tool that was forgotten.
+
+#![deny(warnings)]
+
+use linchpin::{args, tool};
+
+#[args]
+struct Unread {
+    field: i64,
+}
+
+/// Adds two numbers
+#[tool]
+async fn add(a: i64, b: i64) -> i64 {
+    a + b
+}
+
+fn main() {}
