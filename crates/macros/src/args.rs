@@ -1,24 +1,27 @@
 //! `#[args]`: both derives, from the copies of serde and schemars that `linchpin` carries.
 
-use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
-use syn::{Error, Fields, Generics, Item, Result};
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{Error, Fields, Item, Result};
 
-pub(crate) fn expand(options: &TokenStream, item: TokenStream) -> Result<TokenStream> {
+pub(crate) fn expand(options: &TokenStream, item: &TokenStream) -> Result<TokenStream> {
     if !options.is_empty() {
         let text = "#[args] has no options: put #[serde(…)] or #[schemars(…)] on the struct or its fields";
         return Err(Error::new_spanned(options, text));
     }
     let (generics, implementation) = match syn::parse2(item.clone())? {
         Item::Struct(item) => {
-            check_fields(&item.ident, &item.fields)?;
             let name = &item.ident;
+            check_fields(name, &item.fields)?;
             (item.generics, quote!(impl ::linchpin::Args for #name {}))
         }
         Item::Enum(item) => (item.generics, TokenStream::new()),
-        other => return Err(Error::new_spanned(first_token(&other), "#[args] goes on a struct or an enum")),
+        _ => return Err(Error::new(Span::call_site(), "#[args] goes on a struct or an enum")),
     };
-    check_generics(&generics)?;
+    if !generics.params.is_empty() {
+        let text = "arguments have no lifetimes and no type parameters: write `String` instead of `&str`";
+        return Err(Error::new_spanned(generics, text));
+    }
     Ok(quote! {
         #[derive(::linchpin::__private::serde::Deserialize, ::linchpin::__private::schemars::JsonSchema)]
         #[serde(crate = "::linchpin::__private::serde")]
@@ -35,18 +38,4 @@ fn check_fields(name: &syn::Ident, fields: &Fields) -> Result<()> {
         Fields::Unit => format!("without arguments, write `struct {name} {{}}` or let the handler take none"),
     };
     Err(Error::new_spanned(name, text))
-}
-
-fn check_generics(generics: &Generics) -> Result<()> {
-    if generics.params.is_empty() {
-        return Ok(());
-    }
-    let text =
-        "arguments have no lifetimes and no type parameters: each field has an owned type such as String";
-    Err(Error::new_spanned(generics, text))
-}
-
-/// The error is shown at the beginning of the item, not at all of it.
-fn first_token(item: &Item) -> TokenStream {
-    item.to_token_stream().into_iter().take(1).collect()
 }

@@ -10,8 +10,8 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, Expr, ExprLit, FnArg, Ident, Lit, Meta, Pat, PatType, Result, ReturnType, Signature,
-    Token, Type, Visibility,
+    Attribute, Error, Expr, ExprLit, FnArg, Lit, Meta, MetaNameValue, Pat, PatType, Result, ReturnType,
+    Signature, Token, Type, Visibility,
 };
 
 use crate::options::Options;
@@ -22,16 +22,23 @@ pub(crate) struct Function {
     visibility: Visibility,
     signature: Signature,
     body: TokenStream,
+    /// Where errors about the handler are shown: at the return type, since most are about that.
+    place: Span,
 }
 
 impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let attributes = input.call(Attribute::parse_outer)?;
-        let visibility = input.parse()?;
+        let (attributes, visibility) = (input.call(Attribute::parse_outer)?, input.parse()?);
         if !(input.peek(Token![async]) || input.peek(Token![fn]) || input.peek(Token![unsafe])) {
             return Err(input.error("this attribute goes on an async fn"));
         }
-        Ok(Function { attributes, visibility, signature: input.parse()?, body: input.parse()? })
+        let signature: Signature = input.parse()?;
+        let place = match &signature.output {
+            ReturnType::Type(_, returned) => returned.span(),
+            ReturnType::Default => signature.ident.span(),
+        };
+        let place = Span::mixed_site().located_at(place);
+        Ok(Function { attributes, visibility, signature, body: input.parse()?, place })
     }
 }
 
@@ -40,26 +47,24 @@ impl Parse for Function {
 pub(crate) fn expand(
     attribute: &str,
     item: TokenStream,
-    builder: impl FnOnce(&Function) -> Result<TokenStream>,
+    builder: impl FnOnce(&Function, &Parameters) -> Result<TokenStream>,
 ) -> TokenStream {
-    let function: Function = match syn::parse2(item) {
+    let mut function: Function = match syn::parse2(item) {
         Ok(function) => function,
         Err(error) => return error.to_compile_error(),
     };
-    let (visibility, name) = (&function.visibility, &function.signature.ident);
+    let content = function.parameters(attribute).and_then(|parameters| {
+        let builder = builder(&function, &parameters)?;
+        function.content(parameters, &builder)
+    });
+    let content = content.unwrap_or_else(|error| error.to_compile_error());
+    let (visibility, Signature { fn_token, ident, .. }) = (&function.visibility, &function.signature);
     let outer =
         function.attributes.iter().filter(|attribute| is_outer(attribute) || is(attribute, &["allow"]));
-    let content = function
-        .check(attribute)
-        .and_then(|()| builder(&function))
-        .and_then(|builder| function.content(&builder));
-    let content = content.unwrap_or_else(|error| error.to_compile_error());
-    quote! {
-        #(#outer)*
-        #visibility fn #name() -> impl ::linchpin::__private::Register {
-            #content
-        }
-    }
+    // rustc warns of an unused function only if head and braces stand in the author's code.
+    let head = quote_spanned!(fn_token.span=> #visibility #fn_token #ident() -> impl ::linchpin::__private::Register);
+    let body = quote_spanned!(function.body.span()=> { #content });
+    quote!(#(#outer)* #[must_use = "it does nothing until it is added to a server"] #head #body)
 }
 
 fn is(attribute: &Attribute, names: &[&str]) -> bool {
@@ -70,51 +75,24 @@ fn is_outer(attribute: &Attribute) -> bool {
     is(attribute, &["doc", "cfg", "deprecated"])
 }
 
-/// What a parameter is filled with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Argument,
-    AllArguments,
-    Context,
-    State,
-}
-
-impl Role {
-    fn of(parameter: &PatType) -> Self {
-        let last = match &*parameter.ty {
-            Type::Path(kind) => kind.path.segments.last(),
-            _ => None,
-        };
-        match last {
-            _ if parameter.attrs.iter().any(|attribute| is(attribute, &["args"])) => Role::AllArguments,
-            Some(segment) if segment.ident == "Context" => Role::Context,
-            Some(segment) if segment.ident == "State" => Role::State,
-            _ => Role::Argument,
-        }
-    }
-}
-
 impl Function {
-    /// The name that was given, or the function's own.
-    pub(crate) fn name(&self, options: &Options) -> TokenStream {
-        options.name.clone().unwrap_or_else(|| self.signature.ident.unraw().to_string().to_token_stream())
-    }
-
-    /// Builder calls for all options but the name.
-    pub(crate) fn described(&self, options: Options) -> TokenStream {
-        let description =
-            options.description.or_else(|| self.documentation().map(ToTokens::into_token_stream));
-        let (description, calls) = (description.into_iter(), options.calls);
-        quote!(#(.description(#description))* #calls)
+    /// `::linchpin::Kind::new(…)` with calls for all options; `first` is what comes before the name.
+    pub(crate) fn builder(&self, kind: &TokenStream, first: &TokenStream, options: Options) -> TokenStream {
+        let Options { name, description, calls } = options;
+        let name = name.unwrap_or_else(|| self.signature.ident.unraw().to_string().to_token_stream());
+        let description = description.or_else(|| self.documentation().map(ToTokens::into_token_stream));
+        let description = description.map(|text| quote!(.description(#text)));
+        quote_spanned!(self.place=> ::linchpin::#kind::new(#first #name) #description #calls)
     }
 
     /// The doc comment, without the space after each `///`.
     fn documentation(&self) -> Option<String> {
         let texts = self.attributes.iter().filter_map(|attribute| match &attribute.meta {
-            Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
-                Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
-                _ => None,
-            },
+            Meta::NameValue(MetaNameValue {
+                path,
+                value: Expr::Lit(ExprLit { lit: Lit::Str(text), .. }),
+                ..
+            }) => path.is_ident("doc").then(|| text.value()),
             _ => None,
         });
         let text = texts.collect::<Vec<_>>().join("\n");
@@ -123,141 +101,131 @@ impl Function {
         (!text.is_empty()).then_some(text)
     }
 
-    fn parameters(&self) -> impl Iterator<Item = (&PatType, Role)> {
-        self.signature.inputs.iter().filter_map(|input| match input {
-            FnArg::Typed(parameter) => Some((parameter, Role::of(parameter))),
-            FnArg::Receiver(_) => None,
-        })
-    }
-
-    /// The first parameter that is an argument.
-    pub(crate) fn find_argument(&self) -> Option<&PatType> {
-        let is_argument = |role| matches!(role, Role::Argument | Role::AllArguments);
-        self.parameters().find(|(_, role)| is_argument(*role)).map(|(parameter, _)| parameter)
-    }
-
-    fn check(&self, attribute: &str) -> Result<()> {
-        let Signature { ident, generics, asyncness, fn_token, .. } = &self.signature;
+    /// Takes the parameters apart, and their attributes away.
+    fn parameters(&mut self, attribute: &str) -> Result<Parameters> {
+        let Signature { ident, generics, asyncness, fn_token, inputs, .. } = &mut self.signature;
         if asyncness.is_none() {
             let text = format!("a {attribute} is an async fn: write `async fn {ident}(…)`");
             return Err(Error::new(fn_token.span, text));
         }
-        if let Some(receiver) = self.signature.receiver() {
-            let text =
-                format!("a {attribute} takes no self: give the value to `Server::state` and take `State<T>`");
-            return Err(Error::new_spanned(receiver, text));
-        }
         if !generics.params.is_empty() {
-            return Err(Error::new_spanned(
-                generics,
-                format!("a {attribute} has no lifetimes and no type parameters"),
-            ));
+            let text = format!("a {attribute} has no lifetimes and no type parameters");
+            return Err(Error::new_spanned(generics, text));
         }
-        let by_reference = |(parameter, _): &(&PatType, _)| matches!(*parameter.ty, Type::Reference(_));
-        if let Some((parameter, _)) = self.parameters().find(by_reference) {
-            let text =
-                "parameters are owned: write `String` instead of `&str`, and `Context` instead of `&Context`";
-            return Err(Error::new_spanned(&parameter.ty, text));
+        let mut parameters = Parameters::default();
+        for input in inputs {
+            match input {
+                FnArg::Typed(parameter) => parameters.take(parameter, self.place)?,
+                FnArg::Receiver(this) => {
+                    let text =
+                        "a free function takes no self: give the value to `Server::state`, take `State<T>`";
+                    return Err(Error::new_spanned(this, text));
+                }
+            }
         }
-        Ok(())
+        Ok(parameters)
     }
 
     /// The author's function, the struct of its arguments, and the finished builder.
-    fn content(&self, builder: &TokenStream) -> Result<TokenStream> {
-        let (arguments_type, arguments_struct) = self.arguments()?;
-        let (function, handler) = (self.without_attributes(), self.handler(&arguments_type)?);
-        Ok(quote!(#function #arguments_struct #builder.handler(#handler)))
+    fn content(&self, parameters: Parameters, builder: &TokenStream) -> Result<TokenStream> {
+        let Function { signature, body, place, .. } = self;
+        let attributes = self.attributes.iter().filter(|attribute| !is_outer(attribute));
+        let (arguments, handler) = parameters.handler(signature, *place)?;
+        let finished =
+            quote_spanned!(*place=> ::linchpin::__private::Register::register(#builder.handler(#handler)));
+        Ok(
+            quote!(#[allow(clippy::unused_async, clippy::too_many_arguments, clippy::fn_params_excessive_bools)] #(#attributes)* #signature #body #arguments #finished),
+        )
+    }
+}
+
+/// What the parameters are, and what they are filled with.
+#[derive(Default)]
+pub(crate) struct Parameters {
+    /// Fields of the struct that is made for the arguments.
+    fields: Vec<TokenStream>,
+    /// Types of parameters that take all arguments.
+    structs: Vec<Type>,
+    /// Statements that take state from the context.
+    states: Vec<TokenStream>,
+    /// What the function is called with.
+    values: Vec<TokenStream>,
+    context: bool,
+}
+
+impl Parameters {
+    /// Whether there is something that a client must send.
+    pub(crate) fn has_arguments(&self) -> bool {
+        !self.fields.is_empty() || !self.structs.is_empty()
     }
 
-    /// The type of all arguments together, and its definition if it is made here.
-    fn arguments(&self) -> Result<(TokenStream, Option<TokenStream>)> {
-        let mut arguments =
-            self.parameters().filter(|(_, role)| matches!(role, Role::Argument | Role::AllArguments));
-        if let Some((all, _)) = self.parameters().find(|(_, role)| *role == Role::AllArguments) {
-            return match arguments.find(|(other, _)| !std::ptr::eq(*other, all)) {
-                None => Ok((all.ty.to_token_stream(), None)),
-                Some((other, _)) => Err(Error::new_spanned(
-                    other,
-                    "another parameter is marked #[args] and takes all arguments: put this one into its struct",
-                )),
-            };
-        }
-        let fields = arguments.map(|(parameter, _)| {
-            let (name, kind) = (argument_name(parameter)?, &parameter.ty);
-            let attributes = parameter.attrs.iter().filter(|attribute| !is_lint_level(attribute));
-            Ok(quote!(#(#attributes)* #name: #kind))
-        });
-        let fields = fields.collect::<Result<Vec<_>>>()?;
-        if fields.is_empty() {
-            return Ok((quote!(::linchpin::NoArgs), None));
-        }
-        Ok((quote!(__Arguments), Some(quote!(#[::linchpin::args] struct __Arguments { #(#fields,)* }))))
-    }
-
-    /// The author's function, without the attributes that are said elsewhere.
-    fn without_attributes(&self) -> TokenStream {
-        let mut signature = self.signature.clone();
-        for input in &mut signature.inputs {
-            if let FnArg::Typed(parameter) = input {
-                let argument = Role::of(parameter) == Role::Argument;
-                let said = |attribute: &Attribute| argument || is(attribute, &["doc", "args"]);
-                parameter.attrs.retain(|attribute| is_lint_level(attribute) || !said(attribute));
+    /// Adds a parameter. What is said about an argument moves to its field; lint levels stay.
+    fn take(&mut self, parameter: &mut PatType, span: Span) -> Result<()> {
+        let kind = &parameter.ty;
+        let last = match &**kind {
+            Type::Reference(_) => {
+                let text = "parameters are owned: write `String`, not `&str`, and `Context`, not `&Context`";
+                return Err(Error::new_spanned(kind, text));
             }
-        }
-        let (attributes, body) =
-            (self.attributes.iter().filter(|attribute| !is_outer(attribute)), &self.body);
-        quote!(#[allow(clippy::unused_async)] #(#attributes)* #signature #body)
+            Type::Path(kind) => kind.path.segments.last().map(|last| last.ident.to_string()),
+            _ => None,
+        };
+        let attributes = std::mem::take(&mut parameter.attrs).into_iter();
+        let (lints, said): (Vec<_>, Vec<_>) =
+            attributes.partition(|attribute| is(attribute, &["allow", "expect"]));
+        parameter.attrs = lints;
+        self.values.push(match last.as_deref() {
+            _ if said.iter().any(|attribute| is(attribute, &["args"])) => {
+                self.structs.push(Type::clone(kind));
+                quote_spanned!(span=> arguments)
+            }
+            Some("Context") => {
+                self.context = true;
+                quote_spanned!(span=> cx)
+            }
+            Some("State") => {
+                let state = format_ident!("state_{}", self.states.len(), span = span);
+                self.context = true;
+                self.states.push(quote_spanned!(span=> let #state = <#kind>::from_context(&cx)?;));
+                state.into_token_stream()
+            }
+            _ => {
+                let Pat::Ident(pattern) = &*parameter.pat else {
+                    let text = "an argument needs a name; a struct of all arguments is marked #[args]";
+                    return Err(Error::new_spanned(&parameter.pat, text));
+                };
+                let name = &pattern.ident;
+                self.fields.push(quote!(#(#said)* #name: #kind));
+                quote_spanned!(span=> arguments.#name)
+            }
+        });
+        Ok(())
     }
 
-    /// A closure of the arguments and the context that calls the author's function. It stands where the return
-    /// type is written, since that is what an error about it speaks of. The result of a function that takes state
-    /// is wrapped, whatever it is: the state may be missing.
-    fn handler(&self, arguments_type: &TokenStream) -> Result<TokenStream> {
-        let Signature { ident, output, .. } = &self.signature;
-        let place = if let ReturnType::Type(_, returned) = output { returned.span() } else { ident.span() };
-        let span = Span::mixed_site().located_at(place);
-        let (mut states, mut values) = (Vec::new(), Vec::new());
-        for (parameter, role) in self.parameters() {
-            values.push(match role {
-                Role::Argument => {
-                    let name = argument_name(parameter)?;
-                    quote_spanned!(span=> arguments.#name)
-                }
-                Role::AllArguments => quote_spanned!(span=> arguments),
-                Role::Context => quote_spanned!(span=> cx),
-                Role::State => {
-                    let (state, kind) = (format_ident!("state_{}", states.len(), span = span), &parameter.ty);
-                    states.push(quote_spanned!(span=> let #state = <#kind>::from_context(&cx)?;));
-                    state.into_token_stream()
-                }
-            });
-        }
-        let mut work = quote_spanned!(span=> #ident(#(#values),*));
+    /// The struct of the arguments, if one is made, and a closure that calls the function. Whatever a function with
+    /// state returns is wrapped in a `Result`, since the state may be missing.
+    fn handler(self, signature: &Signature, span: Span) -> Result<(Option<TokenStream>, TokenStream)> {
+        let Parameters { fields, structs, states, values, context } = self;
+        let (pattern, kind, made) = match (&structs[..], &fields[..]) {
+            ([], []) => (quote!(_), quote!(::linchpin::NoArgs), None),
+            ([], _) => {
+                let made = quote!(#[::linchpin::args] struct __Arguments { #(#fields,)* });
+                (quote_spanned!(span=> arguments), quote!(__Arguments), Some(made))
+            }
+            ([all], []) => (quote_spanned!(span=> arguments), all.to_token_stream(), None),
+            _ => {
+                let text = "a parameter marked #[args] takes all arguments: put the others into its struct";
+                return Err(Error::new_spanned(&signature.inputs, text));
+            }
+        };
+        let name = &signature.ident;
+        let mut work = quote_spanned!(span=> #name(#(#values),*));
         if !states.is_empty() {
-            work = quote_spanned! {span=> async move {
-                #(#states)*
-                ::std::result::Result::<_, ::linchpin::Error>::Ok(#work.await)
-            }};
+            let result =
+                quote_spanned!(span=> ::std::result::Result::<_, ::linchpin::Error>::Ok(#work.await));
+            work = quote_spanned!(span=> async move { #(#states)* #result });
         }
-        let arguments = self.find_argument().map_or_else(|| quote!(_), |_| quote_spanned!(span=> arguments));
-        let uses_context = self.parameters().any(|(_, role)| matches!(role, Role::Context | Role::State));
-        let context = uses_context.then(|| quote_spanned!(span=> , cx: ::linchpin::Context));
-        Ok(quote_spanned!(span=> |#arguments: #arguments_type #context| #work))
-    }
-}
-
-/// Lint levels stay with a parameter; everything else said about an argument is said about its field.
-fn is_lint_level(attribute: &Attribute) -> bool {
-    is(attribute, &["allow", "expect", "warn", "deny"])
-}
-
-fn argument_name(parameter: &PatType) -> Result<&Ident> {
-    match &*parameter.pat {
-        Pat::Ident(pattern) if pattern.subpat.is_none() => Ok(&pattern.ident),
-        pattern => Err(Error::new_spanned(
-            pattern,
-            "this parameter needs a name, which becomes the name of the argument; a struct of all arguments is \
-             marked #[args]",
-        )),
+        let context = context.then(|| quote_spanned!(span=> , cx: ::linchpin::Context));
+        Ok((made, quote_spanned!(span=> |#pattern: #kind #context| #work)))
     }
 }

@@ -1,8 +1,7 @@
 //! Attribute macros of Linchpin: structs as arguments, and functions as tools, resources and prompts.
 //!
-//! They are sugar over the builders of the `linchpin` crate and hold no logic of their own: what is wrong with a
-//! name, a schema or a template is said by the builders. Generated code names everything by its full path below
-//! `::linchpin`, so that a crate that uses them needs no other dependency.
+//! They are sugar over the builders of the `linchpin` crate, which say what is wrong with a name, a schema or a
+//! template. Generated code finds everything below `::linchpin`: its user needs no other dependency.
 
 use proc_macro::TokenStream;
 
@@ -15,20 +14,9 @@ mod tool;
 
 /// Makes a struct the arguments of a handler, or an enum a type for their fields: it decodes from JSON and
 /// describes itself. Doc comments become descriptions; `#[serde(…)]` and `#[schemars(…)]` work as usual.
-///
-/// ```ignore
-/// #[args]
-/// struct Search {
-///     /// Words to look for
-///     query: String,
-///     /// How many to return
-///     #[schemars(range(min = 1, max = 50))]
-///     limit: Option<u32>,
-/// }
-/// ```
 #[proc_macro_attribute]
 pub fn args(options: TokenStream, item: TokenStream) -> TokenStream {
-    args::expand(&options.into(), item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
+    args::expand(&options.into(), &item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
 /// Makes an async function a tool, which `.add(name)` adds to a server.

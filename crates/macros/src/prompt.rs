@@ -2,15 +2,14 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::parse::{ParseStream, Parser};
 
 use crate::function;
 use crate::options::{DESCRIPTION, NAME, Options, TITLE};
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
-    function::expand("prompt", item, |function| {
-        let options = Options::parse("prompt", &[NAME, TITLE, DESCRIPTION], options)?;
-        let name = function.name(&options);
-        let described = function.described(options);
-        Ok(quote!(::linchpin::Prompt::new(#name) #described))
+    function::expand("prompt", item, |function, _| {
+        let read = |input: ParseStream<'_>| Options::parse("prompt", &[NAME, TITLE, DESCRIPTION], input);
+        Ok(function.builder(&quote!(Prompt), &TokenStream::new(), read.parse2(options)?))
     })
 }

@@ -5,21 +5,22 @@ use quote::quote;
 use syn::parse::{ParseStream, Parser};
 use syn::{Error, LitStr, Result, Token};
 
-use crate::function::{self, Function};
+use crate::function;
 use crate::options::{DESCRIPTION, Known, NAME, Options, TITLE, Takes};
 
 const OPTIONS: [Known; 4] = [NAME, TITLE, DESCRIPTION, ("mime", "mime_type", Takes::Text)];
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
-    function::expand("resource", item, |function| {
+    function::expand("resource", item, |function, parameters| {
         let (uri, options) = parse.parse2(options)?;
-        let name = function.name(&options);
-        let described = function.described(options);
         if uri.value().contains('{') {
-            return Ok(quote!(::linchpin::ResourceTemplate::new(#uri, #name) #described));
+            return Ok(function.builder(&quote!(ResourceTemplate), &quote!(#uri,), options));
         }
-        refuse_arguments(function, &uri)?;
-        Ok(quote!(::linchpin::Resource::new(#uri, #name) #described))
+        if parameters.has_arguments() {
+            let text = "this URI has no {variable}, so the function takes only Context and State";
+            return Err(Error::new_spanned(uri, text));
+        }
+        Ok(function.builder(&quote!(Resource), &quote!(#uri,), options))
     })
 }
 
@@ -30,14 +31,5 @@ fn parse(input: ParseStream<'_>) -> Result<(LitStr, Options)> {
     if !input.is_empty() {
         input.parse::<Token![,]>()?;
     }
-    Ok((uri, Options::parse_from("resource", &OPTIONS, input)?))
-}
-
-fn refuse_arguments(function: &Function, uri: &LitStr) -> Result<()> {
-    let Some(argument) = function.find_argument() else { return Ok(()) };
-    let text = format!(
-        "`{}` has no {{variable}} to fill this parameter: a plain resource takes only Context and State",
-        uri.value()
-    );
-    Err(Error::new_spanned(argument, text))
+    Ok((uri, Options::parse("resource", &OPTIONS, input)?))
 }

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::parse::{ParseStream, Parser};
 
 use crate::function;
 use crate::options::{DESCRIPTION, Known, NAME, Options, TITLE, Takes};
@@ -18,10 +19,8 @@ const OPTIONS: [Known; 8] = [
 ];
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
-    function::expand("tool", item, |function| {
-        let options = Options::parse("tool", &OPTIONS, options)?;
-        let name = function.name(&options);
-        let described = function.described(options);
-        Ok(quote!(::linchpin::Tool::new(#name) #described))
+    function::expand("tool", item, |function, _| {
+        let read = |input: ParseStream<'_>| Options::parse("tool", &OPTIONS, input);
+        Ok(function.builder(&quote!(Tool), &TokenStream::new(), read.parse2(options)?))
     })
 }

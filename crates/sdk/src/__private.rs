@@ -7,7 +7,9 @@ pub use crate::server::{Item, Register};
 
 use crate::Result;
 
-/// A function with one of the attribute macros.
+/// A function with one of the attribute macros. For any other function, the message of the trait says more than
+/// rustc's own about `FnOnce`.
+#[diagnostic::do_not_recommend]
 impl<F, R> Register for F
 where
     F: FnOnce() -> R,

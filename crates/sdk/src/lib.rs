@@ -43,3 +43,18 @@ pub use server::{
 
 /// The result of a handler, or of running a server.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+/// The code of the README and of the guide, as tests.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/guide/servers.md")]
+    mod servers {}
+    #[doc = include_str!("../../../docs/guide/context.md")]
+    mod context {}
+    #[doc = include_str!("../../../docs/guide/hooks.md")]
+    mod hooks {}
+    #[doc = include_str!("../../../docs/guide/running.md")]
+    mod running {}
+}

@@ -40,7 +40,11 @@ fn text(text: &str) -> Value {
 
 /// Adds two numbers
 #[tool(title = "Addition", read_only, idempotent)]
-async fn add(a: i64, /** second number */ b: i64) -> i64 {
+async fn add(
+    a: i64,
+    /** second number */
+    b: i64,
+) -> i64 {
     a + b
 }
 
@@ -200,7 +204,8 @@ async fn greet(State(db): State<Db>, name: String, cx: Context, again: State<Db>
 async fn context_and_state_come_from_the_server() {
     assert_eq!(call(request, "request", json!({})).await, text("1"));
     assert_eq!(call(greet, "greet", json!({"name": "Ann"})).await, text("hello Ann 1 hello"));
-    let expected = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let expected =
+        json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     assert_eq!(list_tool(greet).await["inputSchema"], expected);
     let stateless = Server::new("test", "1").add(greet);
     let missing = ask(stateless, "tools/call", json!({"name": "greet", "arguments": {"name": "Ann"}})).await;
@@ -225,7 +230,11 @@ async fn parse_with_state(number: String, _db: State<Db>) -> Fallible<Json<Vec<i
 #[tokio::test]
 async fn results_keep_their_schema_and_hide_foreign_errors() {
     let schema = list_tool(parse).await["outputSchema"].take();
-    assert_eq!(schema["properties"]["result"], json!({"type": "array", "items": {"type": "integer"}}), "{schema}");
+    assert_eq!(
+        schema["properties"]["result"],
+        json!({"type": "array", "items": {"type": "integer"}}),
+        "{schema}"
+    );
     assert_eq!(list_tool(parse_with_state).await["outputSchema"], schema);
 
     let seven = call(parse, "parse", json!({"number": "7"})).await;
@@ -313,7 +322,12 @@ async fn resource_templates() {
 
 /// Review code
 #[prompt(title = "Review")]
-async fn review(/** of the code */ language: String, strict: Option<bool>, db: State<Db>) -> String {
+async fn review(
+    /** of the code */
+    language: String,
+    strict: Option<bool>,
+    db: State<Db>,
+) -> String {
     let how = if strict == Some(true) { " strictly" } else { "" };
     format!("{}, review this {language} code{how}", db.greeting)
 }

@@ -62,6 +62,16 @@ impl Service {
         transport::stdio::serve(self).await
     }
 
+    /// Serves any pair of blocking byte streams, such as a socket and its copy, one message per line, until the
+    /// input ends and every request is answered.
+    pub async fn run_on(
+        self,
+        input: impl std::io::Read + Send + 'static,
+        output: impl std::io::Write + Send + 'static,
+    ) -> Result<()> {
+        transport::stdio::serve_on(self, input, output).await
+    }
+
     /// A client that is connected to this server in memory.
     pub async fn connect_in_memory(&self) -> Result<InMemoryClient> {
         Ok(InMemoryClient::in_memory(self).await?)

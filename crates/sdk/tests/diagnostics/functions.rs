@@ -1,6 +1,6 @@
 //! Functions that the attributes refuse.
 
-use linchpin::{Context, Server, State, args, prompt, resource, tool};
+use linchpin::{Server, args, prompt, resource, tool};
 
 #[args]
 struct Add {
@@ -19,7 +19,7 @@ fn sync_resource() -> &'static str {
 }
 
 #[prompt]
-async fn by_reference(language: &str, _cx: Context) -> String {
+async fn by_reference(language: &str, _cx: linchpin::Context) -> String {
     language.to_owned()
 }
 
@@ -40,7 +40,7 @@ async fn two_structs(#[args] all: Add, more: i64) -> i64 {
 }
 
 #[resource("memory://status")]
-async fn no_variable(id: u64, _db: State<String>) -> String {
+async fn no_variable(id: u64, _db: linchpin::State<String>) -> String {
     id.to_string()
 }
 

@@ -1,7 +1,5 @@
 //! What is no handler.
 
-use std::rc::Rc;
-
 use linchpin::{Server, Tool, args};
 
 #[args]
@@ -19,11 +17,6 @@ fn main() {
         .tool("add", "Adds", |Add { a, b }| a + b)
         .tool("add", "Adds", sync)
         .tool("add", "Adds", |a: Add, b: Add| async move { a.a + b.b })
-        .tool("add", "Adds", |Add { a, b }| async move {
-            let local = Rc::new(a + b);
-            std::future::ready(()).await;
-            *local
-        })
         .add(Tool::new("add"))
         .add(sync);
 }

@@ -1,6 +1,6 @@
 //! A tool that was forgotten.
 
-#![deny(warnings)]
+#![deny(dead_code)]
 
 use linchpin::{args, tool};
 

@@ -1,0 +1,19 @@
+//! Messages are answered one by one, without a handshake; notifications get no answer.
+
+use std::process::Command;
+
+#[test]
+fn each_message_has_its_answer() {
+    let output = Command::new(env!("CARGO_BIN_EXE_embedded"))
+        .arg(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"Ada"}}}"#)
+        .arg(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+        .arg(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{}}}"#)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let output = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<&str> = output.lines().collect();
+    assert_eq!(answers.len(), 2, "{output}");
+    assert!(answers[0].contains(r#""text":"Hello, Ada!""#), "{output}");
+    assert!(answers[1].contains("missing field `name`") && answers[1].contains(r#""isError":true"#), "{output}");
+}
