@@ -2,32 +2,24 @@
 //! like any server; its tools match those of the peers in `bench/peers`.
 
 use anyhow::bail;
-use linchpin::__private::{schemars, serde};
-use linchpin::__private::{schemars::JsonSchema, serde::{Deserialize, Serialize}};
-use linchpin::{Json, Server, Tool};
-use serde_json::json;
+use linchpin::{Json, Register, Server, Tool, args};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "linchpin::__private::serde")]
-#[schemars(crate = "linchpin::__private::schemars")]
+#[args]
 struct Echo {
     /// The message to echo
     message: String,
 }
-impl linchpin::Args for Echo {}
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "linchpin::__private::serde")]
-#[schemars(crate = "linchpin::__private::schemars")]
+#[args]
 struct Add {
     a: f64,
     b: f64,
 }
-impl linchpin::Args for Add {}
 
 #[derive(Serialize, JsonSchema)]
-#[serde(crate = "linchpin::__private::serde")]
-#[schemars(crate = "linchpin::__private::schemars")]
 struct Sum {
     sum: f64,
 }
@@ -49,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// A tool that only makes `tools/list` as long as a real server's.
-fn dummy(number: usize) -> impl linchpin::__private::Register {
+fn dummy(number: usize) -> impl Register {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -66,5 +58,5 @@ fn dummy(number: usize) -> impl linchpin::__private::Register {
     );
     Tool::raw(format!("dummy_tool_{number:02}"), schema)
         .description(description)
-        .handler(|_: serde_json::Map<String, serde_json::Value>| async { "dummy" })
+        .handler(|_: Map<String, Value>| async { "dummy" })
 }

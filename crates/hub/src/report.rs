@@ -27,7 +27,8 @@ pub(crate) async fn collect(server: Server) -> anyhow::Result<Report> {
     let client = server.connect_in_memory().await.map_err(from_linchpin)?;
     let tools = client.list_tools().await.context("the tools could not be listed")?;
     let (tool, arguments) = ("add", json!({ "a": 2, "b": 40 }));
-    let result = client.call(tool, arguments.clone()).await.with_context(|| format!("calling {tool} failed"))?;
+    let result =
+        client.call(tool, arguments.clone()).await.with_context(|| format!("calling {tool} failed"))?;
     let answer = result.content.iter().filter_map(|content| content.as_text()).collect::<Vec<_>>().join("\n");
     Ok(Report { server: client.server().clone(), tools, call: Call { tool, arguments, answer } })
 }

@@ -11,7 +11,7 @@ const INLINE: usize = 8;
 pub(crate) struct Keys<'a> {
     inline: [&'a str; INLINE],
     length: usize,
-    hashed: Option<Box<HashSet<Cow<'a, str>>>>,
+    hashed: Option<HashSet<Cow<'a, str>>>,
 }
 
 impl<'a> Keys<'a> {
@@ -29,9 +29,9 @@ impl<'a> Keys<'a> {
             self.length += 1;
             return true;
         }
-        let hashed = self.hashed.get_or_insert_with(|| {
-            Box::new(self.inline[..self.length].iter().map(|&key| key.into()).collect())
-        });
+        let hashed = self
+            .hashed
+            .get_or_insert_with(|| self.inline[..self.length].iter().map(|&key| key.into()).collect());
         hashed.insert(if escaped { unescape(raw) } else { raw.into() })
     }
 }

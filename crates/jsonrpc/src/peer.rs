@@ -55,8 +55,10 @@ struct Shared {
     waiting: Mutex<Waiting>,
     limit: usize,
     /// Called when a request is given up (timeout or drop) with its id and the reason, to tell the other side.
-    abandon: Box<dyn Fn(&Id<'_>, &str) + Send + Sync>,
+    abandon: Abandon,
 }
+
+type Abandon = Box<dyn Fn(&Id<'_>, &str) + Send + Sync>;
 
 #[derive(Default)]
 struct Waiting {

@@ -80,9 +80,7 @@ pub fn integer(number: i64, out: &mut Vec<u8>) {
     let mut rest = number.unsigned_abs();
     loop {
         at -= 1;
-        #[expect(clippy::cast_possible_truncation, reason = "a digit fits into a byte")]
-        let digit = (rest % 10) as u8;
-        digits[at] = b'0' + digit;
+        digits[at] = b'0' + (rest % 10) as u8;
         rest /= 10;
         if rest == 0 {
             break;

@@ -1,8 +1,7 @@
 //! The annotated function: what each of its parameters is, and the function that registers it.
 //!
 //! It becomes a function of the same name without parameters, which `Server::add` calls. A function, unlike a unit
-//! struct, leaves its name free for variables, and rustc warns of one that is never used. The author's function
-//! stands inside, as it was written, so that errors point at it.
+//! struct, leaves its name free for variables. The author's function stands inside, so that errors point at it.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -59,8 +58,7 @@ pub(crate) fn expand(
     });
     let content = content.unwrap_or_else(|error| error.to_compile_error());
     let (visibility, Signature { fn_token, ident, .. }) = (&function.visibility, &function.signature);
-    let outer =
-        function.attributes.iter().filter(|attribute| is_outer(attribute) || is(attribute, &["allow"]));
+    let outer = function.attributes.iter().filter(|it| is_outer(it) || is(it, &["allow"]));
     // rustc warns of an unused function only if head and braces stand in the author's code.
     let head = quote_spanned!(fn_token.span=> #visibility #fn_token #ident() -> impl ::linchpin::__private::Register);
     let body = quote_spanned!(function.body.span()=> { #content });
@@ -117,8 +115,7 @@ impl Function {
             match input {
                 FnArg::Typed(parameter) => parameters.take(parameter, self.place)?,
                 FnArg::Receiver(this) => {
-                    let text =
-                        "a free function takes no self: give the value to `Server::state`, take `State<T>`";
+                    let text = "there is no self: give the value to `Server::state` and take `State<T>`";
                     return Err(Error::new_spanned(this, text));
                 }
             }
@@ -131,11 +128,15 @@ impl Function {
         let Function { signature, body, place, .. } = self;
         let attributes = self.attributes.iter().filter(|attribute| !is_outer(attribute));
         let (arguments, handler) = parameters.handler(signature, *place)?;
-        let finished =
-            quote_spanned!(*place=> ::linchpin::__private::Register::register(#builder.handler(#handler)));
-        Ok(
-            quote!(#[allow(clippy::unused_async, clippy::too_many_arguments, clippy::fn_params_excessive_bools)] #(#attributes)* #signature #body #arguments #finished),
-        )
+        let finished = quote_spanned!(*place=> #builder.handler(#handler));
+        let finished = quote_spanned!(*place=> ::linchpin::__private::Register::register(#finished));
+        Ok(quote! {
+            #[allow(clippy::unused_async, clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
+            #(#attributes)*
+            #signature #body
+            #arguments
+            #finished
+        })
     }
 }
 
@@ -219,7 +220,7 @@ impl Parameters {
             }
         };
         let name = &signature.ident;
-        let mut work = quote_spanned!(span=> #name(#(#values),*));
+        let mut work = quote_spanned!(span=> ::linchpin::__private::sendable(#name(#(#values),*)));
         if !states.is_empty() {
             let result =
                 quote_spanned!(span=> ::std::result::Result::<_, ::linchpin::Error>::Ok(#work.await));

@@ -52,8 +52,7 @@ pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
     resource::expand(options.into(), item.into()).into()
 }
 
-/// Makes an async function a prompt, whose arguments are the parameters. A `Context`, and any `State<T>`, come
-/// from the server.
+/// Makes an async function a prompt, whose arguments are the parameters. `Context` and `State<T>` are not.
 ///
 /// ```ignore
 /// /// Review code

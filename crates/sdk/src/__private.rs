@@ -19,3 +19,8 @@ where
         self().register()
     }
 }
+
+/// Asks for a future that may move between threads where rustc can say why one may not.
+pub fn sendable<F: Future + Send + 'static>(future: F) -> impl Future<Output = F::Output> + Send + 'static {
+    future
+}

@@ -34,11 +34,13 @@ pub use client::{Client, ClientError};
 pub use error::{Error, ErrorKind};
 pub use linchpin_macros::{args, prompt, resource, tool};
 pub use linchpin_protocol::model;
-pub use linchpin_protocol::model::{CallToolResult as ToolOutput, Content, LogLevel, PromptMessage, ResourceContents};
+pub use linchpin_protocol::model::{
+    CallToolResult as ToolOutput, Content, LogLevel, PromptMessage, ResourceContents,
+};
 pub use linchpin_protocol::{Revision, code};
 pub use server::{
-    Args, Audio, Context, Handle, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Prompt, Resource,
-    ResourceTemplate, Server, Service, State, Tool,
+    Args, Audio, Context, Handle, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Prompt,
+    Register, Resource, ResourceTemplate, Server, Service, State, Tool,
 };
 
 /// The result of a handler, or of running a server.

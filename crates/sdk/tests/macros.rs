@@ -16,8 +16,8 @@ fn server(item: impl Register) -> Server {
 /// The result of one request, or its error.
 async fn ask(server: Server, method: &str, params: Value) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-    let answer = server.build().unwrap().handle_json(request.as_bytes()).await.unwrap();
-    let mut answer: Value = serde_json::from_slice(&answer).unwrap();
+    let answer = server.build().expect("a server").handle_json(request.as_bytes()).await.expect("an answer");
+    let mut answer: Value = serde_json::from_slice(&answer).expect("JSON");
     let part = if answer.get("result").is_some() { "result" } else { "error" };
     answer[part].take()
 }
@@ -89,7 +89,7 @@ const TITLE: &str = "Every option";
 ///     indented
 #[tool(name = "every.option", title = TITLE, destructive = false, open_world = true, timeout_ms = 50)]
 async fn every_option() {
-    std::future::pending().await
+    std::future::pending().await;
 }
 
 #[tool(description = concat!("Removes ", "things"), destructive)]

@@ -15,5 +15,8 @@ fn each_message_has_its_answer() {
     let answers: Vec<&str> = output.lines().collect();
     assert_eq!(answers.len(), 2, "{output}");
     assert!(answers[0].contains(r#""text":"Hello, Ada!""#), "{output}");
-    assert!(answers[1].contains("missing field `name`") && answers[1].contains(r#""isError":true"#), "{output}");
+    assert!(
+        answers[1].contains("missing field `name`") && answers[1].contains(r#""isError":true"#),
+        "{output}"
+    );
 }

@@ -9,7 +9,7 @@ use linchpin_jsonrpc::{Limits, Message, Peer, parse};
 use linchpin_protocol::encode::{Encode, to_value};
 use linchpin_protocol::model::{
     CallToolParams, CallToolResult, ClientCapabilities, Implementation, InitializeParams, InitializeResult,
-    ListToolsResult, Tool, key,
+    ListToolsResult, ServerCapabilities, Tool, key,
 };
 use linchpin_protocol::{Era, Method, Revision, wire};
 use serde::de::DeserializeOwned;
@@ -78,16 +78,17 @@ impl Client {
         };
         let server = InitializeResult {
             protocol_version: String::new(),
-            capabilities: Default::default(),
+            capabilities: ServerCapabilities::default(),
             server_info: Implementation::default(),
             instructions: None,
             meta: None,
         };
         let mut client = Client { link, inbox, revision, server };
         let server: InitializeResult = client.request(Method::Initialize.name(), &params).await?;
-        client.revision = server.protocol_version.parse().map_err(|_| {
-            ClientError::UnsupportedVersion(server.protocol_version.clone())
-        })?;
+        client.revision = server
+            .protocol_version
+            .parse()
+            .map_err(|_| ClientError::UnsupportedVersion(server.protocol_version.clone()))?;
         client.server = server;
         client.notify(Method::Initialized.name(), &Value::Null);
         Ok(client)
@@ -110,7 +111,8 @@ impl Client {
         params: &(impl Encode + ?Sized),
     ) -> Result<T, ClientError> {
         let params = self.framed(to_value(params, self.revision));
-        let call = self.inbox.peer.request(method, TIMEOUT, |out| linchpin_jsonrpc::write::value(&params, out))?;
+        let call =
+            self.inbox.peer.request(method, TIMEOUT, |out| linchpin_jsonrpc::write::value(&params, out))?;
         let result = call.await?;
         wire::decode(&result).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })
     }

@@ -40,24 +40,28 @@ fn custom(json: &RawValue, revision: Revision, identity: &[u8], out: &mut Vec<u8
     if !revision.has(Feature::Stateless) {
         return out.extend_from_slice(json.get().as_bytes());
     }
-    struct Custom<'a>(&'a RawValue, Option<Meta>);
-    impl ResultBody for Custom<'_> {
-        fn encode_body(&self, fields: &mut encode::Fields<'_, '_>) {
-            match serde_json::from_str::<Meta>(self.0.get()) {
-                Ok(members) => {
-                    for (key, value) in members.iter().filter(|(key, _)| *key != "resultType" && *key != "_meta") {
-                        fields.field(key, value);
-                    }
-                }
-                Err(_) => fields.field("result", self.0),
-            }
-        }
-
-        fn meta(&self) -> Option<&Meta> {
-            self.1.as_ref()
-        }
-    }
     let meta = serde_json::from_str::<Meta>(json.get()).ok().and_then(|mut members| members.remove("_meta"));
     let meta = meta.and_then(|meta| serde_json::from_value(meta).ok());
     wire::encode_result(revision, &Custom(json, meta), identity, out);
+}
+
+/// A result whose members are JSON already.
+struct Custom<'a>(&'a RawValue, Option<Meta>);
+
+impl ResultBody for Custom<'_> {
+    fn encode_body(&self, fields: &mut encode::Fields<'_, '_>) {
+        match serde_json::from_str::<Meta>(self.0.get()) {
+            Ok(members) => {
+                for (key, value) in members.iter().filter(|(key, _)| *key != "resultType" && *key != "_meta")
+                {
+                    fields.field(key, value);
+                }
+            }
+            Err(_) => fields.field("result", self.0),
+        }
+    }
+
+    fn meta(&self) -> Option<&Meta> {
+        self.1.as_ref()
+    }
 }

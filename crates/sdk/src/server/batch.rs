@@ -20,7 +20,8 @@ impl Connection {
         }
         let outbox = Arc::new(Outbox::new(usize::MAX, || ()));
         let part = self.part(outbox.clone());
-        let waiting: Vec<_> = messages.iter().filter_map(|message| part.receive(message.as_bytes())).collect();
+        let waiting: Vec<_> =
+            messages.iter().filter_map(|message| part.receive(message.as_bytes())).collect();
         let connection = self.clone();
         Some(Box::pin(async move {
             for work in waiting {

@@ -65,7 +65,12 @@ impl Server {
     }
 
     /// Adds a pattern of resources; the variables are the arguments of its handler.
-    pub fn resource_template<Form, H>(self, template: impl Into<String>, name: impl Into<String>, handler: H) -> Self
+    pub fn resource_template<Form, H>(
+        self,
+        template: impl Into<String>,
+        name: impl Into<String>,
+        handler: H,
+    ) -> Self
     where
         H: Handler<Form>,
         H::Args: Args,
@@ -87,6 +92,7 @@ impl Server {
     }
 
     /// Adds a finished tool, resource, template or prompt, or a function with an attribute macro.
+    #[expect(clippy::should_implement_trait, reason = "this is not the addition of numbers")]
     pub fn add(self, item: impl Register) -> Self {
         let added = item.register().and_then(|item| self.live.change(|catalog| catalog.add(item)));
         self.note(added)

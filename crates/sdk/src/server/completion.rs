@@ -101,7 +101,11 @@ impl Completers {
     }
 
     /// An argument without a handler has no proposals; that is no error.
-    pub(crate) fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>> {
+    pub(crate) fn complete(
+        &self,
+        params: CompleteParams,
+        scope: &Scope<'_>,
+    ) -> BoxFuture<Result<CompleteResult>> {
         let Some(completer) = self.0.get(&params.argument.name) else {
             return Box::pin(async { Ok(limited(Vec::new())) });
         };

@@ -129,7 +129,8 @@ impl Connection {
 
     /// Answers a line that is too long to be read.
     pub(crate) fn too_long(&self, cap: usize) {
-        let message = format!("the message is longer than the {cap} bytes that this server reads; it was skipped");
+        let message =
+            format!("the message is longer than the {cap} bytes that this server reads; it was skipped");
         let error = ErrorObject { code: code::INVALID_REQUEST, message, data: None };
         self.outbox.append(|out| write::error(None, self.unknown_id(), &error, out));
     }
@@ -157,7 +158,7 @@ impl Connection {
         let stateless = meta.as_ref().filter(|meta| stateless_era::is_stateless(meta));
         let (revision, client) = match stateless {
             Some(meta) => match stateless_era::check(meta, &self.service.settings().revisions) {
-                Ok(revision) => (revision, self.stateless_client(meta)),
+                Ok(revision) => (revision, Self::stateless_client(meta)),
                 Err(error) => return self.fail_as(id, &error, Revision::LATEST),
             },
             None => match self.session_revision(id, method, params) {
@@ -183,7 +184,7 @@ impl Connection {
         }
     }
 
-    fn stateless_client(&self, meta: &RequestMeta) -> Arc<Client> {
+    fn stateless_client(meta: &RequestMeta) -> Arc<Client> {
         let capabilities = meta.client_capabilities.clone().unwrap_or_default();
         Arc::new(Client { info: meta.client_info.clone(), capabilities })
     }
@@ -226,11 +227,15 @@ impl Connection {
             return Ok(());
         }
         if in_flight.contains_key(id) {
-            return Err(ProtocolError::InvalidRequest(format!("the id {id} is in use by a request that is not done")));
+            return Err(ProtocolError::InvalidRequest(format!(
+                "the id {id} is in use by a request that is not done"
+            )));
         }
         if in_flight.len() >= self.service.settings().max_in_flight {
             let limit = self.service.settings().max_in_flight;
-            return Err(ProtocolError::Internal(format!("{limit} requests are being worked on: wait for answers first")));
+            return Err(ProtocolError::Internal(format!(
+                "{limit} requests are being worked on: wait for answers first"
+            )));
         }
         Ok(())
     }
@@ -261,7 +266,8 @@ impl Connection {
         let id = scope.id.clone().into_owned();
         lock(&self.in_flight).insert(id.clone(), cancel.clone());
         let entry = InFlight { connection: self.clone(), id };
-        let (method, target, revision) = (scope.method.to_owned(), scope.target.get().cloned(), scope.revision);
+        let (method, target, revision) =
+            (scope.method.to_owned(), scope.target.get().cloned(), scope.revision);
         Box::pin(async move {
             let mut given_up = std::pin::pin!(cancelled_unwatched(&cancel));
             let outcome = std::future::poll_fn(|cx| match work.poll(cx) {
@@ -293,7 +299,12 @@ impl Connection {
         match handler.call(params.text().unwrap_or("{}"), &scope) {
             Ok(work) => Some(work),
             Err(invalid) => {
-                tracing::warn!(method, path = invalid.path, reason = invalid.reason, "a notification was not understood");
+                tracing::warn!(
+                    method,
+                    path = invalid.path,
+                    reason = invalid.reason,
+                    "a notification was not understood"
+                );
                 None
             }
         }

@@ -83,7 +83,7 @@ impl Context {
     /// Whether the client has said that its session is open. Without sessions there is nothing to wait for.
     pub fn is_initialized(&self) -> bool {
         match self.0.revision.era() {
-            Era::Session => self.0.connection.session().is_none_or(|session| session.is_initialized()),
+            Era::Session => self.0.connection.session().is_none_or(Session::is_initialized),
             Era::Stateless => true,
         }
     }
@@ -145,8 +145,8 @@ impl Context {
     }
 
     /// Sends a notification of your own to this client.
-    pub fn notify(&self, method: &str, params: Value) {
-        self.send(method, &params);
+    pub fn notify(&self, method: &str, params: &Value) {
+        self.send(method, params);
     }
 
     fn send(&self, method: &str, params: &dyn Encode) {

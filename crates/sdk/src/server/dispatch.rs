@@ -21,7 +21,11 @@ use crate::{Error, Result};
 
 /// Begins the work behind a request, through the layers if there are any.
 pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
-    if scope.service.settings().layers.is_empty() { begin(scope, params) } else { layer::begin(scope, params) }
+    if scope.service.settings().layers.is_empty() {
+        begin(scope, params)
+    } else {
+        layer::begin(scope, params)
+    }
 }
 
 /// Begins the work behind a request.
@@ -55,7 +59,8 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         ClientRequest::Discover => Ok(done(scope.service.discover())),
         ClientRequest::Ping => Ok(done(EmptyResult::new())),
         ClientRequest::Initialize(_) => {
-            Err(ProtocolError::InvalidRequest("the session is open already: initialize comes once".into()).into())
+            Err(ProtocolError::InvalidRequest("the session is open already: initialize comes once".into())
+                .into())
         }
     }
 }
@@ -82,7 +87,10 @@ fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
         Ok(work) => Work::Tool(tool.clone(), work),
         Err(Invalid { path, reason }) => {
             let place = if path.is_empty() { String::new() } else { format!("at {path}: ") };
-            Work::Done(Ok(tool_failure(format!("Invalid arguments for the tool `{}`: {place}{reason}", tool.name))))
+            Work::Done(Ok(tool_failure(format!(
+                "Invalid arguments for the tool `{}`: {place}{reason}",
+                tool.name
+            ))))
         }
     })
 }
@@ -206,7 +214,12 @@ where
             wire::encode_result(revision, &body, scope.service.identity(), &mut out);
             out
         };
-        let body = || page(&|_| true).map_or_else(|_| to_vec(&EmptyResult::new(), scope.revision), |body| encode(body, scope.revision));
+        let body = || {
+            page(&|_| true).map_or_else(
+                |_| to_vec(&EmptyResult::new(), scope.revision),
+                |body| encode(body, scope.revision),
+            )
+        };
         return Ok(Work::Done(Ok(Answer::Ready(items.encoded(scope.revision, body).clone()))));
     }
     Ok(done(page(&|_| true)?))

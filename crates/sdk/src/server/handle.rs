@@ -36,7 +36,8 @@ impl Handle {
 
     /// Removes a resource by its URI, or a template by its text; `false` when there is none.
     pub fn remove_resource(&self, uri: &str) -> bool {
-        let change = self.0.change(|catalog| Ok(catalog.resources.remove(uri) || catalog.templates.remove(uri)));
+        let change =
+            self.0.change(|catalog| Ok(catalog.resources.remove(uri) || catalog.templates.remove(uri)));
         self.told(change.unwrap_or(false), Kind::Resources)
     }
 

@@ -51,8 +51,12 @@ pub use state::State;
 pub use tool::Tool;
 
 #[doc(hidden)]
-pub use catalog::{Item, Register};
+pub use catalog::Item;
+pub use catalog::Register;
+pub use completion::{Completing, CompletionInput, CompletionOutput};
 pub(crate) use connection::Connection;
+pub use custom::IntoJson;
+pub use resource::ResourceArgs;
 pub(crate) use tasks::start;
 
 use std::pin::Pin;

@@ -49,7 +49,12 @@ impl Prompt {
     }
 
     /// Declares an argument by hand; the handler then takes a `BTreeMap<String, String>`.
-    pub fn argument(mut self, name: impl Into<String>, description: impl Into<String>, required: bool) -> Self {
+    pub fn argument(
+        mut self,
+        name: impl Into<String>,
+        description: impl Into<String>,
+        required: bool,
+    ) -> Self {
         self.arguments.push(PromptArgument {
             name: name.into(),
             title: None,
@@ -122,12 +127,20 @@ impl Prompt {
                 return Err(refuse(format!("the argument `{}` is declared twice", argument.name)));
             }
         }
-        if let Some(unknown) = self.completers.arguments().find(|name| !arguments.iter().any(|a| a.name == *name)) {
+        if let Some(unknown) =
+            self.completers.arguments().find(|name| !arguments.iter().any(|a| a.name == *name))
+        {
             return Err(refuse(format!("there is a completion for `{unknown}`, which is no argument of it")));
         }
         self.definition.arguments = (!arguments.is_empty()).then_some(arguments);
         let (definition, completers) = (self.definition, self.completers);
-        Ok(Item::Prompt(Arc::new(PromptEntry { name, definition, fill: fill(fields), completers, state: None })))
+        Ok(Item::Prompt(Arc::new(PromptEntry {
+            name,
+            definition,
+            fill: fill(fields),
+            completers,
+            state: None,
+        })))
     }
 }
 
@@ -168,7 +181,11 @@ pub struct PromptEntry {
 
 impl PromptEntry {
     /// Checks that all required arguments are there, and begins.
-    pub(crate) fn begin(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
+    pub(crate) fn begin(
+        &self,
+        arguments: &BTreeMap<String, String>,
+        scope: &Scope<'_>,
+    ) -> Result<Filling, Invalid> {
         let declared = self.definition.arguments.iter().flatten();
         for argument in declared.filter(|argument| argument.required == Some(true)) {
             if !arguments.contains_key(&argument.name) {

@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use super::BoxFuture;
 use super::answer::Answer;
 use super::tool::{self, ToolEntry};
-use super::BoxFuture;
 use crate::{Error, ErrorKind, Result};
 
 use linchpin_protocol::model::{CallToolResult, Content};
@@ -38,9 +38,7 @@ impl Work {
                 let done = std::mem::replace(result, Err(Error::tool("polled after its end")));
                 Poll::Ready(Outcome::from(done))
             }
-            Work::Tool(entry, work) => {
-                poll_caught(work, cx).map(|result| finish_tool(entry, result))
-            }
+            Work::Tool(entry, work) => poll_caught(work, cx).map(|result| finish_tool(entry, result)),
             Work::Other(work) => poll_caught(work, cx).map(Outcome::from),
         }
     }
@@ -53,7 +51,8 @@ impl Work {
 
 /// Calls `begin`, and turns a panic in it into an error.
 pub(crate) fn begin_caught(begin: impl FnOnce() -> Work) -> Work {
-    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Work::Done(Err(Panicked::from(panic).into())))
+    catch_unwind(AssertUnwindSafe(begin))
+        .unwrap_or_else(|panic| Work::Done(Err(Panicked::from(panic).into())))
 }
 
 fn poll_caught<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll<Result<T>> {

@@ -91,7 +91,9 @@ impl Resource {
     {
         let uri: Arc<str> = (&*self.definition.uri).into();
         if !uri.contains(':') {
-            return Err(Error::setup(format!("the resource `{uri}` cannot be registered: its URI has no scheme")));
+            return Err(Error::setup(format!(
+                "the resource `{uri}` cannot be registered: its URI has no scheme"
+            )));
         }
         let mime_type = self.definition.mime_type.clone();
         let read = Arc::new(Plain { handler, mime_type, form: PhantomData::<fn() -> Form> });
@@ -218,7 +220,9 @@ impl ResourceTemplate {
         let schema = schema::of_input::<H::Args>().schema;
         let fields = strings::fields(&schema);
         let mime_type = self.definition.mime_type.clone();
-        self.finish(fields, |fields| Arc::new(Variables { handler, fields, mime_type, form: PhantomData::<fn() -> Form> }))
+        self.finish(fields, |fields| {
+            Arc::new(Variables { handler, fields, mime_type, form: PhantomData::<fn() -> Form> })
+        })
     }
 
     fn finish(
@@ -237,7 +241,9 @@ impl ResourceTemplate {
             return Err(refuse(format!("its handler wants `{}`, which is no variable of it", field.name)));
         }
         if let Some(argument) = self.completers.arguments().find(|argument| !known(argument)) {
-            return Err(refuse(format!("there is a completion for `{argument}`, which is no variable of it")));
+            return Err(refuse(format!(
+                "there is a completion for `{argument}`, which is no variable of it"
+            )));
         }
         Ok(Item::Template(Arc::new(TemplateEntry {
             key,

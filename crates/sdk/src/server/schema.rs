@@ -1,7 +1,7 @@
 //! JSON Schemas of Rust types: how they are made, tidied, and what decoding already proves.
 
-use schemars::generate::SchemaSettings;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 /// The schema of what a handler takes.
@@ -110,8 +110,10 @@ fn find_unproven(schema: &Value, path: &str) -> Option<String> {
     for (key, value) in object {
         let here = || format!("{path}/{key}");
         let found = match &**key {
-            "$schema" | "$id" | "$ref" | "$comment" | "title" | "description" | "default" | "examples" | "type"
-            | "required" | "enum" | "const" | "deprecated" | "readOnly" | "writeOnly" | "format" => None,
+            "$schema" | "$id" | "$ref" | "$comment" | "title" | "description" | "default" | "examples"
+            | "type" | "required" | "enum" | "const" | "deprecated" | "readOnly" | "writeOnly" | "format" => {
+                None
+            }
             "minimum" | "maximum" => (!is_type_bound(object, key, value)).then(here),
             "minItems" | "maxItems" => {
                 let fixed = object.get("prefixItems").and_then(Value::as_array).map(Vec::len);
@@ -119,7 +121,9 @@ fn find_unproven(schema: &Value, path: &str) -> Option<String> {
             }
             "items" | "additionalProperties" => find_unproven(value, &here()),
             "anyOf" | "oneOf" | "allOf" | "prefixItems" => value.as_array().and_then(|list| {
-                list.iter().enumerate().find_map(|(index, item)| find_unproven(item, &format!("{}/{index}", here())))
+                list.iter()
+                    .enumerate()
+                    .find_map(|(index, item)| find_unproven(item, &format!("{}/{index}", here())))
             }),
             "properties" | "$defs" => value.as_object().and_then(|map| {
                 map.iter().find_map(|(name, item)| find_unproven(item, &format!("{}/{name}", here())))
@@ -230,7 +234,11 @@ mod tests {
             })
         );
         let keys: Vec<_> = typed.schema["properties"].as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["count", "ratio", "name", "tags", "kind", "anything", "pair"], "in the author's order");
+        assert_eq!(
+            keys,
+            ["count", "ratio", "name", "tags", "kind", "anything", "pair"],
+            "in the author's order"
+        );
     }
 
     #[test]

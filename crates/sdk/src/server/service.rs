@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use linchpin_jsonrpc::{Outbox, Params};
 use linchpin_protocol::model::{
-    DiscoverResult, InitializeParams, InitializeResult, ListCapability, ResourcesCapability, ServerCapabilities,
-    SubscriptionFilter,
+    DiscoverResult, InitializeParams, InitializeResult, ListCapability, ResourcesCapability,
+    ServerCapabilities, SubscriptionFilter,
 };
 use linchpin_protocol::wire::{self, error_object, session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use serde_json::Map;
 
+use super::Connection;
 use super::catalog::{Catalog, Live};
 use super::context::Client;
 use super::handle::Handle;
@@ -19,7 +20,6 @@ use super::report::{Event, Report};
 use super::request::Outcome;
 use super::session::Session;
 use super::settings::Settings;
-use super::Connection;
 use crate::client::Client as InMemoryClient;
 use crate::{Result, transport};
 
@@ -102,7 +102,7 @@ impl Service {
     fn capabilities(&self) -> ServerCapabilities {
         let catalog = self.catalog();
         let changes = self.0.changes;
-        let list = |empty: bool| (!empty || changes).then(|| ListCapability { list_changed: Some(true) });
+        let list = |empty: bool| (!empty || changes).then_some(ListCapability { list_changed: Some(true) });
         let any_resources = !catalog.resources.is_empty()
             || !catalog.templates.is_empty()
             || self.0.settings.catch_all.is_some()
@@ -112,7 +112,7 @@ impl Service {
         ServerCapabilities {
             tools: list(catalog.tools.is_empty()),
             resources: any_resources
-                .then(|| ResourcesCapability { subscribe: Some(true), list_changed: Some(true) }),
+                .then_some(ResourcesCapability { subscribe: Some(true), list_changed: Some(true) }),
             prompts: list(catalog.prompts.is_empty()),
             completions: completes.then(Map::new),
             logging: Some(Map::new()),
@@ -122,7 +122,10 @@ impl Service {
         }
     }
 
-    pub(crate) fn initialize(&self, params: &Params<'_>) -> Result<(Session, InitializeResult), ProtocolError> {
+    pub(crate) fn initialize(
+        &self,
+        params: &Params<'_>,
+    ) -> Result<(Session, InitializeResult), ProtocolError> {
         let params: InitializeParams = wire::decode(params.text().unwrap_or("{}"))
             .map_err(|invalid| ProtocolError::InvalidParams { path: invalid.path, reason: invalid.reason })?;
         let spoken = &self.0.settings.revisions;
@@ -189,9 +192,10 @@ impl Service {
     ) {
         let settings = &self.0.settings;
         if let Some(error) = &outcome.hidden {
-            match &settings.on_error {
-                Some(report) => report(&Report { error, method, target, state: &settings.state }),
-                None => tracing::error!(method, target, error = ?error, "a handler failed"),
+            if let Some(report) = &settings.on_error {
+                report(&Report { error, method, target, state: &settings.state });
+            } else {
+                tracing::error!(method, target, error = ?error, "a handler failed");
             }
         }
         if let (Some(instrument), Some(begun)) = (&settings.instrument, begun) {
@@ -206,4 +210,3 @@ impl Service {
         }
     }
 }
-

@@ -34,11 +34,15 @@ pub(crate) struct Settings {
     pub(crate) requests: HashMap<String, RequestHandler>,
     pub(crate) notifications: HashMap<String, NotificationHandler>,
     pub(crate) catch_all: Option<Arc<dyn CatchAll>>,
-    pub(crate) instrument: Option<Box<dyn Fn(&Event<'_>) + Send + Sync>>,
-    pub(crate) on_error: Option<Box<dyn Fn(&Report<'_>) + Send + Sync>>,
+    pub(crate) instrument: Option<Instrument>,
+    pub(crate) on_error: Option<OnError>,
     pub(crate) visible: Option<Visible>,
 }
 
+/// Is told of every request.
+pub(crate) type Instrument = Box<dyn Fn(&Event<'_>) + Send + Sync>;
+/// Is told of hidden errors.
+pub(crate) type OnError = Box<dyn Fn(&Report<'_>) + Send + Sync>;
 /// Decides which registered things a request may see.
 pub(crate) type Visible = Box<dyn Fn(&str, &Context) -> bool + Send + Sync>;
 

@@ -33,7 +33,9 @@ pub(crate) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
             Some("string") => Simple::Text,
             Some("integer" | "number" | "boolean") => Simple::Json,
             _ => {
-                return Err(format!("the field `{name}` must be a text, a number, a boolean or an enum of texts"));
+                return Err(format!(
+                    "the field `{name}` must be a text, a number, a boolean or an enum of texts"
+                ));
             }
         };
         let description = property.get("description").and_then(Value::as_str).map(str::to_owned);
@@ -49,7 +51,8 @@ pub(crate) fn decode_texts<T: DeserializeOwned>(
 ) -> Result<T, Invalid> {
     let mut object = Map::new();
     for (name, text) in texts {
-        let simple = fields.iter().find(|field| field.name == *name).map_or(Simple::Text, |field| field.simple);
+        let simple =
+            fields.iter().find(|field| field.name == *name).map_or(Simple::Text, |field| field.simple);
         let value = match simple {
             Simple::Text => Value::String(text.clone()),
             Simple::Json => match serde_json::from_str(text) {

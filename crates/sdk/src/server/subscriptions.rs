@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use linchpin_jsonrpc::{Id, write};
 use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{
-    EmptyParams, EmptyResult, Meta, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams, key,
+    EmptyParams, EmptyResult, Meta, ResourceUpdatedParams, SubscriptionFilter,
+    SubscriptionsAcknowledgedParams, key,
 };
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use serde_json::Value;
@@ -37,12 +38,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Stream {
-    fn meta(&self) -> Option<Meta> {
+    fn meta(&self) -> Meta {
         let id = match &self.id {
             Id::Number(number) => Value::from(*number),
             Id::String(text) => Value::from(&**text),
         };
-        Some(Meta::from_iter([(key::SUBSCRIPTION_ID.to_owned(), id)]))
+        Meta::from_iter([(key::SUBSCRIPTION_ID.to_owned(), id)])
     }
 
     fn write(&self, method: Method, params: &dyn Encode, out: &mut Vec<u8>) {
@@ -77,14 +78,14 @@ impl Streams {
     /// Tells the streams that want it of a changed list. `send` takes one message.
     pub(crate) fn list_changed(&self, kind: Kind, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         for stream in lock(&self.open).iter().filter(|stream| stream.wants_list(kind)) {
-            send(&|out| stream.write(changed(kind), &EmptyParams { meta: stream.meta() }, out));
+            send(&|out| stream.write(changed(kind), &EmptyParams { meta: Some(stream.meta()) }, out));
         }
     }
 
     /// Tells the streams that want it of a changed resource.
     pub(crate) fn resource_updated(&self, uri: &str, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         for stream in lock(&self.open).iter().filter(|stream| stream.wants_resource(uri)) {
-            let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: stream.meta() };
+            let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: Some(stream.meta()) };
             send(&|out| stream.write(Method::ResourceUpdated, &params, out));
         }
     }
@@ -119,7 +120,10 @@ impl Drop for Closing {
 /// Opens a stream: acknowledged at once, answered when the server closes it.
 pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work> {
     if scope.connection.is_one_shot() {
-        return Err(ProtocolError::InvalidRequest("a single answer cannot carry a stream of notifications".into()).into());
+        return Err(ProtocolError::InvalidRequest(
+            "a single answer cannot carry a stream of notifications".into(),
+        )
+        .into());
     }
     let filter = scope.service.honoured(wish);
     let stream = Arc::new(Stream { id: scope.id.clone().into_owned(), revision: scope.revision, filter });
@@ -129,7 +133,7 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
             return Err(ProtocolError::Internal("this connection holds too many subscriptions".into()).into());
         }
         let notifications = stream.filter.clone();
-        let params = SubscriptionsAcknowledgedParams { notifications, meta: stream.meta() };
+        let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(stream.meta()) };
         scope.connection.notify(|out| stream.write(Method::ListenAcknowledged, &params, out));
         open.push(stream.clone());
     }
@@ -137,7 +141,7 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
     Ok(Work::wait(
         async move {
             closing.connection.streams().closed().await;
-            Ok(EmptyResult { meta: closing.stream.meta() })
+            Ok(EmptyResult { meta: Some(closing.stream.meta()) })
         },
         Answer::body,
     ))

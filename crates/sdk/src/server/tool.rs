@@ -145,7 +145,8 @@ impl Tool {
         output: Option<schema::Typed>,
     ) -> Result<Item> {
         let name: Arc<str> = (&*self.definition.name).into();
-        let refuse = |reason: String| Error::setup(format!("the tool `{name}` cannot be registered: {reason}"));
+        let refuse =
+            |reason: String| Error::setup(format!("the tool `{name}` cannot be registered: {reason}"));
         check_name("tool", &name)?;
         let input_check = match input {
             Some(typed) => {
@@ -157,7 +158,9 @@ impl Tool {
             None => Some(Validator::new(&self.definition.input_schema, "its input schema").map_err(refuse)?),
         };
         if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
-            return Err(refuse("its arguments must be a struct: the schema must have \"type\": \"object\"".into()));
+            return Err(refuse(
+                "its arguments must be a struct: the schema must have \"type\": \"object\"".into(),
+            ));
         }
         let output_check = match (&self.definition.output_schema, output) {
             (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
@@ -245,7 +248,10 @@ impl ToolEntry {
     }
 
     fn broken(&self, fault: &str) -> Error {
-        Error::tool(format!("the result of the tool `{}` does not match its output schema: {fault}", self.name))
+        Error::tool(format!(
+            "the result of the tool `{}` does not match its output schema: {fault}",
+            self.name
+        ))
     }
 }
 
@@ -288,7 +294,6 @@ impl Call for Mounted {
         }))
     }
 }
-
 
 impl super::catalog::Entry for ToolEntry {
     fn key(&self) -> &Arc<str> {

@@ -35,7 +35,9 @@ impl Validator {
     pub(crate) fn new(schema: &Value, _: &str) -> Result<Self, String> {
         let mut values = 0;
         if !is_bounded(schema, 0, &mut values) {
-            return Err(format!("the schema is deeper than {MAX_DEPTH} levels or holds more than {MAX_VALUES} values"));
+            return Err(format!(
+                "the schema is deeper than {MAX_DEPTH} levels or holds more than {MAX_VALUES} values"
+            ));
         }
         let validator = Self { schema: schema.clone(), compiled: std::sync::OnceLock::new() };
         if !plain::is_plain(schema) {
@@ -48,9 +50,9 @@ impl Validator {
     fn compiled(&self) -> &Result<jsonschema::Validator, String> {
         self.compiled.get_or_init(|| {
             let options = jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex());
-            options.build(&self.schema).map_err(|error| {
-                format!("the schema is not valid at \"{}\": {error}", error.instance_path())
-            })
+            options
+                .build(&self.schema)
+                .map_err(|error| format!("the schema is not valid at \"{}\": {error}", error.instance_path()))
         })
     }
 
@@ -71,7 +73,11 @@ impl Validator {
     }
 
     #[cfg(not(feature = "validate"))]
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the same face with and without the feature")]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "the same face with and without the feature"
+    )]
     pub(crate) fn check(&self, _: &Value) -> Result<(), String> {
         Ok(())
     }
@@ -107,7 +113,9 @@ mod plain {
     use serde_json::Value;
 
     pub(super) fn is_plain(schema: &Value) -> bool {
-        schema.as_object().is_some_and(|object| object.iter().all(|(key, value)| is_plain_keyword(key, value)))
+        schema
+            .as_object()
+            .is_some_and(|object| object.iter().all(|(key, value)| is_plain_keyword(key, value)))
     }
 
     fn is_plain_keyword(key: &str, value: &Value) -> bool {
@@ -118,7 +126,9 @@ mod plain {
             "properties" => value.as_object().is_some_and(|map| map.values().all(is_plain)),
             "items" => is_plain(value),
             "additionalProperties" => value.is_boolean() || is_plain(value),
-            "required" => is_distinct(value) && value.as_array().is_some_and(|list| list.iter().all(Value::is_string)),
+            "required" => {
+                is_distinct(value) && value.as_array().is_some_and(|list| list.iter().all(Value::is_string))
+            }
             "enum" => is_distinct(value),
             "minimum" | "maximum" => value.is_number(),
             "minLength" | "maxLength" | "minItems" | "maxItems" => value.is_u64(),
@@ -132,7 +142,8 @@ mod plain {
 
     fn is_distinct(value: &Value) -> bool {
         value.as_array().is_some_and(|list| {
-            (1..=100).contains(&list.len()) && list.iter().enumerate().all(|(index, item)| !list[..index].contains(item))
+            (1..=100).contains(&list.len())
+                && list.iter().enumerate().all(|(index, item)| !list[..index].contains(item))
         })
     }
 }
@@ -181,6 +192,9 @@ mod tests {
         assert_eq!(validator.check(&json!({"key": "k", "limit": 5})), Ok(()));
         let faults = validator.check(&json!({"limit": 0, "order": "up"})).unwrap_err();
         assert!(faults.contains("at /limit: 0 is less than the minimum of 1"), "{faults}");
-        assert!(faults.contains("at /order:") && faults.contains("\"key\" is a required property"), "{faults}");
+        assert!(
+            faults.contains("at /order:") && faults.contains("\"key\" is a required property"),
+            "{faults}"
+        );
     }
 }

@@ -22,9 +22,10 @@ const HIGH_WATER: usize = 1 << 20;
 
 /// Serves standard input and output until the input ends and every request is answered.
 pub(crate) async fn serve(service: Service) -> Result<()> {
-    let input = unbuffered(io::stdin()).map_err(|error| Error::setup(format!("standard input cannot be read: {error}")))?;
-    let output =
-        unbuffered(io::stdout()).map_err(|error| Error::setup(format!("standard output cannot be written: {error}")))?;
+    let input = unbuffered(io::stdin())
+        .map_err(|error| Error::setup(format!("standard input cannot be read: {error}")))?;
+    let output = unbuffered(io::stdout())
+        .map_err(|error| Error::setup(format!("standard output cannot be written: {error}")))?;
     serve_on(service, input, output).await
 }
 

@@ -12,11 +12,15 @@ fn sync(add: Add) -> i64 {
     add.a + add.b
 }
 
+async fn forgotten() -> i64 {
+    5
+}
+
 fn main() {
     let _ = Server::new("test", "1")
         .tool("add", "Adds", |Add { a, b }| a + b)
         .tool("add", "Adds", sync)
         .tool("add", "Adds", |a: Add, b: Add| async move { a.a + b.b })
         .add(Tool::new("add"))
-        .add(sync);
+        .add(forgotten);
 }

@@ -17,7 +17,6 @@ pub(crate) struct List<T> {
     next: u64,
     /// The whole list as a result of each revision, made when it is first asked for.
     encoded: [OnceLock<Arc<[u8]>>; Revision::ALL.len()],
-    dirty: bool,
 }
 
 /// A part of the list.
@@ -35,7 +34,7 @@ impl<T: Entry> List<T> {
         self.index.insert(item.key().clone(), self.items.len());
         self.next += 1;
         self.items.push((self.next, item));
-        self.changed();
+        self.encoded = Default::default();
         Ok(())
     }
 
@@ -45,13 +44,8 @@ impl<T: Entry> List<T> {
         for position in self.index.values_mut() {
             *position -= usize::from(*position > at);
         }
-        self.changed();
-        true
-    }
-
-    fn changed(&mut self) {
         self.encoded = Default::default();
-        self.dirty = true;
+        true
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<T>> {
@@ -68,11 +62,6 @@ impl<T: Entry> List<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.items.len()
-    }
-
-    /// Whether it was changed since it was copied.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty
     }
 
     /// The page after `cursor`, of items that `visible` lets through. `None` for a cursor that was never given.
@@ -111,14 +100,13 @@ impl<T> Clone for List<T> {
             index: self.index.clone(),
             next: self.next,
             encoded: self.encoded.clone(),
-            dirty: false,
         }
     }
 }
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        List { items: Vec::new(), index: HashMap::new(), next: 0, encoded: Default::default(), dirty: false }
+        List { items: Vec::new(), index: HashMap::new(), next: 0, encoded: Default::default() }
     }
 }
 

@@ -56,22 +56,29 @@ impl Catalog {
     pub(crate) fn add(&mut self, item: Item) -> Result<Kind> {
         let taken = |what: &str, name: &str| Error::setup(format!("there are two {what} called `{name}`"));
         match item {
-            Item::Tool(entry) => self.tools.insert(entry).map_err(|name| taken("tools", &name))?,
-            Item::Resource(entry) => self.resources.insert(entry).map_err(|name| taken("resources", &name))?,
+            Item::Tool(entry) => {
+                self.tools.insert(entry).map_err(|name| taken("tools", &name))?;
+                Ok(Kind::Tools)
+            }
+            Item::Resource(entry) => {
+                self.resources.insert(entry).map_err(|name| taken("resources", &name))?;
+                Ok(Kind::Resources)
+            }
             Item::Template(entry) => {
                 self.templates.insert(entry).map_err(|name| taken("resource templates", &name))?;
+                Ok(Kind::Resources)
             }
             Item::Prompt(entry) => {
                 self.prompts.insert(entry).map_err(|name| taken("prompts", &name))?;
-                return Ok(Kind::Prompts);
+                Ok(Kind::Prompts)
             }
         }
-        Ok(if self.tools.is_dirty() { Kind::Tools } else { Kind::Resources })
     }
 
     /// Takes over everything of a mounted server. Tools and prompts get the prefix; URIs stay as they are.
     pub(crate) fn mount(&mut self, prefix: &str, other: &Catalog, state: &Arc<StateMap>) -> Result<()> {
-        let prefixed = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}_{name}") };
+        let prefixed =
+            |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}_{name}") };
         for tool in other.tools.iter() {
             let name = prefixed(&tool.name);
             check_name("tool", &name)?;

@@ -129,6 +129,26 @@ macro_rules! as_one_block {
 }
 
 as_one_block!(
-    String, &'static str, Content, Image, Audio, ResourceLink, ResourceContents, bool, char, i8, i16, i32, i64, i128,
-    isize, u16, u32, u64, u128, usize, f32, f64
+    String,
+    &'static str,
+    Content,
+    Image,
+    Audio,
+    ResourceLink,
+    ResourceContents,
+    bool,
+    char,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    f32,
+    f64
 );

@@ -1,0 +1,307 @@
+//! A scripted client: it drives a server over pipes, line by line, and holds what both sides say against the
+//! official schemas.
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
+
+mod schema;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use linchpin::model::key;
+use linchpin::{Revision, Server, Service};
+use serde_json::{Map, Value, json};
+
+/// How long a line may take to come. Only a failing test waits that long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) const STATELESS: Revision = Revision::LATEST;
+
+/// The revisions that open with `initialize`.
+pub(crate) fn session_revisions() -> impl Iterator<Item = Revision> {
+    Revision::ALL.into_iter().filter(|revision| *revision != STATELESS)
+}
+
+/// How the server's time passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    Real,
+    /// Jumps to the next deadline whenever nothing else is to be done.
+    Paused,
+}
+
+/// One client's end of a connection.
+pub(crate) struct Peer {
+    pub(crate) revision: Revision,
+    /// What the server said of itself: the result of `initialize` or `server/discover`.
+    pub(crate) opened: Value,
+    input: Option<PipeWriter>,
+    lines: Receiver<String>,
+    server: JoinHandle<linchpin::Result>,
+    /// The method and revision of each request that was sent, by id.
+    asked: HashMap<String, (String, Revision)>,
+    /// The revision that the server knows of, once it does.
+    spoken: Option<Revision>,
+    next: i64,
+}
+
+pub(crate) fn runtime(clock: Clock) -> tokio::runtime::Runtime {
+    let paused = clock == Clock::Paused;
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(paused).build().unwrap()
+}
+
+impl Peer {
+    /// Connects without a word.
+    pub(crate) fn connect(revision: Revision, service: Service, clock: Clock) -> Peer {
+        let (theirs, ours) = pipe().unwrap();
+        let (answers, output) = pipe().unwrap();
+        let runtime = runtime(clock);
+        let server = std::thread::spawn(move || runtime.block_on(service.run_on(theirs, output)));
+        let (opened, asked) = (Value::Null, HashMap::new());
+        let lines = collect(answers);
+        Peer { revision, opened, input: Some(ours), lines, server, asked, spoken: None, next: 0 }
+    }
+
+    /// Connects and opens as the revision has it.
+    pub(crate) fn open(revision: Revision, server: Server) -> Peer {
+        Self::open_with(revision, server.build().unwrap(), Clock::Real, &json!({}))
+    }
+
+    /// As [`Self::open`], in time that passes by itself.
+    pub(crate) fn open_paused(revision: Revision, server: Server) -> Peer {
+        Self::open_with(revision, server.build().unwrap(), Clock::Paused, &json!({}))
+    }
+
+    /// As [`Self::open`], with what the client says it can do.
+    pub(crate) fn open_with(
+        revision: Revision,
+        service: Service,
+        clock: Clock,
+        capabilities: &Value,
+    ) -> Peer {
+        let mut peer = Self::connect(revision, service, clock);
+        if revision == STATELESS {
+            peer.opened = peer.result("server/discover", json!({}));
+        } else {
+            peer.opened = peer.result("initialize", initialize(revision.as_str(), capabilities));
+            peer.notify("notifications/initialized", Value::Null);
+        }
+        peer
+    }
+
+    /// Sends bytes and a newline, whatever they are.
+    pub(crate) fn raw(&mut self, line: impl AsRef<[u8]>) {
+        let line = line.as_ref();
+        if let Ok(message) = serde_json::from_slice::<Value>(line) {
+            let batch = message.as_array().cloned().unwrap_or_else(|| vec![message]);
+            batch.iter().for_each(|message| self.remember(message));
+        }
+        let input = self.input.as_mut().unwrap();
+        input.write_all(&[line, b"\n"].concat()).unwrap();
+    }
+
+    fn remember(&mut self, message: &Value) {
+        let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { return };
+        let stateless = message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());
+        let revision = if stateless { STATELESS } else { self.revision };
+        if stateless || method == "initialize" {
+            self.spoken = Some(revision);
+        }
+        self.asked.insert(id.to_string(), (method.to_owned(), revision));
+    }
+
+    /// A request as the revision has it, with an id that was not used yet.
+    pub(crate) fn message(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        let mut message = json!({"jsonrpc": "2.0", "id": self.next, "method": method});
+        let params = if self.revision == STATELESS { stateless(params) } else { params };
+        if !params.is_null() {
+            message["params"] = params;
+        }
+        message
+    }
+
+    /// Sends a request that the schema allows and gives its id, without waiting for the answer.
+    pub(crate) fn send(&mut self, method: &str, params: Value) -> Value {
+        let message = self.message(method, params);
+        schema::check_sent(self.revision, &message);
+        self.raw(message.to_string());
+        message["id"].clone()
+    }
+
+    /// Sends a request; the next line is its answer.
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        self.answer(&id)
+    }
+
+    /// Reads the next line, which must answer the request `id`.
+    pub(crate) fn answer(&mut self, id: &Value) -> Value {
+        let line = self.read();
+        assert_eq!(line["id"], *id, "{line}");
+        line
+    }
+
+    /// The result of a request.
+    pub(crate) fn result(&mut self, method: &str, params: Value) -> Value {
+        let mut answer = self.request(method, params);
+        assert!(answer.get("result").is_some(), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    /// The code and message of the error that answers a request, which need not be as the schema has it.
+    pub(crate) fn error(&mut self, method: &str, params: Value) -> (i64, String) {
+        let message = self.message(method, params);
+        self.raw(message.to_string());
+        fault(&self.answer(&message["id"]))
+    }
+
+    /// The result of calling a tool.
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.result("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// The text that a tool answers with, which must be its only block.
+    pub(crate) fn call_text(&mut self, tool: &str, arguments: Value) -> String {
+        text(&self.call(tool, arguments))
+    }
+
+    /// Shows that the session lives: the next request is answered.
+    pub(crate) fn alive(&mut self) {
+        self.result("tools/list", json!({}));
+    }
+
+    pub(crate) fn notify(&mut self, method: &str, params: Value) {
+        let mut message = json!({"jsonrpc": "2.0", "method": method});
+        if !params.is_null() {
+            message["params"] = params;
+        }
+        schema::check_sent(self.revision, &message);
+        self.raw(message.to_string());
+    }
+
+    /// The next line that the server sends.
+    pub(crate) fn read(&mut self) -> Value {
+        let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
+        self.checked(&line)
+    }
+
+    /// The next line, as a code and a message.
+    pub(crate) fn read_error(&mut self) -> (i64, String) {
+        fault(&self.read())
+    }
+
+    fn checked(&self, line: &str) -> Value {
+        let message: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        if let Some(batch) = message.as_array() {
+            schema::check_batch(self.revision, &message);
+            batch.iter().for_each(|message| self.check(message));
+        } else {
+            self.check(&message);
+        }
+        message
+    }
+
+    fn check(&self, message: &Value) {
+        let asked = message.get("id").and_then(|id| self.asked.get(&id.to_string()));
+        match asked {
+            Some((method, revision)) => schema::check_answer(*revision, method, message),
+            // Before anything is known of the client, an error has the form of JSON-RPC itself.
+            None => schema::check_unasked(self.spoken.unwrap_or(Revision::ALL[0]), message),
+        }
+    }
+
+    /// Ends the input. Gives what else the server says before it ends, and how it ends.
+    pub(crate) fn end(mut self) -> (Vec<Value>, linchpin::Result) {
+        drop(self.input.take());
+        let mut rest = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            rest.push(self.checked(&line));
+        }
+        (rest, self.server.join().expect("the server does not panic"))
+    }
+
+    /// Stops reading what the server says.
+    pub(crate) fn hang_up(self) -> (PipeWriter, JoinHandle<linchpin::Result>) {
+        drop(self.lines);
+        (self.input.unwrap(), self.server)
+    }
+
+    /// Ends the input; the server has nothing more to say.
+    pub(crate) fn close(self) {
+        let (rest, ended) = self.end();
+        assert_eq!(rest, Vec::<Value>::new());
+        ended.unwrap();
+    }
+}
+
+fn collect(answers: PipeReader) -> Receiver<String> {
+    let (sender, lines) = sync_channel(10_000);
+    std::thread::spawn(move || {
+        for line in BufReader::new(answers).lines() {
+            if sender.send(line.expect("lines are UTF-8")).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// The parameters of `initialize`.
+pub(crate) fn initialize(version: &str, capabilities: &Value) -> Value {
+    let info = json!({"name": "peer", "version": "1"});
+    json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": info})
+}
+
+/// Parameters with what every stateless request carries; what is there already stays.
+pub(crate) fn stateless(params: Value) -> Value {
+    let mut params = params.as_object().cloned().unwrap_or_default();
+    let meta = params.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(meta) = meta.as_object_mut() {
+        let info = json!({"name": "peer", "version": "1"});
+        for (key, value) in [
+            (key::PROTOCOL_VERSION, STATELESS.as_str().into()),
+            (key::CLIENT_CAPABILITIES, json!({})),
+            (key::CLIENT_INFO, info),
+        ] {
+            meta.entry(key).or_insert(value);
+        }
+    }
+    Value::Object(params)
+}
+
+/// The code and message of an error answer.
+pub(crate) fn fault(answer: &Value) -> (i64, String) {
+    let error = &answer["error"];
+    let code = error["code"].as_i64().unwrap_or_else(|| panic!("no error: {answer}"));
+    (code, error["message"].as_str().unwrap().to_owned())
+}
+
+/// The text of a result that is one block of text.
+pub(crate) fn text(result: &Value) -> String {
+    match &result["content"].as_array().unwrap()[..] {
+        [block] if block["type"] == "text" => block["text"].as_str().unwrap().to_owned(),
+        other => panic!("not one block of text: {other:?}"),
+    }
+}
+
+/// The text of a result that the model reads as a failure.
+pub(crate) fn failure(result: &Value) -> String {
+    assert_eq!(result["isError"], true, "{result}");
+    text(result)
+}
+
+/// One message through [`Service::handle_json`].
+pub(crate) fn one_shot(service: &Service, message: &Value) -> Option<Value> {
+    let answer = runtime(Clock::Paused).block_on(service.handle_json(message.to_string().as_bytes()))?;
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let stateless = message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());
+    let revision = if stateless { STATELESS } else { Revision::LATEST_SESSION };
+    match message["method"].as_str() {
+        Some(method) => schema::check_answer(revision, method, &answer),
+        None => schema::check_unasked(Revision::ALL[0], &answer),
+    }
+    Some(answer)
+}

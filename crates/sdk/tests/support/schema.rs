@@ -1,0 +1,92 @@
+//! Messages against the official schemas, members that the schema does not name included. Without the schemas
+//! beside the checkout nothing is checked, which `spec_check` says once.
+
+use linchpin::Revision;
+use linchpin::model::key;
+use serde_json::Value;
+use spec_check::Schemas;
+
+fn fail(result: Result<(), String>, revision: Revision, message: &Value) {
+    if let Err(fault) = result {
+        panic!("not as revision {revision} has it: {fault}\n{message}");
+    }
+}
+
+/// A request or notification of ours, unless it is of a method that the revision does not have.
+pub(super) fn check_sent(revision: Revision, message: &Value) {
+    let Some(schemas) = Schemas::find() else { return };
+    let revision_name = revision.as_str();
+    if !schemas.methods(revision_name).contains(message["method"].as_str().unwrap_or_default()) {
+        return;
+    }
+    let checked = match message.get("id") {
+        Some(_) => schemas.check_request(revision_name, message),
+        None => schemas.check_notification(revision_name, message),
+    };
+    fail(checked, revision, message);
+}
+
+/// The server's answer to a request.
+pub(super) fn check_answer(revision: Revision, method: &str, message: &Value) {
+    let Some(schemas) = Schemas::find() else { return };
+    let name = revision.as_str();
+    if message.get("error").is_some() {
+        return fail(schemas.check_error(name, message), revision, message);
+    }
+    fail(schemas.check_result(name, method, message), revision, message);
+    if let Some(definition) = result_of(method).filter(|definition| schemas.has(name, definition)) {
+        fail(schemas.check_exactly(name, definition, &message["result"]), revision, message);
+    }
+}
+
+/// What the server says without being asked: a notification, or an error about a message that it could not read.
+pub(super) fn check_unasked(revision: Revision, message: &Value) {
+    let Some(schemas) = Schemas::find() else { return };
+    if message.get("error").is_some() {
+        return fail(schemas.check_error(revision.as_str(), message), revision, message);
+    }
+    let subscribed = message.pointer("/params/_meta").and_then(|meta| meta.get(key::SUBSCRIPTION_ID));
+    let revision = if subscribed.is_some() { Revision::LATEST } else { revision };
+    let (name, method) = (revision.as_str(), message["method"].as_str().unwrap_or_default());
+    if !schemas.methods(name).contains(method) && method.starts_with("x-") {
+        return; // a notification of the server's own
+    }
+    fail(schemas.check_notification(name, message), revision, message);
+    if let Some(definition) = params_of(method).filter(|definition| schemas.has(name, definition)) {
+        fail(schemas.check_exactly(name, definition, &message["params"]), revision, message);
+    }
+}
+
+/// The answers to a batch, as a whole.
+pub(super) fn check_batch(revision: Revision, batch: &Value) {
+    if let Some(schemas) = Schemas::find() {
+        fail(schemas.check_batch(revision.as_str(), batch), revision, batch);
+    }
+}
+
+fn result_of(method: &str) -> Option<&'static str> {
+    Some(match method {
+        "initialize" => "InitializeResult",
+        "server/discover" => "DiscoverResult",
+        "tools/list" => "ListToolsResult",
+        "tools/call" => "CallToolResult",
+        "resources/list" => "ListResourcesResult",
+        "resources/templates/list" => "ListResourceTemplatesResult",
+        "resources/read" => "ReadResourceResult",
+        "prompts/list" => "ListPromptsResult",
+        "prompts/get" => "GetPromptResult",
+        "completion/complete" => "CompleteResult",
+        "subscriptions/listen" => "SubscriptionsListenResult",
+        _ => return None,
+    })
+}
+
+fn params_of(method: &str) -> Option<&'static str> {
+    Some(match method {
+        "notifications/progress" => "ProgressNotification/properties/params",
+        "notifications/message" => "LoggingMessageNotification/properties/params",
+        "notifications/resources/updated" => "ResourceUpdatedNotification/properties/params",
+        "notifications/subscriptions/acknowledged" => "SubscriptionsAcknowledgedNotification/properties/params",
+        _ => return None,
+    })
+}
