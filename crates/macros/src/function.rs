@@ -9,8 +9,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, Expr, ExprLit, FnArg, Lit, Meta, MetaNameValue, Pat, PatType, Result, ReturnType,
-    Signature, Token, Type, Visibility,
+    Attribute, Error, Expr, FnArg, Lit, Pat, PatType, Result, ReturnType, Signature, Token, Type, Visibility,
 };
 
 use crate::options::Options;
@@ -60,9 +59,13 @@ pub(crate) fn expand(
     let (visibility, Signature { fn_token, ident, .. }) = (&function.visibility, &function.signature);
     let outer = function.attributes.iter().filter(|it| is_outer(it) || is(it, &["allow"]));
     // rustc warns of an unused function only if head and braces stand in the author's code.
-    let head = quote_spanned!(fn_token.span=> #visibility #fn_token #ident() -> impl ::linchpin::__private::Register);
+    let returned = quote_spanned!(fn_token.span=> () -> impl ::linchpin::__private::Register);
     let body = quote_spanned!(function.body.span()=> { #content });
-    quote!(#(#outer)* #[must_use = "it does nothing until it is added to a server"] #head #body)
+    quote! {
+        #(#outer)*
+        #[must_use = "it does nothing until it is added to a server"]
+        #visibility #fn_token #ident #returned #body
+    }
 }
 
 fn is(attribute: &Attribute, names: &[&str]) -> bool {
@@ -85,13 +88,9 @@ impl Function {
 
     /// The doc comment, without the space after each `///`.
     fn documentation(&self) -> Option<String> {
-        let texts = self.attributes.iter().filter_map(|attribute| match &attribute.meta {
-            Meta::NameValue(MetaNameValue {
-                path,
-                value: Expr::Lit(ExprLit { lit: Lit::Str(text), .. }),
-                ..
-            }) => path.is_ident("doc").then(|| text.value()),
-            _ => None,
+        let texts = self.attributes.iter().filter(|it| is(it, &["doc"])).filter_map(|it| {
+            let Expr::Lit(value) = &it.meta.require_name_value().ok()?.value else { return None };
+            if let Lit::Str(text) = &value.lit { Some(text.value()) } else { None }
         });
         let text = texts.collect::<Vec<_>>().join("\n");
         let lines = text.split('\n').map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());

@@ -1,5 +1,6 @@
 //! What a handler can see and do besides its arguments.
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -38,10 +39,16 @@ struct Inner {
     meta: RequestMeta,
     meta_text: Option<Box<str>>,
     meta_map: OnceLock<Meta>,
-    state: Option<Arc<StateMap>>,
+    /// What is called, and the state of the mounted server it came from, once they are known.
+    target: OnceLock<Arc<str>>,
+    state: OnceLock<Arc<StateMap>>,
     cancel: Arc<Cancel>,
     /// The bits of the last progress value that was sent.
     progress: AtomicU64,
+}
+
+fn known<T: Clone>(cell: &OnceCell<T>) -> OnceLock<T> {
+    cell.get().cloned().map(OnceLock::from).unwrap_or_default()
 }
 
 impl Context {
@@ -55,7 +62,8 @@ impl Context {
             meta: scope.meta.cloned().unwrap_or_default(),
             meta_text: scope.meta_text.map(Into::into),
             meta_map: OnceLock::new(),
-            state: scope.state.get().cloned(),
+            target: known(&scope.target),
+            state: known(&scope.state),
             cancel: scope.cancel(),
             progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
         }))
@@ -68,6 +76,18 @@ impl Context {
     pub(crate) fn scope<'a>(&'a self, method: &'a str) -> Scope<'a> {
         let Inner { connection, id, revision, client, meta, meta_text, .. } = &*self.0;
         Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref())
+    }
+
+    /// The registered name of what is called, if it is known already.
+    pub(crate) fn target(&self) -> Option<&str> {
+        self.0.target.get().map(|target| &**target)
+    }
+
+    pub(crate) fn set_target(&self, name: &Arc<str>, state: Option<&Arc<StateMap>>) {
+        let _ = self.0.target.set(name.clone());
+        if let Some(state) = state {
+            let _ = self.0.state.set(state.clone());
+        }
     }
 
     /// Who the client says it is.
@@ -104,7 +124,7 @@ impl Context {
     /// A value given to the server with [`crate::Server::state`]; a mounted server's own comes first, then the
     /// session's.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        let mounted = self.0.state.as_ref().and_then(|state| state.find());
+        let mounted = self.0.state.get().and_then(|state| state.find());
         let session = || self.session().ok().and_then(|session| session.get());
         mounted.or_else(|| self.0.service.settings().state.find()).or_else(session)
     }
@@ -123,6 +143,10 @@ impl Context {
     pub fn progress(&self, progress: impl Into<Progress>) {
         let Some(token) = &self.0.meta.progress_token else { return };
         let Progress { done, total, message } = progress.into();
+        if !done.is_finite() {
+            return; // JSON has no such number
+        }
+        let total = total.filter(|total| total.is_finite());
         let grows = |last: u64| (done > f64::from_bits(last)).then(|| done.to_bits());
         if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grows).is_err() {
             return;

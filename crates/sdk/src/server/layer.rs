@@ -90,16 +90,22 @@ impl Next {
             let scope = Scope::of_context(&request.cx, &request.method);
             dispatch::begin(&scope, &params)
         };
-        finish(work).await
+        finish(work, &request).await
     }
 }
 
-async fn finish(mut work: Work) -> Result<Response> {
+async fn finish(mut work: Work, request: &Request) -> Result<Response> {
     let Outcome { answer, hidden, .. } = std::future::poll_fn(|cx| work.poll(cx)).await;
     match (answer, hidden) {
-        (Ok(answer), None) => Ok(Response(answer)),
-        // What is hidden from the client is not hidden from the layers; the outermost error is reported.
-        (_, Some(hidden)) => Err(hidden),
+        (Ok(answer), hidden) => {
+            // A tool that failed: layers see what its model reads, as the client does.
+            if let Some(error) = hidden {
+                request.cx.service().report(&error, &request.method, request.cx.target());
+            }
+            Ok(Response(answer))
+        }
+        // What is hidden from the client is not hidden from the layers; what they let through is reported.
+        (Err(_), Some(hidden)) => Err(hidden),
         (Err(error), None) => Err(error.into()),
     }
 }

@@ -49,17 +49,18 @@ impl Work {
     }
 }
 
-/// Calls `begin`, and turns a panic in it into an error.
+/// Calls `f`, and turns a panic in it into an error.
+pub(crate) fn caught<T>(f: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Panicked::from(panic).into())
+}
+
+/// Calls `begin`; a panic in it is an error like any other.
 pub(crate) fn begin_caught(begin: impl FnOnce() -> Work) -> Work {
-    catch_unwind(AssertUnwindSafe(begin))
-        .unwrap_or_else(|panic| Work::Done(Err(Panicked::from(panic).into())))
+    caught(begin).unwrap_or_else(|panicked| Work::Done(Err(panicked)))
 }
 
 fn poll_caught<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-    match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-        Ok(poll) => poll,
-        Err(panic) => Poll::Ready(Err(Panicked::from(panic).into())),
-    }
+    caught(|| work.as_mut().poll(cx)).unwrap_or_else(|panicked| Poll::Ready(Err(panicked)))
 }
 
 /// What came of a request, and what of it must not leave.
@@ -74,7 +75,10 @@ pub(crate) struct Outcome {
 impl From<Result<Answer>> for Outcome {
     fn from(result: Result<Answer>) -> Self {
         let error = match result {
-            Ok(answer) => return Outcome { answer: Ok(answer), hidden: None, tool_error: false },
+            Ok(answer) => {
+                let tool_error = matches!(&answer, Answer::Tool(result) if result.is_error == Some(true));
+                return Outcome { answer: Ok(answer), hidden: None, tool_error };
+            }
             Err(error) => error,
         };
         match error.kind() {
@@ -100,10 +104,7 @@ fn finish_tool(entry: &ToolEntry, result: Result<CallToolResult>) -> Outcome {
         Ok(result)
     });
     let error = match checked {
-        Ok(result) => {
-            let tool_error = result.is_error == Some(true);
-            return Outcome { answer: Ok(Answer::Tool(result)), hidden: None, tool_error };
-        }
+        Ok(result) => return Outcome::from(Ok(Answer::Tool(result))),
         Err(error) => error,
     };
     let (text, hidden) = match error.kind() {

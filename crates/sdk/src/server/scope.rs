@@ -89,5 +89,8 @@ impl<'a> Scope<'a> {
         if let Some(state) = state {
             let _ = self.state.set(state.clone());
         }
+        if let Some(context) = self.context.get() {
+            context.set_target(name, state); // it was made before this was known, for a layer or `visible`
+        }
     }
 }

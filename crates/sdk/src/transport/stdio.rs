@@ -14,7 +14,8 @@ use linchpin_jsonrpc::{Line, LineBuffer, Outbox};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::super::server::{Connection, Service};
+use super::stream::Stream;
+use crate::server::{Connection, Service};
 use crate::{Error, Result};
 
 /// Outgoing bytes that may wait before senders must.
@@ -22,22 +23,11 @@ const HIGH_WATER: usize = 1 << 20;
 
 /// Serves standard input and output until the input ends and every request is answered.
 pub(crate) async fn serve(service: Service) -> Result<()> {
-    let input = unbuffered(io::stdin())
+    let input = Stream::new(io::stdin())
         .map_err(|error| Error::setup(format!("standard input cannot be read: {error}")))?;
-    let output = unbuffered(io::stdout())
+    let output = Stream::new(io::stdout())
         .map_err(|error| Error::setup(format!("standard output cannot be written: {error}")))?;
     serve_on(service, input, output).await
-}
-
-/// The stream behind a standard handle, without the buffer and lock of the standard library.
-#[cfg(unix)]
-fn unbuffered(stream: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
-    Ok(stream.as_fd().try_clone_to_owned()?.into())
-}
-
-#[cfg(windows)]
-fn unbuffered(stream: impl std::os::windows::io::AsHandle) -> io::Result<std::fs::File> {
-    Ok(stream.as_handle().try_clone_to_owned()?.into())
 }
 
 /// Serves any pair of blocking streams.

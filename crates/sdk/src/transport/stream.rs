@@ -1,0 +1,97 @@
+//! A standard stream without the buffer and lock of the standard library, which waits also when somebody else has
+//! made it non-blocking: terminals and sockets are shared with other processes, and that flag with them.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+pub(crate) struct Stream(File);
+
+#[cfg(unix)]
+impl Stream {
+    pub(crate) fn new(stream: impl std::os::fd::AsFd) -> io::Result<Self> {
+        Ok(Stream(stream.as_fd().try_clone_to_owned()?.into()))
+    }
+
+    fn wait(&self, flags: rustix::event::PollFlags) -> io::Result<()> {
+        rustix::event::poll(&mut [rustix::event::PollFd::new(&self.0, flags)], None)?;
+        Ok(())
+    }
+
+    fn wait_readable(&self) -> io::Result<()> {
+        self.wait(rustix::event::PollFlags::IN)
+    }
+
+    fn wait_writable(&self) -> io::Result<()> {
+        self.wait(rustix::event::PollFlags::OUT)
+    }
+}
+
+/// Elsewhere standard streams always block.
+#[cfg(windows)]
+impl Stream {
+    pub(crate) fn new(stream: impl std::os::windows::io::AsHandle) -> io::Result<Self> {
+        Ok(Stream(stream.as_handle().try_clone_to_owned()?.into()))
+    }
+
+    fn wait_readable(&self) -> io::Result<()> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    fn wait_writable(&self) -> io::Result<()> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_readable()?,
+                other => return other,
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_writable()?,
+                other => return other,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_stream_that_does_not_block_is_waited_for() {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut stream = Stream::new(&near).unwrap();
+        let message = vec![7; 4 << 20];
+        let sent = message.clone();
+        let peer = std::thread::spawn(move || {
+            let mut far = far;
+            far.write_all(b"hello").unwrap();
+            let mut received = vec![0; sent.len()];
+            far.read_exact(&mut received).unwrap();
+            received == sent
+        });
+        let mut hello = [0; 5];
+        stream.read_exact(&mut hello).unwrap();
+        assert_eq!(&hello, b"hello");
+        stream.write_all(&message).unwrap();
+        assert!(peer.join().unwrap());
+    }
+}
