@@ -7,6 +7,7 @@
 //!
 //! What this crate must not know: the protocol spoken on top of it. No method name occurs here.
 
+mod decode;
 mod envelope;
 mod error;
 mod id;
@@ -20,6 +21,7 @@ mod scan;
 pub mod string;
 pub mod write;
 
+pub use decode::{DecodeError, from_checked};
 pub use envelope::{Message, Reply, parse};
 pub use error::{ErrorObject, ParseError, ParseErrorKind, code};
 pub use id::Id;

@@ -94,8 +94,7 @@ impl Function {
         });
         let text = texts.collect::<Vec<_>>().join("\n");
         let lines = text.split('\n').map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
-        let text = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
-        (!text.is_empty()).then_some(text)
+        Some(lines.collect::<Vec<_>>().join("\n").trim().to_owned()).filter(|text| !text.is_empty())
     }
 
     /// Takes the parameters apart, and their attributes away.

@@ -39,28 +39,26 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Makes an async function a resource, or a resource template when the URI has a `{variable}`, whose variables
-/// are then the parameters. A `Context`, and any `State<T>`, come from the server.
+/// are then the parameters. A `Context`, and any `State<T>`, come from the server. Options: `name = "…"`,
+/// `title = "…"`, `description = "…"`, `mime = "…"`.
 ///
 /// ```ignore
 /// #[resource("users://{id}/profile", mime = "application/json")]
 /// async fn profile(id: u64, db: State<Db>) -> Result<Json<Profile>> { … }
 /// ```
-///
-/// Options: `name = "…"`, `title = "…"`, `description = "…"`, `mime = "…"`.
 #[proc_macro_attribute]
 pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
     resource::expand(options.into(), item.into()).into()
 }
 
-/// Makes an async function a prompt, whose arguments are the parameters. `Context` and `State<T>` are not.
+/// Makes an async function a prompt, whose arguments are the parameters; a `Context`, and any `State<T>`, come from
+/// the server. Options: `name = "…"`, `title = "…"`, `description = "…"`.
 ///
 /// ```ignore
 /// /// Review code
-/// #[prompt]
+/// #[prompt(title = "Review")]
 /// async fn review(language: String) -> String { format!("Review this {language} code") }
 /// ```
-///
-/// Options: `name = "…"`, `title = "…"`, `description = "…"`.
 #[proc_macro_attribute]
 pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
     prompt::expand(options.into(), item.into()).into()

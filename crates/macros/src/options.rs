@@ -46,13 +46,15 @@ impl Options {
             if seen.contains(&name) {
                 return Err(Error::new(name.span(), format!("`{name}` is given twice")));
             }
-            let equals: Option<Token![=]> = input.parse()?;
-            let value = equals.map(|_| input.parse()).transpose()?;
-            let (value, method) = (takes.value(&name, value.as_ref())?, Ident::new(method, name.span()));
-            match method.to_string().as_str() {
+            let value = input.parse::<Option<Token![=]>>()?.map(|_| input.parse()).transpose()?;
+            let value = takes.value(&name, value.as_ref())?;
+            match *method {
                 "name" => options.name = Some(value),
                 "description" => options.description = Some(value),
-                _ => options.calls.extend(quote!(.#method(#value))),
+                _ => {
+                    let method = Ident::new(method, name.span());
+                    options.calls.extend(quote!(.#method(#value)));
+                }
             }
             seen.push(name);
             if !input.is_empty() {

@@ -208,9 +208,15 @@ impl Encode for Map<String, Value> {
     }
 }
 
+/// Line breaks, which end a message, become spaces. JSON has them only between its tokens: in a string they are
+/// escaped.
 impl Encode for RawValue {
     fn encode(&self, to: &mut Encoder<'_>) {
+        let start = to.out.len();
         to.out.extend_from_slice(self.get().as_bytes());
+        for byte in &mut to.out[start..] {
+            *byte = if matches!(*byte, b'\n' | b'\r') { b' ' } else { *byte };
+        }
     }
 }
 

@@ -89,7 +89,7 @@ const TITLE: &str = "Every option";
 ///     indented
 #[tool(name = "every.option", title = TITLE, destructive = false, open_world = true, timeout_ms = 50)]
 async fn every_option() {
-    std::future::pending().await;
+    std::future::pending::<()>().await;
 }
 
 #[tool(description = concat!("Removes ", "things"), destructive)]

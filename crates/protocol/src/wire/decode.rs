@@ -1,6 +1,6 @@
 //! JSON text to a type, with the place and the reason when it does not fit.
 
-use linchpin_jsonrpc::path_at;
+use linchpin_jsonrpc::{DecodeError, from_checked, path_at};
 use serde::de::DeserializeOwned;
 
 /// Why some JSON is not of a type.
@@ -14,19 +14,12 @@ pub struct Invalid {
 
 /// Decodes `text`, which the scanner has accepted.
 pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Invalid> {
-    serde_json::from_str(text).map_err(|error| explain(text, &error))
+    from_checked(text).map_err(|error| explain(text, error))
 }
 
 #[cold]
-fn explain(text: &str, error: &serde_json::Error) -> Invalid {
-    let line_start: usize =
-        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    let at = line_start + error.column().saturating_sub(1);
-    let mut reason = error.to_string();
-    if let Some(place) = reason.rfind(" at line ") {
-        reason.truncate(place);
-    }
-    Invalid { path: path_at(text, at), reason }
+fn explain(text: &str, error: DecodeError) -> Invalid {
+    Invalid { path: error.at.map(|at| path_at(text, at)).unwrap_or_default(), reason: error.reason }
 }
 
 #[cfg(test)]

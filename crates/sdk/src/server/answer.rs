@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use linchpin_protocol::encode::{self, Encode, Encoder};
 use linchpin_protocol::model::{CallToolResult, Meta, ResultBody};
 use linchpin_protocol::version::Feature;
-use linchpin_protocol::{Revision, encode, wire};
+use linchpin_protocol::{Revision, wire};
 use serde_json::value::RawValue;
 
 /// What a request gave.
@@ -38,7 +39,7 @@ impl Answer {
 /// In the stateless era a result is an object with a `resultType`; other values go into its member `result`.
 fn custom(json: &RawValue, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
     if !revision.has(Feature::Stateless) {
-        return out.extend_from_slice(json.get().as_bytes());
+        return json.encode(&mut Encoder { out, revision });
     }
     let meta = serde_json::from_str::<Meta>(json.get()).ok().and_then(|mut members| members.remove("_meta"));
     let meta = meta.and_then(|meta| serde_json::from_value(meta).ok());

@@ -1,6 +1,7 @@
 //! Several messages in one line, in the revision that has them: one line of answers.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use linchpin_jsonrpc::write;
 use linchpin_jsonrpc::{ErrorObject, Outbox, code};
@@ -13,31 +14,40 @@ impl Connection {
     pub(super) fn batch(self: &Arc<Self>, messages: &[&str]) -> Option<BoxFuture<()>> {
         let batches = |session: &Session| session.revision().has(Feature::Batches);
         if !self.session().is_some_and(batches) {
-            let message = "this revision has no batches: send one message per line";
-            let error = ErrorObject { code: code::INVALID_REQUEST, message: message.into(), data: None };
-            self.outbox().append(|out| write::error(None, self.unknown_id(), &error, out));
-            return None;
+            return self.refuse_batch("this revision has no batches: send one message per line");
         }
-        let outbox = Arc::new(Outbox::new(usize::MAX, || ()));
-        let part = self.part(outbox.clone());
-        let waiting: Vec<_> =
+        if self.is_part() {
+            return self.refuse_batch("a batch holds messages, not other batches");
+        }
+        let answers = Arc::new(Outbox::new(usize::MAX, || ()));
+        let part = self.part(answers.clone());
+        let mut waiting: Vec<_> =
             messages.iter().filter_map(|message| part.receive(message.as_bytes())).collect();
         let connection = self.clone();
         Some(Box::pin(async move {
-            for work in waiting {
-                work.await;
-            }
+            // All at once: one may wait for another.
+            std::future::poll_fn(|cx| {
+                waiting.retain_mut(|work| work.as_mut().poll(cx).is_pending());
+                if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
             // Messages hold no raw newline: each one ends a message.
             let mut lines = Vec::new();
-            outbox.take(&mut lines);
+            answers.take(&mut lines);
             if lines.pop().is_some() {
                 lines.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b',');
-                connection.outbox().send(|out| {
+                connection.answers().send(|out| {
                     out.push(b'[');
                     out.extend_from_slice(&lines);
                     out.push(b']');
                 });
             }
         }))
+    }
+
+    fn refuse_batch(&self, message: &str) -> Option<BoxFuture<()>> {
+        let error = ErrorObject { code: code::INVALID_REQUEST, message: message.into(), data: None };
+        self.answers().append(|out| write::error(None, self.unknown_id(), &error, out));
+        None
     }
 }

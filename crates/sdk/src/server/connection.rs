@@ -1,5 +1,7 @@
 //! One client's line into a server: takes messages, keeps the session, sends answers and notifications.
 
+mod admit;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,16 +11,18 @@ use std::time::{Duration, Instant};
 use linchpin_jsonrpc::write::{self, UnknownId};
 use linchpin_jsonrpc::{ErrorObject, Id, Message, Outbox, Params, ParseError, Peer, code, parse};
 use linchpin_protocol::encode::{Encode, Encoder};
-use linchpin_protocol::model::{CancelledParams, RequestMeta, ResourceUpdatedParams};
+use linchpin_protocol::model::{CancelledParams, ResourceUpdatedParams};
 use linchpin_protocol::version::Feature;
-use linchpin_protocol::wire::{self, error_object, stateless_era};
+use linchpin_protocol::wire::{self, Invalid, error_object, stateless_era};
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use tokio::sync::Notify;
 
+use self::admit::Admitted;
+use super::answer::Answer;
 use super::cancel::Cancel;
 use super::catalog::Kind;
-use super::context::Client;
-use super::request::{Outcome, Work, begin_caught};
+use super::context::{Client, Context};
+use super::request::{Outcome, Work, begin_caught, caught, run_caught};
 use super::scope::Scope;
 use super::session::Session;
 use super::subscriptions::{Streams, changed};
@@ -27,7 +31,10 @@ use super::{BoxFuture, Service, dispatch};
 /// A client's connection.
 pub(crate) struct Connection {
     service: Service,
+    /// Where notifications go.
     outbox: Arc<Outbox>,
+    /// Where answers go: the same, unless they are collected for a batch.
+    answers: Arc<Outbox>,
     peer: Peer,
     /// Serves one message and is gone: no session, no notifications.
     one_shot: bool,
@@ -55,6 +62,7 @@ impl Connection {
         let connection = Arc::new(Connection {
             peer: Peer::new(outbox.clone(), limit, |_, _| ()),
             service,
+            answers: outbox.clone(),
             outbox,
             one_shot,
             session: OnceLock::new(),
@@ -70,11 +78,12 @@ impl Connection {
         connection
     }
 
-    /// The same client's connection with an outbox of its own, to collect the answers of a batch.
-    pub(super) fn part(&self, outbox: Arc<Outbox>) -> Arc<Self> {
+    /// The same client's connection, with another place for the answers of a batch.
+    pub(super) fn part(&self, answers: Arc<Outbox>) -> Arc<Self> {
         Arc::new(Connection {
             service: self.service.clone(),
-            outbox,
+            outbox: self.outbox.clone(),
+            answers,
             peer: self.peer.clone(),
             one_shot: self.one_shot,
             session: self.session.clone(),
@@ -98,12 +107,18 @@ impl Connection {
         &self.streams
     }
 
-    pub(crate) fn is_one_shot(&self) -> bool {
-        self.one_shot
+    /// Whether a request may stay open: not where all answers leave together.
+    pub(crate) fn has_streams(&self) -> bool {
+        !self.one_shot && !self.is_part()
     }
 
-    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
-        &self.outbox
+    /// Whether this stands for one batch.
+    pub(super) fn is_part(&self) -> bool {
+        !Arc::ptr_eq(&self.outbox, &self.answers)
+    }
+
+    pub(super) fn answers(&self) -> &Arc<Outbox> {
+        &self.answers
     }
 
     /// Takes one message. What it gives at once is in the outbox afterwards; the future that may come back is
@@ -132,12 +147,12 @@ impl Connection {
         let message =
             format!("the message is longer than the {cap} bytes that this server reads; it was skipped");
         let error = ErrorObject { code: code::INVALID_REQUEST, message, data: None };
-        self.outbox.append(|out| write::error(None, self.unknown_id(), &error, out));
+        self.answers.append(|out| write::error(None, self.unknown_id(), &error, out));
     }
 
     fn refuse(&self, error: &ParseError) {
         let object = ErrorObject { code: error.code(), message: error.to_string(), data: None };
-        self.outbox.append(|out| write::error(error.id.as_ref(), self.unknown_id(), &object, out));
+        self.answers.append(|out| write::error(error.id.as_ref(), self.unknown_id(), &object, out));
     }
 
     /// How to name a request that could not be read: newer revisions leave the id out, JSON-RPC says `null`.
@@ -151,103 +166,44 @@ impl Connection {
 
     fn request(self: &Arc<Self>, id: &Id<'_>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
         let begun = self.service.settings().instrument.as_ref().map(|_| Instant::now());
-        let meta = match stateless_era::request_meta(params) {
-            Ok(meta) => meta,
-            Err(error) => return self.fail(id, &error),
+        let (meta, admitted) = match stateless_era::request_meta(params) {
+            Ok(meta) => {
+                let admitted = self.admit(id, method, params, meta.as_ref());
+                (meta, admitted)
+            }
+            Err(error) => (None, Err(error)),
         };
-        let stateless = meta.as_ref().filter(|meta| stateless_era::is_stateless(meta));
-        let (revision, client) = match stateless {
-            Some(meta) => match stateless_era::check(meta, &self.service.settings().revisions) {
-                Ok(revision) => (revision, Self::stateless_client(meta)),
-                Err(error) => return self.fail_as(id, &error, Revision::LATEST),
-            },
-            None => match self.session_revision(id, method, params) {
-                Ok(Some(revision)) => (revision, self.session().map_or(&*NOBODY, Session::client).clone()),
-                Ok(None) => return None,
-                Err(error) => return self.fail(id, &error),
-            },
+        let (revision, client) = match admitted {
+            Ok(Admitted::Request(revision, client)) => (revision, client),
+            Ok(Admitted::Opened(revision, result)) => {
+                let outcome = Outcome::from(Ok(Answer::body(result)));
+                return self.settle(id, method, None, begun, revision, &outcome);
+            }
+            Err(error) => {
+                let revision = self.session().map_or(Revision::LATEST_SESSION, Session::revision);
+                return self.settle(id, method, None, begun, revision, &Outcome::from(Err(error.into())));
+            }
         };
-        self.last.store(revision as u8, Ordering::Relaxed);
-        if let Err(error) = self.check_id(id) {
-            return self.fail_as(id, &error, revision);
-        }
         let scope = Scope::new(self, (id, method, params), revision, &client, meta.as_ref());
         let mut work = begin_caught(|| dispatch::begin_layered(&scope, params));
         match work.try_finish() {
-            Poll::Ready(outcome) => {
-                let target = scope.target.get().map(|target| &**target);
-                self.service.observe(method, target, begun, revision, &outcome);
-                self.outbox.append(|out| self.write_answer(id, revision, &outcome, out));
-                None
-            }
+            Poll::Ready(outcome) => self.settle(id, method, scope.target(), begun, revision, &outcome),
             Poll::Pending => Some(self.clone().drive(&scope, work, begun)),
         }
     }
 
-    fn stateless_client(meta: &RequestMeta) -> Arc<Client> {
-        let capabilities = meta.client_capabilities.clone().unwrap_or_default();
-        Arc::new(Client { info: meta.client_info.clone(), capabilities })
-    }
-
-    /// The revision of a request that does not say it. `None`: it was answered here.
-    fn session_revision(
+    /// Answers at once.
+    fn settle(
         &self,
         id: &Id<'_>,
         method: &str,
-        params: &Params<'_>,
-    ) -> Result<Option<Revision>, ProtocolError> {
-        if let Some(session) = self.session() {
-            return Ok(Some(session.revision()));
-        }
-        match Method::find(method) {
-            Some(Method::Initialize) => {
-                let (session, result) = self.service.initialize(params)?;
-                let revision = session.revision();
-                self.last.store(revision as u8, Ordering::Relaxed);
-                self.outbox.append(|out| {
-                    write::result(id, out, |out| wire::encode_result(revision, &result, b"", out));
-                });
-                if !self.one_shot {
-                    let _ = self.session.set(session);
-                }
-                Ok(None)
-            }
-            Some(Method::Ping) => Ok(Some(Revision::LATEST_SESSION)),
-            _ if self.one_shot => Ok(Some(Revision::LATEST_SESSION)),
-            _ => Err(ProtocolError::InvalidRequest(format!(
-                "{method} came before initialize: send initialize first, or put \
-                 io.modelcontextprotocol/protocolVersion and /clientCapabilities into params._meta"
-            ))),
-        }
-    }
-
-    fn check_id(&self, id: &Id<'_>) -> Result<(), ProtocolError> {
-        let in_flight = lock(&self.in_flight);
-        if in_flight.is_empty() {
-            return Ok(());
-        }
-        if in_flight.contains_key(id) {
-            return Err(ProtocolError::InvalidRequest(format!(
-                "the id {id} is in use by a request that is not done"
-            )));
-        }
-        if in_flight.len() >= self.service.settings().max_in_flight {
-            let limit = self.service.settings().max_in_flight;
-            return Err(ProtocolError::Internal(format!(
-                "{limit} requests are being worked on: wait for answers first"
-            )));
-        }
-        Ok(())
-    }
-
-    fn fail(&self, id: &Id<'_>, error: &ProtocolError) -> Option<BoxFuture<()>> {
-        let revision = self.session().map_or(Revision::LATEST_SESSION, Session::revision);
-        self.fail_as(id, error, revision)
-    }
-
-    fn fail_as(&self, id: &Id<'_>, error: &ProtocolError, revision: Revision) -> Option<BoxFuture<()>> {
-        let object = error_object(error, revision);
-        self.outbox.append(|out| write::error(Some(id), UnknownId::Null, &object, out));
+        target: Option<&str>,
+        begun: Option<Instant>,
+        revision: Revision,
+        outcome: &Outcome,
+    ) -> Option<BoxFuture<()>> {
+        self.service.observe(method, target, begun, revision, outcome);
+        self.answers.append(|out| self.write_answer(id, revision, outcome, out));
         None
     }
 
@@ -265,9 +221,9 @@ impl Connection {
         let cancel = scope.cancel();
         let id = scope.id.clone().into_owned();
         lock(&self.in_flight).insert(id.clone(), cancel.clone());
-        let entry = InFlight { connection: self.clone(), id };
-        let (method, target, revision) =
-            (scope.method.to_owned(), scope.target.get().cloned(), scope.revision);
+        let entry = InFlight { connection: self.clone(), id: id.clone() };
+        let (method, revision) = (scope.method.to_owned(), scope.revision);
+        let (target, context) = (scope.target.get().cloned(), scope.context.get().cloned());
         Box::pin(async move {
             let mut given_up = std::pin::pin!(cancelled_unwatched(&cancel));
             let outcome = std::future::poll_fn(|cx| match work.poll(cx) {
@@ -275,36 +231,46 @@ impl Connection {
                 Poll::Pending => given_up.as_mut().poll(cx).map(|()| None),
             });
             let Some(outcome) = outcome.await else { return };
-            self.service.observe(&method, target.as_deref(), begun, revision, &outcome);
+            let target = target.as_deref().or_else(|| context.as_ref().and_then(Context::target));
+            self.service.observe(&method, target, begun, revision, &outcome);
+            self.answers.room().await;
             if cancel.has_ended() {
                 return; // an answer to a request that was given up must not be sent
             }
-            self.outbox.room().await;
-            self.outbox.send(|out| self.write_answer(&entry.id, revision, &outcome, out));
+            drop(entry); // once the client has the answer it may use the id again
+            self.answers.send(|out| self.write_answer(&id, revision, &outcome, out));
         })
     }
 
     fn notification(self: &Arc<Self>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
-        match Method::find(method) {
+        let known = Method::find(method);
+        match known {
             Some(Method::Initialized) => self.session().into_iter().for_each(Session::set_initialized),
             Some(Method::Cancelled) => self.cancel(params),
             _ => {}
         }
+        let method = known.map_or(method, |known| known.name());
         let handler = self.service.settings().notifications.get(method)?;
         let meta = stateless_era::request_meta(params).ok().flatten();
         let revision = self.session().map_or(Revision::LATEST, Session::revision);
         let client = self.session().map_or(&*NOBODY, Session::client).clone();
         let id = Id::Number(0);
         let scope = Scope::new(self, (&id, method, params), revision, &client, meta.as_ref());
-        match handler.call(params.text().unwrap_or("{}"), &scope) {
-            Ok(work) => Some(work),
-            Err(invalid) => {
-                tracing::warn!(
-                    method,
-                    path = invalid.path,
-                    reason = invalid.reason,
-                    "a notification was not understood"
-                );
+        match caught(|| handler.call(params.text().unwrap_or("{}"), &scope)) {
+            Ok(Ok(work)) => {
+                let (service, method) = (self.service.clone(), method.to_owned());
+                Some(Box::pin(async move {
+                    if let Err(panicked) = run_caught(work).await {
+                        service.report(&panicked, &method, None);
+                    }
+                }))
+            }
+            Ok(Err(Invalid { path, reason })) => {
+                tracing::warn!(method, path, reason, "a notification was not understood");
+                None
+            }
+            Err(panicked) => {
+                self.service.report(&panicked, method, None);
                 None
             }
         }
@@ -364,9 +330,10 @@ impl Connection {
         self.streams.close();
         if tokio::time::timeout(timeout, self.idle()).await.is_err() {
             let left: Vec<_> = lock(&self.in_flight).drain().collect();
-            for (id, cancel) in left {
-                let error = ProtocolError::Internal("the server is shutting down".into());
-                let _: Option<BoxFuture<()>> = self.fail(&id, &error);
+            let error = ProtocolError::Internal("the server is shutting down".into());
+            let object = error_object(&error, Revision::LATEST);
+            for (id, cancel) in left.into_iter().filter(|(_, cancel)| !cancel.has_ended()) {
+                self.answers.append(|out| write::error(Some(&id), UnknownId::Null, &object, out));
                 cancel.cancel();
             }
         }

@@ -14,7 +14,7 @@ use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use super::answer::Answer;
 use super::catalog::{Entry, List};
-use super::request::{Work, tool_failure};
+use super::request::{Work, caught, tool_failure};
 use super::scope::Scope;
 use super::{layer, subscriptions};
 use crate::{Error, Result};
@@ -83,9 +83,10 @@ fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
     let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, &tool.name));
     let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
     scope.set_target(&tool.name, tool.state.as_ref());
-    Ok(match tool.begin(call.arguments.unwrap_or("{}"), scope) {
-        Ok(work) => Work::Tool(tool.clone(), work),
-        Err(Invalid { path, reason }) => {
+    Ok(match caught(|| tool.begin(call.arguments.unwrap_or("{}"), scope)) {
+        Ok(Ok(work)) => Work::Tool(tool.clone(), work),
+        Err(panicked) => Work::Tool(tool.clone(), Box::pin(std::future::ready(Err(panicked)))),
+        Ok(Err(Invalid { path, reason })) => {
             let place = if path.is_empty() { String::new() } else { format!("at {path}: ") };
             Work::Done(Ok(tool_failure(format!(
                 "Invalid arguments for the tool `{}`: {place}{reason}",
@@ -145,12 +146,14 @@ fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
     let catalog = scope.service.catalog();
     let completers = match &params.reference {
         CompletionReference::Prompt { name, .. } => {
-            let prompt = catalog.prompts.find(name).ok_or_else(|| unknown_prompt("/ref/name", name))?;
+            let prompt = catalog.prompts.find(name).filter(|prompt| is_visible(scope, &prompt.name));
+            let prompt = prompt.ok_or_else(|| unknown_prompt("/ref/name", name))?;
             scope.set_target(&prompt.name, prompt.state.as_ref());
             &prompt.completers
         }
         CompletionReference::Resource { uri } => {
-            let template = catalog.templates.find(uri).ok_or_else(|| {
+            let template = catalog.templates.find(uri).filter(|template| is_visible(scope, &template.key));
+            let template = template.ok_or_else(|| {
                 ProtocolError::invalid("/ref/uri", format!("Unknown resource template: {uri}"))
             })?;
             scope.set_target(&template.key, template.state.as_ref());
@@ -160,8 +163,19 @@ fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
     Ok(Work::wait(completers.complete(params, scope), Answer::body))
 }
 
+/// Whether there is, or may be, something to read at a URI.
+pub(super) fn can_read(scope: &Scope<'_>, uri: &str) -> bool {
+    let catalog = scope.service.catalog();
+    catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, &resource.uri))
+        || scope.service.settings().catch_all.is_some()
+        || catalog
+            .templates
+            .iter()
+            .any(|template| template.matches(uri).is_some() && is_visible(scope, &template.key))
+}
+
 fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
-    if !scope.service.can_read(&params.uri) {
+    if !can_read(scope, &params.uri) {
         return Err(Error::resource_not_found(params.uri));
     }
     if let Some(session) = scope.connection.session()

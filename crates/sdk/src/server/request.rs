@@ -63,6 +63,15 @@ fn poll_caught<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll
     caught(|| work.as_mut().poll(cx)).unwrap_or_else(|panicked| Poll::Ready(Err(panicked)))
 }
 
+/// Does work that nobody waits for; the error is a panic in it.
+pub(crate) async fn run_caught(work: BoxFuture<()>) -> Result<()> {
+    let mut work: BoxFuture<Result<()>> = Box::pin(async move {
+        work.await;
+        Ok(())
+    });
+    std::future::poll_fn(|cx| poll_caught(&mut work, cx)).await
+}
+
 /// What came of a request, and what of it must not leave.
 pub(crate) struct Outcome {
     pub(crate) answer: Result<Answer, linchpin_protocol::Error>,

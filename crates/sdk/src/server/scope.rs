@@ -83,6 +83,12 @@ impl<'a> Scope<'a> {
         self.context.get_or_init(|| Context::new(self)).clone()
     }
 
+    /// What is called, if it is registered.
+    pub(crate) fn target(&self) -> Option<&str> {
+        let own = self.target.get().map(|target| &**target);
+        own.or_else(|| self.context.get().and_then(Context::target))
+    }
+
     /// Notes what is called, once it is known to be registered.
     pub(crate) fn set_target(&self, name: &Arc<str>, state: Option<&Arc<StateMap>>) {
         let _ = self.target.set(name.clone());

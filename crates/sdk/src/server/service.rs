@@ -17,11 +17,11 @@ use super::catalog::{Catalog, Live};
 use super::context::Client;
 use super::handle::Handle;
 use super::report::{Event, Report};
-use super::request::Outcome;
+use super::request::{Outcome, caught};
 use super::session::Session;
 use super::settings::Settings;
 use crate::client::Client as InMemoryClient;
-use crate::{Result, transport};
+use crate::{Error, Result, transport};
 
 /// A server that is ready to serve any number of clients.
 #[derive(Clone)]
@@ -160,25 +160,21 @@ impl Service {
     }
 
     /// The part of a subscriber's wish that this server can fulfil.
-    pub(crate) fn honoured(&self, wish: SubscriptionFilter) -> SubscriptionFilter {
+    pub(crate) fn honoured(
+        &self,
+        wish: SubscriptionFilter,
+        can_read: impl Fn(&str) -> bool,
+    ) -> SubscriptionFilter {
         let capabilities = self.capabilities();
         let wanted = |wish: Option<bool>, can: bool| (wish == Some(true) && can).then_some(true);
         let resources = capabilities.resources.is_some();
-        let readable = |uris: Vec<String>| uris.into_iter().filter(|uri| self.can_read(uri)).collect();
+        let readable = |uris: Vec<String>| uris.into_iter().filter(|uri| can_read(uri)).collect();
         SubscriptionFilter {
             tools_list_changed: wanted(wish.tools_list_changed, capabilities.tools.is_some()),
             prompts_list_changed: wanted(wish.prompts_list_changed, capabilities.prompts.is_some()),
             resources_list_changed: wanted(wish.resources_list_changed, resources),
             resource_subscriptions: wish.resource_subscriptions.filter(|_| resources).map(readable),
         }
-    }
-
-    /// Whether there is, or may be, something to read at a URI.
-    pub(crate) fn can_read(&self, uri: &str) -> bool {
-        let catalog = self.catalog();
-        catalog.resources.find(uri).is_some()
-            || self.0.settings.catch_all.is_some()
-            || catalog.templates.iter().any(|template| template.matches(uri).is_some())
     }
 
     /// Tells those who watch what came of a request.
@@ -190,23 +186,39 @@ impl Service {
         revision: Revision,
         outcome: &Outcome,
     ) {
-        let settings = &self.0.settings;
         if let Some(error) = &outcome.hidden {
-            if let Some(report) = &settings.on_error {
-                report(&Report { error, method, target, state: &settings.state });
-            } else {
-                tracing::error!(method, target, error = ?error, "a handler failed");
-            }
+            self.report(error, method, target);
         }
+        let settings = &self.0.settings;
         if let (Some(instrument), Some(begun)) = (&settings.instrument, begun) {
-            instrument(&Event {
+            let event = Event {
                 method,
                 target,
                 error: outcome.answer.as_ref().err().map(|error| error_object(error, revision).code),
                 tool_error: outcome.tool_error,
                 duration: begun.elapsed(),
                 state: &settings.state,
-            });
+            };
+            call_hook("instrument", || instrument(&event));
         }
+    }
+
+    /// Tells the author of an error that no client sees.
+    pub(crate) fn report(&self, error: &Error, method: &str, target: Option<&str>) {
+        let settings = &self.0.settings;
+        match &settings.on_error {
+            Some(report) => {
+                let report_of = Report { error, method, target, state: &settings.state };
+                call_hook("on_error", || report(&report_of));
+            }
+            None => tracing::error!(method, target, error = ?error, "a handler failed"),
+        }
+    }
+}
+
+/// Whoever watches must not end what is watched.
+fn call_hook(hook: &str, call: impl FnOnce()) {
+    if let Err(panicked) = caught(call) {
+        tracing::error!(hook, error = ?panicked, "a hook panicked");
     }
 }

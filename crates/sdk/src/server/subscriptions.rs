@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::answer::Answer;
 use super::catalog::Kind;
+use super::dispatch;
 use super::request::Work;
 use super::scope::Scope;
 use super::session::MAX_SUBSCRIPTIONS;
@@ -119,13 +120,13 @@ impl Drop for Closing {
 
 /// Opens a stream: acknowledged at once, answered when the server closes it.
 pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work> {
-    if scope.connection.is_one_shot() {
+    if !scope.connection.has_streams() {
         return Err(ProtocolError::InvalidRequest(
             "a single answer cannot carry a stream of notifications".into(),
         )
         .into());
     }
-    let filter = scope.service.honoured(wish);
+    let filter = scope.service.honoured(wish, |uri| dispatch::can_read(scope, uri));
     let stream = Arc::new(Stream { id: scope.id.clone().into_owned(), revision: scope.revision, filter });
     {
         let mut open = lock(&scope.connection.streams().open);

@@ -7,8 +7,10 @@
 //! answers that come later are written by a thread of the runtime's blocking pool.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Poll;
 
 use linchpin_jsonrpc::{Line, LineBuffer, Outbox};
 use tokio::runtime::Handle;
@@ -37,6 +39,7 @@ pub(crate) async fn serve_on(
     output: impl Write + Send + 'static,
 ) -> Result<()> {
     let runtime = Handle::current();
+    let (broke, broken) = oneshot::channel();
     let writer = Arc::new_cyclic(|writer: &Weak<Writer>| {
         let later = writer.clone();
         let on = runtime.clone();
@@ -45,6 +48,7 @@ pub(crate) async fn serve_on(
             outbox: Arc::new(Outbox::new(HIGH_WATER, wake)),
             output: Mutex::new(Output { stream: Box::new(output), spare: Vec::new() }),
             scheduled: AtomicBool::new(false),
+            broke: Mutex::new(Some(broke)),
         }
     });
     let timeout = service.settings().shutdown_timeout;
@@ -55,8 +59,7 @@ pub(crate) async fn serve_on(
         // Nobody waits for the end when the future of `serve` was dropped.
         let _ = done.send(reader.read_all(input));
     })?;
-    let end = ended.await.unwrap_or_else(|_| Err(io::Error::other("the reading thread ended")));
-    match end {
+    match first_of(ended, broken).await {
         Ok(()) => {
             connection.finish(timeout).await;
             finished(writer.flush())
@@ -66,6 +69,22 @@ pub(crate) async fn serve_on(
             finished(Err(error))
         }
     }
+}
+
+/// How the reading ends, or why nothing can be written any more: the thread that reads learns that only with the
+/// next message, which may never come.
+async fn first_of(
+    mut ended: oneshot::Receiver<io::Result<()>>,
+    mut broken: oneshot::Receiver<io::Error>,
+) -> io::Result<()> {
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(Ok(error)) = Pin::new(&mut broken).poll(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let lost = |_| Err(io::Error::other("the reading thread ended"));
+        Pin::new(&mut ended).poll(cx).map(|end| end.unwrap_or_else(lost))
+    })
+    .await
 }
 
 /// A client that stopped reading has left: that is an end like any other.
@@ -88,7 +107,7 @@ impl Reader {
         let _in_runtime = self.runtime.enter();
         let cap = self.connection.service().settings().max_message;
         let mut lines = LineBuffer::new(cap);
-        loop {
+        while !self.writer.outbox.is_closed() {
             let count = match input.read(lines.space()) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -123,6 +142,8 @@ struct Writer {
     outbox: Arc<Outbox>,
     output: Mutex<Output>,
     scheduled: AtomicBool,
+    /// Told when writing failed while nobody waited for it.
+    broke: Mutex<Option<oneshot::Sender<io::Error>>>,
 }
 
 struct Output {
@@ -162,9 +183,11 @@ impl Writer {
         }
         runtime.spawn_blocking(move || {
             self.scheduled.store(false, Ordering::Release);
-            // A stream that fails is noticed by the reader as well, or at the end.
             if let Err(error) = self.flush() {
                 tracing::debug!(%error, "the client no longer reads");
+                let broke = self.broke.lock().unwrap_or_else(PoisonError::into_inner).take();
+                // Nobody waits any more once the input has ended.
+                let _ = broke.map(|broke| broke.send(error));
             }
         });
     }

@@ -104,7 +104,8 @@ impl Peer {
 
     fn remember(&mut self, message: &Value) {
         let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { return };
-        let stateless = message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());
+        let stateless =
+            message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());
         let revision = if stateless { STATELESS } else { self.revision };
         if stateless || method == "initialize" {
             self.spoken = Some(revision);
@@ -297,7 +298,8 @@ pub(crate) fn failure(result: &Value) -> String {
 pub(crate) fn one_shot(service: &Service, message: &Value) -> Option<Value> {
     let answer = runtime(Clock::Paused).block_on(service.handle_json(message.to_string().as_bytes()))?;
     let answer: Value = serde_json::from_slice(&answer).unwrap();
-    let stateless = message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());
+    let stateless =
+        message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());
     let revision = if stateless { STATELESS } else { Revision::LATEST_SESSION };
     match message["method"].as_str() {
         Some(method) => schema::check_answer(revision, method, &answer),

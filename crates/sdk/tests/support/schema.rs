@@ -86,7 +86,9 @@ fn params_of(method: &str) -> Option<&'static str> {
         "notifications/progress" => "ProgressNotification/properties/params",
         "notifications/message" => "LoggingMessageNotification/properties/params",
         "notifications/resources/updated" => "ResourceUpdatedNotification/properties/params",
-        "notifications/subscriptions/acknowledged" => "SubscriptionsAcknowledgedNotification/properties/params",
+        "notifications/subscriptions/acknowledged" => {
+            "SubscriptionsAcknowledgedNotification/properties/params"
+        }
         _ => return None,
     })
 }

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
 pub(crate) struct Live {
     catalog: RwLock<Arc<Catalog>>,
     connections: Mutex<Vec<Weak<Connection>>>,
+    /// Where the last connection lives, for changes that come from outside of any runtime.
+    runtime: Mutex<Option<Handle>>,
     changes: Mutex<Vec<Kind>>,
 }
 
@@ -47,6 +49,9 @@ impl Live {
 
     /// From now on this connection is told of changes.
     pub(crate) fn watch(&self, connection: &Arc<Connection>) {
+        if let Ok(runtime) = Handle::try_current() {
+            *lock(&self.runtime) = Some(runtime);
+        }
         let mut connections = lock(&self.connections);
         connections.retain(|connection| connection.strong_count() > 0);
         connections.push(Arc::downgrade(connection));
@@ -68,13 +73,12 @@ impl Live {
                 return; // the one who was first tells of all
             }
         }
-        let live = self.clone();
-        match Handle::try_current() {
-            Ok(runtime) => tasks::start(&runtime, async move {
+        let telling = Telling(self.clone());
+        if let Some(runtime) = Handle::try_current().ok().or_else(|| lock(&self.runtime).clone()) {
+            tasks::start(&runtime, async move {
                 tokio::time::sleep(QUIET).await;
-                live.tell();
-            }),
-            Err(_) => live.tell(),
+                drop(telling);
+            });
         }
     }
 
@@ -85,5 +89,14 @@ impl Live {
                 connection.list_changed(kind);
             }
         }
+    }
+}
+
+/// Tells when it is dropped: after a while, or at once when there is no runtime to wait in, or no longer one.
+struct Telling(Arc<Live>);
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.tell();
     }
 }

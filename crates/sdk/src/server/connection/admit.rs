@@ -1,0 +1,94 @@
+//! Whether a request may be served: its revision, who sends it, and what must come before it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use linchpin_jsonrpc::{Id, Params};
+use linchpin_protocol::model::{InitializeResult, RequestMeta};
+use linchpin_protocol::wire::{session_era, stateless_era};
+use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
+
+use super::super::context::Client;
+use super::{Connection, NOBODY, lock};
+
+/// A request that may be served.
+pub(super) enum Admitted {
+    Request(Revision, Arc<Client>),
+    /// It opened the session, and this is the answer.
+    Opened(Revision, InitializeResult),
+}
+
+impl Connection {
+    /// Which revision a request is of, and who sends it.
+    pub(super) fn admit(
+        &self,
+        id: &Id<'_>,
+        method: &str,
+        params: &Params<'_>,
+        meta: Option<&RequestMeta>,
+    ) -> Result<Admitted, ProtocolError> {
+        let spoken = &self.service.settings().revisions;
+        let speaks = |era: Era| spoken.iter().any(|revision| revision.era() == era);
+        let stateless = |meta: &&RequestMeta| stateless_era::is_stateless(meta) && speaks(Era::Stateless);
+        let (revision, client) = if let Some(meta) = meta.filter(stateless) {
+            (stateless_era::check(meta, spoken)?, Self::stateless_client(meta))
+        } else if let Some(session) = self.session() {
+            (session.revision(), session.client().clone())
+        } else {
+            match (Method::find(method), session_era::negotiate("", spoken)) {
+                (Some(Method::Initialize), _) => return self.open(params),
+                (Some(Method::Ping), Some(newest)) => return Ok(Admitted::Request(newest, NOBODY.clone())),
+                (_, Some(newest)) if self.one_shot => return Ok(Admitted::Request(newest, NOBODY.clone())),
+                _ => return Err(ProtocolError::InvalidRequest(too_early(method, speaks))),
+            }
+        };
+        self.last.store(revision as u8, Ordering::Relaxed);
+        self.check_id(id)?;
+        Ok(Admitted::Request(revision, client))
+    }
+
+    fn open(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {
+        let (session, result) = self.service.initialize(params)?;
+        let revision = session.revision();
+        self.last.store(revision as u8, Ordering::Relaxed);
+        if !self.one_shot {
+            let _ = self.session.set(session);
+        }
+        Ok(Admitted::Opened(revision, result))
+    }
+
+    fn stateless_client(meta: &RequestMeta) -> Arc<Client> {
+        let capabilities = meta.client_capabilities.clone().unwrap_or_default();
+        Arc::new(Client { info: meta.client_info.clone(), capabilities })
+    }
+
+    fn check_id(&self, id: &Id<'_>) -> Result<(), ProtocolError> {
+        let in_flight = lock(&self.in_flight);
+        if in_flight.is_empty() {
+            return Ok(());
+        }
+        if in_flight.contains_key(id) {
+            return Err(ProtocolError::InvalidRequest(format!(
+                "the id {id} is in use by a request that is not done"
+            )));
+        }
+        if in_flight.len() >= self.service.settings().max_in_flight {
+            let limit = self.service.settings().max_in_flight;
+            return Err(ProtocolError::Internal(format!(
+                "{limit} requests are being worked on: wait for answers first"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What to send before `method`.
+fn too_early(method: &str, speaks: impl Fn(Era) -> bool) -> String {
+    let initialize = "send initialize first";
+    let stateless = "put io.modelcontextprotocol/protocolVersion and /clientCapabilities into params._meta";
+    match (speaks(Era::Session), speaks(Era::Stateless)) {
+        (true, true) => format!("{method} came before initialize: {initialize}, or {stateless}"),
+        (true, false) => format!("{method} came before initialize: {initialize}"),
+        (false, _) => format!("{method} says nothing of its revision: {stateless}"),
+    }
+}
