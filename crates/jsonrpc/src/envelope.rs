@@ -54,6 +54,8 @@ struct Parts<'a> {
     params: Option<Params<'a>>,
     result: Option<&'a str>,
     error: Option<&'a str>,
+    /// Whether there is a `result` or an `error`, readable or not.
+    answers: bool,
     /// The first member of a wrong kind, kept until the whole line is known to be JSON.
     wrong: Option<ParseError>,
 }
@@ -80,6 +82,7 @@ pub fn parse(line: &[u8], limits: Limits) -> Result<Message<'_>, ParseError> {
             if error.kind != ParseErrorKind::Syntax {
                 error.id = parts.id.and_then(Result::ok).map(Id::into_owned);
             }
+            error.is_response = parts.answers && parts.method.is_none();
             Err(error)
         }
     }
@@ -117,6 +120,7 @@ impl<'a> Parts<'a> {
             }
             _ => {}
         }
+        self.answers |= matches!(&*name, "result" | "error");
         let value = scan.value(depth)?;
         match &*name {
             "jsonrpc" => {
@@ -162,6 +166,8 @@ impl<'a> Parts<'a> {
             && !(self.error.is_some() && error.at == NULL_ID)
         {
             let fault = ParseError { at: if error.at == NULL_ID { 0 } else { error.at }, ..error.clone() };
+            // Wrong parameters and no id at all: that is a notification, which this is not.
+            self.wrong.take_if(|wrong| wrong.kind == ParseErrorKind::Params);
             self.wrong.get_or_insert(fault);
         }
         self.wrong.take().map_or(Ok(()), Err)
@@ -300,6 +306,16 @@ mod tests {
             params,
             (code::INVALID_PARAMS, "\"params\" must be an object".into(), Some(Id::Number(1)))
         );
+        let neither = r#"{"jsonrpc":"2.0","method":"m","params":[],"id":null}"#;
+        assert_eq!(fault(neither).1, "\"id\" must be a string or an integer, not null");
+        for line in [
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{"k":1,"k":2}}"#,
+        ] {
+            let error = parsed(line).unwrap_err();
+            assert!(error.is_response && error.id == Some(Id::Number(1)), "{line}");
+        }
+        assert!(!parsed(r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#).unwrap_err().is_response);
         assert_eq!(fault(r#"{"jsonrpc":"2.0","id":1,"method":"m"#).0, code::PARSE_ERROR);
         assert_eq!(parse(b"{\"a\":\"\xff\"}", Limits::default()).unwrap_err().code(), code::PARSE_ERROR);
     }

@@ -30,6 +30,8 @@ pub struct ParseError {
     pub message: Cow<'static, str>,
     /// The id of the message, when it could be read before the fault.
     pub id: Option<Id<'static>>,
+    /// Whether the message was an answer; then the id is that of a request of the receiver.
+    pub is_response: bool,
 }
 
 /// The kinds of [`ParseError`].
@@ -49,7 +51,7 @@ pub enum ParseErrorKind {
 
 impl ParseError {
     pub(crate) fn new(kind: ParseErrorKind, at: usize, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, at, message: message.into(), id: None }
+        Self { kind, at, message: message.into(), id: None, is_response: false }
     }
 
     /// The JSON-RPC code that answers this fault.

@@ -57,6 +57,8 @@ macro_rules! methods {
     (@notification) => { false };
 }
 
+// `Extensions` marks what exists only where an extension was agreed on. `Tasks` marks what one revision has in its
+// core and later ones in an extension.
 methods! {
     /// Opens a session.
     Initialize = "initialize" request ToServer Sessions;
@@ -116,16 +118,26 @@ methods! {
     ListRoots = "roots/list" request ToClient Always;
     /// The client's folders changed.
     RootsChanged = "notifications/roots/list_changed" notification ToServer Sessions;
-    /// A task's state (tasks in the core).
-    GetTask = "tasks/get" request Both CoreTasks;
+    /// A task's state; in the extension its result too.
+    GetTask = "tasks/get" request Both Tasks;
+    /// Answers to a task's questions (tasks extension).
+    UpdateTask = "tasks/update" request ToServer Extensions;
+    /// Give up a task.
+    CancelTask = "tasks/cancel" request Both Tasks;
     /// A task's result (tasks in the core).
-    GetTaskResult = "tasks/result" request Both CoreTasks;
+    GetTaskPayload = "tasks/result" request Both CoreTasks;
     /// A page of tasks (tasks in the core).
     ListTasks = "tasks/list" request Both CoreTasks;
-    /// Give up a task (tasks in the core).
-    CancelTask = "tasks/cancel" request Both CoreTasks;
-    /// A task's state has changed (tasks in the core).
+    /// A task has changed (tasks in the core).
     TaskStatus = "notifications/tasks/status" notification Both CoreTasks;
+    /// A task has changed (tasks extension).
+    TaskUpdated = "notifications/tasks" notification ToClient Extensions;
+    /// A page of skills (skills extension).
+    ListSkills = "skills/list" request ToServer Extensions;
+    /// A skill (skills extension).
+    GetSkill = "skills/get" request ToServer Extensions;
+    /// What is in a folder of resources (skills extension).
+    ReadResourceDirectory = "resources/directory/read" request ToServer Extensions;
 }
 
 #[cfg(test)]

@@ -147,11 +147,13 @@ pub enum Feature {
     Icons,
     /// Tools in sampling requests.
     SamplingTools,
-    /// Tasks inside the core protocol.
+    /// Tasks, in either form: in the core of one revision, as an extension from the next one on.
+    Tasks,
+    /// Tasks inside the core protocol, and what only that form has.
     CoreTasks,
     /// `ttlMs` and `cacheScope`.
     CacheHints,
-    /// The map of extensions in capabilities.
+    /// The map of extensions in capabilities, and what only extensions have.
     Extensions,
     /// Resource not found has a code of its own, not "invalid params".
     ResourceNotFoundCode,
@@ -181,6 +183,7 @@ impl Feature {
             | Feature::RichForms
             | Feature::Icons
             | Feature::SamplingTools
+            | Feature::Tasks
             | Feature::AnonymousErrors => (V2025_11_25, V2026_07_28),
             Feature::CoreTasks | Feature::ElicitationIds => (V2025_11_25, V2025_11_25),
             Feature::Stateless

@@ -2,7 +2,16 @@
 
 use serde_json::{Map, Value};
 
+use super::TasksCapability;
 use crate::encode::model;
+
+/// The identifiers of extensions: keys of the map of extensions in the capabilities of both sides.
+pub mod extension {
+    /// Tasks. There are no settings.
+    pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+    /// Skills. A server's settings are [`SkillsSettings`](super::super::SkillsSettings).
+    pub const SKILLS: &str = "io.modelcontextprotocol/skills";
+}
 
 model! {
     /// What a client can do.
@@ -15,7 +24,7 @@ model! {
         /// It can name the folders it works in.
         roots: Option<RootsCapability> = "roots",
         /// Tasks, as one revision has them in its core.
-        tasks: Option<Value> = "tasks" since CoreTasks,
+        tasks: Option<TasksCapability> = "tasks" since CoreTasks,
         /// Extensions by identifier, with their settings.
         extensions: Option<Map<String, Value>> = "extensions" since Extensions,
         /// Anything that is no part of the protocol.
@@ -61,7 +70,7 @@ model! {
         /// It sends log messages.
         logging: Option<Map<String, Value>> = "logging",
         /// Tasks, as one revision has them in its core.
-        tasks: Option<Value> = "tasks" since CoreTasks,
+        tasks: Option<TasksCapability> = "tasks" since CoreTasks,
         /// Extensions by identifier, with their settings.
         extensions: Option<Map<String, Value>> = "extensions" since Extensions,
         /// Anything that is no part of the protocol.

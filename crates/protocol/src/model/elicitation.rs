@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Meta;
+use super::{Meta, TaskMetadata};
 use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
@@ -19,10 +19,18 @@ model! {
         url: Option<String> = "url" since UrlElicitation,
         /// The name of this visit.
         elicitation_id: Option<String> = "elicitationId" since ElicitationIds,
-        /// How a task may answer it.
-        task: Option<Value> = "task" since CoreTasks,
+        /// The wish that a task answers it.
+        task: Option<TaskMetadata> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta" since Sessions,
+    }
+
+    /// A visit that has ended.
+    pub struct ElicitationCompleteParams {
+        /// The name of the visit.
+        elicitation_id: String = "elicitationId",
+        /// Metadata.
+        meta: Option<Meta> = "_meta",
     }
 
     /// One field of a form. Which members make sense depends on `kind`.

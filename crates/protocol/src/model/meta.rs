@@ -24,6 +24,8 @@ pub mod key {
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     /// Who sends a result.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+    /// The task that a message belongs to (tasks in the core).
+    pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
     /// Asks for progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
 }

@@ -21,14 +21,16 @@ mod resources;
 mod results;
 mod roots;
 mod sampling;
+mod skills;
 mod subscriptions;
+mod tasks;
 mod tools;
 
 pub use caching::{CacheHints, CacheScope};
 pub use cancellation::CancelledParams;
 pub use capabilities::{
     ClientCapabilities, ElicitationCapability, ListCapability, ResourcesCapability, RootsCapability,
-    SamplingCapability, ServerCapabilities,
+    SamplingCapability, ServerCapabilities, extension,
 };
 pub use completion::{
     CompleteParams, CompleteResult, Completion, CompletionArgument, CompletionContext, CompletionReference,
@@ -39,8 +41,8 @@ pub use content::{
 };
 pub use discover::DiscoverResult;
 pub use elicitation::{
-    ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitSchema, EnumItems, EnumOption,
-    PrimitiveSchema,
+    ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitSchema, ElicitationCompleteParams, EnumItems,
+    EnumOption, PrimitiveSchema,
 };
 pub use implementation::{Icon, IconTheme, Implementation};
 pub use initialize::{InitializeParams, InitializeResult};
@@ -62,8 +64,17 @@ pub use sampling::{
     CreateMessageParams, CreateMessageResult, ModelHint, ModelPreferences, SamplingContent, SamplingMessage,
     ToolChoice, ToolChoiceMode,
 };
+pub use skills::{
+    GetSkillParams, GetSkillResult, ListSkillsResult, ReadResourceDirectoryParams, ReadResourceDirectoryResult,
+    Skill, SkillFrontmatter, SkillResource, SkillResources, SkillsSettings,
+};
 pub use subscriptions::{
     SubscribeParams, SubscriptionFilter, SubscriptionsAcknowledgedParams, SubscriptionsListenParams,
+};
+pub use tasks::{
+    CancelTaskResult, CreateTaskResult, GetTaskPayloadResult, GetTaskResult, ListTasksResult,
+    RelatedTaskMetadata, Task, TaskDetail, TaskMetadata, TaskParams, TaskStatus, TaskStatusParams,
+    TasksCapability, UpdateTaskParams,
 };
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, OutputSchema, PageParams, StructuredContent,

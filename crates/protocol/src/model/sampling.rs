@@ -5,7 +5,7 @@ use serde::de::{self, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{Content, Meta, Role, Tool};
+use super::{Content, Meta, Role, TaskMetadata, Tool};
 use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
@@ -32,8 +32,8 @@ model! {
         tools: Option<Vec<Tool>> = "tools" since SamplingTools,
         /// How it may use them.
         tool_choice: Option<ToolChoice> = "toolChoice" since SamplingTools,
-        /// How a task may answer it.
-        task: Option<Value> = "task" since CoreTasks,
+        /// The wish that a task answers it.
+        task: Option<TaskMetadata> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta" since Sessions,
     }

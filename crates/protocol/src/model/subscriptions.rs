@@ -31,6 +31,8 @@ model! {
         resources_list_changed: Option<bool> = "resourcesListChanged",
         /// When one of these resources changes.
         resource_subscriptions: Option<Vec<String>> = "resourceSubscriptions",
+        /// When one of these tasks changes (tasks extension).
+        task_ids: Option<Vec<String>> = "taskIds",
     }
 
     /// What the server will really send.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::results::results;
-use super::{CacheScope, Content, Icon, Meta};
+use super::{CacheScope, Content, Icon, Meta, TaskMetadata};
 use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
@@ -76,7 +76,7 @@ model! {
         /// What that result wanted back.
         request_state: Option<String> = "requestState" since Stateless,
         /// The wish to run it as a task.
-        task: Option<Value> = "task" since CoreTasks,
+        task: Option<TaskMetadata> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }

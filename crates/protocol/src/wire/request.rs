@@ -11,8 +11,8 @@ use super::decode::{Invalid, decode};
 use crate::error::Error;
 use crate::methods::{Direction, Method};
 use crate::model::{
-    CompleteParams, GetPromptParams, InitializeParams, SetLevelParams, SubscribeParams,
-    SubscriptionsListenParams,
+    CompleteParams, GetPromptParams, GetSkillParams, InitializeParams, ReadResourceDirectoryParams,
+    SetLevelParams, SubscribeParams, SubscriptionsListenParams, TaskParams, UpdateTaskParams,
 };
 use crate::version::Revision;
 
@@ -49,6 +49,22 @@ pub enum ClientRequest<'a> {
     Complete(Box<CompleteParams>),
     /// The least log level.
     SetLevel(SetLevelParams),
+    /// A task's state.
+    GetTask(TaskParams),
+    /// Answers to a task's questions.
+    UpdateTask(UpdateTaskParams),
+    /// Give up a task.
+    CancelTask(TaskParams),
+    /// A task's result.
+    GetTaskPayload(TaskParams),
+    /// A page of tasks.
+    ListTasks(Option<Cow<'a, str>>),
+    /// A page of skills.
+    ListSkills(Option<Cow<'a, str>>),
+    /// A skill.
+    GetSkill(GetSkillParams),
+    /// What is in a folder.
+    ReadResourceDirectory(ReadResourceDirectoryParams),
 }
 
 /// A call of a tool, borrowed from the message.
@@ -106,6 +122,14 @@ impl<'a> ClientRequest<'a> {
             Method::GetPrompt => ClientRequest::GetPrompt(whole(params)?),
             Method::Complete => ClientRequest::Complete(Box::new(whole(params)?)),
             Method::SetLevel => ClientRequest::SetLevel(whole(params)?),
+            Method::GetTask => ClientRequest::GetTask(whole(params)?),
+            Method::UpdateTask => ClientRequest::UpdateTask(whole(params)?),
+            Method::CancelTask => ClientRequest::CancelTask(whole(params)?),
+            Method::GetTaskPayload => ClientRequest::GetTaskPayload(whole(params)?),
+            Method::ListTasks => ClientRequest::ListTasks(optional_text(params, "cursor")?),
+            Method::ListSkills => ClientRequest::ListSkills(optional_text(params, "cursor")?),
+            Method::GetSkill => ClientRequest::GetSkill(whole(params)?),
+            Method::ReadResourceDirectory => ClientRequest::ReadResourceDirectory(whole(params)?),
             _ => return Err(DecodeError::NotInRevision),
         })
     }

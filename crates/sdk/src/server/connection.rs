@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use linchpin_jsonrpc::write::{self, UnknownId};
-use linchpin_jsonrpc::{ErrorObject, Id, Message, Outbox, Params, ParseError, Peer, code, parse};
+use linchpin_jsonrpc::{ErrorObject, Id, Message, Outbox, Params, ParseError, ParseErrorKind, Peer, code, parse};
 use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{CancelledParams, ResourceUpdatedParams};
 use linchpin_protocol::version::Feature;
@@ -151,8 +151,14 @@ impl Connection {
     }
 
     fn refuse(&self, error: &ParseError) {
+        if error.kind == ParseErrorKind::Params && error.id.is_none() {
+            tracing::debug!(%error, "a notification was not understood");
+            return; // notifications are not answered
+        }
+        // The id of an answer is one of ours: the client would take this for the answer to its own request.
+        let id = error.id.as_ref().filter(|_| !error.is_response);
         let object = ErrorObject { code: error.code(), message: error.to_string(), data: None };
-        self.answers.append(|out| write::error(error.id.as_ref(), self.unknown_id(), &object, out));
+        self.answers.append(|out| write::error(id, self.unknown_id(), &object, out));
     }
 
     /// How to name a request that could not be read: newer revisions leave the id out, JSON-RPC says `null`.

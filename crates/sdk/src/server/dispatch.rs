@@ -58,6 +58,16 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         ClientRequest::SetLevel(params) => Ok(set_level(scope, &params)),
         ClientRequest::Discover => Ok(done(scope.service.discover())),
         ClientRequest::Ping => Ok(done(EmptyResult::new())),
+        ClientRequest::GetTask(_)
+        | ClientRequest::UpdateTask(_)
+        | ClientRequest::CancelTask(_)
+        | ClientRequest::GetTaskPayload(_)
+        | ClientRequest::ListTasks(_)
+        | ClientRequest::ListSkills(_)
+        | ClientRequest::GetSkill(_)
+        | ClientRequest::ReadResourceDirectory(_) => {
+            Err(ProtocolError::MethodNotFound(scope.method.to_owned()).into())
+        }
         ClientRequest::Initialize(_) => {
             Err(ProtocolError::InvalidRequest("the session is open already: initialize comes once".into())
                 .into())

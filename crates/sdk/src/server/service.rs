@@ -174,6 +174,7 @@ impl Service {
             prompts_list_changed: wanted(wish.prompts_list_changed, capabilities.prompts.is_some()),
             resources_list_changed: wanted(wish.resources_list_changed, resources),
             resource_subscriptions: wish.resource_subscriptions.filter(|_| resources).map(readable),
+            task_ids: None,
         }
     }
 

@@ -302,8 +302,10 @@ pub(crate) fn one_shot(service: &Service, message: &Value) -> Option<Value> {
         message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());
     let revision = if stateless { STATELESS } else { Revision::LATEST_SESSION };
     match message["method"].as_str() {
-        Some(method) => schema::check_answer(revision, method, &answer),
-        None => schema::check_unasked(Revision::ALL[0], &answer),
+        Some(method) if answer.get("id") == message.get("id") => {
+            schema::check_answer(revision, method, &answer)
+        }
+        _ => schema::check_unasked(Revision::ALL[0], &answer),
     }
     Some(answer)
 }
