@@ -70,11 +70,8 @@ fn a_file() {
     std::fs::create_dir_all(&folder).unwrap();
     let (input, output) = (folder.join("input"), folder.join("output"));
     std::fs::write(&input, INPUT).unwrap();
-    let status = demo()
-        .stdin(File::open(&input).unwrap())
-        .stdout(File::create(&output).unwrap())
-        .status()
-        .unwrap();
+    let status =
+        demo().stdin(File::open(&input).unwrap()).stdout(File::create(&output).unwrap()).status().unwrap();
     assert!(status.success());
     let written = std::fs::read_to_string(&output).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();

@@ -78,9 +78,28 @@ fn one_of_everything() {
 #[test]
 fn types_that_do_not_fit_are_refused_like_serde_json_does() {
     for text in [
-        "1", "-1", "1.5", "300", "true", "null", "\"x\"", "\"point\"", "{\"circle\":2}", "{\"line\":[1,2,3]}",
-        "{\"square\":{}}", "{}", "[]", "[1,\"a\"]", "{\"type\":\"A\",\"x\":1}", "{\"type\":\"B\"}", "{\"type\":\"C\"}",
-        "1e999", "123456789012345678901234567890", "{\"1\":true}", "{\"x\":true}", "{\"point\":null,\"circle\":1}",
+        "1",
+        "-1",
+        "1.5",
+        "300",
+        "true",
+        "null",
+        "\"x\"",
+        "\"point\"",
+        "{\"circle\":2}",
+        "{\"line\":[1,2,3]}",
+        "{\"square\":{}}",
+        "{}",
+        "[]",
+        "[1,\"a\"]",
+        "{\"type\":\"A\",\"x\":1}",
+        "{\"type\":\"B\"}",
+        "{\"type\":\"C\"}",
+        "1e999",
+        "123456789012345678901234567890",
+        "{\"1\":true}",
+        "{\"x\":true}",
+        "{\"point\":null,\"circle\":1}",
         "\"xy\"",
     ] {
         same::<Value>(text);

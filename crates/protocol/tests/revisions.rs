@@ -52,18 +52,27 @@ fn check(schemas: Schemas, row: &Row, revision: Revision) -> Result<(), String> 
     schemas.check_exactly(name, definition, &least).map_err(|fault| format!("least: {fault}\n{least}"))
 }
 
+/// Methods that the newest revision has only with an extension, which its schema does not describe.
+const OF_EXTENSIONS: [Method; 7] = [
+    Method::GetTask,
+    Method::UpdateTask,
+    Method::CancelTask,
+    Method::TaskUpdated,
+    Method::ListSkills,
+    Method::GetSkill,
+    Method::ReadResourceDirectory,
+];
+
 #[test]
 fn the_table_of_methods_is_that_of_the_schemas() {
     let Some(schemas) = Schemas::find() else { return };
     for revision in Revision::ALL {
         let official = schemas.methods(revision.as_str());
         for &method in Method::ALL {
-            assert_eq!(
-                official.contains(method.name()),
-                method.is_in(revision),
-                "{} {revision}",
-                method.name()
-            );
+            let name = method.name();
+            let extends = revision == V2026_07_28 && OF_EXTENSIONS.contains(&method);
+            assert!(!(extends && official.contains(name)), "{name} is in the core of {revision}");
+            assert_eq!(official.contains(name) || extends, method.is_in(revision), "{name} {revision}");
         }
         assert_eq!(official.iter().find(|method| Method::find(method).is_none()), None, "{revision}");
     }
@@ -112,6 +121,10 @@ fn members_appear_only_in_revisions_that_have_them() {
         since("CreateMessageRequest/properties/params", "/tools", V2025_11_25),
         ("CreateMessageRequest/properties/params", "/_meta", V2024_11_05..=V2025_11_25),
         ("ElicitRequestURLParams", "/elicitationId", V2025_11_25..=V2025_11_25),
+        ("CreateTaskResult", "/task", V2025_11_25..=V2025_11_25),
+        since("CreateTaskResult", "/resultType", V2026_07_28),
+        ("GetTaskResult", "/ttl", V2025_11_25..=V2025_11_25),
+        since("GetTaskResult", "/inputRequests", V2026_07_28),
         ("ListRootsResult", "/_meta", V2024_11_05..=V2025_11_25),
         since("ServerCapabilities", "/completions", V2025_03_26),
         since("ServerCapabilities", "/extensions", V2026_07_28),

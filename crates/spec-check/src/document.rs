@@ -37,6 +37,9 @@ impl Document {
         };
         let mut closed = definitions.clone();
         for (name, definition) in &mut closed {
+            if let Some(merged) = merge(&definitions, definition) {
+                *definition = merged;
+            }
             close(name, definition);
         }
         Document {
@@ -60,6 +63,10 @@ impl Document {
 
     pub(crate) fn members(&self, path: &str) -> BTreeSet<String> {
         let Some(definition) = self.find(path) else { return BTreeSet::new() };
+        if let Some(parts) = definition.get("allOf").and_then(Value::as_array) {
+            let names = parts.iter().filter_map(|part| part.get("$ref")?.as_str().and_then(last));
+            return names.flat_map(|name| self.members(name)).collect();
+        }
         if let Some(name) = definition.get("$ref").and_then(Value::as_str).and_then(last) {
             return self.members(name);
         }
@@ -163,6 +170,18 @@ fn collect_references<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
 
 fn last(reference: &str) -> Option<&str> {
     reference.rsplit('/').next()
+}
+
+/// A definition that is all of some others, as one object with the members of all. Closed one by one, each of the
+/// others would forbid the members of the rest.
+fn merge(definitions: &Map<String, Value>, definition: &Value) -> Option<Value> {
+    let (mut members, mut required) = (Map::new(), Vec::new());
+    for part in definition.get("allOf")?.as_array()? {
+        let part = definitions.get(last(part.get("$ref")?.as_str()?)?)?;
+        members.extend(part.get("properties")?.as_object()?.clone());
+        required.extend(part.get("required").and_then(Value::as_array).into_iter().flatten().cloned());
+    }
+    Some(json!({"type": "object", "properties": members, "required": required}))
 }
 
 /// Forbids the members that a schema does not name, all the way down. Left open: `_meta`, the JSON Schemas of

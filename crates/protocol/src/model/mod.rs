@@ -65,8 +65,8 @@ pub use sampling::{
     ToolChoice, ToolChoiceMode,
 };
 pub use skills::{
-    GetSkillParams, GetSkillResult, ListSkillsResult, ReadResourceDirectoryParams, ReadResourceDirectoryResult,
-    Skill, SkillFrontmatter, SkillResource, SkillResources, SkillsSettings,
+    GetSkillParams, GetSkillResult, ListSkillsResult, ReadResourceDirectoryParams,
+    ReadResourceDirectoryResult, Skill, SkillFrontmatter, SkillResource, SkillResources, SkillsSettings,
 };
 pub use subscriptions::{
     SubscribeParams, SubscriptionFilter, SubscriptionsAcknowledgedParams, SubscriptionsListenParams,

@@ -92,11 +92,12 @@ pub enum TaskDetail {
 
 impl TaskDetail {
     fn encode_fields(&self, fields: &mut Fields<'_, '_>) {
-        match self {
-            TaskDetail::InputRequests(requests) => fields.since(Feature::Extensions, "inputRequests", requests),
-            TaskDetail::Result(result) => fields.since(Feature::Extensions, "result", result),
-            TaskDetail::Error(error) => fields.since(Feature::Extensions, "error", error),
-        }
+        let (key, value): (_, &dyn Encode) = match self {
+            TaskDetail::InputRequests(requests) => ("inputRequests", requests),
+            TaskDetail::Result(result) => ("result", result),
+            TaskDetail::Error(error) => ("error", error),
+        };
+        fields.since(Feature::Extensions, key, value);
     }
 }
 
@@ -159,7 +160,10 @@ impl TasksCapability {
     /// Whether a request of this method can be run as a task.
     pub fn has_request(&self, method: &str) -> bool {
         let Some((group, name)) = method.split_once('/') else { return false };
-        self.requests.as_ref().and_then(|groups| groups.get(group)).is_some_and(|group| group.contains_key(name))
+        self.requests
+            .as_ref()
+            .and_then(|groups| groups.get(group))
+            .is_some_and(|group| group.contains_key(name))
     }
 }
 

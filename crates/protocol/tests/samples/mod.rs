@@ -3,6 +3,7 @@
 
 mod params;
 mod results;
+mod tasks;
 
 use std::ops::RangeInclusive;
 
@@ -80,7 +81,7 @@ const SESSION: RangeInclusive<Revision> = V2024_11_05..=V2025_11_25;
 const SECOND: RangeInclusive<Revision> = V2025_03_26..=V2026_07_28;
 const THIRD: RangeInclusive<Revision> = V2025_06_18..=V2026_07_28;
 const FOURTH: RangeInclusive<Revision> = V2025_11_25..=V2026_07_28;
-const TASKS: RangeInclusive<Revision> = V2025_11_25..=V2025_11_25;
+const FOURTH_ONLY: RangeInclusive<Revision> = V2025_11_25..=V2025_11_25;
 const STATELESS: RangeInclusive<Revision> = V2026_07_28..=V2026_07_28;
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -92,6 +93,7 @@ pub(crate) fn rows() -> Vec<Row> {
         params::of_clients(),
         params::of_servers(),
         results::rows(),
+        tasks::rows(),
     ]
     .into_iter()
     .flatten()
@@ -156,7 +158,10 @@ fn prompt() -> Value {
 fn client_capabilities() -> Value {
     json!({
         "elicitation": {"form": {}, "url": {}}, "sampling": {"context": {}, "tools": {}},
-        "roots": {"listChanged": true}, "tasks": {"list": {}, "cancel": {}}, "extensions": {"example.com/e": {}},
+        "roots": {"listChanged": true}, "extensions": {"example.com/e": {}},
+        "tasks": {"list": {}, "cancel": {}, "requests": {
+            "sampling": {"createMessage": {}}, "elicitation": {"create": {}},
+        }},
         "experimental": {"x": {"a": 1}},
     })
 }
@@ -247,7 +252,7 @@ fn features() -> Vec<Row> {
     vec![
         row::<Tool>("Tool", ALL, tool(), json!({"name": "t", "inputSchema": {"type": "object"}})),
         row::<ToolAnnotations>("ToolAnnotations", SECOND, tool_annotations(), json!({})),
-        row::<ToolExecution>("ToolExecution", TASKS, json!({"taskSupport": "required"}), json!({})),
+        row::<ToolExecution>("ToolExecution", FOURTH_ONLY, json!({"taskSupport": "required"}), json!({})),
         row::<ToolChoice>("ToolChoice", FOURTH, json!({"mode": "none"}), json!({})),
         row::<Resource>("Resource", ALL, resource(), json!({"uri": "a:b", "name": "n"})),
         row::<ResourceTemplate>(

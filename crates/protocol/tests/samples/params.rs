@@ -1,16 +1,16 @@
 //! Parameters of requests and notifications, and the fields of forms.
 
 use linchpin_protocol::model::{
-    CallToolParams, CancelledParams, CompleteParams, CreateMessageParams, ElicitParams, EmptyParams,
-    GetPromptParams, InitializeParams, LogParams, PageParams, ProgressParams, ReadResourceParams,
-    ResourceUpdatedParams, SetLevelParams, SubscribeParams, SubscriptionsAcknowledgedParams,
-    SubscriptionsListenParams,
+    CallToolParams, CancelledParams, CompleteParams, CreateMessageParams, ElicitParams,
+    ElicitationCompleteParams, EmptyParams, GetPromptParams, InitializeParams, LogParams, PageParams,
+    ProgressParams, ReadResourceParams, ResourceUpdatedParams, SetLevelParams, SubscribeParams,
+    SubscriptionsAcknowledgedParams, SubscriptionsListenParams,
 };
 use serde_json::{Value, json};
 
 use super::{
-    ALL, FOURTH, Row, SESSION, STATELESS, THIRD, client_capabilities, field_row, filter, implementation,
-    request_meta, row, tool,
+    ALL, FOURTH, FOURTH_ONLY, Row, SESSION, STATELESS, THIRD, client_capabilities, field_row, filter,
+    implementation, request_meta, row, tool,
 };
 
 pub(super) fn forms() -> Vec<Row> {
@@ -194,6 +194,12 @@ pub(super) fn of_servers() -> Vec<Row> {
             FOURTH,
             url,
             json!({"mode": "url", "message": "m", "url": "a:b", "elicitationId": "e"}),
+        ),
+        row::<ElicitationCompleteParams>(
+            "ElicitationCompleteNotification/properties/params",
+            FOURTH_ONLY,
+            noted(json!({"elicitationId": "e"})),
+            json!({"elicitationId": "e"}),
         ),
         row::<CancelledParams>(
             "CancelledNotification/properties/params",

@@ -9,7 +9,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use linchpin_jsonrpc::write::{self, UnknownId};
-use linchpin_jsonrpc::{ErrorObject, Id, Message, Outbox, Params, ParseError, ParseErrorKind, Peer, code, parse};
+use linchpin_jsonrpc::{
+    ErrorObject, Id, Message, Outbox, Params, ParseError, ParseErrorKind, Peer, code, parse,
+};
 use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{CancelledParams, ResourceUpdatedParams};
 use linchpin_protocol::version::Feature;
