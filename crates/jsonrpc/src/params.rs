@@ -6,7 +6,7 @@ use crate::error::{ParseError, ParseErrorKind};
 use crate::scan::{Limits, RawString, Scan};
 use crate::string::unescape;
 
-const INLINE: usize = 6;
+const INLINE: usize = 4;
 
 /// The parameters of a request or notification. Absent parameters look like an empty object.
 #[derive(Debug, Clone, Default)]

@@ -76,23 +76,33 @@ impl<'b> Fields<'_, 'b> {
         self.to.revision
     }
 
-    /// Writes a member unless its value is absent.
-    pub fn field(&mut self, key: &str, value: &(impl Encode + ?Sized)) {
+    /// Writes a member unless its value is absent. Keys that stand in the code need no escaping.
+    pub fn field(&mut self, key: &'static str, value: &(impl Encode + ?Sized)) {
         if !value.is_absent() {
             self.key(key);
             value.encode(self.to);
         }
     }
 
+    /// Writes a member whose key may be any text.
+    pub fn member(&mut self, key: &str, value: &(impl Encode + ?Sized)) {
+        if !std::mem::take(&mut self.first) {
+            self.to.out.push(b',');
+        }
+        write_string(key, self.to.out);
+        self.to.out.push(b':');
+        value.encode(self.to);
+    }
+
     /// Writes a member if the revision has `feature`.
-    pub fn since(&mut self, feature: Feature, key: &str, value: &(impl Encode + ?Sized)) {
+    pub fn since(&mut self, feature: Feature, key: &'static str, value: &(impl Encode + ?Sized)) {
         if self.to.revision.has(feature) {
             self.field(key, value);
         }
     }
 
     /// Writes a member whose value `write` appends.
-    pub fn with(&mut self, key: &str, write: impl FnOnce(&mut Encoder<'b>)) {
+    pub fn with(&mut self, key: &'static str, write: impl FnOnce(&mut Encoder<'b>)) {
         self.key(key);
         write(self.to);
     }
@@ -100,18 +110,15 @@ impl<'b> Fields<'_, 'b> {
     /// Writes all members of a map.
     pub fn members(&mut self, members: &Map<String, Value>) {
         for (key, value) in members {
-            self.field(key, value);
+            self.member(key, value);
         }
     }
 
-    /// Keys are written by this crate, or come from maps: both may need escaping only in the second case, and
-    /// `write_string` costs little in the first.
-    fn key(&mut self, key: &str) {
-        if !std::mem::take(&mut self.first) {
-            self.to.out.push(b',');
-        }
-        write_string(key, self.to.out);
-        self.to.out.push(b':');
+    fn key(&mut self, key: &'static str) {
+        let out = &mut *self.to.out;
+        out.extend_from_slice(if std::mem::take(&mut self.first) { b"\"" } else { b",\"" });
+        out.extend_from_slice(key.as_bytes());
+        out.extend_from_slice(b"\":");
     }
 }
 
@@ -154,7 +161,7 @@ impl<T: Encode> Encode for BTreeMap<String, T> {
     fn encode(&self, to: &mut Encoder<'_>) {
         to.object(|fields| {
             for (key, value) in self {
-                fields.field(key, value);
+                fields.member(key, value);
             }
         });
     }

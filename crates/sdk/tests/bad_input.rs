@@ -279,36 +279,36 @@ fn a_second_initialize() {
 #[args]
 struct Nothing {}
 
+fn boom(text: &str) -> String {
+    panic!("{text}")
+}
+
 #[test]
 fn handlers_that_panic() {
-    let early = |_: Nothing| -> std::future::Ready<String> { panic!("early") };
     let server = |reported: Arc<Mutex<Vec<String>>>| {
         Server::new("test", "1")
             .on_error(move |report| {
                 reported.lock().unwrap().push(format!("{}: {}", report.method, report.error));
             })
-            .tool("early", "", early)
-            .tool("at_once", "", |_: NoArgs| async {
-                if true {
-                    panic!("at once")
-                }
-            })
+            .tool("early", "", |_: Nothing| std::future::ready(boom("early")))
+            .tool("at_once", "", |_: NoArgs| async { boom("at once") })
             .tool("late", "", |_: NoArgs| async {
                 tokio::task::yield_now().await;
-                if true {
-                    panic!("late")
-                }
+                boom("late")
             })
-            .resource("a:at_once", "r", || async { if true { panic!("r") } else { "" } })
-            .resource("a:early", "r", || -> std::future::Ready<String> { panic!("r") })
-            .prompt("at_once", "", || async { if true { panic!("p") } else { "" } })
+            .resource("a:at_once", "r", || async { boom("r") })
+            .resource("a:early", "r", || std::future::ready(boom("r")))
+            .prompt("at_once", "", || async { boom("p") })
             .prompt("late", "", || async {
                 tokio::task::yield_now().await;
-                if true { panic!("p") } else { "" }
+                boom("p")
             })
-            .on_request("my/own", |_: Nothing| async { if true { panic!("m") } else { json!({}) } })
-            .on_notification("x/early", |_: Nothing| -> std::future::Ready<()> { panic!("n") })
-            .on_notification("x/late", |_: Nothing| async { panic!("n") })
+            .on_request("my/own", |_: Nothing| async { json!({"never": boom("m")}) })
+            .on_notification("x/early", |_: Nothing| {
+                drop(boom("n"));
+                async {}
+            })
+            .on_notification("x/late", |_: Nothing| async { drop(boom("n")) })
     };
     for revision in Revision::ALL {
         let reported = Arc::default();

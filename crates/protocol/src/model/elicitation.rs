@@ -113,7 +113,7 @@ impl Encode for ElicitSchema {
                 let rich = to.revision.has(Feature::RichForms);
                 to.object(|fields| {
                     for (name, field) in &self.properties {
-                        if rich { fields.field(name, field) } else { fields.field(name, &plain(field)) }
+                        if rich { fields.member(name, field) } else { fields.member(name, &plain(field)) }
                     }
                 });
             });

@@ -36,9 +36,9 @@ impl Answer {
     }
 }
 
-/// In the stateless era a result is an object with a `resultType`; other values go into its member `result`.
+/// A result is an object, with a `resultType` in the stateless era; other values go into its member `result`.
 fn custom(json: &RawValue, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
-    if !revision.has(Feature::Stateless) {
+    if !revision.has(Feature::Stateless) && json.get().trim_start().starts_with('{') {
         return json.encode(&mut Encoder { out, revision });
     }
     let meta = serde_json::from_str::<Meta>(json.get()).ok().and_then(|mut members| members.remove("_meta"));
@@ -55,7 +55,7 @@ impl ResultBody for Custom<'_> {
             Ok(members) => {
                 for (key, value) in members.iter().filter(|(key, _)| *key != "resultType" && *key != "_meta")
                 {
-                    fields.field(key, value);
+                    fields.member(key, value);
                 }
             }
             Err(_) => fields.field("result", self.0),

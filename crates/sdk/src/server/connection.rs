@@ -184,7 +184,7 @@ impl Connection {
         let (revision, client) = match admitted {
             Ok(Admitted::Request(revision, client)) => (revision, client),
             Ok(Admitted::Opened(revision, result)) => {
-                let outcome = Outcome::from(Ok(Answer::body(result)));
+                let outcome = Outcome::from(Ok(Answer::Body(result)));
                 return self.settle(id, method, None, begun, revision, &outcome);
             }
             Err(error) => {

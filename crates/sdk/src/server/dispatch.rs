@@ -9,7 +9,7 @@ use linchpin_protocol::model::{
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResult, ResultBody,
     SetLevelParams, SubscribeParams,
 };
-use linchpin_protocol::wire::{self, CallTool, ClientRequest, Invalid};
+use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, Invalid};
 use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use super::answer::Answer;
@@ -41,8 +41,11 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         let work = handler.call(params.text().unwrap_or("{}"), scope).map_err(invalid_at(""))?;
         return Ok(Work::wait(work, Answer::Custom));
     }
-    let request = ClientRequest::decode(scope.revision, scope.method, params)
-        .map_err(|error| error.into_error(scope.method))?;
+    let request = ClientRequest::decode(scope.revision, scope.method, params).map_err(|error| {
+        // What is not served is no method here, however wrong its parameters are.
+        let error = if is_served(scope.method) { error } else { DecodeError::NotInRevision };
+        error.into_error(scope.method)
+    })?;
     match request {
         ClientRequest::CallTool(call) => call_tool(scope, &call),
         ClientRequest::ListTools(cursor) => list_tools(scope, cursor.as_deref()),
@@ -73,6 +76,11 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
                 .into())
         }
     }
+}
+
+/// Tasks and skills are known to the protocol; this server has none.
+fn is_served(method: &str) -> bool {
+    !["tasks/", "skills/", "resources/directory/"].iter().any(|prefix| method.starts_with(prefix))
 }
 
 fn done(body: impl ResultBody + Send + 'static) -> Work {

@@ -207,12 +207,11 @@ impl Service {
     /// Tells the author of an error that no client sees.
     pub(crate) fn report(&self, error: &Error, method: &str, target: Option<&str>) {
         let settings = &self.0.settings;
-        match &settings.on_error {
-            Some(report) => {
-                let report_of = Report { error, method, target, state: &settings.state };
-                call_hook("on_error", || report(&report_of));
-            }
-            None => tracing::error!(method, target, error = ?error, "a handler failed"),
+        if let Some(on_error) = &settings.on_error {
+            let report = Report { error, method, target, state: &settings.state };
+            call_hook("on_error", || on_error(&report));
+        } else {
+            tracing::error!(method, target, error = ?error, "a handler failed");
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::answer::Answer;
+use super::cancel::Cancel;
 use super::catalog::Kind;
 use super::dispatch;
 use super::request::Work;
@@ -32,6 +33,8 @@ struct Stream {
     id: Id<'static>,
     revision: Revision,
     filter: SubscriptionFilter,
+    /// Set when the client has given the stream up; its end may take a moment longer.
+    cancel: Arc<Cancel>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,11 +61,12 @@ impl Stream {
             Kind::Prompts => self.filter.prompts_list_changed,
             Kind::Resources => self.filter.resources_list_changed,
         };
-        wanted == Some(true)
+        wanted == Some(true) && !self.cancel.has_ended()
     }
 
     fn wants_resource(&self, uri: &str) -> bool {
-        self.filter.resource_subscriptions.iter().flatten().any(|wanted| wanted == uri)
+        let mut wanted = self.filter.resource_subscriptions.iter().flatten();
+        wanted.any(|wanted| wanted == uri) && !self.cancel.has_ended()
     }
 }
 
@@ -127,7 +131,8 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
         .into());
     }
     let filter = scope.service.honoured(wish, |uri| dispatch::can_read(scope, uri));
-    let stream = Arc::new(Stream { id: scope.id.clone().into_owned(), revision: scope.revision, filter });
+    let (id, cancel) = (scope.id.clone().into_owned(), scope.cancel());
+    let stream = Arc::new(Stream { id, revision: scope.revision, filter, cancel });
     {
         let mut open = lock(&scope.connection.streams().open);
         if open.len() >= MAX_SUBSCRIPTIONS {

@@ -1,6 +1,8 @@
 //! A scripted client: it drives a server over pipes, line by line, and holds what both sides say against the
 //! official schemas.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
+#![expect(clippy::unwrap_used, reason = "it is only used in tests")]
+#![expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
 
 mod schema;
 
@@ -96,7 +98,9 @@ impl Peer {
         let line = line.as_ref();
         if let Ok(message) = serde_json::from_slice::<Value>(line) {
             let batch = message.as_array().cloned().unwrap_or_else(|| vec![message]);
-            batch.iter().for_each(|message| self.remember(message));
+            for message in &batch {
+                self.remember(message);
+            }
         }
         let input = self.input.as_mut().unwrap();
         input.write_all(&[line, b"\n"].concat()).unwrap();
@@ -198,7 +202,9 @@ impl Peer {
         let message: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         if let Some(batch) = message.as_array() {
             schema::check_batch(self.revision, &message);
-            batch.iter().for_each(|message| self.check(message));
+            for message in batch {
+                self.check(message);
+            }
         } else {
             self.check(&message);
         }
@@ -224,10 +230,23 @@ impl Peer {
         (rest, self.server.join().expect("the server does not panic"))
     }
 
-    /// Stops reading what the server says.
-    pub(crate) fn hang_up(self) -> (PipeWriter, JoinHandle<linchpin::Result>) {
-        drop(self.lines);
-        (self.input.unwrap(), self.server)
+    /// Sends bytes that may be anything; what they are answered with is read unchecked too.
+    pub(crate) fn raw_unchecked(&mut self, line: &[u8]) {
+        self.input.as_mut().unwrap().write_all(&[line, b"\n"].concat()).unwrap();
+    }
+
+    /// The next line, which is JSON, whatever else it is.
+    pub(crate) fn read_unchecked(&mut self) -> Value {
+        let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Ends the input. Gives what else the server says before it ends as it should.
+    pub(crate) fn end_unchecked(mut self) -> Vec<Value> {
+        drop(self.input.take());
+        let rest: Vec<_> = self.lines.iter().map(|line| serde_json::from_str(&line).unwrap()).collect();
+        self.server.join().expect("the server does not panic").unwrap();
+        rest
     }
 
     /// Ends the input; the server has nothing more to say.
@@ -303,7 +322,7 @@ pub(crate) fn one_shot(service: &Service, message: &Value) -> Option<Value> {
     let revision = if stateless { STATELESS } else { Revision::LATEST_SESSION };
     match message["method"].as_str() {
         Some(method) if answer.get("id") == message.get("id") => {
-            schema::check_answer(revision, method, &answer)
+            schema::check_answer(revision, method, &answer);
         }
         _ => schema::check_unasked(Revision::ALL[0], &answer),
     }

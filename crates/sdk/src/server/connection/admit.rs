@@ -15,7 +15,7 @@ use super::{Connection, NOBODY, lock};
 pub(super) enum Admitted {
     Request(Revision, Arc<Client>),
     /// It opened the session, and this is the answer.
-    Opened(Revision, InitializeResult),
+    Opened(Revision, Box<InitializeResult>),
 }
 
 impl Connection {
@@ -54,7 +54,7 @@ impl Connection {
         if !self.one_shot {
             let _ = self.session.set(session);
         }
-        Ok(Admitted::Opened(revision, result))
+        Ok(Admitted::Opened(revision, Box::new(result)))
     }
 
     fn stateless_client(meta: &RequestMeta) -> Arc<Client> {
