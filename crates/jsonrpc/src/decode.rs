@@ -301,6 +301,19 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
+    /// A struct is an object: a list of its fields, which serde would take, is not what its schema says.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
+        match self.peek()? {
+            b'[' => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            first => self.visit(first, visitor),
+        }
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         self.raw()?;
         visitor.visit_unit()
@@ -308,7 +321,6 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string unit unit_struct seq tuple tuple_struct map
-        struct
     }
 }
 

@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_line_over_the_cap_is_reported_once_and_the_next_one_is_read() {
-        let input = [b"short\n".as_slice(), &[b'x'; 300_000], b"\nafter\ntail"].concat();
+        let input = [b"short\n".as_slice(), &vec![b'x'; 300_000], b"\nafter\ntail"].concat();
         let expected = vec![Some(b"short".to_vec()), None, Some(b"after".to_vec()), Some(b"tail".to_vec())];
         assert_eq!(cut(&input, &[70_000], 100), expected);
         assert_eq!(cut(&input, &[1_000_000], 100), expected);

@@ -121,14 +121,25 @@ fn types_that_do_not_fit_are_refused_like_serde_json_does() {
     }
 }
 
+#[derive(Debug, Deserialize)]
+#[expect(dead_code, reason = "only decoded")]
+struct Order {
+    items: Vec<BTreeMap<String, u8>>,
+}
+
+#[test]
+fn a_list_is_no_struct() {
+    assert!(
+        serde_json::from_str::<Order>(r#"[[{"count":1}]]"#).is_ok(),
+        "serde_json takes fields in their order"
+    );
+    let error = from_checked::<Order>(r#"[[{"count":1}]]"#).unwrap_err();
+    assert_eq!(error.reason, "invalid type: sequence, expected struct Order");
+}
+
 #[test]
 fn errors_know_the_value_they_are_about() {
     let text = r#"{"type":"object","items":[{"count":1},{"count":"two"}]}"#;
-    #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "only decoded")]
-    struct Order {
-        items: Vec<BTreeMap<String, u8>>,
-    }
     let error = from_checked::<Order>(text).unwrap_err();
     assert_eq!(path_at(text, error.at.unwrap()), "/items/1/count");
     assert_eq!(error.reason, "invalid type: string \"two\", expected u8");

@@ -4,8 +4,8 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use linchpin::{Content, Error, Json, Revision, Server, Tool, ToolOutput, args, model::StructuredContent};
 use schemars::JsonSchema;
@@ -240,11 +240,12 @@ fn results() -> Server {
 
 #[test]
 fn results_are_checked_before_they_leave() {
-    let broken = |tool: &str, fault: &str| {
-        format!("the result of the tool `{tool}` does not match its output schema: {fault}")
-    };
+    let hidden = |tool: &str| format!("The tool `{tool}` failed because of an internal error.");
     for revision in Revision::ALL {
-        let mut peer = Peer::open(revision, results());
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let seen = reports.clone();
+        let server = results().on_error(move |report| seen.lock().unwrap().push(report.error.to_string()));
+        let mut peer = Peer::open(revision, server);
         let has_structure = revision >= Revision::V2025_06_18;
         for (tool, expected) in [("typed", json!({"n": 5})), ("good", json!({"n": 1}))] {
             let result = peer.call(tool, json!({}));
@@ -255,16 +256,21 @@ fn results_are_checked_before_they_leave() {
                 "{tool} in {revision}"
             );
         }
-        for (tool, expected) in [
-            ("too_large", broken("too_large", "at /n: 11 is greater than the maximum of 10")),
-            ("bad", broken("bad", "at /n: \"secret\" is not of type \"integer\"")),
-            ("nothing", broken("nothing", "it returned no structured content")),
-            ("fails", "no number today".to_owned()),
-            ("failed", "text".to_owned()),
+        for (tool, expected, fault) in [
+            ("too_large", hidden("too_large"), Some("at /n: 11 is greater than the maximum of 10")),
+            ("bad", hidden("bad"), Some("at /n: \"secret\" is not of type \"integer\"")),
+            ("nothing", hidden("nothing"), Some("it returned no structured content")),
+            ("fails", "no number today".to_owned(), None),
+            ("failed", "text".to_owned(), None),
         ] {
             let result = peer.call(tool, json!({}));
             assert_eq!(failure(&result), expected, "{revision}");
             assert_eq!(result.get("structuredContent"), None, "{tool} in {revision}");
+            let reported: Vec<_> = reports.lock().unwrap().drain(..).collect();
+            let words = fault.map(|fault| {
+                format!("the result of the tool `{tool}` does not match its output schema: {fault}")
+            });
+            assert_eq!(reported, Vec::from_iter(words), "{revision}");
         }
         peer.close();
     }

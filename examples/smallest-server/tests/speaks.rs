@@ -11,7 +11,10 @@ fn a_tool_a_resource_and_a_prompt() {
         .spawn()
         .unwrap();
     let input = [
-        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"0"}}}"#,
+        concat!(
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+            r#""capabilities":{},"clientInfo":{"name":"test","version":"0"}}}"#
+        ),
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":40}}}"#,
         r#"{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"memory://status"}}"#,

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Cancel {
     cancelled: AtomicBool,
+    answered: AtomicBool,
     watched: AtomicBool,
     notify: Notify,
 }
@@ -41,6 +42,16 @@ impl Cancel {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// The request is answered: nothing more may be sent for it.
+    pub(crate) fn set_answered(&self) {
+        self.answered.store(true, Ordering::Release);
+    }
+
+    /// Whether the request is answered or given up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.answered.load(Ordering::Acquire) || self.has_ended()
     }
 
     pub(crate) fn is_watched(&self) -> bool {

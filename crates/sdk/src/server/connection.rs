@@ -195,7 +195,10 @@ impl Connection {
         let scope = Scope::new(self, (id, method, params), revision, &client, meta.as_ref());
         let mut work = begin_caught(|| dispatch::begin_layered(&scope, params));
         match work.try_finish() {
-            Poll::Ready(outcome) => self.settle(id, method, scope.target(), begun, revision, &outcome),
+            Poll::Ready(outcome) => {
+                scope.cancel.get().into_iter().for_each(|cancel| cancel.set_answered());
+                self.settle(id, method, scope.target(), begun, revision, &outcome)
+            }
             Poll::Pending => Some(self.clone().drive(&scope, work, begun)),
         }
     }
@@ -245,6 +248,7 @@ impl Connection {
             if cancel.has_ended() {
                 return; // an answer to a request that was given up must not be sent
             }
+            cancel.set_answered();
             drop(entry); // once the client has the answer it may use the id again
             self.answers.send(|out| self.write_answer(&id, revision, &outcome, out));
         })

@@ -175,8 +175,8 @@ impl Context {
 
     fn send(&self, method: &str, params: &dyn Encode) {
         let revision = self.0.revision;
-        if self.0.cancel.has_ended() {
-            return; // nothing more may be sent for a request that was given up
+        if self.0.cancel.is_over() {
+            return; // nothing more may be sent for a request that was answered or given up
         }
         self.0.connection.notify(|out| {
             write::notification(method, out, |out| params.encode(&mut Encoder { out, revision }));

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use linchpin_jsonrpc::Params;
-use linchpin_protocol::encode::{Encode, to_vec};
+use linchpin_protocol::encode::{Encode, Fields, to_vec};
 use linchpin_protocol::model::{
     CompleteParams, CompletionReference, EmptyResult, GetPromptParams, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, ReadResourceResult, ResultBody,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, Meta, ReadResourceResult, ResultBody,
     SetLevelParams, SubscribeParams,
 };
 use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, Invalid};
@@ -30,7 +30,7 @@ pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
 
 /// Begins the work behind a request.
 pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
-    try_begin(scope, params).unwrap_or_else(|error| Work::Done(Err(error)))
+    try_begin(scope, params).unwrap_or_else(|error| Work::done(Err(error)))
 }
 
 fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
@@ -60,7 +60,7 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         ClientRequest::Listen(params) => subscriptions::listen(scope, params.notifications),
         ClientRequest::SetLevel(params) => Ok(set_level(scope, &params)),
         ClientRequest::Discover => Ok(done(scope.service.discover())),
-        ClientRequest::Ping => Ok(done(EmptyResult::new())),
+        ClientRequest::Ping => Ok(done(Worked)),
         ClientRequest::GetTask(_)
         | ClientRequest::UpdateTask(_)
         | ClientRequest::CancelTask(_)
@@ -83,8 +83,19 @@ fn is_served(method: &str) -> bool {
     !["tasks/", "skills/", "resources/directory/"].iter().any(|prefix| method.starts_with(prefix))
 }
 
+/// A result that says nothing but that it worked; it takes no memory of its own.
+struct Worked;
+
+impl ResultBody for Worked {
+    fn encode_body(&self, _: &mut Fields<'_, '_>) {}
+
+    fn meta(&self) -> Option<&Meta> {
+        None
+    }
+}
+
 fn done(body: impl ResultBody + Send + 'static) -> Work {
-    Work::Done(Ok(Answer::body(body)))
+    Work::done(Ok(Answer::body(body)))
 }
 
 /// Faults inside a parameter, as faults of the whole.
@@ -106,7 +117,7 @@ fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
         Err(panicked) => Work::Tool(tool.clone(), Box::pin(std::future::ready(Err(panicked)))),
         Ok(Err(Invalid { path, reason })) => {
             let place = if path.is_empty() { String::new() } else { format!("at {path}: ") };
-            Work::Done(Ok(tool_failure(format!(
+            Work::done(Ok(tool_failure(format!(
                 "Invalid arguments for the tool `{}`: {place}{reason}",
                 tool.name
             ))))
@@ -201,21 +212,21 @@ fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
     {
         return Err(ProtocolError::Internal("this session holds too many subscriptions".into()).into());
     }
-    Ok(done(EmptyResult::new()))
+    Ok(done(Worked))
 }
 
 fn unsubscribe(scope: &Scope<'_>, params: &SubscribeParams) -> Work {
     if let Some(session) = scope.connection.session() {
         session.unsubscribe(&params.uri);
     }
-    done(EmptyResult::new())
+    done(Worked)
 }
 
 fn set_level(scope: &Scope<'_>, params: &SetLevelParams) -> Work {
     if let Some(session) = scope.connection.session() {
         session.set_log_level(params.level);
     }
-    done(EmptyResult::new())
+    done(Worked)
 }
 
 /// One page of a list; the whole list is kept as bytes when every client sees the same.
@@ -252,7 +263,7 @@ where
                 |body| encode(body, scope.revision),
             )
         };
-        return Ok(Work::Done(Ok(Answer::Ready(items.encoded(scope.revision, body).clone()))));
+        return Ok(Work::done(Ok(Answer::Ready(items.encoded(scope.revision, body).clone()))));
     }
     Ok(done(page(&|_| true)?))
 }

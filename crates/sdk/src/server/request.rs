@@ -16,7 +16,7 @@ use linchpin_protocol::model::{CallToolResult, Content};
 /// Work behind a request.
 pub(crate) enum Work {
     /// Done at once.
-    Done(Result<Answer>),
+    Done(Option<Result<Answer>>),
     /// A tool; its result is checked when it comes.
     Tool(Arc<ToolEntry>, tool::Work),
     /// Anything else that may wait.
@@ -24,6 +24,10 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    pub(crate) fn done(result: Result<Answer>) -> Self {
+        Work::Done(Some(result))
+    }
+
     pub(crate) fn wait<T>(
         future: impl Future<Output = Result<T>> + Send + 'static,
         answer: impl FnOnce(T) -> Answer + Send + 'static,
@@ -35,8 +39,8 @@ impl Work {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self {
             Work::Done(result) => {
-                let done = std::mem::replace(result, Err(Error::tool("polled after its end")));
-                Poll::Ready(Outcome::from(done))
+                let result = result.take().unwrap_or_else(|| Err(Error::setup("polled after its end")));
+                Poll::Ready(Outcome::from(result))
             }
             Work::Tool(entry, work) => poll_caught(work, cx).map(|result| finish_tool(entry, result)),
             Work::Other(work) => poll_caught(work, cx).map(Outcome::from),
@@ -56,7 +60,7 @@ pub(crate) fn caught<T>(f: impl FnOnce() -> T) -> Result<T> {
 
 /// Calls `begin`; a panic in it is an error like any other.
 pub(crate) fn begin_caught(begin: impl FnOnce() -> Work) -> Work {
-    caught(begin).unwrap_or_else(|panicked| Work::Done(Err(panicked)))
+    caught(begin).unwrap_or_else(|panicked| Work::done(Err(panicked)))
 }
 
 fn poll_caught<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll<Result<T>> {

@@ -248,7 +248,7 @@ impl ToolEntry {
     }
 
     fn broken(&self, fault: &str) -> Error {
-        Error::tool(format!(
+        Error::setup(format!(
             "the result of the tool `{}` does not match its output schema: {fault}",
             self.name
         ))
