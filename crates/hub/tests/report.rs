@@ -3,7 +3,7 @@
 use std::process::Command;
 
 fn linchpin(arguments: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_linchpin")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_linchpin")).args(arguments).output().expect("the program starts")
 }
 
 #[test]
