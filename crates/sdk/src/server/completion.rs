@@ -24,6 +24,10 @@ pub struct Completing {
 }
 
 /// What a completion handler takes: the typed text, or all there is to know.
+#[diagnostic::on_unimplemented(
+    message = "a completion handler cannot take `{Self}`",
+    note = "it takes `String`, what was typed so far, or `server::Completing`, which also has the other arguments"
+)]
 pub trait CompletionInput: Send {
     #[doc(hidden)]
     fn from_request(request: Completing) -> Self;
@@ -42,6 +46,10 @@ impl CompletionInput for Completing {
 }
 
 /// What a completion handler gives.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be returned from a completion handler",
+    note = "return a Vec of String or &str, or a Result of one"
+)]
 pub trait CompletionOutput {
     #[doc(hidden)]
     fn into_values(self) -> Result<Vec<String>>;

@@ -102,6 +102,11 @@ impl Resource {
 }
 
 /// What the handler of a plain resource may take.
+#[diagnostic::on_unimplemented(
+    message = "the handler of a resource cannot take `{Self}`",
+    label = "this handler takes `{Self}`",
+    note = "it takes nothing or a `Context`; use `resource_template` for a URI with variables"
+)]
 pub trait ResourceArgs: Send {
     #[doc(hidden)]
     fn from_scope(scope: &Scope<'_>) -> Self;
