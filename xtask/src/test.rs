@@ -17,6 +17,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let examples = examples(&root().join("examples"))?;
     cargo(&["test", "--workspace", "--all-targets"])?;
     cargo(&["test", "--workspace", "--doc"])?;
+    cargo(&["test", "--package", "linchpin", "--no-default-features", "--lib", "--test", "no_validate"])?;
     println!("\nevery test passed, doc tests and {} included", covered(&examples));
     Ok(())
 }

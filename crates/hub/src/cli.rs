@@ -11,7 +11,7 @@ use crate::{demo, report};
 ///
 /// Without a command it starts the built-in demo server in memory, connects to it and shows what it found.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(name = "linchpin", version, about)]
 pub(crate) struct Cli {
     /// Say more on standard error; twice for details, three times for everything
     #[arg(short, long, global = true, action = ArgAction::Count)]

@@ -4,7 +4,7 @@ mod cli;
 mod demo;
 mod report;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -37,5 +37,6 @@ fn log_to_stderr(verbose: u8) {
         2 => "debug",
         _ => "trace",
     };
-    tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(level).init();
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(colours).with_env_filter(level).init();
 }

@@ -1,8 +1,10 @@
 //! Checked JSON text into types, through serde.
 //!
-//! The scanner has accepted the text already, so this decoder checks nothing twice: it finds the ends of strings
-//! with vector instructions, copies text only when it holds escapes, and remembers where it stood when a value
-//! did not fit. For text that was never checked the result may be wrong, or an error; it is never a panic.
+//! The scanner has accepted the text already, so what is decoded is not checked again: the ends of strings are
+//! found with vector instructions, text is copied only when it holds escapes, and an error remembers the value it
+//! is about. For text that was never checked the result may be wrong, or an error; it is never a panic.
+
+mod key;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,6 +15,7 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
+use self::key::Key;
 use crate::scan::{Limits, Scan};
 use crate::string::{escape, find_special};
 
@@ -43,13 +46,17 @@ type Result<T> = std::result::Result<T, DecodeError>;
 
 /// Decodes text that [`crate::check`] or [`crate::parse`] has accepted.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T> {
-    T::deserialize(&mut Decoder { text, at: 0 })
+    T::deserialize(&mut Decoder { text, at: 0, depth: 0 })
 }
 
 struct Decoder<'de> {
     text: &'de str,
     at: usize,
+    depth: u8,
 }
+
+/// Deeper than the scanner lets anything through.
+const MAX_DEPTH: u8 = 128;
 
 impl<'de> Decoder<'de> {
     fn peek(&mut self) -> Result<u8> {
@@ -126,6 +133,22 @@ impl<'de> Decoder<'de> {
         }
     }
 
+    /// An integer, which JSON may write as `2.0` or `2e3` as well.
+    fn visit_integer<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        let start = self.at;
+        let number = self.number();
+        if number.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
+            && let Ok(number) = number.parse::<f64>()
+            && number.fract() == 0.0
+            && number.abs() <= SAFE
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole, and small enough")]
+            return visitor.visit_i64(number as i64);
+        }
+        self.at = start;
+        self.visit_number(visitor)
+    }
+
     fn visit<V: Visitor<'de>>(&mut self, first: u8, visitor: V) -> Result<V::Value> {
         match first {
             b'"' => match self.string()? {
@@ -133,14 +156,12 @@ impl<'de> Decoder<'de> {
                 Cow::Owned(text) => visitor.visit_string(text),
             },
             b'{' => {
-                self.at += 1;
-                let mut place = Place::First;
+                let mut place = self.open()?;
                 let value = visitor.visit_map(Members { decoder: self, place: &mut place })?;
                 self.close(&mut place, b'}').map(|()| value)
             }
             b'[' => {
-                self.at += 1;
-                let mut place = Place::First;
+                let mut place = self.open()?;
                 let value = visitor.visit_seq(Elements { decoder: self, place: &mut place })?;
                 self.close(&mut place, b']').map(|()| value)
             }
@@ -195,11 +216,18 @@ impl<'de> Decoder<'de> {
         seed.deserialize(self).map_err(|error| DecodeError { at: error.at.or(Some(at)), ..error })
     }
 
+    fn open(&mut self) -> Result<Place> {
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { Err(self.broken()) } else { Ok(Place::First) }
+    }
+
     /// A type of fixed length stops reading before the end: there must be nothing more.
     fn close(&mut self, place: &mut Place, end: u8) -> Result<()> {
         if *place != Place::End && self.more(place, end)? {
             return Err(de::Error::custom("there are more values than expected here"));
         }
+        self.depth -= 1;
         Ok(())
     }
 }
@@ -212,8 +240,22 @@ enum Place {
     End,
 }
 
+/// Up to here a double tells every integer from the next.
+const SAFE: f64 = 9_007_199_254_740_991.0;
+
 /// The name under which `serde_json` asks for the text of a value.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
+
+macro_rules! integers {
+    ($( $method:ident )*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+            match self.peek()? {
+                b'-' | b'0'..=b'9' => self.visit_integer(visitor),
+                first => self.visit(first, visitor),
+            }
+        }
+    )*};
+}
 
 impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
     type Error = DecodeError;
@@ -293,6 +335,11 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         self.deserialize_bytes(visitor)
     }
 
+    integers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+    }
+
     /// Names are texts; a number must not be taken for the position of a name.
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.peek()? {
@@ -320,7 +367,7 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
     }
 
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string unit unit_struct seq tuple tuple_struct map
+        bool f32 f64 char str string unit unit_struct seq tuple tuple_struct map
     }
 }
 
@@ -364,65 +411,6 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
             return Ok(None);
         }
         self.decoder.placed(seed).map(Some)
-    }
-}
-
-/// A key. Maps may have keys of other types than text: those are read from it.
-struct Key<'de>(Cow<'de, str>);
-
-macro_rules! keys_from_text {
-    ($( $method:ident $visit:ident $type:ty, )*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-            match self.0.parse::<$type>() {
-                Ok(value) => visitor.$visit(value),
-                Err(_) => Err(de::Error::invalid_type(Unexpected::Str(&self.0), &visitor)),
-            }
-        }
-    )*};
-}
-
-impl<'de> de::Deserializer<'de> for Key<'de> {
-    type Error = DecodeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        match self.0 {
-            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-            Cow::Owned(text) => visitor.visit_string(text),
-        }
-    }
-
-    keys_from_text! {
-        deserialize_bool visit_bool bool,
-        deserialize_i8 visit_i8 i8,
-        deserialize_i16 visit_i16 i16,
-        deserialize_i32 visit_i32 i32,
-        deserialize_i64 visit_i64 i64,
-        deserialize_u8 visit_u8 u8,
-        deserialize_u16 visit_u16 u16,
-        deserialize_u32 visit_u32 u32,
-        deserialize_u64 visit_u64 u64,
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value> {
-        visitor.visit_enum(self.0.into_deserializer())
-    }
-
-    serde::forward_to_deserialize_any! {
-        i128 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
-        identifier ignored_any
     }
 }
 

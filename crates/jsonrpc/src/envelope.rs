@@ -93,7 +93,10 @@ fn check_rest(scan: &mut Scan<'_>) -> Result<(), ParseError> {
     scan.end()
 }
 
+/// Only the grammar is checked here: each element is decoded strictly by itself, so that one bad message does not
+/// take the others with it.
 fn batch(mut scan: Scan<'_>) -> Result<Message<'_>, ParseError> {
+    scan.allow_any_keys();
     let mut elements = Vec::new();
     scan.elements(0, |element| elements.push(element))?;
     scan.end()?;
@@ -191,9 +194,13 @@ impl<'a> Parts<'a> {
 /// Marks `"id": null` in the `at` of its error.
 const NULL_ID: usize = usize::MAX;
 
+/// Ids are kept while their requests are worked on.
+const MAX_ID: usize = 1_024;
+
 fn read_id(text: &str, at: usize) -> Result<Id<'_>, ParseError> {
     let wrong = |at, message: &'static str| Err(ParseError::new(ParseErrorKind::Shape, at, message));
     match text.as_bytes().first() {
+        Some(b'"') if text.len() > MAX_ID => wrong(at, "\"id\" must not be longer than 1,024 bytes"),
         Some(b'"') => Ok(Id::String(unescape(&text[1..text.len() - 1]))),
         Some(b'n') => wrong(NULL_ID, "\"id\" must be a string or an integer, not null"),
         Some(b'-' | b'0'..=b'9') => match text.parse() {

@@ -61,6 +61,16 @@ impl Outbox {
         true
     }
 
+    /// Whether more waits than should.
+    pub fn is_full(&self) -> bool {
+        self.state().lines.len() > self.high_water
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.state().lines.is_empty()
+    }
+
     /// Waits until the queue is no longer full.
     pub async fn room(&self) {
         loop {

@@ -129,6 +129,14 @@ impl Peer {
         sender.send(answer).is_ok()
     }
 
+    /// Fails one request, whose answer cannot be read.
+    pub fn fail(&self, id: &Id<'_>, error: CallError) {
+        let Id::Number(id) = id else { return };
+        let sender = self.shared.waiting().calls.remove(id);
+        // The one who waited may have left in the meantime.
+        let _ = sender.map(|sender| sender.send(Err(error)));
+    }
+
     /// The other side is gone: everything that waits fails now, and so does every later request.
     pub fn close(&self, reason: &str) {
         let reason: Arc<str> = reason.into();

@@ -36,6 +36,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) at: usize,
     values: u32,
     limits: Limits,
+    any_keys: bool,
 }
 
 /// A string as it stands between its quotes.
@@ -49,7 +50,12 @@ type Result<T, E = ParseError> = std::result::Result<T, E>;
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(text: &'a str, limits: Limits) -> Self {
-        Self { text, bytes: text.as_bytes(), at: 0, values: 0, limits }
+        Self { text, bytes: text.as_bytes(), at: 0, values: 0, limits, any_keys: false }
+    }
+
+    /// Leaves it to a later pass to refuse keys.
+    pub(crate) fn allow_any_keys(&mut self) {
+        self.any_keys = true;
     }
 
     pub(crate) fn text(&self) -> &'a str {
@@ -130,11 +136,11 @@ impl<'a> Scan<'a> {
             if count > self.limits.keys {
                 return self.fail(ParseErrorKind::Limit, "an object holds too many keys");
             }
-            if !keys.insert(key.raw, key.escaped) {
+            if !self.any_keys && !keys.insert(key.raw, key.escaped) {
                 let message = format!("the key \"{}\" stands twice in one object", shorten(key.raw));
                 return Err(ParseError::new(ParseErrorKind::DuplicateKey, start, message));
             }
-            if is_reserved(key) {
+            if !self.any_keys && is_reserved(key) {
                 let message = "a key that begins with \"$serde_json::private\" is not accepted";
                 return Err(ParseError::new(ParseErrorKind::Shape, start, message));
             }

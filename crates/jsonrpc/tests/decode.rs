@@ -128,6 +128,22 @@ struct Order {
 }
 
 #[test]
+fn an_integer_may_be_written_with_a_point() {
+    assert_eq!(from_checked::<(i64, u8, i32)>("[2.0, 1e2, -3.0]").unwrap(), (2, 100, -3));
+    for text in ["2.5", "300.0", "1e300", "9007199254740993.0"] {
+        assert!(from_checked::<u8>(text).is_err(), "{text}");
+    }
+    assert_eq!(from_checked::<i64>("9007199254740993").unwrap(), 9_007_199_254_740_993);
+    assert_eq!(from_checked::<Value>("2.0").unwrap(), serde_json::json!(2.0));
+}
+
+#[test]
+fn text_that_is_nested_without_end_is_refused() {
+    let text = "[".repeat(1_000_000);
+    assert!(from_checked::<Value>(&text).is_err());
+}
+
+#[test]
 fn a_list_is_no_struct() {
     assert!(
         serde_json::from_str::<Order>(r#"[[{"count":1}]]"#).is_ok(),

@@ -246,6 +246,7 @@ macro_rules! model {
     )*) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+        #[serde(expecting = "an object")]
         pub struct $name {
             $( $(#[$field_meta])* #[serde(rename = $key)] pub $field: $type, )*
         }
@@ -274,8 +275,15 @@ macro_rules! model {
 macro_rules! words {
     ($( $(#[$meta:meta])* pub enum $name:ident { $( $(#[$variant_meta:meta])* $variant:ident = $word:literal ),* $(,)? } )*) => {$(
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
-        pub enum $name { $( $(#[$variant_meta])* #[serde(rename = $word)] $variant ),* }
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $( $(#[$variant_meta])* $variant ),* }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                $name::find(&word).ok_or_else(|| serde::de::Error::unknown_variant(&word, &[$( $word ),*]))
+            }
+        }
 
         impl $name {
             /// The word on the wire.

@@ -25,6 +25,7 @@
 pub mod client;
 mod error;
 pub mod server;
+mod sync;
 mod transport;
 
 #[doc(hidden)]

@@ -126,7 +126,11 @@ fn tools_are_listed_with_what_the_revision_knows() {
             "inputSchema": {"type": "object", "properties": integers, "required": ["a", "b"]},
         });
         let sum = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
-        since(revision, V2025_03_26, &mut add, "annotations", json!({"readOnlyHint": true}));
+        let annotations = match revision {
+            V2025_03_26 => json!({"title": "Addition", "readOnlyHint": true}),
+            _ => json!({"readOnlyHint": true}),
+        };
+        since(revision, V2025_03_26, &mut add, "annotations", annotations);
         since(revision, V2025_06_18, &mut add, "title", "Addition".into());
         since(revision, V2025_06_18, &mut add, "outputSchema", sum);
         since(revision, V2025_11_25, &mut add, "icons", json!([{"src": "https://example.com/i.png"}]));

@@ -75,6 +75,7 @@ pub enum CompletionReference {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a reference to a prompt or resource")]
 struct Wide {
     r#type: String,
     name: Option<String>,

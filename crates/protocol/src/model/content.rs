@@ -232,7 +232,7 @@ impl Encode for Content {
 
 /// All members that any block has: one pass, then the type decides. No guessing from shapes.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "a content block")]
 struct Wide {
     r#type: String,
     text: Option<String>,

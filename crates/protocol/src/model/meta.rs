@@ -32,6 +32,7 @@ pub mod key {
 
 /// The reserved members of a request's `_meta`; others are ignored here.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(expecting = "an object")]
 pub struct RequestMeta {
     /// The token that progress notifications must carry.
     #[serde(rename = "progressToken", default)]

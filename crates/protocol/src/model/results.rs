@@ -63,6 +63,7 @@ macro_rules! results {
     )*) => {$(
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+        #[serde(expecting = "an object")]
         pub struct $name {
             $( $(#[$field_meta])* #[serde(rename = $key)] pub $field: $type, )*
             /// Metadata of the result itself.

@@ -12,28 +12,6 @@ use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
 model! {
-    /// A tool that can be called.
-    pub struct Tool {
-        /// The name for programs.
-        name: String = "name",
-        /// The name for people.
-        title: Option<String> = "title" since Titles,
-        /// What it does, for the model.
-        description: Option<String> = "description",
-        /// What it takes: a JSON Schema of type `object`.
-        input_schema: Value = "inputSchema",
-        /// What its structured result looks like.
-        output_schema: Option<OutputSchema> = "outputSchema" since StructuredContent,
-        /// Hints on what it does.
-        annotations: Option<ToolAnnotations> = "annotations" since ToolAnnotations,
-        /// How it may be run.
-        execution: Option<ToolExecution> = "execution" since CoreTasks,
-        /// Pictures.
-        icons: Option<Vec<Icon>> = "icons" since Icons,
-        /// Metadata.
-        meta: Option<Meta> = "_meta" since ItemMeta,
-    }
-
     /// Hints on what a tool does; not to be trusted unless the server is.
     #[derive(Default)]
     pub struct ToolAnnotations {
@@ -79,6 +57,53 @@ model! {
         task: Option<TaskMetadata> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta",
+    }
+}
+
+/// A tool that can be called.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "an object")]
+pub struct Tool {
+    /// The name for programs.
+    pub name: String,
+    /// The name for people.
+    pub title: Option<String>,
+    /// What it does, for the model.
+    pub description: Option<String>,
+    /// What it takes: a JSON Schema of type `object`.
+    pub input_schema: Value,
+    /// What its structured result looks like.
+    pub output_schema: Option<OutputSchema>,
+    /// Hints on what it does.
+    pub annotations: Option<ToolAnnotations>,
+    /// How it may be run.
+    pub execution: Option<ToolExecution>,
+    /// Pictures.
+    pub icons: Option<Vec<Icon>>,
+    /// Metadata.
+    #[serde(rename = "_meta")]
+    pub meta: Option<Meta>,
+}
+
+/// Written out and not declared, for the title: where a revision has none, its annotations carry it.
+impl Encode for Tool {
+    fn encode(&self, to: &mut Encoder<'_>) {
+        let mut annotations = self.annotations.clone();
+        if !to.revision.has(Feature::Titles) && self.title.is_some() {
+            let annotations = annotations.get_or_insert_default();
+            annotations.title = annotations.title.take().or_else(|| self.title.clone());
+        }
+        to.object(|fields| {
+            fields.field("name", &self.name);
+            fields.since(Feature::Titles, "title", &self.title);
+            fields.field("description", &self.description);
+            fields.field("inputSchema", &self.input_schema);
+            fields.since(Feature::StructuredContent, "outputSchema", &self.output_schema);
+            fields.since(Feature::ToolAnnotations, "annotations", &annotations);
+            fields.since(Feature::CoreTasks, "execution", &self.execution);
+            fields.since(Feature::Icons, "icons", &self.icons);
+            fields.since(Feature::ItemMeta, "_meta", &self.meta);
+        });
     }
 }
 

@@ -5,15 +5,16 @@ mod error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin_jsonrpc::{Limits, Message, Peer, parse};
-use linchpin_protocol::encode::{Encode, to_value};
+use linchpin_jsonrpc::write;
+use linchpin_jsonrpc::{CallError, Limits, Message, Peer, parse};
+use linchpin_protocol::encode::{Encode, Encoder, to_vec};
 use linchpin_protocol::model::{
-    CallToolParams, CallToolResult, ClientCapabilities, Implementation, InitializeParams, InitializeResult,
-    ListToolsResult, ServerCapabilities, Tool, key,
+    CallToolParams, CallToolResult, CancelledParams, ClientCapabilities, EmptyParams, Implementation,
+    InitializeParams, InitializeResult, ListToolsResult, PageParams, Tool,
 };
-use linchpin_protocol::{Era, Method, Revision, wire};
+use linchpin_protocol::{Method, Revision, wire};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub use error::ClientError;
 
@@ -46,7 +47,12 @@ impl Receiver for Inbox {
                 self.peer.answer(id.as_ref(), reply);
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "the server sent something that is no message"),
+            Err(error) => {
+                tracing::warn!(%error, "the server sent something that is no message");
+                if let Some(id) = error.id.as_ref().filter(|_| error.is_response) {
+                    self.peer.fail(id, CallError::Malformed(error.to_string()));
+                }
+            }
         }
     }
 }
@@ -56,41 +62,29 @@ impl Client {
     pub(crate) async fn in_memory(service: &Service) -> Result<Self, ClientError> {
         let link = Link::new(service);
         let outbox = link.outbox().clone();
-        let cancelled = outbox.clone();
-        let peer = Peer::new(outbox, MAX_WAITING, move |id, reason| {
-            cancelled.send(|out| {
-                let params = serde_json::json!({ "requestId": id_value(id), "reason": reason });
-                linchpin_jsonrpc::write::notification(Method::Cancelled.name(), out, |out| {
-                    linchpin_jsonrpc::write::value(&params, out);
-                });
+        let revision = Revision::LATEST_SESSION;
+        let peer = Peer::new(outbox.clone(), MAX_WAITING, move |id, reason| {
+            let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
+            let params = CancelledParams { request_id, reason, meta: None };
+            outbox.send(|out| {
+                let encode = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision });
+                write::notification(Method::Cancelled.name(), out, encode);
             });
         });
         let inbox = Arc::new(Inbox { peer });
         let receiver: Arc<dyn Receiver> = inbox.clone();
         link.set_receiver(Arc::downgrade(&receiver));
-        let revision = Revision::LATEST_SESSION;
-        let info = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         let params = InitializeParams {
             protocol_version: revision.as_str().to_owned(),
             capabilities: ClientCapabilities::default(),
-            client_info: info.clone(),
+            client_info: Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
             meta: None,
         };
-        let server = InitializeResult {
-            protocol_version: String::new(),
-            capabilities: ServerCapabilities::default(),
-            server_info: Implementation::default(),
-            instructions: None,
-            meta: None,
-        };
-        let mut client = Client { link, inbox, revision, server };
-        let server: InitializeResult = client.request(Method::Initialize.name(), &params).await?;
-        client.revision = server
-            .protocol_version
-            .parse()
-            .map_err(|_| ClientError::UnsupportedVersion(server.protocol_version.clone()))?;
-        client.server = server;
-        client.notify(Method::Initialized.name(), &Value::Null);
+        let server: InitializeResult = ask(&inbox.peer, revision, Method::Initialize.name(), &params).await?;
+        let unknown = |_| ClientError::UnsupportedVersion(server.protocol_version.clone());
+        let revision = server.protocol_version.parse().map_err(unknown)?;
+        let client = Client { link, inbox, revision, server };
+        client.notify(Method::Initialized.name(), &EmptyParams::default());
         Ok(client)
     }
 
@@ -110,36 +104,13 @@ impl Client {
         method: &str,
         params: &(impl Encode + ?Sized),
     ) -> Result<T, ClientError> {
-        let params = self.framed(to_value(params, self.revision));
-        let call =
-            self.inbox.peer.request(method, TIMEOUT, |out| linchpin_jsonrpc::write::value(&params, out))?;
-        let result = call.await?;
-        wire::decode(&result).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })
+        ask(&self.inbox.peer, self.revision, method, params).await
     }
 
-    /// Sends a notification; `null` for none params.
+    /// Sends a notification.
     pub fn notify(&self, method: &str, params: &(impl Encode + ?Sized)) {
-        let params = to_value(params, self.revision);
-        self.inbox.peer.notify(method, |out| {
-            if !params.is_null() {
-                linchpin_jsonrpc::write::value(&params, out);
-            }
-        });
-    }
-
-    /// In the stateless era every request says who asks.
-    fn framed(&self, params: Value) -> Value {
-        if self.revision.era() == Era::Session {
-            return params;
-        }
-        let mut params = match params {
-            Value::Object(params) => params,
-            _ => Map::new(),
-        };
-        let meta = params.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
-        meta[key::PROTOCOL_VERSION] = self.revision.as_str().into();
-        meta[key::CLIENT_CAPABILITIES] = Value::Object(Map::new());
-        Value::Object(params)
+        let params = to_vec(params, self.revision);
+        self.inbox.peer.notify(method, |out| out.extend_from_slice(&params));
     }
 
     /// All tools of the server.
@@ -147,7 +118,7 @@ impl Client {
         let mut tools = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
-            let params = linchpin_protocol::model::PageParams { cursor: cursor.clone(), meta: None };
+            let params = PageParams { cursor: cursor.clone(), meta: None };
             let page: ListToolsResult = self.request(Method::ListTools.name(), &params).await?;
             tools.extend(page.tools);
             if page.next_cursor.is_none() {
@@ -186,9 +157,14 @@ impl Drop for Client {
     }
 }
 
-fn id_value(id: &linchpin_jsonrpc::Id<'_>) -> Value {
-    match id {
-        linchpin_jsonrpc::Id::Number(number) => (*number).into(),
-        linchpin_jsonrpc::Id::String(text) => (&**text).into(),
-    }
+async fn ask<T: DeserializeOwned>(
+    peer: &Peer,
+    revision: Revision,
+    method: &str,
+    params: &(impl Encode + ?Sized),
+) -> Result<T, ClientError> {
+    let params = to_vec(params, revision);
+    let call = peer.request(method, TIMEOUT, |out| out.extend_from_slice(&params))?;
+    let result = call.await?;
+    wire::decode(&result).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })
 }

@@ -10,6 +10,9 @@ use linchpin_protocol::version::Feature;
 use super::session::Session;
 use super::{BoxFuture, Connection};
 
+/// Messages in one batch: all their answers are held until the last one is there.
+const MAX_BATCH: usize = 1_000;
+
 impl Connection {
     pub(super) fn batch(self: &Arc<Self>, messages: &[&str]) -> Option<BoxFuture<()>> {
         let batches = |session: &Session| session.revision().has(Feature::Batches);
@@ -18,6 +21,9 @@ impl Connection {
         }
         if self.is_part() {
             return self.refuse_batch("a batch holds messages, not other batches");
+        }
+        if messages.len() > MAX_BATCH {
+            return self.refuse_batch("a batch holds at most 1,000 messages: send the rest in another one");
         }
         let answers = Arc::new(Outbox::new(usize::MAX, || ()));
         let part = self.part(answers.clone());
@@ -35,6 +41,7 @@ impl Connection {
             let mut lines = Vec::new();
             answers.take(&mut lines);
             if lines.pop().is_some() {
+                connection.answers().room().await;
                 lines.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b',');
                 connection.answers().send(|out| {
                     out.push(b'[');

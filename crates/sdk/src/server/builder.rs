@@ -116,13 +116,20 @@ impl Server {
         self
     }
 
-    /// Takes over everything registered in another server. Its tools and prompts get `prefix` and an
-    /// underscore before their names; its resources keep their URIs; its handlers keep its state.
+    /// Takes over the tools, resources, templates and prompts of another server. Its tools and prompts get
+    /// `prefix` and an underscore before their names; its resources keep their URIs; its handlers keep its state.
+    /// What works around the handlers (layers, hooks, methods of its own) belongs to the server that runs, and a
+    /// server that has such is refused.
     pub fn mount(self, prefix: &str, other: Server) -> Self {
+        let hook = other.settings.hook();
         let state = Arc::new(other.settings.state);
-        let mounted = match other.error {
-            Some(error) => Err(error),
-            None => self.live.change(|catalog| catalog.mount(prefix, &other.live.snapshot(), &state)),
+        let mounted = match (other.error, hook) {
+            (Some(error), _) => Err(error),
+            (None, Some(hook)) => Err(Error::setup(format!(
+                "the server `{}` cannot be mounted: it has {hook}; give that to the server it is mounted in",
+                other.settings.info.name
+            ))),
+            (None, None) => self.live.change(|catalog| catalog.mount(prefix, &other.live.snapshot(), &state)),
         };
         self.note(mounted)
     }
@@ -217,6 +224,8 @@ impl Server {
     }
 
     /// Answers a method itself, also one that the server would answer otherwise.
+    ///
+    /// Only `initialize` cannot be replaced: without it there is no session to serve in.
     pub fn on_request<Form, H>(mut self, method: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form>,
@@ -224,7 +233,11 @@ impl Server {
         H::Output: IntoJson,
         Form: 'static,
     {
-        self.settings.requests.insert(method.into(), Arc::new(Typed(handler, PhantomData)));
+        let method = method.into();
+        if Method::find(&method) == Some(Method::Initialize) {
+            return self.note::<()>(Err(Error::setup("the method `initialize` cannot be replaced")));
+        }
+        self.settings.requests.insert(method, Arc::new(Typed(handler, PhantomData)));
         self
     }
 
@@ -255,7 +268,7 @@ impl Server {
         self
     }
 
-    /// Puts a function around every request; the first one is the outermost.
+    /// Puts a function around every request but `initialize`; the first one is the outermost.
     pub fn layer<F, Fut>(mut self, layer: F) -> Self
     where
         F: Fn(Request, Next) -> Fut + Send + Sync + 'static,

@@ -1,28 +1,51 @@
-//! The cancellation of one request.
+//! The end of one request: answered or cancelled, whichever comes first.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
-/// Set when the client gives a request up. A handler that watches it may finish in its own way; one that does
-/// not is dropped where it waits.
+const RUNNING: u8 = 0;
+const ANSWERED: u8 = 1;
+const CANCELLED: u8 = 2;
+
+/// Whether a request is still to be answered. A handler that watches for its cancellation may finish in its own
+/// way; one that does not is dropped where it waits.
 #[derive(Default)]
 pub(crate) struct Cancel {
-    cancelled: AtomicBool,
-    answered: AtomicBool,
+    state: AtomicU8,
     watched: AtomicBool,
     notify: Notify,
 }
 
 impl Cancel {
-    pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
+    /// Cancels the request; `false` when it has ended already.
+    pub(crate) fn cancel(&self) -> bool {
+        let cancelled = self.end(CANCELLED);
         self.notify.notify_waiters();
+        cancelled
+    }
+
+    /// Claims the right to answer; `false` when the request has ended already.
+    pub(crate) fn answer(&self) -> bool {
+        self.end(ANSWERED)
+    }
+
+    fn end(&self, state: u8) -> bool {
+        self.state.compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether the request is answered or cancelled: nothing more may be sent for it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.load(Ordering::Acquire) != RUNNING
+    }
+
+    fn has_been_cancelled(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CANCELLED
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.watched.store(true, Ordering::Relaxed);
-        self.cancelled.load(Ordering::Acquire)
+        self.has_been_cancelled()
     }
 
     /// For the handler: it takes care of the end itself.
@@ -35,23 +58,9 @@ impl Cancel {
     pub(crate) async fn cancelled(&self) {
         let mut notified = std::pin::pin!(self.notify.notified());
         notified.as_mut().enable();
-        if !self.cancelled.load(Ordering::Acquire) {
+        if !self.has_been_cancelled() {
             notified.await;
         }
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
-    }
-
-    /// The request is answered: nothing more may be sent for it.
-    pub(crate) fn set_answered(&self) {
-        self.answered.store(true, Ordering::Release);
-    }
-
-    /// Whether the request is answered or given up.
-    pub(crate) fn is_over(&self) -> bool {
-        self.answered.load(Ordering::Acquire) || self.has_ended()
     }
 
     pub(crate) fn is_watched(&self) -> bool {

@@ -4,8 +4,8 @@ mod admit;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Poll;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::task::{self, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use linchpin_jsonrpc::write::{self, UnknownId};
@@ -17,6 +17,7 @@ use linchpin_protocol::model::{CancelledParams, ResourceUpdatedParams};
 use linchpin_protocol::version::Feature;
 use linchpin_protocol::wire::{self, Invalid, error_object, stateless_era};
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use self::admit::Admitted;
@@ -28,7 +29,9 @@ use super::request::{Outcome, Work, begin_caught, caught, run_caught};
 use super::scope::Scope;
 use super::session::Session;
 use super::subscriptions::{Streams, changed};
+use super::tasks::start;
 use super::{BoxFuture, Service, dispatch};
+use crate::sync::lock;
 
 /// A client's connection.
 pub(crate) struct Connection {
@@ -43,20 +46,20 @@ pub(crate) struct Connection {
     session: OnceLock<Session>,
     streams: Streams,
     /// Requests that are being worked on, to give them up.
-    in_flight: Arc<Mutex<HashMap<Id<'static>, Arc<Cancel>>>>,
+    in_flight: Arc<Mutex<HashMap<Id<'static>, Pending>>>,
     /// How much work is being driven.
     active: AtomicUsize,
     idle: Notify,
+    /// Changed lists that the client will be told of when there is room, a bit for each kind.
+    behind: AtomicU8,
     /// The revision of the last message that had one, to shape errors about messages that have none.
     last: AtomicU8,
 }
 
+/// How long cancelled work may take to end when the server shuts down.
+const LAST_WORD: Duration = Duration::from_secs(1);
 const NO_REVISION: u8 = u8::MAX;
 static NOBODY: LazyLock<Arc<Client>> = LazyLock::new(Arc::default);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Connection {
     pub(crate) fn new(service: Service, outbox: Arc<Outbox>, one_shot: bool) -> Arc<Self> {
@@ -72,6 +75,7 @@ impl Connection {
             in_flight: Arc::default(),
             active: AtomicUsize::new(0),
             idle: Notify::new(),
+            behind: AtomicU8::new(0),
             last: AtomicU8::new(NO_REVISION),
         });
         if !one_shot {
@@ -93,6 +97,7 @@ impl Connection {
             in_flight: self.in_flight.clone(),
             active: AtomicUsize::new(0),
             idle: Notify::new(),
+            behind: AtomicU8::new(0),
             last: AtomicU8::new(self.last.load(Ordering::Relaxed)),
         })
     }
@@ -196,7 +201,7 @@ impl Connection {
         let mut work = begin_caught(|| dispatch::begin_layered(&scope, params));
         match work.try_finish() {
             Poll::Ready(outcome) => {
-                scope.cancel.get().into_iter().for_each(|cancel| cancel.set_answered());
+                let _ = scope.cancel.get().is_none_or(|cancel| cancel.answer());
                 self.settle(id, method, scope.target(), begun, revision, &outcome)
             }
             Poll::Pending => Some(self.clone().drive(&scope, work, begun)),
@@ -231,7 +236,8 @@ impl Connection {
     fn drive(self: Arc<Self>, scope: &Scope<'_>, mut work: Work, begun: Option<Instant>) -> BoxFuture<()> {
         let cancel = scope.cancel();
         let id = scope.id.clone().into_owned();
-        lock(&self.in_flight).insert(id.clone(), cancel.clone());
+        let pending = Pending { cancel: cancel.clone(), answers: self.answers.clone() };
+        lock(&self.in_flight).insert(id.clone(), pending);
         let entry = InFlight { connection: self.clone(), id: id.clone() };
         let (method, revision) = (scope.method.to_owned(), scope.revision);
         let (target, context) = (scope.target.get().cloned(), scope.context.get().cloned());
@@ -245,10 +251,9 @@ impl Connection {
             let target = target.as_deref().or_else(|| context.as_ref().and_then(Context::target));
             self.service.observe(&method, target, begun, revision, &outcome);
             self.answers.room().await;
-            if cancel.has_ended() {
-                return; // an answer to a request that was given up must not be sent
+            if !cancel.answer() {
+                return; // an answer to a request that was cancelled must not be sent
             }
-            cancel.set_answered();
             drop(entry); // once the client has the answer it may use the id again
             self.answers.send(|out| self.write_answer(&id, revision, &outcome, out));
         })
@@ -271,11 +276,17 @@ impl Connection {
         match caught(|| handler.call(params.text().unwrap_or("{}"), &scope)) {
             Ok(Ok(work)) => {
                 let (service, method) = (self.service.clone(), method.to_owned());
-                Some(Box::pin(async move {
+                let mut work: BoxFuture<()> = Box::pin(async move {
                     if let Err(panicked) = run_caught(work).await {
                         service.report(&panicked, &method, None);
                     }
-                }))
+                });
+                let done = work.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_ready();
+                if !done && self.active.load(Ordering::Acquire) >= self.service.settings().max_in_flight {
+                    tracing::warn!("a notification was dropped: too much is being worked on");
+                    return None;
+                }
+                (!done).then_some(work)
             }
             Ok(Err(Invalid { path, reason })) => {
                 tracing::warn!(method, path, reason, "a notification was not understood");
@@ -292,9 +303,9 @@ impl Connection {
         // A notice that is malformed, late or about nothing known is to be ignored.
         let Ok(params) = wire::decode::<CancelledParams>(params.text().unwrap_or("{}")) else { return };
         let Some(id) = params.request_id else { return };
-        if let Some(cancel) = lock(&self.in_flight).get(&id) {
-            tracing::debug!(%id, reason = params.reason, "a request was given up");
-            cancel.cancel();
+        if let Some(pending) = lock(&self.in_flight).get(&id) {
+            tracing::debug!(%id, reason = params.reason, "a request was cancelled");
+            pending.cancel.cancel();
         }
     }
 
@@ -305,7 +316,22 @@ impl Connection {
         }
     }
 
-    pub(crate) fn list_changed(&self, kind: Kind) {
+    /// Tells the client that a list has changed. One that reads slowly is told when there is room: if it missed
+    /// this it would keep an old list for ever.
+    pub(crate) fn list_changed(self: &Arc<Self>, kind: Kind, runtime: Option<&Handle>) {
+        let Some(runtime) = runtime.filter(|_| self.outbox.is_full()) else { return self.tell_changed(kind) };
+        let bit = 1 << kind as u8;
+        if self.behind.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+            let connection = self.clone();
+            start(runtime, async move {
+                connection.outbox.room().await;
+                connection.behind.fetch_and(!bit, Ordering::AcqRel);
+                connection.tell_changed(kind);
+            });
+        }
+    }
+
+    fn tell_changed(&self, kind: Kind) {
         if self.session().is_some_and(Session::is_initialized) {
             self.notify(|out| write::notification(changed(kind).name(), out, |_| ()));
         }
@@ -344,10 +370,13 @@ impl Connection {
             let left: Vec<_> = lock(&self.in_flight).drain().collect();
             let error = ProtocolError::Internal("the server is shutting down".into());
             let object = error_object(&error, Revision::LATEST);
-            for (id, cancel) in left.into_iter().filter(|(_, cancel)| !cancel.has_ended()) {
-                self.answers.append(|out| write::error(Some(&id), UnknownId::Null, &object, out));
-                cancel.cancel();
+            for (id, pending) in left {
+                if pending.cancel.cancel() {
+                    pending.answers.append(|out| write::error(Some(&id), UnknownId::Null, &object, out));
+                }
             }
+            // A batch ends now that all its requests have ended, and sends what it has.
+            let _ = tokio::time::timeout(LAST_WORD, self.idle()).await;
         }
     }
 
@@ -366,13 +395,20 @@ impl Connection {
     pub(crate) fn abandon(&self) {
         self.outbox.close();
         self.peer.close("the client is gone");
-        for cancel in lock(&self.in_flight).values() {
-            cancel.cancel();
+        for pending in lock(&self.in_flight).values() {
+            pending.cancel.cancel();
         }
     }
 }
 
-/// Ends when a request was given up whose handler does not watch for it.
+/// A request that is being worked on.
+struct Pending {
+    cancel: Arc<Cancel>,
+    /// Where its answer goes.
+    answers: Arc<Outbox>,
+}
+
+/// Ends when a request was cancelled whose handler does not watch for it.
 async fn cancelled_unwatched(cancel: &Cancel) {
     cancel.cancelled().await;
     if cancel.is_watched() {

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use linchpin_jsonrpc::{Id, write};
 use linchpin_protocol::encode::{Encode, Encoder};
@@ -17,6 +17,7 @@ use super::scope::Scope;
 use super::session::Session;
 use super::state::StateMap;
 use super::{Connection, Service};
+use crate::sync::lock;
 use crate::{Error, Result};
 
 /// The context of one request. Cheap to clone; ask for it as the last parameter of a handler.
@@ -43,6 +44,7 @@ struct Inner {
     target: OnceLock<Arc<str>>,
     state: OnceLock<Arc<StateMap>>,
     cancel: Arc<Cancel>,
+    values: Mutex<StateMap>,
     /// The bits of the last progress value that was sent.
     progress: AtomicU64,
 }
@@ -65,6 +67,7 @@ impl Context {
             target: known(&scope.target),
             state: known(&scope.state),
             cancel: scope.cancel(),
+            values: Mutex::default(),
             progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
         }))
     }
@@ -75,7 +78,9 @@ impl Context {
 
     pub(crate) fn scope<'a>(&'a self, method: &'a str) -> Scope<'a> {
         let Inner { connection, id, revision, client, meta, meta_text, .. } = &*self.0;
-        Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref())
+        let scope = Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref());
+        let _ = scope.cancel.set(self.0.cancel.clone());
+        scope
     }
 
     /// The registered name of what is called, if it is known already.
@@ -121,9 +126,18 @@ impl Context {
         })
     }
 
-    /// A value given to the server with [`crate::Server::state`]; a mounted server's own comes first, then the
-    /// session's.
+    /// Keeps a value for the rest of this request, as a layer does for the handler behind it.
+    pub fn set<T: Send + Sync + 'static>(&self, value: T) {
+        lock(&self.0.values).insert(value);
+    }
+
+    /// A value, by its type: kept for this request with [`Self::set`], given to the server (a mounted server's own
+    /// first) with [`crate::Server::state`], or kept in the session.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let own = lock(&self.0.values).find();
+        if own.is_some() {
+            return own;
+        }
         let mounted = self.0.state.get().and_then(|state| state.find());
         let session = || self.session().ok().and_then(|session| session.get());
         mounted.or_else(|| self.0.service.settings().state.find()).or_else(session)

@@ -16,6 +16,7 @@ use super::answer::Answer;
 use super::catalog::{Entry, List};
 use super::request::{Work, caught, tool_failure};
 use super::scope::Scope;
+use super::session::MAX_URI;
 use super::{layer, subscriptions};
 use crate::{Error, Result};
 
@@ -193,18 +194,17 @@ fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
 }
 
 /// Whether there is, or may be, something to read at a URI.
-pub(super) fn can_read(scope: &Scope<'_>, uri: &str) -> bool {
+pub(super) fn can_watch(scope: &Scope<'_>, uri: &str) -> bool {
     let catalog = scope.service.catalog();
-    catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, &resource.uri))
-        || scope.service.settings().catch_all.is_some()
-        || catalog
-            .templates
-            .iter()
-            .any(|template| template.matches(uri).is_some() && is_visible(scope, &template.key))
+    let mut templates = catalog.templates.iter();
+    uri.len() <= MAX_URI
+        && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, &resource.uri))
+            || scope.service.settings().catch_all.is_some()
+            || templates.any(|template| template.matches(uri).is_some() && is_visible(scope, &template.key)))
 }
 
 fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
-    if !can_read(scope, &params.uri) {
+    if !can_watch(scope, &params.uri) {
         return Err(Error::resource_not_found(params.uri));
     }
     if let Some(session) = scope.connection.session()

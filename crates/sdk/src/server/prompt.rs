@@ -14,7 +14,7 @@ use super::handler::Handler;
 use super::output::IntoPrompt;
 use super::scope::Scope;
 use super::state::StateMap;
-use super::strings::{self, Field};
+use super::strings::Texts;
 use super::{BoxFuture, schema};
 use crate::{Error, Result};
 
@@ -96,14 +96,14 @@ impl Prompt {
         H::Output: IntoPrompt,
         Form: 'static,
     {
-        let fields = strings::fields(&schema::of_input::<H::Args>().schema);
-        self.finish(fields, |fields| Arc::new(Typed { handler, fields, form: PhantomData::<fn() -> Form> }))
+        let texts = Texts::new(&schema::of_input::<H::Args>());
+        self.finish(texts, |texts| Arc::new(Typed { handler, texts, form: PhantomData::<fn() -> Form> }))
     }
 
     fn finish(
         mut self,
-        fields: Result<Vec<Field>, String>,
-        fill: impl FnOnce(Vec<Field>) -> Arc<dyn Fill>,
+        texts: Result<Texts, String>,
+        fill: impl FnOnce(Texts) -> Arc<dyn Fill>,
     ) -> Result<Item> {
         let name: Arc<str> = (&*self.definition.name).into();
         let refuse =
@@ -111,8 +111,8 @@ impl Prompt {
         if name.is_empty() {
             return Err(refuse("it has no name".into()));
         }
-        let fields = fields.map_err(refuse)?;
-        let typed = fields.iter().map(|field| PromptArgument {
+        let texts = texts.map_err(refuse)?;
+        let typed = texts.fields.iter().map(|field| PromptArgument {
             name: field.name.clone(),
             title: None,
             description: field.description.clone(),
@@ -137,7 +137,7 @@ impl Prompt {
         Ok(Item::Prompt(Arc::new(PromptEntry {
             name,
             definition,
-            fill: fill(fields),
+            fill: fill(texts),
             completers,
             state: None,
         })))
@@ -153,7 +153,7 @@ trait Fill: Send + Sync {
 
 struct Typed<H, Form> {
     handler: H,
-    fields: Vec<Field>,
+    texts: Texts,
     form: PhantomData<fn() -> Form>,
 }
 
@@ -164,7 +164,7 @@ where
     H::Output: IntoPrompt,
 {
     fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
-        let work = self.handler.call(strings::decode_texts(&self.fields, arguments)?, scope);
+        let work = self.handler.call(self.texts.decode(arguments)?, scope);
         Ok(Box::pin(async move { work.await.into_prompt() }))
     }
 }

@@ -13,7 +13,7 @@ use super::handler::Handler;
 use super::output::IntoResource;
 use super::scope::Scope;
 use super::state::StateMap;
-use super::strings::{self, Field};
+use super::strings::Texts;
 use super::template::UriTemplate;
 use super::{BoxFuture, Context, schema};
 use crate::{Error, Result};
@@ -127,11 +127,6 @@ impl ResourceArgs for Context {
 /// What reading gives, once it is done.
 pub(crate) type Reading = BoxFuture<Result<ReadResourceResult>>;
 
-fn contents(output: impl IntoResource, uri: &str, mime_type: Option<&str>) -> Result<ReadResourceResult> {
-    let contents = output.into_contents(uri, mime_type)?;
-    Ok(ReadResourceResult { contents, ttl_ms: None, cache_scope: None, meta: None })
-}
-
 trait Read: Send + Sync {
     fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
 }
@@ -151,7 +146,7 @@ where
     fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
         let work = self.handler.call(H::Args::from_scope(scope), scope);
         let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
-        Box::pin(async move { contents(work.await, &uri, mime_type.as_deref()) })
+        Box::pin(async move { work.await.into_result(&uri, mime_type.as_deref()) })
     }
 }
 
@@ -222,27 +217,26 @@ impl ResourceTemplate {
         H::Output: IntoResource,
         Form: 'static,
     {
-        let schema = schema::of_input::<H::Args>().schema;
-        let fields = strings::fields(&schema);
+        let texts = Texts::new(&schema::of_input::<H::Args>());
         let mime_type = self.definition.mime_type.clone();
-        self.finish(fields, |fields| {
-            Arc::new(Variables { handler, fields, mime_type, form: PhantomData::<fn() -> Form> })
+        self.finish(texts, |texts| {
+            Arc::new(Variables { handler, texts, mime_type, form: PhantomData::<fn() -> Form> })
         })
     }
 
     fn finish(
         self,
-        fields: Result<Vec<Field>, String>,
-        read: impl FnOnce(Vec<Field>) -> Arc<dyn ReadMatch>,
+        texts: Result<Texts, String>,
+        read: impl FnOnce(Texts) -> Arc<dyn ReadMatch>,
     ) -> Result<Item> {
         let key: Arc<str> = (&*self.definition.uri_template).into();
         let refuse = |reason: String| {
             Error::setup(format!("the resource template `{key}` cannot be registered: {reason}"))
         };
         let template = UriTemplate::parse(&key).map_err(refuse)?;
-        let fields = fields.map_err(refuse)?;
+        let texts = texts.map_err(refuse)?;
         let known = |name: &str| template.variables().any(|variable| variable == name);
-        if let Some(field) = fields.iter().find(|field| field.required && !known(&field.name)) {
+        if let Some(field) = texts.fields.iter().find(|field| field.required && !known(&field.name)) {
             return Err(refuse(format!("its handler wants `{}`, which is no variable of it", field.name)));
         }
         if let Some(argument) = self.completers.arguments().find(|argument| !known(argument)) {
@@ -254,7 +248,7 @@ impl ResourceTemplate {
             key,
             definition: self.definition,
             template,
-            read: read(fields),
+            read: read(texts),
             completers: self.completers,
             state: None,
         })))
@@ -269,7 +263,7 @@ trait ReadMatch: Send + Sync {
 
 struct Variables<H, Form> {
     handler: H,
-    fields: Vec<Field>,
+    texts: Texts,
     mime_type: Option<String>,
     form: PhantomData<fn() -> Form>,
 }
@@ -281,9 +275,9 @@ where
     H::Output: IntoResource,
 {
     fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
-        let work = self.handler.call(strings::decode_texts(&self.fields, values)?, scope);
+        let work = self.handler.call(self.texts.decode(values)?, scope);
         let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
-        Ok(Box::pin(async move { contents(work.await, &uri, mime_type.as_deref()) }))
+        Ok(Box::pin(async move { work.await.into_result(&uri, mime_type.as_deref()) }))
     }
 }
 
@@ -335,6 +329,6 @@ where
     fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
         let work = self.0.call(uri.to_owned(), scope);
         let uri = uri.to_owned();
-        Box::pin(async move { contents(work.await, &uri, None) })
+        Box::pin(async move { work.await.into_result(&uri, None) })
     }
 }

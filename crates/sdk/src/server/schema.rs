@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 pub(crate) fn of_input<T: JsonSchema>() -> Typed {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
     let unproven = find_unproven(&schema, "");
-    drop_null(&mut schema);
     tidy(&mut schema);
-    Typed { schema, unproven }
+    let exact = schema.clone();
+    drop_null(&mut schema);
+    Typed { schema, exact, unproven }
 }
 
 /// The schema of what a handler gives.
@@ -18,12 +19,15 @@ pub(crate) fn of_output<T: JsonSchema>() -> Typed {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_serialize());
     let unproven = find_unproven(&schema, "");
     tidy(&mut schema);
-    Typed { schema, unproven }
+    Typed { exact: schema.clone(), schema, unproven }
 }
 
 /// A schema made from a type, and the first place that the type does not prove.
 pub struct Typed {
+    /// What clients are shown.
     pub(crate) schema: Value,
+    /// What decoding accepts: the same, and `null` where something is optional.
+    pub(crate) exact: Value,
     pub(crate) unproven: Option<String>,
 }
 

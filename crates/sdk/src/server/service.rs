@@ -125,6 +125,7 @@ impl Service {
     pub(crate) fn initialize(
         &self,
         params: &Params<'_>,
+        outbox: &Arc<Outbox>,
     ) -> Result<(Session, InitializeResult), ProtocolError> {
         let params: InitializeParams = wire::decode(params.text().unwrap_or("{}"))
             .map_err(|invalid| ProtocolError::InvalidParams { path: invalid.path, reason: invalid.reason })?;
@@ -143,7 +144,7 @@ impl Service {
             instructions: self.0.settings.instructions.clone(),
             meta: None,
         };
-        Ok((Session::new(revision, client), result))
+        Ok((Session::new(revision, client, outbox.clone()), result))
     }
 
     pub(crate) fn discover(&self) -> DiscoverResult {
@@ -163,12 +164,12 @@ impl Service {
     pub(crate) fn honoured(
         &self,
         wish: SubscriptionFilter,
-        can_read: impl Fn(&str) -> bool,
+        can_watch: impl Fn(&str) -> bool,
     ) -> SubscriptionFilter {
         let capabilities = self.capabilities();
         let wanted = |wish: Option<bool>, can: bool| (wish == Some(true) && can).then_some(true);
         let resources = capabilities.resources.is_some();
-        let readable = |uris: Vec<String>| uris.into_iter().filter(|uri| can_read(uri)).collect();
+        let readable = |uris: Vec<String>| uris.into_iter().filter(|uri| can_watch(uri)).collect();
         SubscriptionFilter {
             tools_list_changed: wanted(wish.tools_list_changed, capabilities.tools.is_some()),
             prompts_list_changed: wanted(wish.prompts_list_changed, capabilities.prompts.is_some()),

@@ -2,22 +2,28 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use linchpin_jsonrpc::{Outbox, write};
 use linchpin_protocol::Revision;
 use linchpin_protocol::model::LogLevel;
+use serde_json::Value;
 
 use super::context::Client;
 use super::state::StateMap;
+use crate::sync::lock;
 
 /// Subscriptions that one client may hold.
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 1_000;
+/// The longest URI that is remembered for a client.
+pub(crate) const MAX_URI: usize = 8 * 1024;
 
 /// One client's session. Cheap to clone.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
 struct Inner {
+    outbox: Arc<Outbox>,
     revision: Revision,
     client: Arc<Client>,
     initialized: AtomicBool,
@@ -26,13 +32,10 @@ struct Inner {
     subscriptions: Mutex<HashSet<String>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Session {
-    pub(crate) fn new(revision: Revision, client: Client) -> Self {
+    pub(crate) fn new(revision: Revision, client: Client, outbox: Arc<Outbox>) -> Self {
         Session(Arc::new(Inner {
+            outbox,
             revision,
             client: Arc::new(client),
             initialized: AtomicBool::new(false),
@@ -40,6 +43,12 @@ impl Session {
             state: Mutex::default(),
             subscriptions: Mutex::default(),
         }))
+    }
+
+    /// Sends a notification of your own to this client, also between requests. `false` when the client is gone or
+    /// reads too slowly.
+    pub fn notify(&self, method: &str, params: &Value) -> bool {
+        self.0.outbox.offer(|out| write::notification(method, out, |out| write::value(params, out)))
     }
 
     /// Keeps a value for this client, by its type.

@@ -47,6 +47,20 @@ pub(crate) type OnError = Box<dyn Fn(&Report<'_>) + Send + Sync>;
 pub(crate) type Visible = Box<dyn Fn(&str, &Context) -> bool + Send + Sync>;
 
 impl Settings {
+    /// The first thing in it that works around handlers and not in them.
+    pub(crate) fn hook(&self) -> Option<&'static str> {
+        let hooks = [
+            ("layers", !self.layers.is_empty()),
+            ("methods of its own", !self.requests.is_empty()),
+            ("notification handlers", !self.notifications.is_empty()),
+            ("a catch-all for resources", self.catch_all.is_some()),
+            ("an instrument", self.instrument.is_some()),
+            ("an error reporter", self.on_error.is_some()),
+            ("a visibility rule", self.visible.is_some()),
+        ];
+        hooks.into_iter().find_map(|(hook, present)| present.then_some(hook))
+    }
+
     pub(crate) fn new(info: Implementation) -> Self {
         Settings {
             info,

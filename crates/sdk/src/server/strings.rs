@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use linchpin_protocol::wire::{Invalid, decode};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use super::schema::Typed;
+use super::validate::Validator;
 
 /// The simple type of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +26,39 @@ pub(crate) struct Field {
     simple: Simple,
 }
 
-/// The fields of an object schema; an error in words when one cannot be filled from a text.
-pub(crate) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
+/// How a type is read from texts.
+pub(crate) struct Texts {
+    pub(crate) fields: Vec<Field>,
+    check: Option<Validator>,
+}
+
+impl Texts {
+    /// For arguments of this schema; an error in words when one of them cannot be read from a text.
+    pub(crate) fn new(typed: &Typed) -> Result<Self, String> {
+        Ok(Texts { fields: fields(&typed.schema)?, check: Validator::for_typed(typed)? })
+    }
+
+    /// Decodes texts into the type.
+    pub(crate) fn decode<T: DeserializeOwned>(&self, texts: &BTreeMap<String, String>) -> Result<T, Invalid> {
+        let value = |(name, text): (&String, &String)| {
+            let field = self.fields.iter().find(|field| field.name == *name);
+            let simple = field.map_or(Simple::Text, |field| field.simple);
+            let value = match (simple, serde_json::from_str(text)) {
+                (Simple::Json, Ok(value @ (Value::Number(_) | Value::Bool(_)))) => value,
+                _ => Value::String(text.clone()), // decoding says what was expected
+            };
+            (name.clone(), value)
+        };
+        let object = Value::Object(texts.iter().map(value).collect());
+        if let Some(check) = &self.check {
+            check.check(&object).map_err(|reason| Invalid { path: String::new(), reason })?;
+        }
+        decode(&object.to_string())
+    }
+}
+
+/// The fields of an object schema.
+fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|item| item == name));
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(Vec::new()) };
@@ -42,25 +76,4 @@ pub(crate) fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         Ok(Field { name: name.clone(), description, required: is_required(name), simple })
     };
     properties.iter().map(field).collect()
-}
-
-/// Decodes texts into a type.
-pub(crate) fn decode_texts<T: DeserializeOwned>(
-    fields: &[Field],
-    texts: &BTreeMap<String, String>,
-) -> Result<T, Invalid> {
-    let mut object = Map::new();
-    for (name, text) in texts {
-        let simple =
-            fields.iter().find(|field| field.name == *name).map_or(Simple::Text, |field| field.simple);
-        let value = match simple {
-            Simple::Text => Value::String(text.clone()),
-            Simple::Json => match serde_json::from_str(text) {
-                Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
-                _ => Value::String(text.clone()), // decoding says what was expected
-            },
-        };
-        object.insert(name.clone(), value);
-    }
-    decode(&Value::Object(object).to_string())
 }

@@ -1,6 +1,6 @@
 //! Streams of notifications that stateless clients open, and who is told what.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use linchpin_jsonrpc::{Id, write};
 use linchpin_protocol::encode::{Encode, Encoder};
@@ -20,6 +20,7 @@ use super::request::Work;
 use super::scope::Scope;
 use super::session::MAX_SUBSCRIPTIONS;
 use crate::Result;
+use crate::sync::lock;
 
 /// The streams of one connection.
 #[derive(Default)]
@@ -35,10 +36,6 @@ struct Stream {
     filter: SubscriptionFilter,
     /// Set when the client has given the stream up; its end may take a moment longer.
     cancel: Arc<Cancel>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stream {
@@ -61,12 +58,12 @@ impl Stream {
             Kind::Prompts => self.filter.prompts_list_changed,
             Kind::Resources => self.filter.resources_list_changed,
         };
-        wanted == Some(true) && !self.cancel.has_ended()
+        wanted == Some(true) && !self.cancel.is_over()
     }
 
     fn wants_resource(&self, uri: &str) -> bool {
         let mut wanted = self.filter.resource_subscriptions.iter().flatten();
-        wanted.any(|wanted| wanted == uri) && !self.cancel.has_ended()
+        wanted.any(|wanted| wanted == uri) && !self.cancel.is_over()
     }
 }
 
@@ -130,17 +127,20 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
         )
         .into());
     }
-    let filter = scope.service.honoured(wish, |uri| dispatch::can_read(scope, uri));
+    let filter = scope.service.honoured(wish, |uri| dispatch::can_watch(scope, uri));
     let (id, cancel) = (scope.id.clone().into_owned(), scope.cancel());
     let stream = Arc::new(Stream { id, revision: scope.revision, filter, cancel });
     {
         let mut open = lock(&scope.connection.streams().open);
-        if open.len() >= MAX_SUBSCRIPTIONS {
+        let watched = |stream: &Stream| 1 + stream.filter.resource_subscriptions.as_ref().map_or(0, Vec::len);
+        let held: usize = open.iter().map(|stream| watched(stream)).sum();
+        if held + watched(&stream) > MAX_SUBSCRIPTIONS {
             return Err(ProtocolError::Internal("this connection holds too many subscriptions".into()).into());
         }
         let notifications = stream.filter.clone();
         let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(stream.meta()) };
-        scope.connection.notify(|out| stream.write(Method::ListenAcknowledged, &params, out));
+        // Not `notify`: the acknowledgement must come, and first.
+        scope.connection.answers().append(|out| stream.write(Method::ListenAcknowledged, &params, out));
         open.push(stream.clone());
     }
     let closing = Closing { connection: scope.connection.clone(), stream };

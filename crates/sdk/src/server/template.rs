@@ -47,8 +47,11 @@ impl UriTemplate {
 
     fn variable(&mut self, inside: &str) -> Result<(), String> {
         if let Some(names) = inside.strip_prefix('?') {
-            let names = names.split(',').map(|name| self.checked(name)).collect::<Result<_, _>>()?;
-            self.query = Some(names);
+            self.query = Some(Vec::new());
+            for name in names.split(',') {
+                let name = self.checked(name)?;
+                self.query.get_or_insert_default().push(name);
+            }
             return Ok(());
         }
         let (name, slashes) = match inside.strip_prefix('+') {
@@ -95,26 +98,30 @@ impl UriTemplate {
             match part {
                 Part::Literal(literal) => rest = rest.strip_prefix(literal.as_str())?,
                 Part::Variable { name, slashes } => {
+                    let after = parts.clone().nth(1);
                     let end = match parts.peek() {
+                        // What ends the template ends the URI too, and may stand in the value as well.
+                        Some(Part::Literal(last)) if after.is_none() => rest.len().checked_sub(last.len())?,
                         Some(Part::Literal(next)) if *slashes => rest.rfind(next.as_str())?,
                         Some(Part::Literal(next)) => rest.find(next.as_str())?,
                         _ => rest.len(),
                     };
-                    let value = &rest[..end];
+                    let value = percent_decode(rest.get(..end)?)?;
+                    // One segment stays one segment, however its slashes are written.
                     if value.is_empty() || (!slashes && value.contains('/')) {
                         return None;
                     }
-                    values.insert(name.clone(), percent_decode(value)?);
+                    values.insert(name.clone(), value);
                     rest = &rest[end..];
                 }
             }
         }
         for pair in query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !self.query.as_ref()?.iter().any(|known| known == name) {
+            let known = self.query.as_ref()?.iter().any(|known| known == name);
+            if !known || values.insert(name.to_owned(), percent_decode(value)?).is_some() {
                 return None;
             }
-            values.insert(name.to_owned(), percent_decode(value)?);
         }
         rest.is_empty().then_some(values)
     }
@@ -129,8 +136,8 @@ fn percent_decode(text: &str) -> Option<String> {
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         if byte == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            let digits = after.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
             rest = &after[2..];
         } else {
             bytes.push(byte);
@@ -154,7 +161,14 @@ mod tests {
     fn patterns() {
         let cases = [
             ("users://{id}/profile", "users://7/profile", Some("id=7")),
-            ("users://{id}/profile", "users://a%20b%2Fc/profile", Some("id=a b/c")),
+            ("users://{id}/profile", "users://a%20b/profile", Some("id=a b")),
+            ("users://{id}/profile", "users://a%2Fb/profile", None),
+            ("file:///{+path}", "file:///a%2Fb", Some("path=a/b")),
+            ("f:{name}.txt", "f:a.txt.txt", Some("name=a.txt")),
+            ("f:{name}.txt", "f:.txt", None),
+            ("f:{name}é", "f:aé", Some("name=a")),
+            ("a:{x}", "a:%+5", None),
+            ("s://find{?q}", "s://find?q=1&q=2", None),
             ("users://{id}/profile", "users://7/x/profile", None),
             ("users://{id}/profile", "users:///profile", None),
             ("users://{id}/profile", "users://7/profile/more", None),
@@ -181,6 +195,7 @@ mod tests {
             ("a:x}", "without its {"),
             ("a:{x}{y}", "follows another variable"),
             ("a:{x}/{x}", "twice"),
+            ("a:{?q,q}", "twice"),
             ("a:{}", "not a variable"),
             ("a:{#x}", "not a variable"),
             ("a:{?q}/x", "last thing"),

@@ -27,8 +27,14 @@ impl Validator {
     pub(crate) fn for_typed(typed: &Typed) -> Result<Option<Self>, String> {
         match &typed.unproven {
             None => Ok(None),
-            Some(place) => Self::new(&typed.schema, place).map(Some),
+            Some(place) => Self::new(&typed.exact, place).map(Some),
         }
+    }
+
+    /// A checker for what a type proves but for one thing: a number that is not finite becomes `null` in JSON.
+    /// Without the feature there is none.
+    pub(crate) fn for_nulls(typed: &Typed) -> Option<Self> {
+        if cfg!(feature = "validate") { Self::new(&typed.exact, "").ok() } else { None }
     }
 
     #[cfg(feature = "validate")]
@@ -49,7 +55,8 @@ impl Validator {
     #[cfg(feature = "validate")]
     fn compiled(&self) -> &Result<jsonschema::Validator, String> {
         self.compiled.get_or_init(|| {
-            let options = jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex());
+            let options = jsonschema::options()
+                .with_pattern_options(jsonschema::PatternOptions::regex().size_limit(1 << 20));
             options
                 .build(&self.schema)
                 .map_err(|error| format!("the schema is not valid at \"{}\": {error}", error.instance_path()))

@@ -1,6 +1,6 @@
 //! A client and a server in one process: lines pass from one outbox to the other side at once.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
 
 use linchpin_jsonrpc::Outbox;
 use tokio::runtime::Handle;
@@ -61,21 +61,17 @@ impl Link {
 
     fn carry_up(&self) {
         let Some(connection) = self.connection.get() else { return };
-        {
-            let _turn = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
-            for_each_line(&self.to_server, |line| {
-                if let Some(rest) = connection.receive(line) {
-                    crate::server::start(&self.runtime, connection.tracked(rest));
-                }
-            });
-        }
+        carry(&self.to_server, &self.upstream, |line| {
+            if let Some(rest) = connection.receive(line) {
+                crate::server::start(&self.runtime, connection.tracked(rest));
+            }
+        });
         self.carry_down();
     }
 
     fn carry_down(&self) {
         let Some(receiver) = self.receiver.get().and_then(Weak::upgrade) else { return };
-        let _turn = self.downstream.lock().unwrap_or_else(PoisonError::into_inner);
-        for_each_line(&self.to_client, |line| receiver.receive(line));
+        carry(&self.to_client, &self.downstream, |line| receiver.receive(line));
     }
 
     /// The client is gone.
@@ -87,14 +83,17 @@ impl Link {
     }
 }
 
-fn for_each_line(outbox: &Outbox, mut take: impl FnMut(&[u8])) {
-    let mut lines = Vec::new();
-    loop {
-        lines.clear();
+/// Hands over all lines, in order. Whoever has the turn also hands over what others add meanwhile, a handler that
+/// writes to its own client among them, so nobody waits for it.
+fn carry(outbox: &Outbox, turn: &Mutex<()>, mut take: impl FnMut(&[u8])) {
+    while !outbox.is_empty() {
+        let _turn = match turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let mut lines = Vec::new();
         outbox.take(&mut lines);
-        if lines.is_empty() {
-            return;
-        }
         lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).for_each(&mut take);
     }
 }

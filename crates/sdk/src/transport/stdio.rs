@@ -1,7 +1,7 @@
 //! Standard input and output.
 //!
 //! A thread of its own reads with plain blocking calls, which work on a pipe, a socket, a file and a terminal
-//! alike, and serves each message right there: a handler that needs not wait is answered with one read and one
+//! alike, and serves each message right there: a handler that need not wait is answered with one read and one
 //! write, without waking another thread. A handler that waits is moved to the runtime. Whoever has an answer
 //! appends it to the outbox; the reading thread writes what is there once it has read all that has arrived, and
 //! answers that come later are written by a thread of the runtime's blocking pool.
@@ -9,7 +9,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
 use linchpin_jsonrpc::{Line, LineBuffer, Outbox};
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::stream::Stream;
 use crate::server::{Connection, Service};
+use crate::sync::lock;
 use crate::{Error, Result};
 
 /// Outgoing bytes that may wait before senders must.
@@ -53,6 +54,7 @@ pub(crate) async fn serve_on(
     });
     let timeout = service.settings().shutdown_timeout;
     let connection = Connection::new(service, writer.outbox.clone(), false);
+    let _gone = AbandonOnDrop(connection.clone());
     let (done, ended) = oneshot::channel();
     let reader = Reader { connection: connection.clone(), writer: writer.clone(), runtime };
     std::thread::Builder::new().name("linchpin-stdio".into()).spawn(move || {
@@ -62,12 +64,23 @@ pub(crate) async fn serve_on(
     match first_of(ended, broken).await {
         Ok(()) => {
             connection.finish(timeout).await;
-            finished(writer.flush())
+            // Not on this thread: a client that does not read must not keep the process for ever.
+            let last = tokio::task::spawn_blocking(move || writer.flush());
+            match tokio::time::timeout(timeout, last).await {
+                Ok(flushed) => finished(flushed.unwrap_or_else(|_| Err(ErrorKind::BrokenPipe.into()))),
+                Err(_) => Err(Error::setup("the client did not read its last answers in time")),
+            }
         }
-        Err(error) => {
-            connection.abandon();
-            finished(Err(error))
-        }
+        Err(error) => finished(Err(error)),
+    }
+}
+
+/// When serving ends in whatever way, also by dropping its future, nothing goes on behind it.
+struct AbandonOnDrop(Arc<Connection>);
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 
@@ -90,10 +103,14 @@ async fn first_of(
 /// A client that stopped reading has left: that is an end like any other.
 fn finished(result: io::Result<()>) -> Result<()> {
     match result {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if is_departure(error.kind()) => Ok(()),
         Err(error) => Err(Error::setup(format!("standard input and output failed: {error}"))),
         Ok(()) => Ok(()),
     }
+}
+
+fn is_departure(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
 }
 
 struct Reader {
@@ -122,6 +139,9 @@ impl Reader {
                     Line::Complete(line) => self.receive(line),
                     Line::TooLong => self.connection.too_long(cap),
                 }
+                if self.writer.outbox.is_full() {
+                    self.writer.flush()?;
+                }
             }
             self.writer.flush()?;
         }
@@ -132,6 +152,9 @@ impl Reader {
     }
 
     fn receive(&self, line: &[u8]) {
+        if self.writer.outbox.is_closed() {
+            return; // nobody would read the answer
+        }
         if let Some(rest) = self.connection.receive(line) {
             crate::server::start(&self.runtime, self.connection.tracked(rest));
         }
@@ -157,8 +180,10 @@ const KEEP: usize = 1 << 20;
 impl Writer {
     /// Writes everything that waits. Lines are taken while the stream is held, so that they stay in order.
     fn flush(&self) -> io::Result<()> {
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let Output { stream, spare } = &mut *output;
+        self.write_all(&mut lock(&self.output))
+    }
+
+    fn write_all(&self, Output { stream, spare }: &mut Output) -> io::Result<()> {
         loop {
             self.outbox.take(spare);
             if spare.is_empty() {
@@ -182,10 +207,12 @@ impl Writer {
             return;
         }
         runtime.spawn_blocking(move || {
+            let mut output = lock(&self.output);
+            // Only now: as long as one waits for its turn, nobody else needs to.
             self.scheduled.store(false, Ordering::Release);
-            if let Err(error) = self.flush() {
+            if let Err(error) = self.write_all(&mut output) {
                 tracing::debug!(%error, "the client no longer reads");
-                let broke = self.broke.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let broke = lock(&self.broke).take();
                 // Nobody waits any more once the input has ended.
                 let _ = broke.map(|broke| broke.send(error));
             }

@@ -1,6 +1,6 @@
 //! The catalog that can change while the server runs, and those who are told.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use super::Catalog;
 use crate::Result;
 use crate::server::{Connection, tasks};
+use crate::sync::lock;
 
 /// Changes that follow each other within this time are told once.
 const QUIET: Duration = Duration::from_millis(20);
@@ -29,10 +30,6 @@ pub(crate) struct Live {
     changes: Mutex<Vec<Kind>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Live {
     pub(crate) fn snapshot(&self) -> Arc<Catalog> {
         self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -41,10 +38,7 @@ impl Live {
     /// Changes the catalog; requests that are being served keep the one they began with.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = Catalog::clone(&catalog);
-        let done = change(&mut next)?;
-        *catalog = Arc::new(next);
-        Ok(done)
+        change(Arc::make_mut(&mut catalog))
     }
 
     /// From now on this connection is told of changes.
@@ -74,7 +68,7 @@ impl Live {
             }
         }
         let telling = Telling(self.clone());
-        if let Some(runtime) = Handle::try_current().ok().or_else(|| lock(&self.runtime).clone()) {
+        if let Some(runtime) = self.runtime() {
             tasks::start(&runtime, async move {
                 tokio::time::sleep(QUIET).await;
                 drop(telling);
@@ -82,11 +76,16 @@ impl Live {
         }
     }
 
+    fn runtime(&self) -> Option<Handle> {
+        Handle::try_current().ok().or_else(|| lock(&self.runtime).clone())
+    }
+
     fn tell(&self) {
         let changes = std::mem::take(&mut *lock(&self.changes));
+        let runtime = self.runtime();
         for connection in self.connections() {
             for &kind in &changes {
-                connection.list_changed(kind);
+                connection.list_changed(kind, runtime.as_ref());
             }
         }
     }

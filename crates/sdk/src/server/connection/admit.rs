@@ -9,7 +9,8 @@ use linchpin_protocol::wire::{session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 
 use super::super::context::Client;
-use super::{Connection, NOBODY, lock};
+use super::{Connection, NOBODY};
+use crate::sync::lock;
 
 /// A request that may be served.
 pub(super) enum Admitted {
@@ -43,12 +44,12 @@ impl Connection {
             }
         };
         self.last.store(revision as u8, Ordering::Relaxed);
-        self.check_id(id)?;
+        self.check_id(id, method)?;
         Ok(Admitted::Request(revision, client))
     }
 
     fn open(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {
-        let (session, result) = self.service.initialize(params)?;
+        let (session, result) = self.service.initialize(params, &self.outbox)?;
         let revision = session.revision();
         self.last.store(revision as u8, Ordering::Relaxed);
         if !self.one_shot {
@@ -62,7 +63,7 @@ impl Connection {
         Arc::new(Client { info: meta.client_info.clone(), capabilities })
     }
 
-    fn check_id(&self, id: &Id<'_>) -> Result<(), ProtocolError> {
+    fn check_id(&self, id: &Id<'_>, method: &str) -> Result<(), ProtocolError> {
         let in_flight = lock(&self.in_flight);
         if in_flight.is_empty() {
             return Ok(());
@@ -72,7 +73,7 @@ impl Connection {
                 "the id {id} is in use by a request that is not done"
             )));
         }
-        if in_flight.len() >= self.service.settings().max_in_flight {
+        if in_flight.len() >= self.service.settings().max_in_flight && method != Method::Ping.name() {
             let limit = self.service.settings().max_in_flight;
             return Err(ProtocolError::Internal(format!(
                 "{limit} requests are being worked on: wait for answers first"

@@ -1,6 +1,6 @@
 //! What a resource may return.
 
-use linchpin_protocol::model::ResourceContents;
+use linchpin_protocol::model::{ReadResourceResult, ResourceContents};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,16 +13,30 @@ use crate::{Error, Result};
     message = "`{Self}` cannot be returned from a resource",
     label = "this resource returns `{Self}`",
     note = "return String, &'static str, Vec<u8>, Json<T>, serde_json::Value, ResourceContents, a Vec of these \
-            contents, or Result<_, linchpin::Error>"
+            contents, model::ReadResourceResult, or Result<_, linchpin::Error>"
 )]
 pub trait IntoResource {
     /// What is at `uri`; `mime_type` is what was registered.
     fn into_contents(self, uri: &str, mime_type: Option<&str>) -> Result<Vec<ResourceContents>>;
+
+    /// The whole result, with what it says of itself.
+    #[doc(hidden)]
+    fn into_result(self, uri: &str, mime_type: Option<&str>) -> Result<ReadResourceResult>
+    where
+        Self: Sized,
+    {
+        let contents = self.into_contents(uri, mime_type)?;
+        Ok(ReadResourceResult { contents, ttl_ms: None, cache_scope: None, meta: None })
+    }
 }
 
 impl<T: IntoResource> IntoResource for Result<T, Error> {
     fn into_contents(self, uri: &str, mime_type: Option<&str>) -> Result<Vec<ResourceContents>> {
         self?.into_contents(uri, mime_type)
+    }
+
+    fn into_result(self, uri: &str, mime_type: Option<&str>) -> Result<ReadResourceResult> {
+        self?.into_result(uri, mime_type)
     }
 }
 
@@ -60,6 +74,17 @@ impl IntoResource for Value {
 impl<T: Serialize + JsonSchema> IntoResource for Json<T> {
     fn into_contents(self, uri: &str, mime_type: Option<&str>) -> Result<Vec<ResourceContents>> {
         self.raw()?.get().to_owned().into_contents(uri, mime_type.or(Some("application/json")))
+    }
+}
+
+/// Full control, caching hints and metadata included.
+impl IntoResource for ReadResourceResult {
+    fn into_contents(self, _: &str, _: Option<&str>) -> Result<Vec<ResourceContents>> {
+        Ok(self.contents)
+    }
+
+    fn into_result(self, _: &str, _: Option<&str>) -> Result<ReadResourceResult> {
+        Ok(self)
     }
 }
 
