@@ -145,6 +145,22 @@ fn a_batch_is_bounded_and_one_bad_message_does_not_take_the_others_with_it() {
 }
 
 #[test]
+fn a_batch_that_the_end_of_input_cuts_short_is_answered_whole() {
+    let server = server()
+        .tool("never", "", || std::future::pending::<String>())
+        .shutdown_timeout(std::time::Duration::from_millis(1));
+    let mut peer = Peer::open(Revision::V2025_03_26, server);
+    let never = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"never"}}"#;
+    peer.raw_unchecked(
+        format!("[{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}},{never}]\n").as_bytes(),
+    );
+    let answers = peer.end_unchecked();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers[0][0], json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+    assert_eq!(answers[0][1]["error"]["message"], "the server is shutting down");
+}
+
+#[test]
 fn layers_can_hand_values_to_handlers_and_sessions_can_be_told_later() {
     struct Caller(&'static str);
     let server = Server::new("test", "1")

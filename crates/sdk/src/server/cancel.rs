@@ -18,11 +18,17 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    /// Cancels the request; `false` when it has ended already.
-    pub(crate) fn cancel(&self) -> bool {
-        let cancelled = self.end(CANCELLED);
-        self.notify.notify_waiters();
-        cancelled
+    /// Cancels the request, unless it has ended already.
+    pub(crate) fn cancel(&self) {
+        self.cancel_with(|| ());
+    }
+
+    /// Cancels the request, unless it has ended already, and says something before anybody can notice.
+    pub(crate) fn cancel_with(&self, say: impl FnOnce()) {
+        if self.end(CANCELLED) {
+            say();
+            self.notify.notify_waiters();
+        }
     }
 
     /// Claims the right to answer; `false` when the request has ended already.

@@ -371,9 +371,9 @@ impl Connection {
             let error = ProtocolError::Internal("the server is shutting down".into());
             let object = error_object(&error, Revision::LATEST);
             for (id, pending) in left {
-                if pending.cancel.cancel() {
+                pending.cancel.cancel_with(|| {
                     pending.answers.append(|out| write::error(Some(&id), UnknownId::Null, &object, out));
-                }
+                });
             }
             // A batch ends now that all its requests have ended, and sends what it has.
             let _ = tokio::time::timeout(LAST_WORD, self.idle()).await;
