@@ -1,5 +1,4 @@
 //! Clients that ask for much and read slowly, or send what is meant to hurt: memory, threads and promises hold.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 mod support;
 
@@ -147,7 +146,7 @@ fn a_batch_is_bounded_and_one_bad_message_does_not_take_the_others_with_it() {
 #[test]
 fn a_batch_that_the_end_of_input_cuts_short_is_answered_whole() {
     let server = server()
-        .tool("never", "", || std::future::pending::<String>())
+        .tool("never", "", std::future::pending::<String>)
         .shutdown_timeout(std::time::Duration::from_millis(1));
     let mut peer = Peer::open(Revision::V2025_03_26, server);
     let never = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"never"}}"#;
