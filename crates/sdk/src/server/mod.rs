@@ -13,6 +13,7 @@ mod completion;
 mod connection;
 mod context;
 mod custom;
+mod describe;
 mod dispatch;
 mod handle;
 mod handler;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use linchpin_protocol::model::{self, GetPromptResult, Icon, Meta, PromptArgument};
+use linchpin_protocol::model::{self, GetPromptResult, PromptArgument};
 use linchpin_protocol::wire::Invalid;
 
 use super::args::Args;
 use super::catalog::{Entry, Item, Register};
 use super::completion::{Completers, CompletionInput, CompletionOutput};
+use super::describe::describe;
 use super::handler::Handler;
 use super::output::IntoPrompt;
 use super::scope::Scope;
@@ -36,17 +37,7 @@ impl Prompt {
         Prompt { definition, arguments: Vec::new(), completers: Completers::default() }
     }
 
-    /// The name for people.
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.definition.title = Some(title.into());
-        self
-    }
-
-    /// What it is for.
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.definition.description = Some(description.into());
-        self
-    }
+    describe!();
 
     /// Declares an argument by hand; the handler then takes a `BTreeMap<String, String>`.
     pub fn argument(
@@ -73,18 +64,6 @@ impl Prompt {
         Form: 'static,
     {
         self.completers.add(argument.into(), handler);
-        self
-    }
-
-    /// Pictures to show.
-    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
-        self.definition.icons = Some(icons.into_iter().collect());
-        self
-    }
-
-    /// Metadata of the definition.
-    pub fn meta(mut self, meta: Meta) -> Self {
-        self.definition.meta = Some(meta);
         self
     }
 

@@ -3,12 +3,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use linchpin_protocol::model::{self, Annotations, Icon, Meta, ReadResourceResult};
+use linchpin_protocol::model::{self, Annotations, ReadResourceResult};
 use linchpin_protocol::wire::Invalid;
 
 use super::args::{Args, NoArgs};
 use super::catalog::{Entry, Item, Register};
 use super::completion::{Completers, CompletionInput, CompletionOutput};
+use super::describe::describe;
 use super::handler::Handler;
 use super::output::IntoResource;
 use super::scope::Scope;
@@ -24,21 +25,9 @@ pub struct Resource {
     definition: model::Resource,
 }
 
-/// What both builders share.
-macro_rules! described {
+/// What both builders share with each other and not with the rest.
+macro_rules! describe_content {
     () => {
-        /// The name for people.
-        pub fn title(mut self, title: impl Into<String>) -> Self {
-            self.definition.title = Some(title.into());
-            self
-        }
-
-        /// What it is.
-        pub fn description(mut self, description: impl Into<String>) -> Self {
-            self.definition.description = Some(description.into());
-            self
-        }
-
         /// Its type; `text/plain` for text, `application/octet-stream` for bytes and `application/json` for JSON
         /// when nothing is said.
         pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
@@ -51,18 +40,6 @@ macro_rules! described {
             self.definition.annotations = Some(annotations);
             self
         }
-
-        /// Pictures to show.
-        pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
-            self.definition.icons = Some(icons.into_iter().collect());
-            self
-        }
-
-        /// Metadata of the definition.
-        pub fn meta(mut self, meta: Meta) -> Self {
-            self.definition.meta = Some(meta);
-            self
-        }
     };
 }
 
@@ -73,7 +50,8 @@ impl Resource {
         Resource { definition }
     }
 
-    described!();
+    describe!();
+    describe_content!();
 
     /// Its size in bytes.
     pub fn size(mut self, bytes: u64) -> Self {
@@ -195,7 +173,8 @@ impl ResourceTemplate {
         ResourceTemplate { definition, completers: Completers::default() }
     }
 
-    described!();
+    describe!();
+    describe_content!();
 
     /// Proposals for a variable while the user types.
     pub fn complete<Form, H>(mut self, variable: impl Into<String>, handler: H) -> Self

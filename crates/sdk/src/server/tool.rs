@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin_protocol::model::{self, CallToolResult, Icon, Meta, OutputSchema, ToolAnnotations};
+use linchpin_protocol::model::{self, CallToolResult, OutputSchema, ToolAnnotations};
 use linchpin_protocol::wire::{Invalid, decode};
 use serde_json::Value;
 
 use super::args::Args;
 use super::catalog::{Item, Register, check_name};
+use super::describe::describe;
 use super::handler::Handler;
 use super::output::IntoToolOutput;
 use super::scope::Scope;
@@ -62,17 +63,7 @@ impl Tool {
         tool
     }
 
-    /// The name for people.
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.definition.title = Some(title.into());
-        self
-    }
-
-    /// What it does, for the model.
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.definition.description = Some(description.into());
-        self
-    }
+    describe!();
 
     /// What its structured result looks like, written by hand.
     pub fn output_schema(mut self, schema: Value) -> Self {
@@ -103,18 +94,6 @@ impl Tool {
     /// Hint: whether it reaches beyond a closed world.
     pub fn open_world(self, open: bool) -> Self {
         self.annotate(|annotations| annotations.open_world = Some(open))
-    }
-
-    /// Pictures to show.
-    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
-        self.definition.icons = Some(icons.into_iter().collect());
-        self
-    }
-
-    /// Metadata of the definition.
-    pub fn meta(mut self, meta: Meta) -> Self {
-        self.definition.meta = Some(meta);
-        self
     }
 
     /// The longest a call may take; then it ends in an error that the model reads.
