@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
+use std::time::Duration;
 
 use linchpin_jsonrpc::{Line, LineBuffer, Outbox};
 use tokio::runtime::Handle;
@@ -23,6 +24,9 @@ use crate::{Error, Result};
 
 /// Outgoing bytes that may wait before senders must.
 const HIGH_WATER: usize = 1 << 20;
+
+/// The least time that a client has to read its last answers.
+const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// Serves standard input and output until the input ends and every request is answered.
 pub(crate) async fn serve(service: Service) -> Result<()> {
@@ -66,7 +70,7 @@ pub(crate) async fn serve_on(
             connection.finish(timeout).await;
             // Not on this thread: a client that does not read must not keep the process for ever.
             let last = tokio::task::spawn_blocking(move || writer.flush());
-            match tokio::time::timeout(timeout, last).await {
+            match tokio::time::timeout(timeout.max(LAST_WRITE), last).await {
                 Ok(flushed) => finished(flushed.unwrap_or_else(|_| Err(ErrorKind::BrokenPipe.into()))),
                 Err(_) => Err(Error::setup("the client did not read its last answers in time")),
             }
