@@ -346,7 +346,7 @@ fn hooks_that_panic() {
     let server = Server::new("test", "1")
         .instrument(|_| panic!("instrument"))
         .on_error(|_| panic!("on_error"))
-        .visible(|name, _| if name == "hidden" { panic!("visible") } else { true })
+        .visible(|item, _| if item.name() == "hidden" { panic!("visible") } else { true })
         .tool("fail", "", |_: NoArgs, _: Context| async {
             Ok::<String, _>(std::fs::read_to_string("/none")?)
         })

@@ -188,7 +188,10 @@ fn only_what_the_server_can_do_is_acknowledged() {
             json!({"resourcesListChanged": true, "resourceSubscriptions": ["a:1", "c:x"]}),
         ),
         (
-            Server::new("test", "1").add(resource("a:1")).add(prompt("p")).visible(|name, _| name != "a:1"),
+            Server::new("test", "1")
+                .add(resource("a:1"))
+                .add(prompt("p"))
+                .visible(|item, _| item.name() != "a:1"),
             json!({"promptsListChanged": true, "resourcesListChanged": true, "resourceSubscriptions": []}),
         ),
     ];

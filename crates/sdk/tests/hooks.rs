@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use linchpin::server::{Next, Request, Response};
+use linchpin::server::{Listed, Next, Request, Response};
 use linchpin::{
     Context, Error, NoArgs, Prompt, Resource, ResourceTemplate, Result, Revision, Server, Service, Tool, args,
 };
@@ -237,8 +237,9 @@ fn layers_see_change_refuse_and_answer() {
 
 #[test]
 fn what_is_not_visible_does_not_exist() {
-    let hide =
-        |name: &str, cx: &Context| !name.contains("secret") || cx.meta().contains_key("example.com/admin");
+    let hide = |item: Listed<'_>, cx: &Context| {
+        !item.name().contains("secret") || cx.meta().contains_key("example.com/admin")
+    };
     let server = || {
         Server::new("test", "1")
             .visible(hide)

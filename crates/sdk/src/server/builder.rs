@@ -15,6 +15,7 @@ use super::custom::{IntoJson, Typed};
 use super::handle::Handle;
 use super::handler::Handler;
 use super::layer::{Next, Request, Response};
+use super::listed::Listed;
 use super::output::{IntoPrompt, IntoResource, IntoToolOutput};
 use super::prompt::Prompt;
 use super::report::{Event, Report};
@@ -290,8 +291,8 @@ impl Server {
         self
     }
 
-    /// Decides which tools, prompts and resources (by name or URI) a request may see and use.
-    pub fn visible(mut self, visible: impl Fn(&str, &Context) -> bool + Send + Sync + 'static) -> Self {
+    /// Decides which tools, prompts and resources a request may see and use.
+    pub fn visible(mut self, visible: impl Fn(Listed<'_>, &Context) -> bool + Send + Sync + 'static) -> Self {
         self.settings.visible = Some(Box::new(visible));
         self
     }

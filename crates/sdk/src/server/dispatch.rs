@@ -17,7 +17,7 @@ use super::catalog::{Entry, List};
 use super::request::{Work, caught, tool_failure};
 use super::scope::Scope;
 use super::session::MAX_URI;
-use super::{layer, subscriptions};
+use super::{Listed, layer, subscriptions};
 use crate::{Error, Result};
 
 /// Begins the work behind a request, through the layers if there are any.
@@ -104,13 +104,14 @@ fn invalid_at(prefix: &str) -> impl Fn(Invalid) -> Error {
     move |invalid| ProtocolError::invalid(format!("{prefix}{}", invalid.path), invalid.reason).into()
 }
 
-fn is_visible(scope: &Scope<'_>, name: &str) -> bool {
-    scope.service.settings().visible.as_ref().is_none_or(|visible| visible(name, &scope.context()))
+fn is_visible(scope: &Scope<'_>, item: Listed<'_>) -> bool {
+    let visible = scope.service.settings().visible.as_ref();
+    visible.is_none_or(|visible| visible(item, &scope.context()))
 }
 
 fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
     let catalog = scope.service.catalog();
-    let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, &tool.name));
+    let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.listed()));
     let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
     scope.set_target(&tool.name, tool.state.as_ref());
     Ok(match caught(|| tool.begin(call.arguments.unwrap_or("{}"), scope)) {
@@ -134,13 +135,15 @@ fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {
         result.cache_scope.get_or_insert(cache.scope);
         Answer::body(result)
     };
-    if let Some(resource) = catalog.resources.find(uri).filter(|resource| is_visible(scope, &resource.uri)) {
+    if let Some(resource) =
+        catalog.resources.find(uri).filter(|resource| is_visible(scope, resource.listed()))
+    {
         scope.set_target(&resource.uri, resource.state.as_ref());
         return Ok(Work::wait(resource.read(scope), answer));
     }
     for template in catalog.templates.iter() {
         if let Some(values) = template.matches(uri)
-            && is_visible(scope, &template.key)
+            && is_visible(scope, template.listed())
         {
             scope.set_target(&template.key, template.state.as_ref());
             let reading = template.read(uri, &values, scope).map_err(invalid_at("/uri"))?;
@@ -155,7 +158,7 @@ fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {
 
 fn get_prompt(scope: &Scope<'_>, params: &GetPromptParams) -> Result<Work> {
     let catalog = scope.service.catalog();
-    let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, &prompt.name));
+    let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, prompt.listed()));
     let prompt = prompt.ok_or_else(|| unknown_prompt("/name", &params.name))?;
     scope.set_target(&prompt.name, prompt.state.as_ref());
     let empty = std::collections::BTreeMap::new();
@@ -176,13 +179,14 @@ fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
     let catalog = scope.service.catalog();
     let completers = match &params.reference {
         CompletionReference::Prompt { name, .. } => {
-            let prompt = catalog.prompts.find(name).filter(|prompt| is_visible(scope, &prompt.name));
+            let prompt = catalog.prompts.find(name).filter(|prompt| is_visible(scope, prompt.listed()));
             let prompt = prompt.ok_or_else(|| unknown_prompt("/ref/name", name))?;
             scope.set_target(&prompt.name, prompt.state.as_ref());
             &prompt.completers
         }
         CompletionReference::Resource { uri } => {
-            let template = catalog.templates.find(uri).filter(|template| is_visible(scope, &template.key));
+            let template =
+                catalog.templates.find(uri).filter(|template| is_visible(scope, template.listed()));
             let template = template.ok_or_else(|| {
                 ProtocolError::invalid("/ref/uri", format!("Unknown resource template: {uri}"))
             })?;
@@ -198,9 +202,10 @@ pub(super) fn can_watch(scope: &Scope<'_>, uri: &str) -> bool {
     let catalog = scope.service.catalog();
     let mut templates = catalog.templates.iter();
     uri.len() <= MAX_URI
-        && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, &resource.uri))
+        && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, resource.listed()))
             || scope.service.settings().catch_all.is_some()
-            || templates.any(|template| template.matches(uri).is_some() && is_visible(scope, &template.key)))
+            || templates
+                .any(|template| template.matches(uri).is_some() && is_visible(scope, template.listed())))
 }
 
 fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
@@ -249,7 +254,7 @@ where
         Ok::<_, Error>(result(page.items, page.next_cursor))
     };
     if settings.visible.is_some() {
-        return Ok(done(page(&|item| is_visible(scope, item.key()))?));
+        return Ok(done(page(&|item| is_visible(scope, item.listed()))?));
     }
     if cursor.is_none() && items.len() <= settings.page_size {
         let encode = |body: R, revision: Revision| {

@@ -16,7 +16,7 @@ use super::output::IntoPrompt;
 use super::scope::Scope;
 use super::state::StateMap;
 use super::strings::Texts;
-use super::{BoxFuture, schema};
+use super::{BoxFuture, Listed, schema};
 use crate::{Error, Result};
 
 /// A prompt that is being described. [`Prompt::handler`] finishes it.
@@ -187,5 +187,9 @@ impl PromptEntry {
 impl Entry for PromptEntry {
     fn key(&self) -> &Arc<str> {
         &self.name
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::Prompt(&self.definition)
     }
 }

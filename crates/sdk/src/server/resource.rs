@@ -16,7 +16,7 @@ use super::scope::Scope;
 use super::state::StateMap;
 use super::strings::Texts;
 use super::template::UriTemplate;
-use super::{BoxFuture, Context, schema};
+use super::{BoxFuture, Context, Listed, schema};
 use crate::{Error, Result};
 
 /// A resource that is being described. [`Resource::handler`] finishes it.
@@ -152,6 +152,10 @@ impl ResourceEntry {
 impl Entry for ResourceEntry {
     fn key(&self) -> &Arc<str> {
         &self.uri
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::Resource(&self.definition)
     }
 }
 
@@ -290,6 +294,10 @@ impl TemplateEntry {
 impl Entry for TemplateEntry {
     fn key(&self) -> &Arc<str> {
         &self.key
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::ResourceTemplate(&self.definition)
     }
 }
 

@@ -11,6 +11,7 @@ use linchpin_protocol::model::{CacheHints, Implementation, Meta};
 use super::context::Context;
 use super::custom::{NotificationHandler, RequestHandler};
 use super::layer::Layer;
+use super::listed::Listed;
 use super::report::{Event, Report};
 use super::resource::CatchAll;
 use super::state::StateMap;
@@ -44,7 +45,7 @@ pub(crate) type Instrument = Box<dyn Fn(&Event<'_>) + Send + Sync>;
 /// Is told of hidden errors.
 pub(crate) type OnError = Box<dyn Fn(&Report<'_>) + Send + Sync>;
 /// Decides which registered things a request may see.
-pub(crate) type Visible = Box<dyn Fn(&str, &Context) -> bool + Send + Sync>;
+pub(crate) type Visible = Box<dyn Fn(Listed<'_>, &Context) -> bool + Send + Sync>;
 
 impl Settings {
     /// The first thing in it that works around handlers and not in them.

@@ -16,7 +16,7 @@ use super::output::IntoToolOutput;
 use super::scope::Scope;
 use super::state::StateMap;
 use super::validate::Validator;
-use super::{BoxFuture, schema};
+use super::{BoxFuture, Listed, schema};
 use crate::{Error, Result};
 
 /// A tool that is being described. [`Tool::handler`] finishes it.
@@ -284,5 +284,9 @@ impl Call for Mounted {
 impl super::catalog::Entry for ToolEntry {
     fn key(&self) -> &Arc<str> {
         &self.name
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::Tool(&self.definition)
     }
 }

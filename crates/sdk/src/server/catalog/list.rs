@@ -5,9 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use linchpin_protocol::Revision;
 
+use crate::server::Listed;
+
 /// Something with a unique name.
 pub(crate) trait Entry {
     fn key(&self) -> &Arc<str>;
+    fn listed(&self) -> Listed<'_>;
 }
 
 pub(crate) struct List<T> {
@@ -112,13 +115,19 @@ impl<T> Default for List<T> {
 
 #[cfg(test)]
 mod tests {
+    use linchpin_protocol::model::Prompt;
+
     use super::*;
 
-    struct Named(Arc<str>);
+    struct Named(Arc<str>, Prompt);
 
     impl Entry for Named {
         fn key(&self) -> &Arc<str> {
             &self.0
+        }
+
+        fn listed(&self) -> Listed<'_> {
+            Listed::Prompt(&self.1)
         }
     }
 
@@ -130,14 +139,14 @@ mod tests {
     fn cursors_stay_good_while_the_list_changes() {
         let mut list = List::default();
         for name in ["a", "b", "c", "d"] {
-            list.insert(Arc::new(Named(name.into()))).unwrap();
+            list.insert(Arc::new(Named(name.into(), Prompt::default()))).unwrap();
         }
-        assert!(list.insert(Arc::new(Named("a".into()))).is_err());
+        assert!(list.insert(Arc::new(Named("a".into(), Prompt::default()))).is_err());
         let first = list.page(None, 2, |_| true).unwrap();
         assert_eq!(names(&first), ["a", "b"]);
         let cursor = first.next_cursor.unwrap();
         assert!(list.remove("b") && list.remove("c") && !list.remove("c"));
-        list.insert(Arc::new(Named("e".into()))).unwrap();
+        list.insert(Arc::new(Named("e".into(), Prompt::default()))).unwrap();
         let second = list.page(Some(&cursor), 2, |_| true).unwrap();
         assert_eq!((names(&second), second.next_cursor), (vec!["d".to_owned(), "e".to_owned()], None));
         assert_eq!(list.find("e").unwrap().0, "e".into());
