@@ -10,17 +10,34 @@ use serde_json::value::RawValue;
 pub fn envelope(data: &[u8]) {
     let Ok(message) = parse(data, Limits::default()) else { return };
     assert!(std::str::from_utf8(data).is_ok(), "a message that is not UTF-8 was accepted");
-    agree(data);
     match message {
-        Message::Request { params, .. } | Message::Notification { params, .. } => members(&params),
-        Message::Response { reply: Reply::Result(text) | Reply::Error(text), .. } => whole(text),
+        Message::Request { params, .. } | Message::Notification { params, .. } => {
+            agree(data);
+            members(&params);
+        }
+        Message::Response { reply: Reply::Result(text) | Reply::Error(text), .. } => {
+            agree(data);
+            whole(text);
+        }
         Message::Batch(elements) => {
             assert!(!elements.is_empty(), "an empty batch was accepted");
+            // Only grammar is promised of a batch: each element is checked when it is parsed by itself.
+            let expected: Vec<&RawValue> = serde_json::from_slice(data).expect("a batch is an array");
+            assert!(
+                elements.iter().copied().eq(expected.iter().map(|element| element.get())),
+                "other elements"
+            );
             for element in elements {
-                whole(element);
-                let _ = parse(element.as_bytes(), Limits::default());
+                envelope_of_one(element);
             }
         }
+    }
+}
+
+/// An element of a batch is a message, or is refused: a batch in a batch is the caller's to refuse.
+fn envelope_of_one(element: &str) {
+    if !element.starts_with('[') {
+        envelope(element.as_bytes());
     }
 }
 

@@ -33,7 +33,7 @@ pub enum Message<'a> {
         /// What came of it.
         reply: Reply<'a>,
     },
-    /// Several messages in one line; each element is strict JSON but not yet decoded.
+    /// Several messages in one line. Each element is JSON; its keys and its shape are checked when it is parsed.
     Batch(Vec<&'a str>),
 }
 
