@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
+use spec_check::Transcript;
+
 /// A session of one revision, a request of another, a call that waits, and a broken line.
 const INPUT: &str = concat!(
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"#,
@@ -31,6 +33,11 @@ fn demo() -> Command {
 }
 
 fn assert_answered(output: &str) {
+    let mut transcript = Transcript::new();
+    transcript.sent(INPUT);
+    for line in output.lines() {
+        assert_eq!(transcript.received(line), Ok(()));
+    }
     let answer = |id: &str| {
         let found = output.lines().find(|line| line.contains(id) && line.contains("\"result\""));
         found.unwrap_or_else(|| panic!("{id} was not answered in:\n{output}"))

@@ -4,6 +4,7 @@ use linchpin::__private::Register;
 use linchpin::model::ResourceLink;
 use linchpin::{Context, Error, Json, Result, Server, State, Tool, args, prompt, resource, tool};
 use serde_json::{Value, json};
+use spec_check::Transcript;
 
 struct Db {
     greeting: String,
@@ -17,7 +18,11 @@ fn server(item: impl Register) -> Server {
 async fn ask(server: Server, method: &str, params: Value) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let answer = server.build().expect("a server").handle_json(request.as_bytes()).await.expect("an answer");
-    let mut answer: Value = serde_json::from_slice(&answer).expect("JSON");
+    let answer = String::from_utf8(answer).expect("UTF-8");
+    let mut transcript = Transcript::new();
+    transcript.sent(request);
+    assert_eq!(transcript.received(&answer), Ok(()));
+    let mut answer: Value = serde_json::from_str(&answer).expect("JSON");
     let part = if answer.get("result").is_some() { "result" } else { "error" };
     answer[part].take()
 }

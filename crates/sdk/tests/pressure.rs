@@ -50,7 +50,7 @@ fn server() -> Server {
 /// Everything in one write: the server reads it all before it writes anything.
 fn at_once(peer: &mut Peer, messages: &[Value]) {
     let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
-    peer.raw_unchecked((lines.join("\n") + "\n").as_bytes());
+    peer.send_bytes((lines.join("\n") + "\n").as_bytes());
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_large_answer_before_it_costs_no_acknowledgement_and_no_progress() {
     at_once(&mut peer, &[echo, reports, listen, last.clone()]);
     let (mut progress, mut acknowledged) = (0, 0);
     loop {
-        let message = peer.read_unchecked();
+        let message = peer.read_any();
         match message["method"].as_str() {
             Some("notifications/progress") => progress += 1,
             Some("notifications/subscriptions/acknowledged") => acknowledged += 1,
@@ -109,10 +109,10 @@ fn what_a_client_makes_the_server_remember_is_bounded() {
     let (code, message) =
         peer.error("resources/subscribe", json!({"uri": "a:".to_owned() + &"x".repeat(9_000)}));
     assert_eq!(code, -32002, "{message}");
-    peer.raw_unchecked(
+    peer.send_bytes(
         format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{}\",\"method\":\"ping\"}}\n", "x".repeat(2_000)).as_bytes(),
     );
-    let refused = peer.read_unchecked();
+    let refused = peer.read_any();
     assert_eq!(refused["error"]["message"], "\"id\" must not be longer than 1,024 bytes (at byte 22)");
     peer.alive();
     peer.close();
@@ -129,15 +129,15 @@ fn what_a_client_makes_the_server_remember_is_bounded() {
 fn a_batch_is_bounded_and_one_bad_message_does_not_take_the_others_with_it() {
     let mut peer = Peer::open(Revision::V2025_03_26, server());
     let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
-    peer.raw_unchecked(format!("[{}]\n", vec![ping; 1_001].join(",")).as_bytes());
+    peer.send_bytes(format!("[{}]\n", vec![ping; 1_001].join(",")).as_bytes());
     assert_eq!(
-        peer.read_unchecked()["error"]["message"],
+        peer.read_any()["error"]["message"],
         "a batch holds at most 1,000 messages: send the rest in another one"
     );
-    peer.raw_unchecked(
+    peer.send_bytes(
         format!("[{{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":1,\"method\":\"ping\"}},{ping}]\n").as_bytes(),
     );
-    let answers = peer.read_unchecked();
+    let answers = peer.read_any();
     assert!(answers[0]["error"]["message"].as_str().unwrap().contains("stands twice"), "{answers}");
     assert_eq!((&answers[1]["id"], &answers[1]["result"]), (&json!(7), &json!({})));
     peer.close();
@@ -150,10 +150,8 @@ fn a_batch_that_the_end_of_input_cuts_short_is_answered_whole() {
         .shutdown_timeout(std::time::Duration::from_millis(1));
     let mut peer = Peer::open(Revision::V2025_03_26, server);
     let never = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"never"}}"#;
-    peer.raw_unchecked(
-        format!("[{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}},{never}]\n").as_bytes(),
-    );
-    let answers = peer.end_unchecked();
+    peer.send_bytes(format!("[{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}},{never}]\n").as_bytes());
+    let answers = peer.end_any();
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(answers[0][0], json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     assert_eq!(answers[0][1]["error"]["message"], "the server is shutting down");
@@ -174,8 +172,8 @@ fn layers_can_hand_values_to_handlers_and_sessions_can_be_told_later() {
     let mut peer = Peer::open(Revision::V2025_06_18, server);
     let id = peer.message("tools/call", json!({"name": "who"}));
     at_once(&mut peer, std::slice::from_ref(&id));
-    assert_eq!(peer.read_unchecked()["method"], "acme/hello");
-    assert_eq!(peer.read_unchecked()["result"]["content"][0]["text"], "ada");
+    assert_eq!(peer.read_any()["method"], "acme/hello");
+    assert_eq!(peer.read_any()["result"]["content"][0]["text"], "ada");
 }
 
 #[test]

@@ -8,12 +8,14 @@ mod document;
 mod folder;
 mod message;
 mod report;
+mod transcript;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use document::{Document, Members};
 pub use folder::Example;
 use serde_json::Value;
+pub use transcript::Transcript;
 
 /// The schemas of all revisions, loaded once per process. Copies are free.
 #[derive(Debug, Clone, Copy)]

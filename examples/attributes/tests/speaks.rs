@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use spec_check::Transcript;
+
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 #[test]
@@ -23,11 +25,16 @@ fn a_note_is_saved_read_and_summarized() {
         request(5, "resources/read", r#","uri":"notes://eggs""#),
         request(6, "prompts/get", r#","name":"summarize","arguments":{"name":"milk"}"#),
     ];
+    let mut transcript = Transcript::new();
+    transcript.sent(input.concat());
     server.stdin.take().unwrap().write_all(input.concat().as_bytes()).unwrap();
     let output = server.wait_with_output().unwrap();
     assert!(output.status.success());
     let output = String::from_utf8(output.stdout).unwrap();
     let answers: Vec<&str> = output.lines().collect();
+    for line in &answers {
+        assert_eq!(transcript.received(line), Ok(()));
+    }
     for (answer, expected) in answers.iter().zip([
         r#""description":"Saves a note under a name""#,
         r#""structuredContent":{"count":1}"#,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use linchpin_jsonrpc::Params;
-use linchpin_protocol::encode::{Encode, Fields, to_vec};
+use linchpin_protocol::Error as ProtocolError;
+use linchpin_protocol::encode::Fields;
 use linchpin_protocol::model::{
-    CompleteParams, CompletionReference, EmptyResult, GetPromptParams, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, Meta, ReadResourceResult, ResultBody,
-    SetLevelParams, SubscribeParams,
+    CompleteParams, CompletionReference, GetPromptParams, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, Meta, ReadResourceResult, ResultBody, SetLevelParams,
+    SubscribeParams,
 };
 use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, Invalid};
-use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use super::answer::Answer;
 use super::catalog::{Entry, List};
@@ -243,34 +243,22 @@ fn list<T, R>(
 ) -> Result<Work>
 where
     T: Entry,
-    R: ResultBody + Encode + Send + 'static,
+    R: ResultBody + Send + 'static,
 {
     let settings = scope.service.settings();
-    let page = |visible: &dyn Fn(&T) -> bool| {
-        let page = items.page(cursor, settings.page_size, visible);
-        let page = page.ok_or_else(|| {
-            ProtocolError::invalid("/cursor", "this cursor was not given by this server: begin without one")
-        })?;
-        Ok::<_, Error>(result(page.items, page.next_cursor))
-    };
-    if settings.visible.is_some() {
-        return Ok(done(page(&|item| is_visible(scope, item.listed()))?));
-    }
-    if cursor.is_none() && items.len() <= settings.page_size {
-        let encode = |body: R, revision: Revision| {
+    if settings.visible.is_none() && cursor.is_none() && items.len() <= settings.page_size {
+        let encode = |all: Vec<&Arc<T>>| {
             let mut out = Vec::new();
-            wire::encode_result(revision, &body, scope.service.identity(), &mut out);
+            wire::encode_result(scope.revision, &result(all, None), scope.service.identity(), &mut out);
             out
         };
-        let body = || {
-            page(&|_| true).map_or_else(
-                |_| to_vec(&EmptyResult::new(), scope.revision),
-                |body| encode(body, scope.revision),
-            )
-        };
-        return Ok(Work::done(Ok(Answer::Ready(items.encoded(scope.revision, body).clone()))));
+        return Ok(Work::done(Ok(Answer::Ready(items.encoded(scope.revision, encode).clone()))));
     }
-    Ok(done(page(&|_| true)?))
+    let page = items.page(cursor, settings.page_size, |item| is_visible(scope, item.listed()));
+    let page = page.ok_or_else(|| {
+        ProtocolError::invalid("/cursor", "this cursor was not given by this server: begin without one")
+    })?;
+    Ok(done(result(page.items, page.next_cursor)))
 }
 
 /// Declares the function that lists one kind of thing.

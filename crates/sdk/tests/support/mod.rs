@@ -15,6 +15,7 @@ use std::time::Duration;
 use linchpin::model::key;
 use linchpin::{Revision, Server, Service};
 use serde_json::{Map, Value, json};
+use spec_check::Transcript;
 
 /// How long a line may take to come. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,6 +45,8 @@ pub(crate) struct Peer {
     server: JoinHandle<linchpin::Result>,
     /// The method and revision of each request that was sent, by id.
     asked: HashMap<String, (String, Revision)>,
+    /// What was said so far, for lines that are read in whatever order they come.
+    transcript: Transcript,
     /// The revision that the server knows of, once it does.
     spoken: Option<Revision>,
     next: i64,
@@ -63,7 +66,8 @@ impl Peer {
         let server = std::thread::spawn(move || runtime.block_on(service.run_on(theirs, output)));
         let (opened, asked) = (Value::Null, HashMap::new());
         let lines = collect(answers);
-        Peer { revision, opened, input: Some(ours), lines, server, asked, spoken: None, next: 0 }
+        let transcript = Transcript::new();
+        Peer { revision, opened, input: Some(ours), lines, server, asked, transcript, spoken: None, next: 0 }
     }
 
     /// Connects and opens as the revision has it.
@@ -96,6 +100,7 @@ impl Peer {
     /// Sends bytes and a newline, whatever they are.
     pub(crate) fn raw(&mut self, line: impl AsRef<[u8]>) {
         let line = line.as_ref();
+        self.transcript.sent(line);
         if let Ok(message) = serde_json::from_slice::<Value>(line) {
             let batch = message.as_array().cloned().unwrap_or_else(|| vec![message]);
             for message in &batch {
@@ -190,6 +195,7 @@ impl Peer {
     /// The next line that the server sends.
     pub(crate) fn read(&mut self) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
+        self.heard(&line);
         self.checked(&line)
     }
 
@@ -230,23 +236,32 @@ impl Peer {
         (rest, self.server.join().expect("the server does not panic"))
     }
 
-    /// Sends bytes that may be anything; what they are answered with is read unchecked too.
-    pub(crate) fn raw_unchecked(&mut self, line: &[u8]) {
-        self.input.as_mut().unwrap().write_all(&[line, b"\n"].concat()).unwrap();
+    /// Sends bytes that may be anything, also several lines.
+    pub(crate) fn send_bytes(&mut self, lines: &[u8]) {
+        self.transcript.sent(lines);
+        self.input.as_mut().unwrap().write_all(&[lines, b"\n"].concat()).unwrap();
     }
 
-    /// The next line, which is JSON, whatever else it is.
-    pub(crate) fn read_unchecked(&mut self) -> Value {
+    /// The next line, whatever it answers.
+    pub(crate) fn read_any(&mut self) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        self.heard(&line)
     }
 
     /// Ends the input. Gives what else the server says before it ends as it should.
-    pub(crate) fn end_unchecked(mut self) -> Vec<Value> {
+    pub(crate) fn end_any(mut self) -> Vec<Value> {
         drop(self.input.take());
-        let rest: Vec<_> = self.lines.iter().map(|line| serde_json::from_str(&line).unwrap()).collect();
+        let mut rest = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            rest.push(self.heard(&line));
+        }
         self.server.join().expect("the server does not panic").unwrap();
         rest
+    }
+
+    fn heard(&mut self, line: &str) -> Value {
+        self.transcript.received(line).unwrap_or_else(|fault| panic!("not as its revision has it: {fault}"));
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
     /// Ends the input; the server has nothing more to say.

@@ -90,9 +90,13 @@ impl<T: Entry> List<T> {
         Some(Page { items, next_cursor: rest.peek().map(|_| last.to_string()) })
     }
 
-    /// The first page as bytes, kept from the first time on.
-    pub(crate) fn encoded(&self, revision: Revision, encode: impl FnOnce() -> Vec<u8>) -> &Arc<[u8]> {
-        self.encoded[revision as usize].get_or_init(|| encode().into())
+    /// The whole list as bytes, kept from the first time on.
+    pub(crate) fn encoded(
+        &self,
+        revision: Revision,
+        encode: impl FnOnce(Vec<&Arc<T>>) -> Vec<u8>,
+    ) -> &Arc<[u8]> {
+        self.encoded[revision as usize].get_or_init(|| encode(self.iter().collect()).into())
     }
 }
 

@@ -1,0 +1,179 @@
+//! A whole conversation: what was sent decides against what each received line is checked.
+//!
+//! Revisions are read from the conversation itself: a request may carry its own, and the answer to `initialize`
+//! names the one of the session.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::Schemas;
+
+/// What one client has sent and received so far.
+#[derive(Debug, Default)]
+pub struct Transcript {
+    /// The method of each request, and its own revision if it has one, by id. An id may be used again.
+    asked: HashMap<String, Vec<(String, Option<String>)>>,
+    /// All revisions that were spoken, the session's among them.
+    spoken: Vec<String>,
+    session: Option<String>,
+    /// Whether the other side has shown that it knows a revision. Until then it may not have read so far.
+    confirmed: bool,
+}
+
+impl Transcript {
+    /// A conversation that has not begun.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes lines that were sent. They may be anything.
+    pub fn sent(&mut self, lines: impl AsRef<[u8]>) {
+        for line in lines.as_ref().split(|byte| *byte == b'\n') {
+            match serde_json::from_slice(line) {
+                Ok(Value::Array(batch)) => batch.iter().for_each(|message| self.note(message)),
+                Ok(message) => self.note(&message),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn note(&mut self, message: &Value) {
+        let Some(method) = message["method"].as_str() else { return };
+        let own = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
+        let own = own.and_then(Value::as_str).map(str::to_owned);
+        self.spoken.extend(own.clone());
+        self.asked.entry(message["id"].to_string()).or_default().push((method.to_owned(), own));
+    }
+
+    /// Checks one line that was received. Without the schemas beside the checkout everything is right.
+    pub fn received(&mut self, line: &str) -> Result<(), String> {
+        let Some(schemas) = Schemas::find() else { return Ok(()) };
+        let message: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
+        let checked = match &message {
+            Value::Array(batch) => {
+                let session = self.session.as_deref().unwrap_or_default();
+                let whole = schemas.check_batch(session, &message);
+                whole.and_then(|()| batch.iter().try_for_each(|message| self.check(schemas, message)))
+            }
+            message => self.check(schemas, message),
+        };
+        checked.map_err(|fault| format!("{fault}\n{line}"))
+    }
+
+    fn check(&mut self, schemas: Schemas, message: &Value) -> Result<(), String> {
+        if message.get("method").is_some() {
+            return self.any(schemas, |revision| check_notification(schemas, revision, message));
+        }
+        if message.get("error").is_some() {
+            return self.any(schemas, |revision| schemas.check_error(revision, message));
+        }
+        let asked = self.asked.get(&message["id"].to_string()).cloned().unwrap_or_default();
+        // An id that was used for several requests does not tell which of them is answered.
+        let certain = asked.len() == 1;
+        let mut last = Err("nobody asked for this".to_owned());
+        for (method, own) in asked {
+            if method == "initialize"
+                && let Some(version) = message["result"]["protocolVersion"].as_str()
+            {
+                self.session.get_or_insert_with(|| version.to_owned());
+                self.spoken.push(version.to_owned());
+            }
+            let revision = own.or_else(|| self.session.clone());
+            let confirms = certain && revision.is_some();
+            let revision = revision.unwrap_or_else(|| newest_session(schemas));
+            last = schemas.check_result(&revision, &method, message);
+            if last.is_ok() {
+                self.confirmed |= confirms;
+                break;
+            }
+        }
+        last
+    }
+
+    /// Right in one of the revisions that were spoken. Before the other side knows of any, errors have the form of
+    /// JSON-RPC itself, which only the oldest revisions allow.
+    fn any(&self, schemas: Schemas, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
+        let oldest = schemas.revisions().next().unwrap_or_default();
+        let known = self.spoken.iter().map(String::as_str).filter(|spoken| schemas.has(spoken, "Result"));
+        let mut candidates: Vec<&str> = known.collect();
+        if !self.confirmed {
+            candidates.push(oldest);
+        }
+        let mut last = Ok(());
+        for revision in candidates {
+            last = check(revision);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// A notification of the protocol; one of the server's own only has to be a notification.
+fn check_notification(schemas: Schemas, revision: &str, message: &Value) -> Result<(), String> {
+    let method = message["method"].as_str().unwrap_or_default();
+    if schemas.revisions().any(|revision| schemas.methods(revision).contains(method)) {
+        return schemas.check_notification(revision, message);
+    }
+    schemas.check(revision, "JSONRPCNotification", message)
+}
+
+/// What requests are of that come without a revision and without a session.
+fn newest_session(schemas: Schemas) -> String {
+    let sessions = schemas.revisions().filter(|revision| schemas.methods(revision).contains("initialize"));
+    sessions.last().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+    const OPENED: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"n","version":"1"}}}"#;
+
+    #[test]
+    fn each_line_is_held_against_what_was_asked() {
+        if Schemas::find().is_none() {
+            return;
+        }
+        let mut transcript = Transcript::new();
+        transcript
+            .sent(format!("{INITIALIZE}\nbroken\n{}", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#));
+        assert_eq!(transcript.received(OPENED), Ok(()));
+        let wrong = transcript.received(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#);
+        assert!(wrong.unwrap_err().contains("inputSchema"));
+        let right = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
+        assert_eq!(transcript.received(right), Ok(()));
+        assert!(
+            transcript
+                .received(r#"{"jsonrpc":"2.0","id":9,"result":{}}"#)
+                .unwrap_err()
+                .contains("nobody asked")
+        );
+        assert!(transcript.received("no json").is_err());
+        let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}"#;
+        assert!(transcript.received(progress).unwrap_err().contains("progressToken"));
+        assert_eq!(transcript.received(r#"{"jsonrpc":"2.0","method":"acme/own"}"#), Ok(()));
+    }
+
+    #[test]
+    fn an_error_without_an_id_has_the_form_of_what_is_spoken() {
+        if Schemas::find().is_none() {
+            return;
+        }
+        let null = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
+        assert_eq!(Transcript::new().received(null), Ok(()));
+        let mut newest = Transcript::new();
+        let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+        newest.sent(format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{"_meta":{meta}}}}}"#
+        ));
+        assert_eq!(newest.received(null), Ok(()), "it may not have read the request yet");
+        let discovered = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":[],"capabilities":{},"ttlMs":0,"cacheScope":"public"}}"#;
+        assert_eq!(newest.received(discovered), Ok(()));
+        assert!(newest.received(null).is_err());
+        assert_eq!(newest.received(r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#), Ok(()));
+    }
+}
