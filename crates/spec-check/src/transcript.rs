@@ -131,7 +131,10 @@ mod tests {
     use super::*;
 
     const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
-    const OPENED: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"n","version":"1"}}}"#;
+    const OPENED: &str = concat!(
+        r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{},"#,
+        r#""serverInfo":{"name":"n","version":"1"}}}"#
+    );
 
     #[test]
     fn each_line_is_held_against_what_was_asked() {
@@ -171,7 +174,10 @@ mod tests {
             r#"{{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{"_meta":{meta}}}}}"#
         ));
         assert_eq!(newest.received(null), Ok(()), "it may not have read the request yet");
-        let discovered = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":[],"capabilities":{},"ttlMs":0,"cacheScope":"public"}}"#;
+        let discovered = concat!(
+            r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":[],"#,
+            r#""capabilities":{},"ttlMs":0,"cacheScope":"public"}}"#
+        );
         assert_eq!(newest.received(discovered), Ok(()));
         assert!(newest.received(null).is_err());
         assert_eq!(newest.received(r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#), Ok(()));
