@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use crate::command::{cargo, need, root};
+use crate::interop;
 
 pub(crate) fn run() -> anyhow::Result<()> {
     need("python3", "by the tests that drive a server through a terminal (pty)")?;
@@ -14,6 +15,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
              schemas are skipped; every other test runs"
         );
     }
+    interop::install()?;
     let examples = examples(&root().join("examples"))?;
     cargo(&["test", "--workspace", "--all-targets"])?;
     cargo(&["test", "--workspace", "--doc"])?;

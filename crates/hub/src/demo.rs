@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linchpin::{Context, Json, LogLevel, Prompt, ResourceTemplate, Result, Server, Tool, args};
+use linchpin::{Context, Json, LogLevel, NoArgs, Prompt, ResourceTemplate, Result, Server, Tool, args};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
@@ -10,7 +10,10 @@ use serde_json::json;
 const LANGUAGES: [&str; 8] = ["C", "Go", "Haskell", "Java", "JavaScript", "Python", "Rust", "TypeScript"];
 const NOTES: [(&str, &str); 3] = [
     ("welcome", "Linchpin serves every revision of the Model Context Protocol from one set of handlers."),
-    ("tools", "Call `add`, `echo` or `countdown`. `countdown` reports progress to clients that ask for it."),
+    (
+        "tools",
+        "Call `add`, `echo`, `countdown` (it reports progress), or `order` and `terms` (they ask the user).",
+    ),
     ("next", "Read notes://welcome, fill in the prompt `review`, or watch memory://status."),
 ];
 
@@ -46,6 +49,36 @@ struct Countdown {
 }
 
 #[args]
+struct Order {
+    /// What to drink; tea when left out
+    drink: Option<String>,
+}
+
+/// What the user is asked for an order.
+#[args]
+struct Cup {
+    /// How large the cup is
+    size: Size,
+    /// How many of them
+    #[schemars(range(min = 1, max = 12))]
+    count: u32,
+    /// Whether you take it with you
+    #[serde(default)]
+    to_go: bool,
+    /// Anything else we should know
+    #[schemars(length(max = 80))]
+    wish: Option<String>,
+}
+
+#[args]
+#[serde(rename_all = "lowercase")]
+enum Size {
+    Small,
+    Medium,
+    Large,
+}
+
+#[args]
 struct Note {
     /// The name of the note
     name: String,
@@ -75,6 +108,8 @@ pub(crate) fn server() -> Server {
         )
         .tool("echo", "Says the message back", |Echo { message }| async move { message })
         .tool("countdown", "Counts down to zero and reports each step", countdown)
+        .tool("order", "Takes an order: asks the user for the size and the number of cups", order)
+        .tool("terms", "Sends the user to a page with terms, and says whether they agreed", terms)
         .resource("memory://status", "status", || async { json!({ "status": "ok" }) })
         .add(
             ResourceTemplate::new("notes://{name}", "note")
@@ -108,6 +143,24 @@ async fn countdown(Countdown { from, pause_ms }: Countdown, cx: Context) -> Resu
     }
     cx.log(LogLevel::Info, format!("counted down from {from}"));
     Ok(format!("Counted down from {from}."))
+}
+
+async fn order(Order { drink }: Order, cx: Context) -> Result<String> {
+    let drink = drink.unwrap_or_else(|| "tea".into());
+    let Cup { size, count, to_go, wish } = cx.elicit(format!("How would you like your {drink}?")).await?;
+    let size = match size {
+        Size::Small => "small",
+        Size::Medium => "medium",
+        Size::Large => "large",
+    };
+    let place = if to_go { "to go" } else { "to stay" };
+    let wish = wish.map(|wish| format!(" ({wish})")).unwrap_or_default();
+    Ok(format!("{count} × {size} {drink}, {place}{wish}"))
+}
+
+async fn terms(_: NoArgs, cx: Context) -> Result<&'static str> {
+    cx.elicit_url("Read the terms of this demo", "https://example.com/terms").await?;
+    Ok("The user agreed to read the terms.")
 }
 
 fn starting_with(words: impl IntoIterator<Item = &'static str>, typed: &str) -> Vec<&'static str> {

@@ -1,42 +1,65 @@
 //! The program `linchpin`.
 
+mod ask;
+mod call;
 mod cli;
 mod demo;
+mod failure;
+mod inspect;
+mod process;
 mod report;
+mod roots;
+mod signals;
+mod terminal;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::failure::{Failure, Kind};
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    log_to_stderr(cli.verbose);
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    log_to_stderr(cli.log_level());
+    let json = cli.json;
     match cli::run(cli).await {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has seen enough.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Nothing is left to do when standard error is gone as well.
-            let _ = writeln!(io::stderr(), "linchpin: {error:#}");
-            ExitCode::FAILURE
-        }
+        Ok(code) => code,
+        Err(failure) => report(&failure, json),
     }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+/// Tells why, in the way that was asked for. Nothing is left to do when nobody can be told.
+fn report(failure: &Failure, json: bool) -> ExitCode {
+    match failure.kind {
+        Kind::BrokenPipe => {}
+        _ if json => drop(cli::print(&format!("{}\n", failure.to_json()))),
+        // Whoever pressed Ctrl-C knows why, and wants the prompt of the shell on a line of its own.
+        Kind::Interrupted(_) if io::stderr().is_terminal() => drop(writeln!(io::stderr())),
+        Kind::Interrupted(_) => {}
+        _ => drop(writeln!(io::stderr(), "linchpin: {failure}")),
+    }
+    ExitCode::from(failure.code())
+}
+
+/// What was typed is not understood, or asks for help.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    if error.use_stderr() && wants_json {
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        return report(&Failure::usage(text.trim()), true);
+    }
+    drop(error.print());
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Standard output belongs to the protocol and to reports; logs go to standard error.
-fn log_to_stderr(verbose: u8) {
-    let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
+fn log_to_stderr(level: &str) {
     let colours = io::stderr().is_terminal();
     tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(colours).with_env_filter(level).init();
 }

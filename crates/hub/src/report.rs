@@ -3,15 +3,17 @@
 use std::fmt;
 
 use anyhow::Context;
-use linchpin::Server;
-use linchpin::model::{InitializeResult, Tool};
+use linchpin::model::{Implementation, ServerCapabilities, Tool};
+use linchpin::{Revision, Server};
 use serde_json::{Value, json};
 
 use crate::cli::from_linchpin;
 
 /// What was found.
 pub(crate) struct Report {
-    server: InitializeResult,
+    server: Implementation,
+    revision: Revision,
+    capabilities: ServerCapabilities,
     tools: Vec<Tool>,
     call: Call,
 }
@@ -25,17 +27,22 @@ struct Call {
 /// Connects to a server in memory and looks around.
 pub(crate) async fn collect(server: Server) -> anyhow::Result<Report> {
     let client = server.connect_in_memory().await.map_err(from_linchpin)?;
-    let tools = client.list_tools().await.context("the tools could not be listed")?;
+    let tools = client.tools().all().await.context("the tools could not be listed")?;
     let (tool, arguments) = ("add", json!({ "a": 2, "b": 40 }));
     let result =
         client.call(tool, arguments.clone()).await.with_context(|| format!("calling {tool} failed"))?;
-    let answer = result.content.iter().filter_map(|content| content.as_text()).collect::<Vec<_>>().join("\n");
-    Ok(Report { server: client.server().clone(), tools, call: Call { tool, arguments, answer } })
+    Ok(Report {
+        server: client.server().cloned().unwrap_or_default(),
+        revision: client.revision(),
+        capabilities: client.capabilities().clone(),
+        tools,
+        call: Call { tool, arguments, answer: result.to_text() },
+    })
 }
 
 impl Report {
     fn offers(&self) -> Vec<&'static str> {
-        let capabilities = &self.server.capabilities;
+        let capabilities = &self.capabilities;
         let offers = [
             ("tools", capabilities.tools.is_some()),
             ("resources", capabilities.resources.is_some()),
@@ -49,8 +56,8 @@ impl Report {
     /// The same for programs.
     pub(crate) fn to_json(&self) -> Value {
         json!({
-            "server": { "name": self.server.server_info.name, "version": self.server.server_info.version },
-            "revision": self.server.protocol_version,
+            "server": { "name": self.server.name, "version": self.server.version },
+            "revision": self.revision.as_str(),
             "offers": self.offers(),
             "tools": self.tools.iter().map(|tool| json!({
                 "name": tool.name,
@@ -64,11 +71,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let info = &self.server.server_info;
         writeln!(f, "Linchpin {}", env!("CARGO_PKG_VERSION"))?;
         writeln!(f, "\nThe built-in demo server, reached in memory:\n")?;
-        writeln!(f, "  server     {} {}", info.name, info.version)?;
-        writeln!(f, "  revision   {}", self.server.protocol_version)?;
+        writeln!(f, "  server     {} {}", self.server.name, self.server.version)?;
+        writeln!(f, "  revision   {}", self.revision)?;
         writeln!(f, "  offers     {}", self.offers().join(", "))?;
         writeln!(f, "\n  tools")?;
         let width = self.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
@@ -78,9 +84,16 @@ impl fmt::Display for Report {
         writeln!(f, "\n  call")?;
         writeln!(f, "    {} {} → {}", self.call.tool, self.call.arguments, self.call.answer)?;
         writeln!(f, "\nTry next:\n")?;
-        writeln!(f, "  linchpin demo      the same server on standard input and output, for any MCP client")?;
-        writeln!(f, "  linchpin --json    this report for programs")?;
-        writeln!(f, "  linchpin --help    all commands")?;
+        let try_next = [
+            ("linchpin inspect linchpin demo", "the same server as a process: all that it offers"),
+            ("linchpin call order -- linchpin demo", "a tool of it that asks you something"),
+            ("linchpin demo", "the server on standard input and output, for any MCP client"),
+            ("linchpin --json", "this report for programs"),
+            ("linchpin --help", "all commands"),
+        ];
+        for (command, what) in try_next {
+            writeln!(f, "  {command:36}  {what}")?;
+        }
         writeln!(f, "\nFrom a checkout: cargo run --release -- demo")
     }
 }

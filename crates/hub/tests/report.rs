@@ -11,7 +11,7 @@ fn the_report_is_readable() {
     let output = linchpin(&[]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    for expected in ["linchpin-demo", "revision   2025-11-25", "countdown", "\"sum\":42.0", "linchpin demo"] {
+    for expected in ["linchpin-demo", "revision   2026-07-28", "countdown", "\"sum\":42.0", "linchpin demo"] {
         assert!(text.contains(expected), "{expected} is missing in:\n{text}");
     }
 }
@@ -21,7 +21,7 @@ fn the_report_is_one_json_object_for_programs() {
     let output = linchpin(&["--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["server"]["name"], "linchpin-demo");
-    assert_eq!(report["revision"], "2025-11-25");
+    assert_eq!(report["revision"], "2026-07-28");
     assert_eq!(report["tools"][0]["name"], "add");
     assert_eq!(report["call"]["answer"], "{\"sum\":42.0}");
 }

@@ -29,5 +29,5 @@ pub use line::{Line, LineBuffer};
 pub use outbox::Outbox;
 pub use params::Params;
 pub use path::path_at;
-pub use peer::{Call, CallError, Peer};
+pub use peer::{Call, CallError, Patience, Paused, Peer};
 pub use scan::{Limits, check};

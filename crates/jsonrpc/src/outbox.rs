@@ -4,7 +4,7 @@
 //! the peer reads slowly the queue fills; then [`Outbox::room`] keeps those waiting who can wait, and lines of
 //! those who cannot (notifications nobody must have) are refused by [`Outbox::offer`].
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -13,7 +13,7 @@ pub struct Outbox {
     state: Mutex<State>,
     high_water: usize,
     room: Notify,
-    wake: Box<dyn Fn() + Send + Sync>,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -26,7 +26,28 @@ impl Outbox {
     /// A queue that counts as full above `high_water` bytes. `wake` is called after lines were added by
     /// [`Self::send`] or [`Self::offer`]; it must not block.
     pub fn new(high_water: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { state: Mutex::default(), high_water, room: Notify::new(), wake: Box::new(wake) }
+        let outbox = Self::unattended(high_water);
+        outbox.on_send(wake);
+        outbox
+    }
+
+    /// A queue that nobody empties before [`Self::on_send`].
+    pub fn unattended(high_water: usize) -> Self {
+        Self { state: Mutex::default(), high_water, room: Notify::new(), wake: OnceLock::new() }
+    }
+
+    /// Says whom to wake; the first one stays. Called at once if something waits already.
+    pub fn on_send(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.wake.set(Box::new(wake));
+        if !self.is_empty() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -46,7 +67,7 @@ impl Outbox {
     /// Appends one message and its newline and wakes the writer.
     pub fn send(&self, message: impl FnOnce(&mut Vec<u8>)) {
         self.append(message);
-        (self.wake)();
+        self.wake();
     }
 
     /// Like [`Self::send`], but refuses (`false`) when the queue is full or closed.
@@ -104,6 +125,7 @@ impl Outbox {
         state.lines = Vec::new();
         drop(state);
         self.room.notify_waiters();
+        self.wake(); // whoever empties the queue learns that nothing more will come
     }
 
     /// Whether the peer is gone.

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::envelope::Reply;
 use crate::{ErrorObject, Id, Outbox, write};
@@ -19,8 +21,10 @@ pub enum CallError {
     Rejected(ErrorObject),
     /// No answer came in time; the request was given up.
     TimedOut(Duration),
-    /// The connection ended; the text says why.
+    /// The connection had ended before the request; the text says why.
     Closed(Arc<str>),
+    /// The connection ended while the request was under way; the text says why.
+    Lost(Arc<str>),
     /// Too many requests are waiting already.
     TooMany(usize),
     /// The answer is not what JSON-RPC 2.0 allows.
@@ -33,6 +37,7 @@ impl fmt::Display for CallError {
             CallError::Rejected(error) => error.fmt(f),
             CallError::TimedOut(after) => write!(f, "no answer within {after:?}"),
             CallError::Closed(reason) => write!(f, "the connection is closed: {reason}"),
+            CallError::Lost(reason) => write!(f, "the connection ended before the answer came: {reason}"),
             CallError::TooMany(limit) => write!(f, "{limit} requests are waiting for answers already"),
             CallError::Malformed(what) => write!(f, "the answer is malformed: {what}"),
         }
@@ -54,6 +59,10 @@ struct Shared {
     outbox: Arc<Outbox>,
     waiting: Mutex<Waiting>,
     limit: usize,
+    /// How many have stopped the time.
+    paused: AtomicUsize,
+    /// Whether ids go out as strings.
+    text_ids: bool,
     /// Called when a request is given up (timeout or drop) with its id and the reason, to tell the other side.
     abandon: Abandon,
 }
@@ -63,11 +72,45 @@ type Abandon = Box<dyn Fn(&Id<'_>, &str) + Send + Sync>;
 #[derive(Default)]
 struct Waiting {
     next: i64,
-    calls: HashMap<i64, oneshot::Sender<Answer>>,
+    calls: HashMap<i64, Waiter>,
     closed: Option<Arc<str>>,
 }
 
+struct Waiter {
+    answer: oneshot::Sender<Answer>,
+    /// When the other side last showed that it works on the request.
+    alive: Option<Instant>,
+}
+
+/// How long to wait for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// This long, from the request or from the last sign of life if such extend it.
+    pub timeout: Duration,
+    /// Signs of life ([`Peer::touch`]) extend the time, up to this long in all.
+    pub extend_to: Option<Duration>,
+}
+
+impl From<Duration> for Patience {
+    fn from(timeout: Duration) -> Self {
+        Patience { timeout, extend_to: None }
+    }
+}
+
 impl Shared {
+    fn id(&self, number: i64) -> Id<'static> {
+        if self.text_ids { Id::String(number.to_string().into()) } else { Id::Number(number) }
+    }
+
+    /// The number of a request of ours, from the id that an answer repeats.
+    fn number(&self, id: &Id<'_>) -> Option<i64> {
+        match id {
+            Id::Number(number) if !self.text_ids => Some(*number),
+            Id::String(text) if self.text_ids => text.parse().ok(),
+            _ => None,
+        }
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,16 +123,28 @@ impl Peer {
         limit: usize,
         abandon: impl Fn(&Id<'_>, &str) + Send + Sync + 'static,
     ) -> Self {
-        let abandon = Box::new(abandon);
-        Self { shared: Arc::new(Shared { outbox, waiting: Mutex::default(), limit, abandon }) }
+        Self::with_ids(outbox, limit, false, abandon)
     }
 
-    /// Sends a request. The future that comes back is the answer; dropping it gives the request up.
+    /// As [`Self::new`]; with `text_ids` the ids of requests are strings.
+    pub fn with_ids(
+        outbox: Arc<Outbox>,
+        limit: usize,
+        text_ids: bool,
+        abandon: impl Fn(&Id<'_>, &str) + Send + Sync + 'static,
+    ) -> Self {
+        let abandon = Box::new(abandon);
+        let (waiting, paused) = (Mutex::default(), AtomicUsize::new(0));
+        Self { shared: Arc::new(Shared { outbox, waiting, limit, paused, text_ids, abandon }) }
+    }
+
+    /// Sends a request. The future that comes back is the answer; dropping it gives the request up. `params` is
+    /// given the number of the request, which is its id, too.
     pub fn request(
         &self,
         method: &str,
-        timeout: Duration,
-        params: impl FnOnce(&mut Vec<u8>),
+        patience: impl Into<Patience>,
+        params: impl FnOnce(i64, &mut Vec<u8>),
     ) -> Result<Call, CallError> {
         let (sender, answer) = oneshot::channel();
         let id = {
@@ -102,12 +157,29 @@ impl Peer {
             }
             waiting.next += 1;
             let id = waiting.next;
-            waiting.calls.insert(id, sender);
+            waiting.calls.insert(id, Waiter { answer: sender, alive: None });
             id
         };
-        self.shared.outbox.send(|out| write::request(&Id::Number(id), method, out, params));
-        let deadline = Box::pin(tokio::time::sleep(timeout));
-        Ok(Call { id, answer, deadline, timeout, shared: self.shared.clone() })
+        self.shared
+            .outbox
+            .send(|out| write::request(&self.shared.id(id), method, out, |out| params(id, out)));
+        let patience = patience.into();
+        let sent = Instant::now();
+        let deadline = Box::pin(tokio::time::sleep(patience.timeout));
+        Ok(Call { id, answer, deadline, sent, patience, shared: self.shared.clone() })
+    }
+
+    /// Until the value that comes back is dropped no request runs out of time: the other side waits for us.
+    pub fn pause(&self) -> Paused {
+        self.shared.paused.fetch_add(1, Ordering::Relaxed);
+        Paused(self.shared.clone())
+    }
+
+    /// Notes that the other side works on a request.
+    pub fn touch(&self, id: i64) {
+        if let Some(waiter) = self.shared.waiting().calls.get_mut(&id) {
+            waiter.alive = Some(Instant::now());
+        }
     }
 
     /// Sends a notification.
@@ -117,8 +189,8 @@ impl Peer {
 
     /// Takes in an answer; `false` when nobody waits for it.
     pub fn answer(&self, id: Option<&Id<'_>>, reply: Reply<'_>) -> bool {
-        let Some(Id::Number(id)) = id else { return false };
-        let Some(sender) = self.shared.waiting().calls.remove(id) else { return false };
+        let Some(id) = id.and_then(|id| self.shared.number(id)) else { return false };
+        let Some(waiter) = self.shared.waiting().calls.remove(&id) else { return false };
         let answer = match reply {
             Reply::Result(text) => Ok(text.into()),
             Reply::Error(text) => Err(match serde_json::from_str(text) {
@@ -126,29 +198,40 @@ impl Peer {
                 Err(error) => CallError::Malformed(error.to_string()),
             }),
         };
-        sender.send(answer).is_ok()
+        waiter.answer.send(answer).is_ok()
     }
 
     /// Fails one request, whose answer cannot be read.
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
-        let Id::Number(id) = id else { return };
-        let sender = self.shared.waiting().calls.remove(id);
+        let Some(id) = self.shared.number(id) else { return };
+        let waiter = self.shared.waiting().calls.remove(&id);
         // The one who waited may have left in the meantime.
-        let _ = sender.map(|sender| sender.send(Err(error)));
+        let _ = waiter.map(|waiter| waiter.answer.send(Err(error)));
+    }
+
+    /// Fails everything that waits; later requests are sent as before.
+    pub fn fail_all(&self, error: &CallError) {
+        let calls = std::mem::take(&mut self.shared.waiting().calls);
+        for waiter in calls.into_values() {
+            // The one who waited may have left in the meantime.
+            let _ = waiter.answer.send(Err(error.clone()));
+        }
     }
 
     /// The other side is gone: everything that waits fails now, and so does every later request.
     pub fn close(&self, reason: &str) {
         let reason: Arc<str> = reason.into();
-        let calls = {
-            let mut waiting = self.shared.waiting();
-            waiting.closed.get_or_insert_with(|| reason.clone());
-            std::mem::take(&mut waiting.calls)
-        };
-        for sender in calls.into_values() {
-            // The one who waited may have left in the meantime.
-            let _ = sender.send(Err(CallError::Closed(reason.clone())));
-        }
+        self.shared.waiting().closed.get_or_insert_with(|| reason.clone());
+        self.fail_all(&CallError::Lost(reason));
+    }
+}
+
+/// Time that stands still.
+pub struct Paused(Arc<Shared>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.paused.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -157,14 +240,31 @@ pub struct Call {
     id: i64,
     answer: oneshot::Receiver<Answer>,
     deadline: Pin<Box<tokio::time::Sleep>>,
-    timeout: Duration,
+    sent: Instant,
+    patience: Patience,
     shared: Arc<Shared>,
 }
 
 impl Call {
     /// The id it went out with.
     pub fn id(&self) -> Id<'static> {
-        Id::Number(self.id)
+        self.shared.id(self.id)
+    }
+
+    /// The number of the request.
+    pub fn number(&self) -> i64 {
+        self.id
+    }
+
+    /// The later deadline that the last sign of life gives, if it does.
+    fn extension(&self) -> Option<Instant> {
+        if self.shared.paused.load(Ordering::Relaxed) > 0 {
+            return Some(Instant::now() + self.patience.timeout);
+        }
+        let most = self.sent + self.patience.extend_to?;
+        let alive = self.shared.waiting().calls.get(&self.id)?.alive?;
+        let later = (alive + self.patience.timeout).min(most);
+        (later > self.deadline.deadline()).then_some(later)
     }
 }
 
@@ -174,11 +274,16 @@ impl Future for Call {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
         if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
             return Poll::Ready(
-                answer.unwrap_or_else(|_| Err(CallError::Closed("the connection was dropped".into()))),
+                answer.unwrap_or_else(|_| Err(CallError::Lost("the connection was dropped".into()))),
             );
         }
-        ready!(self.deadline.as_mut().poll(cx));
-        Poll::Ready(Err(CallError::TimedOut(self.timeout)))
+        loop {
+            ready!(self.deadline.as_mut().poll(cx));
+            let Some(later) = self.extension() else {
+                return Poll::Ready(Err(CallError::TimedOut(self.sent.elapsed())));
+            };
+            self.deadline.as_mut().reset(later);
+        }
     }
 }
 
@@ -187,7 +292,7 @@ impl Drop for Call {
         // Still waiting: nobody will read the answer any more.
         if self.shared.waiting().calls.remove(&self.id).is_some() {
             let reason = if self.deadline.is_elapsed() { "timed out" } else { "no longer needed" };
-            (self.shared.abandon)(&Id::Number(self.id), reason);
+            (self.shared.abandon)(&self.shared.id(self.id), reason);
         }
     }
 }
@@ -217,8 +322,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn answers_find_their_requests_in_any_order() {
         let (peer, outbox) = peer(8);
-        let first = peer.request("a", SECOND, |_| ()).unwrap();
-        let second = peer.request("b", SECOND, |_| ()).unwrap();
+        let first = peer.request("a", SECOND, |_, _| ()).unwrap();
+        let second = peer.request("b", SECOND, |_, _| ()).unwrap();
         assert_eq!(
             sent(&outbox),
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"b\"}\n"
@@ -235,23 +340,53 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_takes_too_long_or_is_dropped_is_given_up() {
         let (peer, outbox) = peer(8);
-        let slow = peer.request("slow", SECOND, |_| ()).unwrap();
+        let slow = peer.request("slow", SECOND, |_, _| ()).unwrap();
         sent(&outbox);
         assert_eq!(slow.await, Err(CallError::TimedOut(SECOND)));
         assert_eq!(sent(&outbox), "gave up 1: timed out\n");
-        drop(peer.request("dropped", SECOND, |_| ()).unwrap());
+        drop(peer.request("dropped", SECOND, |_, _| ()).unwrap());
         assert!(sent(&outbox).ends_with("gave up 2: no longer needed\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn signs_of_life_extend_the_time_up_to_a_cap() {
+        let (peer, _outbox) = peer(8);
+        let begun = Instant::now();
+        let patience = Patience { timeout: SECOND, extend_to: Some(SECOND * 3) };
+        let call = peer.request("busy", patience, |_, _| ()).unwrap();
+        let id = call.number();
+        let keep_alive = async {
+            loop {
+                tokio::time::sleep(SECOND / 2).await;
+                peer.touch(id);
+            }
+        };
+        let answer = tokio::select! { answer = call => answer, () = keep_alive => unreachable!() };
+        assert_eq!(answer, Err(CallError::TimedOut(SECOND * 3)));
+        assert_eq!(begun.elapsed(), SECOND * 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ids_can_be_strings() {
+        let outbox = Arc::new(Outbox::new(1 << 20, || ()));
+        let peer = Peer::with_ids(outbox.clone(), 8, true, |_, _| ());
+        let call = peer.request("a", SECOND, |_, _| ()).unwrap();
+        assert_eq!(sent(&outbox), "{\"jsonrpc\":\"2.0\",\"id\":\"1\",\"method\":\"a\"}\n");
+        assert!(!peer.answer(Some(&Id::Number(1)), Reply::Result("0")));
+        assert!(peer.answer(Some(&Id::String("1".into())), Reply::Result("0")));
+        assert_eq!(call.await, Ok("0".into()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dead_peer_fails_everything_at_once_and_limits_hold() {
         let (peer, _outbox) = peer(2);
-        let calls = [peer.request("a", SECOND, |_| ()).unwrap(), peer.request("b", SECOND, |_| ()).unwrap()];
-        assert_eq!(peer.request("c", SECOND, |_| ()).err(), Some(CallError::TooMany(2)));
+        let calls =
+            [peer.request("a", SECOND, |_, _| ()).unwrap(), peer.request("b", SECOND, |_, _| ()).unwrap()];
+        assert_eq!(peer.request("c", SECOND, |_, _| ()).err(), Some(CallError::TooMany(2)));
         peer.close("it exited");
         for call in calls {
-            assert_eq!(call.await, Err(CallError::Closed("it exited".into())));
+            assert_eq!(call.await, Err(CallError::Lost("it exited".into())));
         }
-        assert_eq!(peer.request("d", SECOND, |_| ()).err(), Some(CallError::Closed("it exited".into())));
+        assert_eq!(peer.request("d", SECOND, |_, _| ()).err(), Some(CallError::Closed("it exited".into())));
     }
 }

@@ -22,27 +22,38 @@
 //! `linchpin_protocol::wire` decodes the parameters for the revision in use, `server::dispatch` finds the
 //! handler, and the answer goes the same way back.
 
+#![cfg_attr(
+    not(feature = "rounds"),
+    expect(dead_code, reason = "some of it is only used by calls over several rounds")
+)]
+
 pub mod client;
 mod error;
+mod question;
 pub mod server;
 mod sync;
-mod transport;
+pub mod testing;
+pub mod transport;
 
 #[doc(hidden)]
 pub mod __private;
 
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientBuilder, ClientError};
 pub use error::{Error, ErrorKind};
+pub use linchpin_jsonrpc::{CallError, ErrorObject};
 pub use linchpin_macros::{args, prompt, resource, tool};
-pub use linchpin_protocol::model;
 pub use linchpin_protocol::model::{
     CallToolResult as ToolOutput, Content, LogLevel, PromptMessage, ResourceContents,
 };
 pub use linchpin_protocol::{Revision, code};
+pub use linchpin_protocol::{encode, model};
 pub use server::{
-    Args, Audio, Context, Handle, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Prompt,
-    Register, Resource, ResourceTemplate, Server, Service, State, Tool,
+    Args, Audio, Context, Handle, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Progress,
+    Prompt, Register, Resource, ResourceTemplate, Server, Service, State, Tool,
 };
+
+#[cfg(feature = "rounds")]
+pub use server::{Key, Keys};
 
 /// The result of a handler, or of running a server.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -60,4 +71,16 @@ mod guide {
     mod hooks {}
     #[doc = include_str!("../../../docs/guide/running.md")]
     mod running {}
+    #[doc = include_str!("../../../docs/guide/questions.md")]
+    mod questions {}
+    #[doc = include_str!("../../../docs/guide/tasks.md")]
+    mod tasks {}
+    #[doc = include_str!("../../../docs/guide/composing.md")]
+    mod composing {}
+    #[doc = include_str!("../../../docs/guide/testing.md")]
+    mod testing {}
+    #[doc = include_str!("../../../docs/guide/clients.md")]
+    mod clients {}
+    #[doc = include_str!("../../../docs/guide/cli.md")]
+    mod cli {}
 }

@@ -87,6 +87,24 @@ model! {
     }
 }
 
+impl ElicitResult {
+    /// What the user filled in: a JSON object.
+    pub fn accept(content: Value) -> Self {
+        let content = if let Value::Object(content) = content { Some(content) } else { None };
+        ElicitResult { action: ElicitAction::Accept, content, meta: None }
+    }
+
+    /// The user said no.
+    pub fn decline() -> Self {
+        ElicitResult { action: ElicitAction::Decline, content: None, meta: None }
+    }
+
+    /// The user closed the question.
+    pub fn cancel() -> Self {
+        ElicitResult { action: ElicitAction::Cancel, content: None, meta: None }
+    }
+}
+
 /// A form.
 ///
 /// Fallback form: where forms know titles of choices only in the older way, a choice with titles is written so.

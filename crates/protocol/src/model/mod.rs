@@ -24,6 +24,7 @@ mod sampling;
 mod skills;
 mod subscriptions;
 mod tasks;
+mod tool_result;
 mod tools;
 
 pub use caching::{CacheHints, CacheScope};
@@ -76,6 +77,7 @@ pub use tasks::{
     RelatedTaskMetadata, Task, TaskDetail, TaskMetadata, TaskParams, TaskStatus, TaskStatusParams,
     TasksCapability, UpdateTaskParams,
 };
+pub use tool_result::ToolResultError;
 pub use tools::{
     CallToolParams, CallToolResult, ListToolsResult, OutputSchema, PageParams, StructuredContent,
     TaskSupport, Tool, ToolAnnotations, ToolExecution,

@@ -75,6 +75,52 @@ model! {
     }
 }
 
+impl CreateMessageParams {
+    /// A conversation to continue, in at most so many tokens.
+    pub fn new(messages: impl IntoIterator<Item = SamplingMessage>, max_tokens: i64) -> Self {
+        CreateMessageParams {
+            messages: messages.into_iter().collect(),
+            model_preferences: None,
+            system_prompt: None,
+            include_context: None,
+            temperature: None,
+            max_tokens,
+            stop_sequences: None,
+            metadata: None,
+            tools: None,
+            tool_choice: None,
+            task: None,
+            meta: None,
+        }
+    }
+}
+
+/// One message of the user, to be answered in at most 1,000 tokens.
+impl From<&str> for CreateMessageParams {
+    fn from(text: &str) -> Self {
+        Self::new([SamplingMessage::user(Content::text(text))], 1_000)
+    }
+}
+
+/// As from `&str`.
+impl From<String> for CreateMessageParams {
+    fn from(text: String) -> Self {
+        Self::from(&*text)
+    }
+}
+
+impl SamplingMessage {
+    /// What the user says.
+    pub fn user(content: impl Into<SamplingContent>) -> Self {
+        SamplingMessage { role: Role::User, content: content.into(), meta: None }
+    }
+
+    /// What the model said.
+    pub fn assistant(content: impl Into<SamplingContent>) -> Self {
+        SamplingMessage { role: Role::Assistant, content: content.into(), meta: None }
+    }
+}
+
 words! {
     /// How the model may use tools.
     pub enum ToolChoiceMode {
@@ -100,6 +146,25 @@ model! {
         stop_reason: Option<String> = "stopReason",
         /// Metadata.
         meta: Option<Meta> = "_meta",
+    }
+}
+
+impl CreateMessageResult {
+    /// A text by a model.
+    pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
+        CreateMessageResult {
+            role: Role::Assistant,
+            content: Content::text(text).into(),
+            model: model.into(),
+            stop_reason: Some("endTurn".into()),
+            meta: None,
+        }
+    }
+
+    /// The texts in it, one after the other.
+    pub fn to_text(&self) -> String {
+        let texts = self.content.0.iter().filter_map(Content::as_text);
+        texts.collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -74,6 +74,8 @@ pub struct CallTool<'a> {
     pub name: Cow<'a, str>,
     /// The arguments: an object, as JSON text.
     pub arguments: Option<&'a str>,
+    /// The wish to run it as a task, as JSON text.
+    pub task: Option<&'a str>,
 }
 
 /// Why a request cannot be decoded.
@@ -109,6 +111,7 @@ impl<'a> ClientRequest<'a> {
             Method::CallTool => ClientRequest::CallTool(CallTool {
                 name: required_text(params, "name")?,
                 arguments: object(params, "arguments")?,
+                task: object(params, "task")?,
             }),
             Method::ListResources => ClientRequest::ListResources(optional_text(params, "cursor")?),
             Method::ListResourceTemplates => {

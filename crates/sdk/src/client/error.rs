@@ -1,16 +1,34 @@
 //! Why a client's request failed.
 
 use std::fmt;
+use std::io;
 
 use linchpin_jsonrpc::CallError;
+use linchpin_protocol::Revision;
+use linchpin_protocol::model::TaskStatus;
 use linchpin_protocol::wire::Invalid;
 
 /// Why a client's request failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
+    /// The server could not be started or reached.
+    Open {
+        /// What was to be reached.
+        server: String,
+        /// Why not.
+        source: io::Error,
+    },
     /// The server refused it, did not answer in time, or is gone.
     Call(CallError),
+    /// The connection was lost while a tool was being called: it may have done its work or not. Such a call is
+    /// never sent again by itself.
+    OutcomeUnknown {
+        /// The tool.
+        tool: String,
+        /// What happened to the connection.
+        reason: String,
+    },
     /// The answer is not what the protocol says.
     Malformed {
         /// The method of the request.
@@ -18,27 +36,109 @@ pub enum ClientError {
         /// What is wrong, and where.
         invalid: Invalid,
     },
-    /// The server wants to speak a revision that is not known here.
-    UnsupportedVersion(String),
+    /// There is no revision that both sides speak.
+    UnsupportedVersion {
+        /// What the server offers.
+        offered: Vec<String>,
+        /// What this client speaks.
+        spoken: Vec<Revision>,
+    },
     /// A list that gives cursor after cursor and does not end.
-    EndlessList(&'static str),
-    /// Arguments of a tool that are no JSON object.
+    EndlessList {
+        /// The method of the list.
+        method: &'static str,
+        /// How far it was read.
+        pages: usize,
+    },
+    /// Arguments that are no JSON object.
     BadArguments(String),
+    /// The server asked for something that this client did not offer.
+    NotOffered {
+        /// What it asked for.
+        method: String,
+    },
+    /// A handler of this client could not answer a question of the server.
+    Question {
+        /// What was asked.
+        method: String,
+        /// Why there is no answer.
+        reason: String,
+    },
+    /// The server asks for more and more input.
+    TooManyRounds(usize),
+    /// The result is of a kind that this request cannot have.
+    UnexpectedResult {
+        /// The method of the request.
+        method: String,
+        /// The kind.
+        kind: String,
+    },
+    /// A tool's result does not match its output schema.
+    BadResult {
+        /// The tool.
+        tool: String,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A task ended without a result.
+    Task {
+        /// Its id.
+        id: String,
+        /// How it ended.
+        status: TaskStatus,
+        /// What the server says of it.
+        message: Option<String>,
+    },
 }
 
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ClientError::Open { source, .. } => source.fmt(f),
             ClientError::Call(error) => error.fmt(f),
+            ClientError::OutcomeUnknown { tool, reason } => write!(
+                f,
+                "the connection was lost during the call of `{tool}`, which may or may not have happened: {reason}"
+            ),
             ClientError::Malformed { method, invalid: Invalid { path, reason } } => {
                 write!(f, "the answer to {method} is malformed at \"{path}\": {reason}")
             }
-            ClientError::UnsupportedVersion(version) => {
-                write!(f, "the server speaks the protocol revision \"{version}\", which is not known here")
+            ClientError::UnsupportedVersion { offered, spoken } => {
+                write!(f, "the server speaks the protocol revision ")?;
+                for (index, version) in offered.iter().enumerate() {
+                    write!(f, "{}\"{version}\"", if index == 0 { "" } else { ", " })?;
+                }
+                write!(f, ", and this client")?;
+                for (index, revision) in spoken.iter().enumerate() {
+                    write!(f, "{} {revision}", if index == 0 { "" } else { "," })?;
+                }
+                Ok(())
             }
-            ClientError::EndlessList(method) => write!(f, "{method} gives page after page without an end"),
+            ClientError::EndlessList { method, pages } => {
+                write!(f, "{method} did not end within {pages} pages, or gave the same cursor twice")
+            }
             ClientError::BadArguments(arguments) => {
-                write!(f, "the arguments of a tool are a JSON object, not {arguments}")
+                write!(f, "arguments are a JSON object, not {arguments}")
+            }
+            ClientError::NotOffered { method } => write!(
+                f,
+                "the server asked for {method}, which this client did not offer: give it a handler when connecting"
+            ),
+            ClientError::Question { method, reason } => {
+                write!(f, "the server's {method} could not be answered: {reason}")
+            }
+            ClientError::TooManyRounds(rounds) => {
+                write!(f, "the server still asks for input after {rounds} rounds")
+            }
+            ClientError::UnexpectedResult { method, kind } => {
+                write!(f, "the answer to {method} is a result of the kind \"{kind}\", which it cannot have")
+            }
+            ClientError::BadResult { tool, fault } => {
+                write!(f, "the result of the tool `{tool}` does not match its output schema: {fault}")
+            }
+            ClientError::Task { id, status, message } => {
+                write!(f, "the task {id} ended as {}", status.as_str())?;
+                message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
             }
         }
     }
@@ -48,6 +148,7 @@ impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ClientError::Call(error) => Some(error),
+            ClientError::Open { source, .. } => source.get_ref().map(|source| source as _),
             _ => None,
         }
     }

@@ -1,170 +1,272 @@
 //! Clients: a connection to a server, and what can be asked over it.
+//!
+//! [`Client::stdio`] and its like describe a client, [`ClientBuilder::connect`] connects it. Requests are values
+//! that can be given a timeout and a progress hook, and are sent when they are awaited; dropping them cancels.
 
+mod builder;
+mod call;
+mod check;
+mod connect;
+mod core;
+mod eras;
 mod error;
+mod handlers;
+mod inbox;
+mod pages;
+mod rounds;
+mod settings;
+mod subscription;
+mod tasks;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+#[cfg(unix)]
+use std::ffi::OsStr;
+use std::sync::{Arc, OnceLock};
 
-use linchpin_jsonrpc::write;
-use linchpin_jsonrpc::{CallError, Limits, Message, Peer, parse};
-use linchpin_protocol::encode::{Encode, Encoder, to_vec};
+use linchpin_protocol::encode::{Encode, to_vec};
 use linchpin_protocol::model::{
-    CallToolParams, CallToolResult, CancelledParams, ClientCapabilities, EmptyParams, Implementation,
-    InitializeParams, InitializeResult, ListToolsResult, PageParams, Tool,
+    CompleteParams, CompleteResult, CompletionArgument, CompletionReference, EmptyParams, EmptyResult,
+    GetPromptParams, GetPromptResult, Implementation, LogLevel, Prompt, ReadResourceParams,
+    ReadResourceResult, Resource, ResourceTemplate, Root, ServerCapabilities, SetLevelParams, Tool,
 };
-use linchpin_protocol::{Method, Revision, wire};
+use linchpin_protocol::{Method, Revision};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+pub(crate) use self::core::Options;
+use self::core::{Agreed, Core, wants_level};
+pub use builder::ClientBuilder;
+pub use call::{Call, Outcome};
+pub use eras::Eras;
 pub use error::ClientError;
+pub(crate) use handlers::Answerer;
+pub use handlers::Changed;
+pub use pages::{Item, Pages};
+pub use subscription::Subscription;
+pub use tasks::{Started, TaskHandle};
 
-use crate::server::Service;
-use crate::transport::memory::{Link, Receiver};
+use crate::sync::lock;
+#[cfg(unix)]
+pub use crate::transport::child::Command;
+use crate::transport::{Line, Transport};
 
-/// How long a request may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// Answers that a server may owe.
-const MAX_WAITING: usize = 1_024;
-/// Pages of one list: more is a server that never ends.
-const MAX_PAGES: usize = 64;
-
-/// A connected client.
+/// A connected client. Clones share the connection, which ends when the last of them is dropped.
+#[derive(Clone)]
 pub struct Client {
-    link: Arc<Link>,
-    inbox: Arc<Inbox>,
-    revision: Revision,
-    server: InitializeResult,
-}
-
-struct Inbox {
-    peer: Peer,
-}
-
-impl Receiver for Inbox {
-    fn receive(&self, line: &[u8]) {
-        match parse(line, Limits::default()) {
-            Ok(Message::Response { id, reply }) => {
-                self.peer.answer(id.as_ref(), reply);
-            }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(%error, "the server sent something that is no message");
-                if let Some(id) = error.id.as_ref().filter(|_| error.is_response) {
-                    self.peer.fail(id, CallError::Malformed(error.to_string()));
-                }
-            }
-        }
-    }
+    core: Arc<Core>,
+    line: Arc<dyn Line>,
+    /// The stream of changes of lists, where one must be opened for them.
+    watching: Arc<OnceLock<Subscription>>,
 }
 
 impl Client {
-    /// Connects to a server in this process, in the newest revision with sessions.
-    pub(crate) async fn in_memory(service: &Service) -> Result<Self, ClientError> {
-        let link = Link::new(service);
-        let outbox = link.outbox().clone();
-        let revision = Revision::LATEST_SESSION;
-        let peer = Peer::new(outbox.clone(), MAX_WAITING, move |id, reason| {
-            let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
-            let params = CancelledParams { request_id, reason, meta: None };
-            outbox.send(|out| {
-                let encode = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision });
-                write::notification(Method::Cancelled.name(), out, encode);
-            });
-        });
-        let inbox = Arc::new(Inbox { peer });
-        let receiver: Arc<dyn Receiver> = inbox.clone();
-        link.set_receiver(Arc::downgrade(&receiver));
-        let params = InitializeParams {
-            protocol_version: revision.as_str().to_owned(),
-            capabilities: ClientCapabilities::default(),
-            client_info: Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
-            meta: None,
-        };
-        let server: InitializeResult = ask(&inbox.peer, revision, Method::Initialize.name(), &params).await?;
-        let unknown = |_| ClientError::UnsupportedVersion(server.protocol_version.clone());
-        let revision = server.protocol_version.parse().map_err(unknown)?;
-        let client = Client { link, inbox, revision, server };
-        client.notify(Method::Initialized.name(), &EmptyParams::default());
-        Ok(client)
+    /// A client of a server that is started as a process and speaks on its standard input and output.
+    #[cfg(unix)]
+    pub fn stdio(
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> ClientBuilder {
+        Self::command(Command::new(program).args(args))
     }
 
-    /// What the server said of itself.
-    pub fn server(&self) -> &InitializeResult {
-        &self.server
+    /// As [`Self::stdio`], with an environment, a working directory and hooks of its own.
+    #[cfg(unix)]
+    pub fn command(command: Command) -> ClientBuilder {
+        Self::over(command)
+    }
+
+    /// A client of a server that is reached in a way of your own.
+    pub fn over(transport: impl Transport) -> ClientBuilder {
+        ClientBuilder::new(Box::new(transport))
+    }
+
+    fn new(core: Arc<Core>, line: Box<dyn Line>) -> Self {
+        Client { core, line: line.into(), watching: Arc::default() }
+    }
+
+    /// What is to be done as soon as both sides have agreed.
+    async fn opened(self) -> Result<Self, ClientError> {
+        let (revision, capabilities) = (self.revision(), self.capabilities());
+        if let Some(level) = wants_level(revision, self.core.settings.log_level)
+            && capabilities.logging.is_some()
+        {
+            // A server that refuses still serves.
+            if let Err(error) = self.set_log_level(level).await {
+                tracing::warn!(%error, "the server did not take the log level");
+            }
+        }
+        if self.core.handlers.list_changed.is_some() {
+            self.watch_lists().await?;
+        }
+        Ok(self)
+    }
+
+    fn agreed(&self) -> &Agreed {
+        self.core.agreed.get().expect("a client is made once both sides have agreed")
     }
 
     /// The revision that is spoken.
     pub fn revision(&self) -> Revision {
-        self.revision
+        self.agreed().revision
     }
 
-    /// Sends a request and decodes its result.
+    /// Who the server says it is.
+    pub fn server(&self) -> Option<&Implementation> {
+        self.agreed().server.as_ref()
+    }
+
+    /// What the server can do.
+    pub fn capabilities(&self) -> &ServerCapabilities {
+        &self.agreed().capabilities
+    }
+
+    /// How to use the server, for the model.
+    pub fn instructions(&self) -> Option<&str> {
+        self.agreed().instructions.as_deref()
+    }
+
+    /// Whether the connection has ended; requests fail then, and say why.
+    pub fn is_closed(&self) -> bool {
+        self.core.outbox.is_closed()
+    }
+
+    /// Ends the connection in good order, for all clones. A process that was started has ended when this returns,
+    /// with everything it started.
+    pub async fn close(&self) {
+        self.line.close().await;
+    }
+
+    fn send<T>(&self, method: Method, params: &dyn Encode) -> Call<T> {
+        Call::new(self.clone(), method, Ok(to_vec(params, self.revision())))
+    }
+
+    /// The server's tools.
+    pub fn tools(&self) -> Pages<Tool> {
+        Pages::new(self.clone())
+    }
+
+    /// The server's resources.
+    pub fn resources(&self) -> Pages<Resource> {
+        Pages::new(self.clone())
+    }
+
+    /// The server's patterns of resources.
+    pub fn resource_templates(&self) -> Pages<ResourceTemplate> {
+        Pages::new(self.clone())
+    }
+
+    /// The server's prompts.
+    pub fn prompts(&self) -> Pages<Prompt> {
+        Pages::new(self.clone())
+    }
+
+    /// Calls a tool. `arguments` is anything that is a JSON object: `json!({ … })`, a struct, a map; `()` for none.
+    pub fn call(&self, tool: impl Into<String>, arguments: impl Serialize) -> Call {
+        Call::tool(self.clone(), tool.into(), &arguments)
+    }
+
+    /// Reads a resource.
+    pub fn read(&self, uri: impl Into<String>) -> Call<ReadResourceResult> {
+        let params =
+            ReadResourceParams { uri: uri.into(), input_responses: None, request_state: None, meta: None };
+        self.send(Method::ReadResource, &params)
+    }
+
+    /// Fills in a prompt.
+    pub fn prompt<K: Into<String>, V: Into<String>>(
+        &self,
+        name: impl Into<String>,
+        arguments: impl IntoIterator<Item = (K, V)>,
+    ) -> Call<GetPromptResult> {
+        let arguments: BTreeMap<String, String> =
+            arguments.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let params = GetPromptParams {
+            name: name.into(),
+            arguments: (!arguments.is_empty()).then_some(arguments),
+            input_responses: None,
+            request_state: None,
+            meta: None,
+        };
+        self.send(Method::GetPrompt, &params)
+    }
+
+    /// Completes an argument of a prompt or a variable of a template.
+    pub fn complete(
+        &self,
+        reference: CompletionReference,
+        argument: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Call<CompleteResult> {
+        let argument = CompletionArgument { name: argument.into(), value: value.into() };
+        self.send(Method::Complete, &CompleteParams { reference, argument, context: None, meta: None })
+    }
+
+    pub(crate) fn complete_with(&self, params: &CompleteParams) -> Call<CompleteResult> {
+        self.send(Method::Complete, params)
+    }
+
+    /// Has somebody told of changed lists, beside the handlers. Once.
+    pub(crate) async fn watch_changes(
+        &self,
+        told: Box<dyn Fn(Changed) + Send + Sync>,
+    ) -> Result<(), ClientError> {
+        let _ = self.core.changed.set(told);
+        if self.watching.get().is_none() {
+            self.watch_lists().await?;
+        }
+        Ok(())
+    }
+
+    /// Asks whether the server is there. Where the revision has no `ping`, what it says of itself is asked for.
+    pub async fn ping(&self) -> Result<(), ClientError> {
+        let method = if Method::Ping.is_in(self.revision()) { Method::Ping } else { Method::Discover };
+        self.send::<EmptyResult>(method, &EmptyParams::default()).await.map(|_| ())
+    }
+
+    /// Sets the least level of log messages, in a session. In the stateless era the level is said when connecting.
+    pub async fn set_log_level(&self, level: LogLevel) -> Result<(), ClientError> {
+        self.send::<EmptyResult>(Method::SetLevel, &SetLevelParams { level, meta: None }).await.map(|_| ())
+    }
+
+    /// Changes the folders that the client works in, and tells the server where the revision has such a notice.
+    pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) {
+        *lock(&self.core.handlers.roots) = Some(roots.into_iter().collect());
+        if Method::RootsChanged.is_in(self.revision()) {
+            self.core.notify(Method::RootsChanged.name(), &EmptyParams::default());
+        }
+    }
+
+    /// Sends a request of your own and decodes its result. `params` is anything that is a JSON object; its `_meta`
+    /// is kept.
     pub async fn request<T: DeserializeOwned>(
         &self,
         method: &str,
-        params: &(impl Encode + ?Sized),
+        params: impl Serialize,
     ) -> Result<T, ClientError> {
-        ask(&self.inbox.peer, self.revision, method, params).await
+        let params = call::object(&params)?;
+        let mut params: Map<String, Value> = serde_json::from_slice(&params).unwrap_or_default();
+        let meta = params.remove("_meta").and_then(|meta| serde_json::from_value(meta).ok());
+        let options = Options { meta, ..Options::default() };
+        let text =
+            self.core.ask(self.revision(), method, &to_vec(&params, self.revision()), &options).await?;
+        call::decoded(method, &text)
     }
 
-    /// Sends a notification.
-    pub fn notify(&self, method: &str, params: &(impl Encode + ?Sized)) {
-        let params = to_vec(params, self.revision);
-        self.inbox.peer.notify(method, |out| out.extend_from_slice(&params));
+    /// Sends a notification of your own.
+    pub fn notify(&self, method: &str, params: &Value) {
+        self.core.notify(method, params);
     }
 
-    /// All tools of the server.
-    pub async fn list_tools(&self) -> Result<Vec<Tool>, ClientError> {
-        let mut tools = Vec::new();
-        let mut cursor: Option<String> = None;
-        for _ in 0..MAX_PAGES {
-            let params = PageParams { cursor: cursor.clone(), meta: None };
-            let page: ListToolsResult = self.request(Method::ListTools.name(), &params).await?;
-            tools.extend(page.tools);
-            if page.next_cursor.is_none() {
-                return Ok(tools);
-            }
-            if page.next_cursor == cursor {
-                break;
-            }
-            cursor = page.next_cursor;
-        }
-        Err(ClientError::EndlessList(Method::ListTools.name()))
-    }
-
-    /// Calls a tool; `arguments` is a JSON object.
-    pub async fn call(&self, tool: &str, arguments: Value) -> Result<CallToolResult, ClientError> {
-        let arguments = match arguments {
-            Value::Object(arguments) => Some(arguments),
-            Value::Null => None,
-            other => return Err(ClientError::BadArguments(other.to_string())),
-        };
-        let params = CallToolParams {
-            name: tool.to_owned(),
-            arguments,
-            input_responses: None,
-            request_state: None,
-            task: None,
-            meta: None,
-        };
-        self.request(Method::CallTool.name(), &params).await
+    /// A task by its id, which may come from an earlier connection.
+    pub fn task(&self, id: impl Into<String>) -> TaskHandle {
+        TaskHandle::new(self.clone(), id.into())
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.link.close();
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.server().map(|server| &server.name);
+        f.debug_struct("Client").field("server", &name).field("revision", &self.revision()).finish()
     }
-}
-
-async fn ask<T: DeserializeOwned>(
-    peer: &Peer,
-    revision: Revision,
-    method: &str,
-    params: &(impl Encode + ?Sized),
-) -> Result<T, ClientError> {
-    let params = to_vec(params, revision);
-    let call = peer.request(method, TIMEOUT, |out| out.extend_from_slice(&params))?;
-    let result = call.await?;
-    wire::decode(&result).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use linchpin_protocol::model::{CacheHints, Icon, Implementation, Meta};
 use linchpin_protocol::{Method, Revision};
@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::args::Args;
 use super::catalog::{Live, Register};
+use super::clock::Clock;
 use super::context::Context;
 use super::custom::{IntoJson, Typed};
 use super::handle::Handle;
@@ -18,10 +19,14 @@ use super::layer::{Next, Request, Response};
 use super::listed::Listed;
 use super::output::{IntoPrompt, IntoResource, IntoToolOutput};
 use super::prompt::Prompt;
+use super::proxy::Proxy;
 use super::report::{Event, Report};
 use super::resource::{CatchAllHandler, Resource, ResourceArgs, ResourceTemplate};
+#[cfg(feature = "rounds")]
+use super::rounds::Keys;
 use super::service::Service;
 use super::settings::Settings;
+use super::tasks::TaskStore;
 use super::tool::Tool;
 use crate::client::Client;
 use crate::{Error, Result};
@@ -135,6 +140,19 @@ impl Server {
         self.note(mounted)
     }
 
+    /// Offers everything that a remote server has: calls are passed on to it, with progress, cancellation and the
+    /// questions it asks. For those, connect the client with [`crate::ClientBuilder::forwarding`].
+    pub async fn proxy(self, client: Client) -> Result<Self> {
+        self.proxy_as("", client).await
+    }
+
+    /// As [`Self::proxy`]; tools and prompts get `prefix` and an underscore before their names.
+    pub async fn proxy_as(mut self, prefix: &str, client: Client) -> Result<Self> {
+        Proxy::register(prefix, client, &self.live).await?;
+        self.changes = true;
+        Ok(self)
+    }
+
     /// Gives a value to all handlers, which find it by its type: `cx.get::<T>()`, or `State<T>` in macros.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.settings.state.insert(value);
@@ -209,6 +227,52 @@ impl Server {
     /// How long requests may take to finish after the input has ended; 30 seconds when nothing is said.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.settings.shutdown_timeout = timeout;
+        self
+    }
+
+    /// How long a client may take to answer a question of a handler; 10 minutes when nothing is said.
+    pub fn question_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.question_timeout = timeout;
+        self
+    }
+
+    /// Calls that may wait for answers without a session; 1,024 when nothing is said. When there are more, the
+    /// oldest is let go: it is run again if that does no harm, and fails otherwise.
+    pub fn max_parked(mut self, calls: usize) -> Self {
+        self.settings.max_parked = calls;
+        self
+    }
+
+    /// The keys that seal what travels through clients between two rounds of questions. Instances that share keys
+    /// can go on with each other's calls. Without them each process has a key of its own.
+    #[cfg(feature = "rounds")]
+    pub fn keys(mut self, keys: Keys) -> Self {
+        self.settings.keys = keys;
+        self
+    }
+
+    /// Whom that state is meant for: instances with the same name for it understand each other. The server's name
+    /// when nothing is said.
+    pub fn audience(mut self, audience: impl Into<String>) -> Self {
+        self.settings.audience = Some(audience.into());
+        self
+    }
+
+    /// Where tasks are kept, in place of memory.
+    pub fn task_store(mut self, store: impl TaskStore) -> Self {
+        self.settings.tasks.set_store(Arc::new(store));
+        self
+    }
+
+    /// How often clients should look at a task; every second when nothing is said.
+    pub fn task_poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.tasks.set_poll_interval(interval);
+        self
+    }
+
+    /// Where the time of day comes from.
+    pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.settings.clock = Clock::new(now);
         self
     }
 

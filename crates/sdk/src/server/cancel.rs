@@ -36,6 +36,11 @@ impl Cancel {
         self.end(ANSWERED)
     }
 
+    /// The call goes on with another request: it is still to be answered. `false` when it was cancelled.
+    pub(crate) fn reopen(&self) -> bool {
+        self.state.compare_exchange(ANSWERED, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     fn end(&self, state: u8) -> bool {
         self.state.compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -60,8 +65,7 @@ impl Cancel {
         self.cancelled().await;
     }
 
-    /// For the driver.
-    pub(crate) async fn cancelled(&self) {
+    async fn cancelled(&self) {
         let mut notified = std::pin::pin!(self.notify.notified());
         notified.as_mut().enable();
         if !self.has_been_cancelled() {
@@ -69,7 +73,11 @@ impl Cancel {
         }
     }
 
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched.load(Ordering::Relaxed)
+    /// Ends when the request was cancelled and its handler does not watch for that.
+    pub(crate) async fn given_up(&self) {
+        self.cancelled().await;
+        if self.watched.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
     }
 }

@@ -85,11 +85,23 @@ where
     }
 }
 
+/// Completes all arguments somewhere else.
+pub(super) trait Forward: Send + Sync {
+    fn complete(&self, params: CompleteParams) -> BoxFuture<Result<CompleteResult>>;
+}
+
 /// The completion handlers of one prompt or template, by argument.
 #[derive(Clone, Default)]
-pub(crate) struct Completers(HashMap<String, Arc<dyn Complete>>);
+pub(crate) struct Completers {
+    by_argument: HashMap<String, Arc<dyn Complete>>,
+    forward: Option<Arc<dyn Forward>>,
+}
 
 impl Completers {
+    pub(super) fn forward(to: Arc<dyn Forward>) -> Self {
+        Completers { by_argument: HashMap::new(), forward: Some(to) }
+    }
+
     pub(crate) fn add<Form, H>(&mut self, argument: String, handler: H)
     where
         H: Handler<Form>,
@@ -97,15 +109,15 @@ impl Completers {
         H::Output: CompletionOutput,
         Form: 'static,
     {
-        self.0.insert(argument, Arc::new(Typed(handler, PhantomData)));
+        self.by_argument.insert(argument, Arc::new(Typed(handler, PhantomData)));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_argument.is_empty() && self.forward.is_none()
     }
 
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(|argument| &**argument)
+        self.by_argument.keys().map(|argument| &**argument)
     }
 
     /// An argument without a handler has no proposals; that is no error.
@@ -114,7 +126,10 @@ impl Completers {
         params: CompleteParams,
         scope: &Scope<'_>,
     ) -> BoxFuture<Result<CompleteResult>> {
-        let Some(completer) = self.0.get(&params.argument.name) else {
+        if let Some(forward) = &self.forward {
+            return forward.complete(params);
+        }
+        let Some(completer) = self.by_argument.get(&params.argument.name) else {
             return Box::pin(async { Ok(limited(Vec::new())) });
         };
         let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! One client's line into a server: takes messages, keeps the session, sends answers and notifications.
 
 mod admit;
+mod drive;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -21,15 +22,17 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use self::admit::Admitted;
+pub(crate) use self::drive::Invocation;
 use super::answer::Answer;
+use super::background::start;
 use super::cancel::Cancel;
 use super::catalog::Kind;
-use super::context::{Client, Context};
-use super::request::{Outcome, Work, begin_caught, caught, run_caught};
+use super::context::Client;
+use super::request::{Outcome, begin_caught, caught, run_caught};
+use super::rounds::{Retry, Round};
 use super::scope::Scope;
 use super::session::Session;
 use super::subscriptions::{Streams, changed};
-use super::tasks::start;
 use super::{BoxFuture, Service, dispatch};
 use crate::sync::lock;
 
@@ -43,6 +46,8 @@ pub(crate) struct Connection {
     peer: Peer,
     /// Serves one message and is gone: no session, no notifications.
     one_shot: bool,
+    /// Tells connections apart, where one is asked which tasks are its own.
+    name: OnceLock<String>,
     session: OnceLock<Session>,
     streams: Streams,
     /// Requests that are being worked on, to give them up.
@@ -65,11 +70,12 @@ impl Connection {
     pub(crate) fn new(service: Service, outbox: Arc<Outbox>, one_shot: bool) -> Arc<Self> {
         let limit = service.settings().max_in_flight;
         let connection = Arc::new(Connection {
-            peer: Peer::new(outbox.clone(), limit, |_, _| ()),
+            peer: Peer::new(outbox.clone(), limit, withdraw(outbox.clone())),
             service,
             answers: outbox.clone(),
             outbox,
             one_shot,
+            name: OnceLock::new(),
             session: OnceLock::new(),
             streams: Streams::default(),
             in_flight: Arc::default(),
@@ -92,6 +98,7 @@ impl Connection {
             answers,
             peer: self.peer.clone(),
             one_shot: self.one_shot,
+            name: self.name().to_owned().into(),
             session: self.session.clone(),
             streams: Streams::default(),
             in_flight: self.in_flight.clone(),
@@ -108,6 +115,20 @@ impl Connection {
 
     pub(crate) fn session(&self) -> Option<&Session> {
         self.session.get()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.name.get_or_init(super::unguessable)
+    }
+
+    /// The client, to be asked.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether there is no way back to the client but the one answer.
+    pub(crate) fn is_one_shot(&self) -> bool {
+        self.one_shot
     }
 
     pub(crate) fn streams(&self) -> &Streams {
@@ -197,19 +218,56 @@ impl Connection {
                 return self.settle(id, method, None, begun, revision, &Outcome::from(Err(error.into())));
             }
         };
-        let scope = Scope::new(self, (id, method, params), revision, &client, meta.as_ref());
-        let mut work = begin_caught(|| dispatch::begin_layered(&scope, params));
+        let (client, meta) = (&client, meta.as_ref());
+        let retry = Retry { id, method, params, revision, client, meta, begun };
+        if let Ok(resumed) = self.resume(&retry) {
+            return resumed;
+        }
+        let scope = Scope::new(self, (id, method, params), revision, client, meta);
+        self.begin(&scope, params, begun, None)
+    }
+
+    /// Begins the work behind a request, and answers if it is done at once.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        scope: &Scope<'_>,
+        params: &Params<'_>,
+        begun: Option<Instant>,
+        round: Option<Round>,
+    ) -> Option<BoxFuture<()>> {
+        let mut work = begin_caught(|| dispatch::begin_layered(scope, params));
         match work.try_finish() {
             Poll::Ready(outcome) => {
                 let _ = scope.cancel.get().is_none_or(|cancel| cancel.answer());
-                self.settle(id, method, scope.target(), begun, revision, &outcome)
+                let outcome = self.round_done(outcome, scope.revision, round);
+                self.settle(scope.id, scope.method, scope.target(), begun, scope.revision, &outcome)
             }
-            Poll::Pending => Some(self.clone().drive(&scope, work, begun)),
+            Poll::Pending => {
+                let call = Invocation::new(scope, work, self.binding(scope, params));
+                self.pending(scope.id.clone().into_owned(), call, begun, round)
+            }
         }
     }
 
+    /// Answers a call that waits with its questions, or drives it.
+    pub(super) fn pending(
+        self: &Arc<Self>,
+        id: Id<'static>,
+        call: Invocation,
+        begun: Option<Instant>,
+        round: Option<Round>,
+    ) -> Option<BoxFuture<()>> {
+        if !call.asks() {
+            return Some(self.clone().drive(id, call, begun, round));
+        }
+        let (revision, _) = (call.revision, call.cancel.answer());
+        let outcome = self.ask_round(call, begun, round);
+        self.answers.append(|out| self.write_answer(&id, revision, &outcome, out));
+        None
+    }
+
     /// Answers at once.
-    fn settle(
+    pub(super) fn settle(
         &self,
         id: &Id<'_>,
         method: &str,
@@ -223,40 +281,13 @@ impl Connection {
         None
     }
 
-    fn write_answer(&self, id: &Id<'_>, revision: Revision, outcome: &Outcome, out: &mut Vec<u8>) {
+    pub(super) fn write_answer(&self, id: &Id<'_>, revision: Revision, outcome: &Outcome, out: &mut Vec<u8>) {
         match &outcome.answer {
             Ok(answer) => {
                 write::result(id, out, |out| answer.encode(revision, self.service.identity(), out));
             }
             Err(error) => write::error(Some(id), UnknownId::Null, &error_object(error, revision), out),
         }
-    }
-
-    /// The rest of a request that could not be finished at once.
-    fn drive(self: Arc<Self>, scope: &Scope<'_>, mut work: Work, begun: Option<Instant>) -> BoxFuture<()> {
-        let cancel = scope.cancel();
-        let id = scope.id.clone().into_owned();
-        let pending = Pending { cancel: cancel.clone(), answers: self.answers.clone() };
-        lock(&self.in_flight).insert(id.clone(), pending);
-        let entry = InFlight { connection: self.clone(), id: id.clone() };
-        let (method, revision) = (scope.method.to_owned(), scope.revision);
-        let (target, context) = (scope.target.get().cloned(), scope.context.get().cloned());
-        Box::pin(async move {
-            let mut given_up = std::pin::pin!(cancelled_unwatched(&cancel));
-            let outcome = std::future::poll_fn(|cx| match work.poll(cx) {
-                Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-                Poll::Pending => given_up.as_mut().poll(cx).map(|()| None),
-            });
-            let Some(outcome) = outcome.await else { return };
-            let target = target.as_deref().or_else(|| context.as_ref().and_then(Context::target));
-            self.service.observe(&method, target, begun, revision, &outcome);
-            self.answers.room().await;
-            if !cancel.answer() {
-                return; // an answer to a request that was cancelled must not be sent
-            }
-            drop(entry); // once the client has the answer it may use the id again
-            self.answers.send(|out| self.write_answer(&id, revision, &outcome, out));
-        })
     }
 
     fn notification(self: &Arc<Self>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
@@ -401,31 +432,25 @@ impl Connection {
     }
 }
 
+/// Tells the client that a question is no longer asked.
+fn withdraw(outbox: Arc<Outbox>) -> impl Fn(&Id<'_>, &str) + Send + Sync {
+    move |id, reason| {
+        let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
+        let params = CancelledParams { request_id, reason, meta: None };
+        outbox.send(|out| {
+            // Questions are asked only in sessions, and all of those write this in the same way.
+            let to =
+                |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision: Revision::LATEST_SESSION });
+            write::notification(Method::Cancelled.name(), out, to);
+        });
+    }
+}
+
 /// A request that is being worked on.
 struct Pending {
     cancel: Arc<Cancel>,
     /// Where its answer goes.
     answers: Arc<Outbox>,
-}
-
-/// Ends when a request was cancelled whose handler does not watch for it.
-async fn cancelled_unwatched(cancel: &Cancel) {
-    cancel.cancelled().await;
-    if cancel.is_watched() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// A request in the table of those not done, for as long as it is worked on.
-struct InFlight {
-    connection: Arc<Connection>,
-    id: Id<'static>,
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        lock(&self.connection.in_flight).remove(&self.id);
-    }
 }
 
 /// Work that is being driven.

@@ -12,7 +12,9 @@ use linchpin_protocol::model::{
 use linchpin_protocol::{Era, Method, Revision};
 use serde_json::Value;
 
+use super::ask::takes_rounds;
 use super::cancel::Cancel;
+use super::questions::Questions;
 use super::scope::Scope;
 use super::session::Session;
 use super::state::StateMap;
@@ -33,11 +35,14 @@ pub(crate) struct Client {
 
 struct Inner {
     service: Service,
-    connection: Arc<Connection>,
-    id: Id<'static>,
     revision: Revision,
     client: Arc<Client>,
-    meta: RequestMeta,
+    route: Mutex<Route>,
+    /// Whether the answer may ask for input (stateless era).
+    takes_rounds: bool,
+    questions: Questions,
+    /// The task that the call runs as.
+    task: OnceLock<Arc<str>>,
     meta_text: Option<Box<str>>,
     meta_map: OnceLock<Meta>,
     /// What is called, and the state of the mounted server it came from, once they are known.
@@ -49,6 +54,14 @@ struct Inner {
     progress: AtomicU64,
 }
 
+/// The request that is being served. A call that asks its client is answered, and goes on with another request.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) id: Id<'static>,
+    pub(crate) meta: Arc<RequestMeta>,
+}
+
 fn known<T: Clone>(cell: &OnceCell<T>) -> OnceLock<T> {
     cell.get().cloned().map(OnceLock::from).unwrap_or_default()
 }
@@ -57,11 +70,16 @@ impl Context {
     pub(crate) fn new(scope: &Scope<'_>) -> Self {
         Context(Arc::new(Inner {
             service: scope.service.clone(),
-            connection: scope.connection.clone(),
-            id: scope.id.clone().into_owned(),
             revision: scope.revision,
             client: scope.client.clone(),
-            meta: scope.meta.cloned().unwrap_or_default(),
+            route: Mutex::new(Route {
+                connection: scope.connection.clone(),
+                id: scope.id.clone().into_owned(),
+                meta: Arc::new(scope.meta.cloned().unwrap_or_default()),
+            }),
+            takes_rounds: takes_rounds(scope.method),
+            questions: Questions::with(scope.log.take().unwrap_or_default()),
+            task: OnceLock::new(),
             meta_text: scope.meta_text.map(Into::into),
             meta_map: OnceLock::new(),
             target: known(&scope.target),
@@ -76,11 +94,54 @@ impl Context {
         &self.0.service
     }
 
-    pub(crate) fn scope<'a>(&'a self, method: &'a str) -> Scope<'a> {
-        let Inner { connection, id, revision, client, meta, meta_text, .. } = &*self.0;
+    pub(crate) fn scope<'a>(&'a self, route: &'a Route, method: &'a str) -> Scope<'a> {
+        let Inner { revision, client, meta_text, .. } = &*self.0;
+        let Route { connection, id, meta } = route;
         let scope = Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref());
         let _ = scope.cancel.set(self.0.cancel.clone());
         scope
+    }
+
+    /// The request that is being served now.
+    pub(crate) fn route(&self) -> Route {
+        lock(&self.0.route).clone()
+    }
+
+    /// Goes on with another request of the same client.
+    pub(crate) fn reroute(&self, route: Route) {
+        *lock(&self.0.route) = route;
+        self.0.progress.store(f64::NEG_INFINITY.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.0.revision
+    }
+
+    pub(crate) fn questions(&self) -> &Questions {
+        &self.0.questions
+    }
+
+    pub(crate) fn may_take_rounds(&self) -> bool {
+        self.0.takes_rounds || self.0.task.get().is_some()
+    }
+
+    /// The task that the call runs as.
+    pub(crate) fn task_id(&self) -> Option<&str> {
+        self.0.task.get().map(|task| &**task)
+    }
+
+    pub(crate) fn set_task(&self, id: &str) {
+        let _ = self.0.task.set(id.into());
+    }
+
+    /// How the call ends, for the one who drives it.
+    pub(crate) fn end(&self) -> &Arc<Cancel> {
+        &self.0.cancel
+    }
+
+    /// Who the client is, as the transport or a layer has found out.
+    pub fn principal(&self) -> Option<&str> {
+        self.0.service.principal()
     }
 
     /// The registered name of what is called, if it is known already.
@@ -108,14 +169,14 @@ impl Context {
     /// Whether the client has said that its session is open. Without sessions there is nothing to wait for.
     pub fn is_initialized(&self) -> bool {
         match self.0.revision.era() {
-            Era::Session => self.0.connection.session().is_none_or(Session::is_initialized),
+            Era::Session => self.route().connection.session().is_none_or(Session::is_initialized),
             Era::Stateless => true,
         }
     }
 
-    /// The id of the request.
-    pub fn request_id(&self) -> &Id<'static> {
-        &self.0.id
+    /// The id of the request; another one after the client was asked something in between.
+    pub fn request_id(&self) -> Id<'static> {
+        lock(&self.0.route).id.clone()
     }
 
     /// The metadata of the request.
@@ -145,7 +206,8 @@ impl Context {
 
     /// The session, to keep something for this client. An error where there are no sessions.
     pub fn session(&self) -> Result<Session> {
-        let session = (self.0.revision.era() == Era::Session).then(|| self.0.connection.session()).flatten();
+        let route = self.route();
+        let session = (self.0.revision.era() == Era::Session).then(|| route.connection.session()).flatten();
         session.cloned().ok_or_else(|| {
             Error::tool(
                 "this client has no session: return a handle from one tool and take it as an argument of the next",
@@ -155,7 +217,7 @@ impl Context {
 
     /// Tells the client how far the request has come, if it asked. Values that do not grow are left out.
     pub fn progress(&self, progress: impl Into<Progress>) {
-        let Some(token) = &self.0.meta.progress_token else { return };
+        let Some(token) = self.route().meta.progress_token.clone() else { return };
         let Progress { done, total, message } = progress.into();
         if !done.is_finite() {
             return; // JSON has no such number
@@ -165,16 +227,19 @@ impl Context {
         if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grows).is_err() {
             return;
         }
-        let token = token.clone();
         let params = ProgressParams { progress_token: token, progress: done, total, message, meta: None };
         self.send(Method::Progress.name(), &params);
+    }
+
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.route().meta.progress_token.is_some()
     }
 
     /// Sends a log message, if the client wants messages of this level.
     pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
         let least = match self.0.revision.era() {
-            Era::Session => self.0.connection.session().map(Session::log_level),
-            Era::Stateless => self.0.meta.log_level,
+            Era::Session => self.route().connection.session().map(Session::log_level),
+            Era::Stateless => self.route().meta.log_level,
         };
         if least.is_some_and(|least| level >= least) {
             let logger = Some(self.0.service.settings().info.name.clone());
@@ -192,7 +257,7 @@ impl Context {
         if self.0.cancel.is_over() {
             return; // nothing more may be sent for a request that was answered or given up
         }
-        self.0.connection.notify(|out| {
+        self.route().connection.notify(|out| {
             write::notification(method, out, |out| params.encode(&mut Encoder { out, revision }));
         });
     }
@@ -214,6 +279,33 @@ pub struct Progress {
     done: f64,
     total: Option<f64>,
     message: Option<String>,
+}
+
+impl Progress {
+    pub(crate) fn new(done: f64, total: Option<f64>, message: Option<String>) -> Self {
+        Progress { done, total, message }
+    }
+
+    /// How much is done.
+    pub fn done(&self) -> f64 {
+        self.done
+    }
+
+    /// How much there is, if that is known.
+    pub fn total(&self) -> Option<f64> {
+        self.total
+    }
+
+    /// What is being done.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+}
+
+impl From<&Progress> for Progress {
+    fn from(progress: &Progress) -> Self {
+        progress.clone()
+    }
 }
 
 impl From<f64> for Progress {

@@ -8,7 +8,7 @@ use linchpin_protocol::encode::Fields;
 use linchpin_protocol::model::{
     CompleteParams, CompletionReference, GetPromptParams, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, Meta, ReadResourceResult, ResultBody, SetLevelParams,
-    SubscribeParams,
+    SubscribeParams, TaskSupport,
 };
 use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, Invalid};
 
@@ -17,7 +17,8 @@ use super::catalog::{Entry, List};
 use super::request::{Work, caught, tool_failure};
 use super::scope::Scope;
 use super::session::MAX_URI;
-use super::{Listed, layer, subscriptions};
+use super::tool::ToolEntry;
+use super::{Listed, layer, subscriptions, tasks};
 use crate::{Error, Result};
 
 /// Begins the work behind a request, through the layers if there are any.
@@ -42,11 +43,8 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         let work = handler.call(params.text().unwrap_or("{}"), scope).map_err(invalid_at(""))?;
         return Ok(Work::wait(work, Answer::Custom));
     }
-    let request = ClientRequest::decode(scope.revision, scope.method, params).map_err(|error| {
-        // What is not served is no method here, however wrong its parameters are.
-        let error = if is_served(scope.method) { error } else { DecodeError::NotInRevision };
-        error.into_error(scope.method)
-    })?;
+    let request = ClientRequest::decode(scope.revision, scope.method, params)
+        .map_err(|error| served(scope, error).into_error(scope.method))?;
     match request {
         ClientRequest::CallTool(call) => call_tool(scope, &call),
         ClientRequest::ListTools(cursor) => list_tools(scope, cursor.as_deref()),
@@ -62,12 +60,12 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         ClientRequest::SetLevel(params) => Ok(set_level(scope, &params)),
         ClientRequest::Discover => Ok(done(scope.service.discover())),
         ClientRequest::Ping => Ok(done(Worked)),
-        ClientRequest::GetTask(_)
-        | ClientRequest::UpdateTask(_)
-        | ClientRequest::CancelTask(_)
-        | ClientRequest::GetTaskPayload(_)
-        | ClientRequest::ListTasks(_)
-        | ClientRequest::ListSkills(_)
+        ClientRequest::GetTask(params) => tasks::get(scope, params),
+        ClientRequest::UpdateTask(params) => tasks::update(scope, params),
+        ClientRequest::CancelTask(params) => tasks::cancel(scope, params),
+        ClientRequest::GetTaskPayload(params) => tasks::payload(scope, params),
+        ClientRequest::ListTasks(cursor) => tasks::list(scope, cursor.as_deref()),
+        ClientRequest::ListSkills(_)
         | ClientRequest::GetSkill(_)
         | ClientRequest::ReadResourceDirectory(_) => {
             Err(ProtocolError::MethodNotFound(scope.method.to_owned()).into())
@@ -79,9 +77,11 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
     }
 }
 
-/// Tasks and skills are known to the protocol; this server has none.
-fn is_served(method: &str) -> bool {
-    !["tasks/", "skills/", "resources/directory/"].iter().any(|prefix| method.starts_with(prefix))
+/// What this server does not have is no method here, however wrong its parameters are.
+fn served(scope: &Scope<'_>, error: DecodeError) -> DecodeError {
+    let tasks = scope.method.starts_with("tasks/") && !tasks::are_served(scope);
+    let skills = ["skills/", "resources/directory/"].iter().any(|prefix| scope.method.starts_with(prefix));
+    if tasks || skills { DecodeError::NotInRevision } else { error }
 }
 
 /// A result that says nothing but that it worked; it takes no memory of its own.
@@ -114,7 +114,15 @@ fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
     let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.listed()));
     let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
     scope.set_target(&tool.name, tool.state.as_ref());
-    Ok(match caught(|| tool.begin(call.arguments.unwrap_or("{}"), scope)) {
+    if call.task.is_none() && tool.task_support() == TaskSupport::Forbidden {
+        return Ok(begin_tool(scope, tool, call));
+    }
+    tasks::call(scope, tool, call)
+}
+
+/// Begins a call of a tool.
+pub(super) fn begin_tool(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Work {
+    match caught(|| tool.begin(call.arguments.unwrap_or("{}"), scope)) {
         Ok(Ok(work)) => Work::Tool(tool.clone(), work),
         Err(panicked) => Work::Tool(tool.clone(), Box::pin(std::future::ready(Err(panicked)))),
         Ok(Err(Invalid { path, reason })) => {
@@ -124,7 +132,7 @@ fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
                 tool.name
             ))))
         }
-    })
+    }
 }
 
 fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {

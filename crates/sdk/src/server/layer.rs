@@ -87,7 +87,8 @@ impl Next {
         let work = {
             let params = Params::parse(&request.params, service.settings().limits)
                 .map_err(|error| Error::invalid_params("", error.to_string()))?;
-            let scope = Scope::of_context(&request.cx, &request.method);
+            let route = request.cx.route();
+            let scope = Scope::of_context(&request.cx, &route, &request.method);
             dispatch::begin(&scope, &params)
         };
         finish(work, &request).await

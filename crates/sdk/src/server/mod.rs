@@ -5,25 +5,36 @@
 
 mod answer;
 mod args;
+mod ask;
+mod background;
 mod batch;
 mod builder;
 mod cancel;
 mod catalog;
+mod clock;
 mod completion;
 mod connection;
 mod context;
 mod custom;
 mod describe;
 mod dispatch;
+mod form;
 mod handle;
 mod handler;
 mod layer;
 mod listed;
 mod output;
 mod prompt;
+mod proxy;
+mod questions;
 mod report;
 mod request;
 mod resource;
+#[cfg(feature = "rounds")]
+mod rounds;
+#[cfg(not(feature = "rounds"))]
+#[path = "no_rounds.rs"]
+mod rounds;
 mod schema;
 mod scope;
 mod service;
@@ -51,18 +62,34 @@ pub use resource::{Resource, ResourceTemplate};
 pub use service::Service;
 pub use session::Session;
 pub use state::State;
+pub use tasks::{Stored, TaskOutcome, TaskRecord, TaskStore};
 pub use tool::Tool;
 
+pub(crate) use background::start;
 #[doc(hidden)]
 pub use catalog::Item;
 pub use catalog::Register;
 pub use completion::{Completing, CompletionInput, CompletionOutput};
 pub(crate) use connection::Connection;
 pub use custom::IntoJson;
+pub(crate) use request::caught_future;
 pub use resource::ResourceArgs;
-pub(crate) use tasks::start;
+#[cfg(feature = "rounds")]
+pub use rounds::{Key, Keys};
+pub(crate) use validate::Validator;
 
+use std::fmt::Write as _;
 use std::pin::Pin;
+
+/// A name that nobody can guess.
+pub(crate) fn unguessable() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    bytes.iter().fold(String::with_capacity(32), |mut name, byte| {
+        let _ = write!(name, "{byte:02x}"); // writing to a text cannot fail
+        name
+    })
+}
 
 /// A handler's work, with its type erased.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -126,7 +126,7 @@ impl Prompt {
 /// What filling in gives, once it is done.
 pub(crate) type Filling = BoxFuture<Result<GetPromptResult>>;
 
-trait Fill: Send + Sync {
+pub(super) trait Fill: Send + Sync {
     fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid>;
 }
 
@@ -159,6 +159,11 @@ pub struct PromptEntry {
 }
 
 impl PromptEntry {
+    /// A prompt of another server.
+    pub(super) fn remote(definition: model::Prompt, fill: Arc<dyn Fill>, completers: Completers) -> Self {
+        PromptEntry { name: (&*definition.name).into(), definition, fill, completers, state: None }
+    }
+
     /// Checks that all required arguments are there, and begins.
     pub(crate) fn begin(
         &self,

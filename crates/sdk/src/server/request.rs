@@ -17,6 +17,8 @@ use linchpin_protocol::model::{CallToolResult, Content};
 pub(crate) enum Work {
     /// Done at once.
     Done(Option<Result<Answer>>),
+    /// Done at once, and looked at already.
+    Finished(Option<Box<Outcome>>),
     /// A tool; its result is checked when it comes.
     Tool(Arc<ToolEntry>, tool::Work),
     /// Anything else that may wait.
@@ -26,6 +28,10 @@ pub(crate) enum Work {
 impl Work {
     pub(crate) fn done(result: Result<Answer>) -> Self {
         Work::Done(Some(result))
+    }
+
+    pub(crate) fn finished(outcome: Outcome) -> Self {
+        Work::Finished(Some(Box::new(outcome)))
     }
 
     pub(crate) fn wait<T>(
@@ -41,6 +47,10 @@ impl Work {
             Work::Done(result) => {
                 let result = result.take().unwrap_or_else(|| Err(Error::setup("polled after its end")));
                 Poll::Ready(Outcome::from(result))
+            }
+            Work::Finished(outcome) => {
+                let again = || Box::new(Outcome::from(Err(Error::setup("polled after its end"))));
+                Poll::Ready(*outcome.take().unwrap_or_else(again))
             }
             Work::Tool(entry, work) => poll_caught(work, cx).map(|result| finish_tool(entry, result)),
             Work::Other(work) => poll_caught(work, cx).map(Outcome::from),
@@ -67,13 +77,18 @@ fn poll_caught<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll
     caught(|| work.as_mut().poll(cx)).unwrap_or_else(|panicked| Poll::Ready(Err(panicked)))
 }
 
+/// Runs work; a panic in it is an error like any other.
+pub(crate) async fn caught_future<T>(mut work: BoxFuture<Result<T>>) -> Result<T> {
+    std::future::poll_fn(|cx| poll_caught(&mut work, cx)).await
+}
+
 /// Does work that nobody waits for; the error is a panic in it.
 pub(crate) async fn run_caught(work: BoxFuture<()>) -> Result<()> {
-    let mut work: BoxFuture<Result<()>> = Box::pin(async move {
+    caught_future(Box::pin(async move {
         work.await;
         Ok(())
-    });
-    std::future::poll_fn(|cx| poll_caught(&mut work, cx)).await
+    }))
+    .await
 }
 
 /// What came of a request, and what of it must not leave.

@@ -105,7 +105,7 @@ impl ResourceArgs for Context {
 /// What reading gives, once it is done.
 pub(crate) type Reading = BoxFuture<Result<ReadResourceResult>>;
 
-trait Read: Send + Sync {
+pub(super) trait Read: Send + Sync {
     fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
 }
 
@@ -138,6 +138,11 @@ pub struct ResourceEntry {
 }
 
 impl ResourceEntry {
+    /// A resource of another server.
+    pub(super) fn remote(definition: model::Resource, read: Arc<dyn Read>) -> Self {
+        ResourceEntry { uri: (&*definition.uri).into(), definition, read, state: None }
+    }
+
     pub(crate) fn read(&self, scope: &Scope<'_>) -> Reading {
         self.read.read(&self.uri, scope)
     }
@@ -238,9 +243,9 @@ impl ResourceTemplate {
     }
 }
 
-type Values = std::collections::BTreeMap<String, String>;
+pub(super) type Values = std::collections::BTreeMap<String, String>;
 
-trait ReadMatch: Send + Sync {
+pub(super) trait ReadMatch: Send + Sync {
     fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid>;
 }
 
@@ -276,6 +281,22 @@ pub struct TemplateEntry {
 }
 
 impl TemplateEntry {
+    /// A template of another server. One of a kind that is not matched here stands for everything that begins as
+    /// it does: the other server decides.
+    pub(super) fn remote(
+        definition: model::ResourceTemplate,
+        read: Arc<dyn ReadMatch>,
+        completers: Completers,
+    ) -> Result<Self> {
+        let text = &definition.uri_template;
+        let begins = || format!("{}{{+rest}}", text.split('{').next().unwrap_or_default());
+        let template = UriTemplate::parse(text).or_else(|_| UriTemplate::parse(&begins()));
+        let template = template.map_err(|reason| {
+            Error::setup(format!("the resource template `{text}` cannot be registered: {reason}"))
+        })?;
+        Ok(TemplateEntry { key: (&**text).into(), definition, template, read, completers, state: None })
+    }
+
     pub(crate) fn matches(&self, uri: &str) -> Option<Values> {
         self.template.matches(uri)
     }

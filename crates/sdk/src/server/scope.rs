@@ -1,7 +1,7 @@
 //! One request while it is being dispatched: everything borrowed, so that a handler that wants no context costs
 //! no allocation.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use linchpin_jsonrpc::{Id, Params};
@@ -9,7 +9,8 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::RequestMeta;
 
 use super::cancel::Cancel;
-use super::context::{Client, Context};
+use super::context::{Client, Context, Route};
+use super::questions::Log;
 use super::state::StateMap;
 use super::{Connection, Service};
 
@@ -29,6 +30,8 @@ pub struct Scope<'a> {
     pub(crate) context: OnceCell<Context>,
     /// The registered name of what is called, for those who watch.
     pub(crate) target: OnceCell<Arc<str>>,
+    /// What is known of a call that is done again.
+    pub(crate) log: Cell<Option<Log>>,
 }
 
 impl<'a> Scope<'a> {
@@ -44,8 +47,8 @@ impl<'a> Scope<'a> {
     }
 
     /// The scope of a request that has a context already, as layers need it.
-    pub(crate) fn of_context(cx: &'a Context, method: &'a str) -> Self {
-        let scope = cx.scope(method);
+    pub(crate) fn of_context(cx: &'a Context, route: &'a Route, method: &'a str) -> Self {
+        let scope = cx.scope(route, method);
         let _ = scope.context.set(cx.clone());
         scope
     }
@@ -72,7 +75,21 @@ impl<'a> Scope<'a> {
             cancel: OnceCell::new(),
             context: OnceCell::new(),
             target: OnceCell::new(),
+            log: Cell::default(),
         }
+    }
+
+    /// The same request, with an end of its own.
+    pub(crate) fn fork(&self) -> Scope<'a> {
+        Scope::with(
+            self.connection,
+            self.id,
+            self.method,
+            self.revision,
+            self.client,
+            self.meta,
+            self.meta_text,
+        )
     }
 
     pub(crate) fn cancel(&self) -> Arc<Cancel> {

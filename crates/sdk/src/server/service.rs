@@ -18,14 +18,23 @@ use super::context::Client;
 use super::handle::Handle;
 use super::report::{Event, Report};
 use super::request::{Outcome, caught};
+use super::rounds::Parking;
 use super::session::Session;
 use super::settings::Settings;
-use crate::client::Client as InMemoryClient;
+use super::tasks::{self, Tasks};
+use crate::client::{Client as InMemoryClient, ClientBuilder};
+use crate::transport::memory::Memory;
 use crate::{Error, Result, transport};
 
 /// A server that is ready to serve any number of clients.
 #[derive(Clone)]
-pub struct Service(Arc<Inner>);
+pub struct Service {
+    inner: Arc<Inner>,
+    /// Who its clients are, where that is known.
+    principal: Option<Arc<str>>,
+    /// Whether calls that ask are held until the answers come.
+    parks: bool,
+}
 
 struct Inner {
     settings: Settings,
@@ -34,12 +43,15 @@ struct Inner {
     identity: Vec<u8>,
     /// Whether things may be added later to lists that are empty now.
     changes: bool,
+    parking: Parking,
 }
 
 impl Service {
     pub(crate) fn new(settings: Settings, live: Arc<Live>, changes: bool) -> Self {
         let identity = stateless_era::identity(&settings.info);
-        Service(Arc::new(Inner { settings, live, identity, changes }))
+        let parking = Parking::default();
+        let inner = Arc::new(Inner { settings, live, identity, changes, parking });
+        Service { inner, principal: None, parks: true }
     }
 
     /// Serves one message and gives its answer, if it wants one: for embedding in any web framework. A request
@@ -47,8 +59,8 @@ impl Service {
     pub async fn handle_json(&self, message: &[u8]) -> Option<Vec<u8>> {
         let outbox = Arc::new(Outbox::new(usize::MAX, || ()));
         let connection = Connection::new(self.clone(), outbox.clone(), true);
-        if message.len() > self.0.settings.max_message {
-            connection.too_long(self.0.settings.max_message);
+        if message.len() > self.inner.settings.max_message {
+            connection.too_long(self.inner.settings.max_message);
         } else if let Some(rest) = connection.receive(message) {
             rest.await;
         }
@@ -74,38 +86,73 @@ impl Service {
 
     /// A client that is connected to this server in memory.
     pub async fn connect_in_memory(&self) -> Result<InMemoryClient> {
-        Ok(InMemoryClient::in_memory(self).await?)
+        Ok(self.client().connect().await?)
+    }
+
+    /// As [`Self::connect_in_memory`], for a client with handlers and settings of its own.
+    pub fn client(&self) -> ClientBuilder {
+        InMemoryClient::over(Memory(self.clone()))
     }
 
     /// For changes while the server runs.
     pub fn handle(&self) -> Handle {
-        Handle::new(self.0.live.clone())
+        Handle::new(self.inner.live.clone())
+    }
+
+    /// The same server, for a client that is known to be `principal`: what one of them is given to send back is
+    /// refused from another.
+    #[must_use]
+    pub fn for_principal(&self, principal: impl Into<Arc<str>>) -> Service {
+        Service { principal: Some(principal.into()), ..self.clone() }
+    }
+
+    /// The same server, which holds no calls while they wait for answers: each is run again from its beginning, as
+    /// on another instance. For tests.
+    #[must_use]
+    pub fn without_parking(&self) -> Service {
+        Service { parks: false, ..self.clone() }
+    }
+
+    pub(crate) fn principal(&self) -> Option<&str> {
+        self.principal.as_deref()
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.inner.settings.tasks
+    }
+
+    pub(crate) fn parking(&self) -> &Parking {
+        &self.inner.parking
+    }
+
+    pub(crate) fn max_parked(&self) -> usize {
+        if self.parks { self.inner.settings.max_parked } else { 0 }
     }
 
     pub(crate) fn settings(&self) -> &Settings {
-        &self.0.settings
+        &self.inner.settings
     }
 
     pub(crate) fn live(&self) -> &Arc<Live> {
-        &self.0.live
+        &self.inner.live
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        self.0.live.snapshot()
+        self.inner.live.snapshot()
     }
 
     pub(crate) fn identity(&self) -> &[u8] {
-        &self.0.identity
+        &self.inner.identity
     }
 
     /// What this server can do follows from what is registered.
     fn capabilities(&self) -> ServerCapabilities {
         let catalog = self.catalog();
-        let changes = self.0.changes;
+        let changes = self.inner.changes;
         let list = |empty: bool| (!empty || changes).then_some(ListCapability { list_changed: Some(true) });
         let any_resources = !catalog.resources.is_empty()
             || !catalog.templates.is_empty()
-            || self.0.settings.catch_all.is_some()
+            || self.inner.settings.catch_all.is_some()
             || changes;
         let completes = catalog.prompts.iter().any(|prompt| !prompt.completers.is_empty())
             || catalog.templates.iter().any(|template| !template.completers.is_empty());
@@ -116,9 +163,9 @@ impl Service {
             prompts: list(catalog.prompts.is_empty()),
             completions: completes.then(Map::new),
             logging: Some(Map::new()),
-            tasks: None,
-            extensions: self.0.settings.extensions.clone(),
-            experimental: self.0.settings.experimental.clone(),
+            tasks: tasks::capabilities(&catalog),
+            extensions: tasks::extensions(&catalog, self.inner.settings.extensions.as_ref()),
+            experimental: self.inner.settings.experimental.clone(),
         }
     }
 
@@ -129,7 +176,7 @@ impl Service {
     ) -> Result<(Session, InitializeResult), ProtocolError> {
         let params: InitializeParams = wire::decode(params.text().unwrap_or("{}"))
             .map_err(|invalid| ProtocolError::InvalidParams { path: invalid.path, reason: invalid.reason })?;
-        let spoken = &self.0.settings.revisions;
+        let spoken = &self.inner.settings.revisions;
         let Some(revision) = session_era::negotiate(&params.protocol_version, spoken) else {
             return Err(ProtocolError::UnsupportedVersion {
                 requested: params.protocol_version,
@@ -140,15 +187,15 @@ impl Service {
         let result = InitializeResult {
             protocol_version: revision.as_str().to_owned(),
             capabilities: self.capabilities(),
-            server_info: self.0.settings.info.clone(),
-            instructions: self.0.settings.instructions.clone(),
+            server_info: self.inner.settings.info.clone(),
+            instructions: self.inner.settings.instructions.clone(),
             meta: None,
         };
         Ok((Session::new(revision, client, outbox.clone()), result))
     }
 
     pub(crate) fn discover(&self) -> DiscoverResult {
-        let settings = &self.0.settings;
+        let settings = &self.inner.settings;
         let stateless = settings.revisions.iter().filter(|revision| revision.era() == Era::Stateless);
         DiscoverResult {
             supported_versions: stateless.map(|revision| revision.as_str().to_owned()).collect(),
@@ -175,7 +222,9 @@ impl Service {
             prompts_list_changed: wanted(wish.prompts_list_changed, capabilities.prompts.is_some()),
             resources_list_changed: wanted(wish.resources_list_changed, resources),
             resource_subscriptions: wish.resource_subscriptions.filter(|_| resources).map(readable),
-            task_ids: None,
+            task_ids: wish.task_ids.map(|ids| {
+                ids.into_iter().filter(|id| self.tasks().is_running(id, self.principal())).collect()
+            }),
         }
     }
 
@@ -191,7 +240,7 @@ impl Service {
         if let Some(error) = &outcome.hidden {
             self.report(error, method, target);
         }
-        let settings = &self.0.settings;
+        let settings = &self.inner.settings;
         if let (Some(instrument), Some(begun)) = (&settings.instrument, begun) {
             let event = Event {
                 method,
@@ -207,7 +256,7 @@ impl Service {
 
     /// Tells the author of an error that no client sees.
     pub(crate) fn report(&self, error: &Error, method: &str, target: Option<&str>) {
-        let settings = &self.0.settings;
+        let settings = &self.inner.settings;
         if let Some(on_error) = &settings.on_error {
             let report = Report { error, method, target, state: &settings.state };
             call_hook("on_error", || on_error(&report));

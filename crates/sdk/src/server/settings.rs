@@ -8,13 +8,17 @@ use linchpin_jsonrpc::Limits;
 use linchpin_protocol::Revision;
 use linchpin_protocol::model::{CacheHints, Implementation, Meta};
 
+use super::clock::Clock;
 use super::context::Context;
 use super::custom::{NotificationHandler, RequestHandler};
 use super::layer::Layer;
 use super::listed::Listed;
 use super::report::{Event, Report};
 use super::resource::CatchAll;
+#[cfg(feature = "rounds")]
+use super::rounds::Keys;
 use super::state::StateMap;
+use super::tasks::Tasks;
 
 /// Settings of a server.
 pub(crate) struct Settings {
@@ -28,6 +32,16 @@ pub(crate) struct Settings {
     pub(crate) max_message: usize,
     pub(crate) max_in_flight: usize,
     pub(crate) shutdown_timeout: Duration,
+    /// How long a client may take to answer a question.
+    pub(crate) question_timeout: Duration,
+    pub(crate) clock: Clock,
+    pub(crate) tasks: Tasks,
+    /// Calls that may wait for answers without a session.
+    pub(crate) max_parked: usize,
+    /// Whom the state that travels through clients is meant for: the server's name when nothing is said.
+    pub(crate) audience: Option<String>,
+    #[cfg(feature = "rounds")]
+    pub(crate) keys: Keys,
     pub(crate) experimental: Option<Meta>,
     pub(crate) extensions: Option<Meta>,
     pub(crate) state: StateMap,
@@ -73,6 +87,13 @@ impl Settings {
             max_message: 4 << 20,
             max_in_flight: 1_024,
             shutdown_timeout: Duration::from_secs(30),
+            question_timeout: Duration::from_mins(10),
+            clock: Clock::default(),
+            tasks: Tasks::default(),
+            max_parked: 1_024,
+            audience: None,
+            #[cfg(feature = "rounds")]
+            keys: Keys::random(),
             experimental: None,
             extensions: None,
             state: StateMap::default(),

@@ -6,7 +6,7 @@ use linchpin_jsonrpc::{Id, write};
 use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{
     EmptyParams, EmptyResult, Meta, ResourceUpdatedParams, SubscriptionFilter,
-    SubscriptionsAcknowledgedParams, key,
+    SubscriptionsAcknowledgedParams, TaskStatusParams, key,
 };
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use super::dispatch;
 use super::request::Work;
 use super::scope::Scope;
 use super::session::MAX_SUBSCRIPTIONS;
+use super::tasks;
 use crate::Result;
 use crate::sync::lock;
 
@@ -92,6 +93,18 @@ impl Streams {
         }
     }
 
+    /// Tells the streams that want it of a changed task.
+    pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
+        let wants = |stream: &&Arc<Stream>| {
+            let mut wanted = stream.filter.task_ids.iter().flatten();
+            wanted.any(|id| *id == params.task.task_id) && !stream.cancel.is_over()
+        };
+        for stream in lock(&self.open).iter().filter(wants) {
+            let params = TaskStatusParams { meta: Some(stream.meta()), ..params.clone() };
+            send(&|out| stream.write(Method::TaskUpdated, &params, out));
+        }
+    }
+
     /// Ends all streams in good order: each is answered.
     pub(crate) fn close(&self) {
         *lock(&self.closed) = true;
@@ -127,12 +140,18 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
         )
         .into());
     }
+    if wish.task_ids.is_some() {
+        tasks::check_extension(scope)?;
+    }
     let filter = scope.service.honoured(wish, |uri| dispatch::can_watch(scope, uri));
     let (id, cancel) = (scope.id.clone().into_owned(), scope.cancel());
     let stream = Arc::new(Stream { id, revision: scope.revision, filter, cancel });
     {
         let mut open = lock(&scope.connection.streams().open);
-        let watched = |stream: &Stream| 1 + stream.filter.resource_subscriptions.as_ref().map_or(0, Vec::len);
+        let count = |names: &Option<Vec<String>>| names.as_ref().map_or(0, Vec::len);
+        let watched = |stream: &Stream| {
+            1 + count(&stream.filter.resource_subscriptions) + count(&stream.filter.task_ids)
+        };
         let held: usize = open.iter().map(|stream| watched(stream)).sum();
         if held + watched(&stream) > MAX_SUBSCRIPTIONS {
             return Err(ProtocolError::Internal("this connection holds too many subscriptions".into()).into());

@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin_protocol::model::{self, CallToolResult, OutputSchema, ToolAnnotations};
+use linchpin_protocol::model::{
+    self, CallToolResult, OutputSchema, TaskSupport, ToolAnnotations, ToolExecution,
+};
 use linchpin_protocol::wire::{Invalid, decode};
 use serde_json::Value;
 
@@ -96,6 +98,13 @@ impl Tool {
         self.annotate(|annotations| annotations.open_world = Some(open))
     }
 
+    /// Whether a call may, or must, run as a task: answered at once with a name, and looked at later. For work
+    /// that takes minutes.
+    pub fn task(mut self, support: TaskSupport) -> Self {
+        self.definition.execution = Some(ToolExecution { task_support: Some(support) });
+        self
+    }
+
     /// The longest a call may take; then it ends in an error that the model reads.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -181,6 +190,20 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
+    /// A tool of another server, which does its own checks.
+    pub(super) fn remote(definition: model::Tool, call: Box<dyn Call>) -> ToolEntry {
+        ToolEntry {
+            name: (&*definition.name).into(),
+            definition,
+            call,
+            timeout: None,
+            input_check: None,
+            output_check: None,
+            output_proven: true,
+            state: None,
+        }
+    }
+
     /// The same tool under another name, with the state of the server it came from.
     pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> ToolEntry {
         let mut definition = self.definition.clone();
@@ -198,6 +221,21 @@ impl ToolEntry {
         }
     }
 
+    /// Whether it runs as a task.
+    pub(crate) fn task_support(&self) -> TaskSupport {
+        let said = self.definition.execution.as_ref().and_then(|execution| execution.task_support);
+        said.unwrap_or(TaskSupport::Forbidden)
+    }
+
+    /// Whether running it twice does no harm, by what its author says of it.
+    pub(crate) fn may_run_twice(&self) -> bool {
+        let said = self.definition.annotations.as_ref();
+        let said = |hint: fn(&ToolAnnotations) -> Option<bool>| said.and_then(hint);
+        said(|hints| hints.read_only) == Some(true)
+            || said(|hints| hints.idempotent) == Some(true)
+            || said(|hints| hints.destructive) == Some(false)
+    }
+
     /// Checks the arguments and begins the call. `Err` is for the model: what is wrong with the arguments.
     pub(crate) fn begin(self: &Arc<Self>, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
         if let Some(check) = &self.input_check {
@@ -206,11 +244,21 @@ impl ToolEntry {
         }
         let work = self.call.call(arguments, scope)?;
         let Some(timeout) = self.timeout else { return Ok(work) };
-        let name = self.name.clone();
+        let (name, context) = (self.name.clone(), scope.context.get().cloned());
         Ok(Box::pin(async move {
-            match tokio::time::timeout(timeout, work).await {
-                Ok(result) => result,
-                Err(_) => Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}"))),
+            let mut work = work;
+            let begun = tokio::time::Instant::now();
+            let mut deadline = begun + timeout;
+            loop {
+                if let Ok(result) = tokio::time::timeout_at(deadline, &mut work).await {
+                    return result;
+                }
+                // The time that the client takes to answer is not the tool's.
+                let waited = context.as_ref().map_or(Duration::ZERO, |context| context.questions().waited());
+                if begun + timeout + waited <= deadline {
+                    return Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}")));
+                }
+                deadline = begun + timeout + waited;
             }
         }))
     }
@@ -245,7 +293,7 @@ impl ToolEntry {
 pub(crate) type Work = BoxFuture<Result<CallToolResult>>;
 
 /// A handler whose type is forgotten.
-trait Call: Send + Sync {
+pub(super) trait Call: Send + Sync {
     fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid>;
 }
 

@@ -1,26 +1,36 @@
 //! A client and a server in one process: lines pass from one outbox to the other side at once.
 
-use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, TryLockError, Weak};
 
 use linchpin_jsonrpc::Outbox;
 use tokio::runtime::Handle;
 
-use crate::server::{Connection, Service};
+use super::{Line, Opening, Transport, Wire};
+use crate::server::{Connection, Service, start};
 
-/// Bytes that may wait in each direction.
+/// Bytes that may wait for the client.
 const HIGH_WATER: usize = 1 << 20;
 
-/// Takes the lines that come from a server.
-pub(crate) trait Receiver: Send + Sync {
-    fn receive(&self, line: &[u8]);
+/// The way to a server in this process.
+pub(crate) struct Memory(pub(crate) Service);
+
+impl Transport for Memory {
+    fn open(&self, wire: Wire) -> Opening<'_> {
+        let line: Box<dyn Line> = Box::new(MemoryLine(Link::new(&self.0, wire)));
+        Box::pin(std::future::ready(Ok(line)))
+    }
+
+    fn name(&self) -> String {
+        format!("{} in this process ({:p})", self.0.settings().info.name, self.0.settings())
+    }
 }
 
 /// Both directions of a connection in memory.
-pub(crate) struct Link {
-    to_server: Arc<Outbox>,
+struct Link {
+    wire: Wire,
     to_client: Arc<Outbox>,
-    connection: OnceLock<Arc<Connection>>,
-    receiver: OnceLock<Weak<dyn Receiver>>,
+    connection: Arc<Connection>,
     runtime: Handle,
     /// Held while lines are handed over, so that they stay in order.
     upstream: Mutex<()>,
@@ -28,72 +38,77 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects to a server; [`Self::set_receiver`] completes it.
-    pub(crate) fn new(service: &Service) -> Arc<Self> {
-        let link = Arc::new_cyclic(|link: &Weak<Link>| {
-            let (up, down) = (link.clone(), link.clone());
-            Link {
-                to_server: Arc::new(Outbox::new(HIGH_WATER, move || {
-                    up.upgrade().into_iter().for_each(|link| link.carry_up());
-                })),
-                to_client: Arc::new(Outbox::new(HIGH_WATER, move || {
-                    down.upgrade().into_iter().for_each(|link| link.carry_down());
-                })),
-                connection: OnceLock::new(),
-                receiver: OnceLock::new(),
-                runtime: Handle::current(),
-                upstream: Mutex::new(()),
-                downstream: Mutex::new(()),
-            }
+    fn new(service: &Service, wire: Wire) -> Arc<Self> {
+        let to_client = Arc::new(Outbox::unattended(HIGH_WATER));
+        let link = Arc::new(Link {
+            connection: Connection::new(service.clone(), to_client.clone(), false),
+            wire,
+            to_client,
+            runtime: Handle::current(),
+            upstream: Mutex::new(()),
+            downstream: Mutex::new(()),
         });
-        let _ = link.connection.set(Connection::new(service.clone(), link.to_client.clone(), false));
+        let (up, down) = (Arc::downgrade(&link), Arc::downgrade(&link));
+        link.to_client.on_send(move || down.upgrade().into_iter().for_each(|link| link.carry_down()));
+        link.wire.on_outgoing(move || Weak::upgrade(&up).into_iter().for_each(|link| link.carry_up()));
         link
     }
 
-    pub(crate) fn set_receiver(&self, receiver: Weak<dyn Receiver>) {
-        let _ = self.receiver.set(receiver);
-    }
-
-    /// Where the client writes.
-    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
-        &self.to_server
-    }
-
     fn carry_up(&self) {
-        let Some(connection) = self.connection.get() else { return };
-        carry(&self.to_server, &self.upstream, |line| {
-            if let Some(rest) = connection.receive(line) {
-                crate::server::start(&self.runtime, connection.tracked(rest));
+        let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take(lines));
+        carry(has, take, &self.upstream, |line| {
+            if let Some(rest) = self.connection.receive(line) {
+                start(&self.runtime, self.connection.tracked(rest));
             }
         });
         self.carry_down();
     }
 
     fn carry_down(&self) {
-        let Some(receiver) = self.receiver.get().and_then(Weak::upgrade) else { return };
-        carry(&self.to_client, &self.downstream, |line| receiver.receive(line));
-    }
-
-    /// The client is gone.
-    pub(crate) fn close(&self) {
-        self.to_server.close();
-        if let Some(connection) = self.connection.get() {
-            connection.abandon();
-        }
+        let (has, take) = (|| !self.to_client.is_empty(), |lines: &mut Vec<u8>| self.to_client.take(lines));
+        carry(has, take, &self.downstream, |line| self.wire.receive(line));
     }
 }
 
 /// Hands over all lines, in order. Whoever has the turn also hands over what others add meanwhile, a handler that
 /// writes to its own client among them, so nobody waits for it.
-fn carry(outbox: &Outbox, turn: &Mutex<()>, mut take: impl FnMut(&[u8])) {
-    while !outbox.is_empty() {
+pub(crate) fn carry(
+    has_more: impl Fn() -> bool,
+    take: impl Fn(&mut Vec<u8>),
+    turn: &Mutex<()>,
+    mut hand_over: impl FnMut(&[u8]),
+) {
+    while has_more() {
         let _turn = match turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
         let mut lines = Vec::new();
-        outbox.take(&mut lines);
-        lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).for_each(&mut take);
+        take(&mut lines);
+        lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).for_each(&mut hand_over);
+    }
+}
+
+/// The client's hold on a connection.
+struct MemoryLine(Arc<Link>);
+
+impl MemoryLine {
+    fn end(&self) {
+        self.0.connection.abandon();
+        self.0.wire.ended("it was closed");
+    }
+}
+
+impl Line for MemoryLine {
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.end();
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Drop for MemoryLine {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -1,5 +1,6 @@
 //! The catalog that can change while the server runs, and those who are told.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use tokio::runtime::Handle;
 
 use super::Catalog;
 use crate::Result;
-use crate::server::{Connection, tasks};
+use crate::server::{Connection, background};
 use crate::sync::lock;
 
 /// Changes that follow each other within this time are told once.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// What has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Tools,
     Resources,
@@ -28,6 +29,8 @@ pub(crate) struct Live {
     /// Where the last connection lives, for changes that come from outside of any runtime.
     runtime: Mutex<Option<Handle>>,
     changes: Mutex<Vec<Kind>>,
+    /// What must live as long as the server.
+    kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Live {
@@ -39,6 +42,11 @@ impl Live {
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut catalog))
+    }
+
+    /// Keeps something for as long as the server.
+    pub(crate) fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
+        lock(&self.kept).push(value);
     }
 
     /// From now on this connection is told of changes.
@@ -69,7 +77,7 @@ impl Live {
         }
         let telling = Telling(self.clone());
         if let Some(runtime) = self.runtime() {
-            tasks::start(&runtime, async move {
+            background::start(&runtime, async move {
                 tokio::time::sleep(QUIET).await;
                 drop(telling);
             });

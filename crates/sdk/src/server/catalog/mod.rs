@@ -24,6 +24,17 @@ pub enum Item {
     Prompt(Arc<PromptEntry>),
 }
 
+impl Item {
+    pub(super) fn key(&self) -> &Arc<str> {
+        match self {
+            Item::Tool(entry) => entry.key(),
+            Item::Resource(entry) => entry.key(),
+            Item::Template(entry) => entry.key(),
+            Item::Prompt(entry) => entry.key(),
+        }
+    }
+}
+
 /// Something that can be added to a server: a finished [`crate::Tool`], [`crate::Resource`],
 /// [`crate::ResourceTemplate`] or [`crate::Prompt`], or a function with one of the attribute macros.
 #[diagnostic::on_unimplemented(

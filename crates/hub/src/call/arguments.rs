@@ -1,0 +1,39 @@
+//! What is typed for a tool: its arguments, and answers given beforehand.
+
+use std::io::{self, Read};
+
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+
+/// The arguments: JSON itself, `@file`, or `-` for standard input.
+pub(super) fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
+    let (source, text) = if typed == "-" {
+        let mut text = String::new();
+        let read = io::stdin().read_to_string(&mut text);
+        read.map_err(|error| Failure::usage(format!("--args: standard input cannot be read: {error}")))?;
+        ("--args from standard input".to_owned(), text)
+    } else if let Some(path) = typed.strip_prefix('@') {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("--args: {path} cannot be read: {error}")))?;
+        (format!("--args from {path}"), text)
+    } else {
+        ("--args".to_owned(), typed.to_owned())
+    };
+    match serde_json::from_str(&text) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(other) => {
+            let other = crate::terminal::shorten(&other.to_string(), 60);
+            Err(Failure::usage(format!(
+                r#"{source}: arguments are a JSON object like {{"name": "value"}}, not {other}"#
+            )))
+        }
+        Err(error) => Err(Failure::usage(format!("{source}: this is no JSON: {error}"))),
+    }
+}
+
+/// `field=value`.
+pub(crate) fn parse_answer(typed: &str) -> Result<(String, String), String> {
+    let (field, value) = typed.split_once('=').ok_or("an answer looks like field=value")?;
+    Ok((field.trim().to_owned(), value.to_owned()))
+}

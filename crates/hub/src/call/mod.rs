@@ -1,0 +1,177 @@
+//! `linchpin call`: one call of one tool, with a person at hand who can be asked.
+
+mod arguments;
+mod output;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::encode::to_value;
+use linchpin::model::{CallToolResult, LogParams, TaskSupport, Tool};
+use linchpin::{CallError, Client, ClientBuilder, ClientError, LogLevel};
+use serde_json::{Map, Value, json};
+
+pub(crate) use arguments::parse_answer;
+
+use crate::ask::Asker;
+use crate::cli::print;
+use crate::failure::{Failure, Kind};
+use crate::process::Process;
+use crate::roots;
+use crate::terminal::{Look, Screen, one_line};
+
+/// A name is close enough to be meant from this likeness on.
+const ALIKE: f64 = 0.6;
+const SUGGESTIONS: usize = 3;
+/// How many times the timeout a call may take that shows progress.
+const LONGEST: u32 = 10;
+/// How long a server should keep the result of a call that it makes a task of.
+const KEEP: Duration = Duration::from_hours(1);
+
+pub(crate) struct Options {
+    pub(crate) tool: String,
+    pub(crate) args: String,
+    pub(crate) answers: Vec<(String, String)>,
+    pub(crate) json: bool,
+}
+
+pub(crate) async fn run(process: Process, options: Options) -> Result<ExitCode, Failure> {
+    let Options { tool, args, answers, json } = options;
+    let arguments = arguments::read(&args)?;
+    let (screen, verbose) = (process.screen.clone(), process.verbose);
+    let timeout = process.timeout;
+    let asker = Asker::new(screen.clone(), answers);
+    let (forms, pages, log) = (asker.clone(), asker.clone(), screen.clone());
+    let dress = move |client: ClientBuilder| {
+        let client = client
+            .roots(roots::current())
+            .on_elicit(move |ask| forms.clone().form(ask))
+            .on_elicit_url(move |ask| pages.clone().page(ask));
+        if verbose { client.on_log(LogLevel::Debug, move |message| show_log(&log, &message)) } else { client }
+    };
+    let work = async |client: &Client| {
+        asker.is_for(client.server().map(|server| one_line(&server.name)));
+        let tool = find_tool(client, &tool).await?;
+        let result = call(client, &tool, arguments, &screen, timeout).await?;
+        asker.show_unused();
+        Ok((result, client.revision()))
+    };
+    let (result, revision) = process.with(dress, work).await?;
+    if json {
+        print(&format!("{}\n", to_json(&tool, &result, &to_value(&result.content, revision))))?;
+    } else {
+        show(&result, &screen)?;
+    }
+    Ok(ExitCode::from(u8::from(result.is_error == Some(true))))
+}
+
+async fn call(
+    client: &Client,
+    tool: &Tool,
+    arguments: Map<String, Value>,
+    screen: &Arc<Screen>,
+    timeout: Duration,
+) -> Result<CallToolResult, Failure> {
+    let shown = screen.clone();
+    let mut call = client
+        .call(&tool.name, arguments)
+        .timeout(timeout)
+        .extend_on_progress(timeout * LONGEST)
+        .progress(move |progress| shown.progress(&progress));
+    if tool.execution.as_ref().and_then(|execution| execution.task_support) == Some(TaskSupport::Required) {
+        call = call.as_task(KEEP);
+    }
+    call.await.map_err(|error| match error {
+        ClientError::Call(CallError::TimedOut(after)) => {
+            let after = after.as_secs_f64();
+            let text =
+                format!("`{}` gave no result within {after:.1} s: --timeout gives it longer", tool.name);
+            Failure::new(Kind::Timeout, text)
+        }
+        error => error.into(),
+    })
+}
+
+/// A name that the server does not have is most often misspelt.
+async fn find_tool(client: &Client, name: &str) -> Result<Tool, Failure> {
+    if client.capabilities().tools.is_none() {
+        return Err(Failure::new(
+            Kind::UnknownTool,
+            format!("there is no tool `{name}`: the server has no tools"),
+        ));
+    }
+    let tools = client
+        .tools()
+        .all()
+        .await
+        .map_err(|error| Failure::from(error).during("the tools could not be listed"))?;
+    if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
+        return Ok(tool.clone());
+    }
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+    let alike = alike(name, &names);
+    let advice = if alike.is_empty() {
+        "`linchpin inspect` shows what the server has".to_owned()
+    } else {
+        format!("did you mean {}?", alike.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(" or "))
+    };
+    Err(Failure::new(Kind::UnknownTool, format!("there is no tool `{name}`: {advice}")))
+}
+
+/// The names that may have been meant, the likeliest first.
+fn alike<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let plain = |name: &str| name.to_lowercase().replace(['_', '.', '/'], "-");
+    let wanted = plain(name);
+    let likeness = |other: &str| {
+        let other = plain(other);
+        let contains = wanted.len() > 2 && (other.contains(&wanted) || wanted.contains(&other));
+        strsim::normalized_damerau_levenshtein(&wanted, &other).max(if contains { ALIKE } else { 0.0 })
+    };
+    let mut found: Vec<(f64, &str)> = names.iter().map(|other| (likeness(other), *other)).collect();
+    found.retain(|(likeness, _)| *likeness >= ALIKE);
+    found.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    found.into_iter().take(SUGGESTIONS).map(|(_, name)| name).collect()
+}
+
+fn to_json(tool: &str, result: &CallToolResult, content: &Value) -> Value {
+    json!({
+        "tool": tool,
+        "content": content,
+        "structuredContent": output::structured(result),
+        "isError": result.is_error == Some(true),
+    })
+}
+
+fn show(result: &CallToolResult, screen: &Screen) -> Result<(), Failure> {
+    let is_error = result.is_error == Some(true);
+    let text = output::text(result, if is_error { screen.look } else { Look::stdout() });
+    match text.is_empty() {
+        true if is_error => screen.line("linchpin: the tool failed and does not say why"),
+        true => screen.aside("note: the tool gave an empty result"),
+        false if is_error => screen.line(&text),
+        false => print(&format!("{text}\n"))?,
+    }
+    Ok(())
+}
+
+fn show_log(screen: &Screen, message: &LogParams) {
+    let logger = message.logger.as_deref().map(|logger| format!(" {}", one_line(logger))).unwrap_or_default();
+    let text = message.data.as_str().map_or_else(|| message.data.to_string(), one_line);
+    screen.aside(&format!("log {}{logger}: {text}", message.level.as_str()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_names_are_found() {
+        let names = ["get-sum", "get-env", "echo", "a", "Get_Summary"];
+        assert_eq!(alike("get_sum", &names), ["get-sum", "Get_Summary"]);
+        assert_eq!(alike("ehco", &names), ["echo"]);
+        assert_eq!(alike("echoo", &names), ["echo"]);
+        assert_eq!(alike("sum", &names)[0], "get-sum");
+        assert!(alike("zzz", &names).is_empty());
+    }
+}

@@ -1,0 +1,153 @@
+//! Why the program fails: for people on standard error, for programs as an object, and as an exit code.
+
+use std::fmt;
+use std::io;
+
+use linchpin::{CallError, ClientError};
+use serde_json::{Value, json};
+
+/// The kinds of failure, as programs see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What was typed makes no sense.
+    Usage,
+    /// The server could not be started.
+    Start,
+    /// The connection ended.
+    Connection,
+    /// An answer did not come in time.
+    Timeout,
+    /// The server refused, or does not speak the protocol.
+    Protocol,
+    /// The server has no such tool.
+    UnknownTool,
+    /// The user, or the system, wants an end; by this signal.
+    Interrupted(u8),
+    /// Whoever read the output has seen enough.
+    BrokenPipe,
+    Other,
+}
+
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    message: String,
+    /// Code and data of the server's answer.
+    answer: Option<Box<(i64, Option<Value>)>>,
+    /// What the server wrote on its standard error at last.
+    words: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Failure { kind, message: message.into(), answer: None, words: Vec::new() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// Says what could not be done.
+    pub(crate) fn during(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// Adds what the server said, unless the message repeats it already or it explains nothing.
+    pub(crate) fn with_words(mut self, words: Vec<String>) -> Self {
+        let explains = matches!(self.kind, Kind::Connection | Kind::Timeout | Kind::Protocol);
+        if explains && words.last().is_some_and(|last| !self.message.contains(last)) {
+            self.words = words;
+        }
+        self
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        match self.kind {
+            Kind::BrokenPipe => 0,
+            Kind::Usage => 2,
+            Kind::Interrupted(signal) => 128 + signal,
+            _ => 1,
+        }
+    }
+
+    /// For programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let kind = match self.kind {
+            Kind::Usage => "usage",
+            Kind::Start => "start",
+            Kind::Connection => "connection",
+            Kind::Timeout => "timeout",
+            Kind::Protocol => "protocol",
+            Kind::UnknownTool => "unknown_tool",
+            Kind::Interrupted(_) => "interrupted",
+            Kind::BrokenPipe | Kind::Other => "other",
+        };
+        let mut error = json!({ "kind": kind, "message": self.message });
+        if let Some((code, data)) = self.answer.as_deref() {
+            error["code"] = json!(code);
+            error["data"] = json!(data);
+        }
+        if !self.words.is_empty() {
+            error["stderr"] = json!(self.words);
+        }
+        json!({ "error": error })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if !self.words.is_empty() {
+            write!(f, "\nthe server's last words:")?;
+        }
+        self.words.iter().try_for_each(|line| write!(f, "\n  | {line}"))
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let kind = match &error {
+            ClientError::Open { .. } => Kind::Start,
+            ClientError::Call(CallError::TimedOut(_)) => Kind::Timeout,
+            ClientError::Call(CallError::Closed(_) | CallError::Lost(_))
+            | ClientError::OutcomeUnknown { .. } => Kind::Connection,
+            _ => Kind::Protocol,
+        };
+        let message = crate::terminal::clean(&error.to_string());
+        let answer = match error {
+            ClientError::Call(CallError::Rejected(error)) => Some(Box::new((error.code, error.data))),
+            _ => None,
+        };
+        Failure { answer, ..Failure::new(kind, message) }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let is_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        Failure::new(if is_pipe { Kind::BrokenPipe } else { Kind::Other }, error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        let pipe =
+            error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        Failure::new(if pipe { Kind::BrokenPipe } else { Kind::Other }, format!("{error:#}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_not_said_twice() {
+        let failure = || Failure::new(Kind::Connection, "the server exited; its last words: one\ntwo");
+        assert!(!failure().with_words(vec!["one".into(), "two".into()]).to_string().contains("| two"));
+        let shown = Failure::new(Kind::Timeout, "no answer").with_words(vec!["one".into(), "two".into()]);
+        assert_eq!(shown.to_string(), "no answer\nthe server's last words:\n  | one\n  | two");
+        assert_eq!(shown.to_json()["error"]["stderr"], json!(["one", "two"]));
+    }
+}

@@ -1,0 +1,95 @@
+//! `linchpin inspect`: who a server is and what it offers.
+
+mod schema;
+mod text;
+
+use linchpin::client::{Item, Pages};
+use linchpin::encode::{Encode, to_value};
+use linchpin::model::{
+    ElicitParams, ElicitResult, Implementation, Prompt, Resource, ResourceTemplate, ServerCapabilities, Tool,
+};
+use linchpin::{CallError, Client, ClientBuilder, ClientError, Revision, code};
+use serde_json::{Value, json};
+
+use crate::cli::print;
+use crate::failure::Failure;
+use crate::process::Process;
+use crate::roots;
+use crate::terminal::Look;
+
+/// What was found.
+struct Found {
+    server: Option<Implementation>,
+    revision: Revision,
+    instructions: Option<String>,
+    capabilities: ServerCapabilities,
+    /// A list that the server does not announce is not asked for.
+    tools: Option<Vec<Tool>>,
+    resources: Option<Vec<Resource>>,
+    templates: Option<Vec<ResourceTemplate>>,
+    prompts: Option<Vec<Prompt>>,
+}
+
+pub(crate) async fn run(process: Process, json: bool) -> Result<(), Failure> {
+    let verbose = process.verbose;
+    let found = process.with(dress, async |client| Found::collect(client).await).await?;
+    Ok(print(&if json {
+        format!("{}\n", found.to_json())
+    } else {
+        text::show(&found, Look::stdout(), verbose)
+    })?)
+}
+
+/// Some servers have tools only for clients that can be asked; they shall be seen. Nobody is asked here.
+fn dress(client: ClientBuilder) -> ClientBuilder {
+    let decline = |_: ElicitParams| std::future::ready(Ok(ElicitResult::decline()));
+    client.roots(roots::current()).on_elicit(decline).on_elicit_url(decline)
+}
+
+impl Found {
+    async fn collect(client: &Client) -> Result<Self, Failure> {
+        let can = client.capabilities();
+        let has_resources = can.resources.is_some();
+        Ok(Found {
+            server: client.server().cloned(),
+            revision: client.revision(),
+            instructions: client.instructions().map(str::to_owned),
+            capabilities: can.clone(),
+            tools: list(can.tools.is_some(), client.tools(), "tools").await?,
+            resources: list(has_resources, client.resources(), "resources").await?,
+            templates: list(has_resources, client.resource_templates(), "resource templates").await?,
+            prompts: list(can.prompts.is_some(), client.prompts(), "prompts").await?,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        fn all<T: Encode>(list: Option<&Vec<T>>, revision: Revision) -> Value {
+            list.map_or_else(|| json!([]), |list| to_value(list, revision))
+        }
+        let revision = self.revision;
+        json!({
+            "server": self.server.as_ref().map(|server| to_value(server, revision)),
+            "revision": revision.as_str(),
+            "instructions": self.instructions,
+            "capabilities": to_value(&self.capabilities, revision),
+            "tools": all(self.tools.as_ref(), revision),
+            "resources": all(self.resources.as_ref(), revision),
+            "resource_templates": all(self.templates.as_ref(), revision),
+            "prompts": all(self.prompts.as_ref(), revision),
+        })
+    }
+}
+
+async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<Option<Vec<T>>, Failure> {
+    if !announced {
+        return Ok(None);
+    }
+    match pages.all().await {
+        Ok(items) => Ok(Some(items)),
+        // Who has resources need not have templates, and some servers announce more than they have.
+        Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
+            Ok(Some(Vec::new()))
+        }
+        Err(error) => Err(Failure::from(error).during(&format!("the {what} could not be listed"))),
+    }
+}

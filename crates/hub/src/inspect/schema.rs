@@ -1,0 +1,208 @@
+//! JSON Schemas in a few words: what a parameter takes.
+
+use serde_json::{Map, Value};
+
+use crate::terminal::{first_paragraph, shorten};
+
+/// References that are followed for one parameter.
+const DEPTH: usize = 8;
+/// Choices that are named.
+const CHOICES: usize = 12;
+
+/// One parameter of a tool.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parameter {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) required: bool,
+    /// Description, choices and default.
+    pub(super) about: String,
+}
+
+/// The parameters of a schema of type `object`, in order, with descriptions of at most `longest` columns.
+pub(super) fn parameters(schema: &Value, longest: usize) -> Vec<Parameter> {
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
+    let parameter = |(name, property): (&String, &Value)| {
+        let required = required.contains(&&**name);
+        Parameter {
+            name: name.clone(),
+            kind: kind(property, schema, DEPTH),
+            required,
+            about: about(property, schema, longest),
+        }
+    };
+    properties.iter().map(parameter).collect()
+}
+
+fn about(property: &Value, root: &Value, longest: usize) -> String {
+    let resolved = resolve(property, root, DEPTH);
+    let description = property["description"].as_str().or_else(|| resolved["description"].as_str());
+    let description = description.map(|text| shorten(&first_paragraph(text), longest));
+    let mut parts: Vec<String> = description.into_iter().collect();
+    let choices = choices(resolved, root).or_else(|| choices(&resolved["items"], root));
+    if let Some(choices) = choices.filter(|choices| !choices.is_empty()) {
+        let more = if choices.len() > CHOICES { ", …" } else { "" };
+        let named: Vec<&str> = choices.iter().take(CHOICES).map(|choice| &**choice).collect();
+        parts.push(format!("One of: {}{more}", named.join(", ")));
+    }
+    if let Some(default) = property.get("default").filter(|default| !default.is_null()) {
+        parts.push(format!("Default: {}", plain(default)));
+    }
+    let mut text = String::new();
+    for part in parts {
+        let end = if text.is_empty() || text.ends_with(['.', '!', '?', ':', '…']) { "" } else { "." };
+        text = format!("{text}{end}{}{part}", if text.is_empty() { "" } else { " " });
+    }
+    text
+}
+
+/// The values that a schema allows, if it names them.
+fn choices(schema: &Value, root: &Value) -> Option<Vec<String>> {
+    let schema = resolve(schema, root, DEPTH);
+    if let Some(values) = schema["enum"].as_array() {
+        return Some(values.iter().filter(|value| !value.is_null()).map(plain).collect());
+    }
+    let options = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array())?;
+    let named = options.iter().filter(|option| option["type"] != "null");
+    named.map(|option| resolve(option, root, DEPTH).get("const").map(plain)).collect()
+}
+
+fn resolve<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
+    let target = schema["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
+    match target.and_then(|pointer| root.pointer(pointer)) {
+        Some(target) if depth > 0 => resolve(target, root, depth - 1),
+        _ => schema,
+    }
+}
+
+/// The type in a word or two.
+fn kind(schema: &Value, root: &Value, depth: usize) -> String {
+    let schema = resolve(schema, root, depth);
+    let Some(depth) = depth.checked_sub(1) else { return "any".into() };
+    let Some(members) = schema.as_object() else { return "any".into() };
+    let kinds: Vec<&str> = match &members.get("type") {
+        Some(Value::String(kind)) => vec![kind],
+        Some(Value::Array(kinds)) => {
+            kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect()
+        }
+        _ => Vec::new(),
+    };
+    match kinds[..] {
+        ["array"] => match members.get("items") {
+            Some(items) => {
+                let item = kind(items, root, depth);
+                if item.contains(' ') { format!("({item})[]") } else { format!("{item}[]") }
+            }
+            None => "array".into(),
+        },
+        [one @ ("integer" | "number")] => format!("{one}{}", range(members)),
+        ["string"] => members
+            .get("format")
+            .and_then(Value::as_str)
+            .map_or("string".into(), |format| format!("string, {format}")),
+        [] => alternatives(members, root, depth),
+        _ => kinds.join(" | "),
+    }
+}
+
+fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> String {
+    let of_value = |value: &Value| match value {
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "boolean",
+        _ => "any",
+    };
+    let options = |key: &str| members.get(key).and_then(Value::as_array);
+    let mut kinds: Vec<String> = Vec::new();
+    let mut add = |kind: String| {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    };
+    if let Some(value) = members.get("const") {
+        add(of_value(value).to_owned());
+    }
+    for value in options("enum").into_iter().flatten() {
+        add(of_value(value).to_owned());
+    }
+    for key in ["anyOf", "oneOf", "allOf"] {
+        let named = options(key).into_iter().flatten().filter(|option| option["type"] != "null");
+        named.for_each(|option| add(kind(option, root, depth)));
+    }
+    if kinds.is_empty() { "any".into() } else { kinds.join(" | ") }
+}
+
+fn range(members: &Map<String, Value>) -> String {
+    let bound = |key: &str| members.get(key).filter(|bound| bound.is_number());
+    let (least, most) = (bound("minimum"), bound("maximum"));
+    match (least, most, bound("exclusiveMinimum"), bound("exclusiveMaximum")) {
+        (Some(least), Some(most), ..) => format!(" {least}…{most}"),
+        (Some(least), ..) => format!(" ≥ {least}"),
+        (None, Some(most), ..) => format!(" ≤ {most}"),
+        (.., Some(least), _) => format!(" > {least}"),
+        (.., Some(most)) => format!(" < {most}"),
+        _ => String::new(),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn types_in_a_word_or_two() {
+        let root = json!({
+            "$defs": {
+                "Size": { "enum": ["small", "large"] },
+                "Loop": { "type": "array", "items": { "$ref": "#/$defs/Loop" } },
+            }
+        });
+        let cases = [
+            (json!({ "type": "string" }), "string"),
+            (json!({ "type": "string", "format": "date" }), "string, date"),
+            (json!({ "type": ["integer", "null"], "minimum": 1, "maximum": 9 }), "integer 1…9"),
+            (json!({ "type": "number", "exclusiveMinimum": 0 }), "number > 0"),
+            (json!({ "type": "array", "items": { "type": "number", "minimum": 0 } }), "(number ≥ 0)[]"),
+            (json!({ "type": "array" }), "array"),
+            (json!({ "$ref": "#/$defs/Size" }), "string"),
+            (
+                json!({ "anyOf": [{ "type": "integer" }, { "type": "string" }, { "type": "null" }] }),
+                "integer | string",
+            ),
+            (json!({ "type": ["string", "number"] }), "string | number"),
+            (json!({ "oneOf": [{ "const": "a" }, { "const": "b" }] }), "string"),
+            (json!({ "$ref": "#/$defs/Loop" }), "any[][][][][][][][]"),
+            (json!({ "$ref": "#/nowhere" }), "any"),
+            (json!(true), "any"),
+        ];
+        for (schema, expected) in cases {
+            assert_eq!(kind(&schema, &root, DEPTH), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn parameters_say_what_they_take() {
+        let schema = json!({
+            "type": "object",
+            "required": ["size"],
+            "properties": {
+                "size": { "enum": ["s", "l"], "description": "How large", "default": "s" },
+                "tags": { "type": "array", "items": { "enum": ["x"] }, "description": "Any." },
+            },
+        });
+        let [size, tags] = &parameters(&schema, 20)[..] else { panic!("two") };
+        assert_eq!((&*size.about, size.required), ("How large. One of: s, l. Default: s", true));
+        assert_eq!((&*tags.about, tags.required, &*tags.kind), ("Any. One of: x", false, "string[]"));
+        assert!(parameters(&json!({}), 20).is_empty());
+    }
+}

@@ -1,0 +1,211 @@
+//! What was found, for people.
+
+use std::fmt::Write as _;
+
+use linchpin::model::{Prompt, PromptArgument, Resource, ResourceTemplate, TaskSupport, Tool};
+
+use super::Found;
+use super::schema::parameters;
+use crate::terminal::{Cell, Look, Style, clean, first_paragraph, one_line, table, width_of, wrap};
+
+/// Lines of a description, and columns of one in a table; all of it with `-v`.
+const LINES: usize = 3;
+const LONGEST: usize = 160;
+
+struct Page {
+    out: String,
+    look: Look,
+    verbose: bool,
+}
+
+pub(super) fn show(found: &Found, look: Look, verbose: bool) -> String {
+    let mut page = Page { out: String::new(), look, verbose };
+    page.head(found);
+    page.list("Tools", found.tools.as_deref(), Page::tool);
+    page.table("Resources", found.resources.as_deref(), resource);
+    page.table("Resource templates", found.templates.as_deref(), template);
+    page.list("Prompts", found.prompts.as_deref(), Page::prompt);
+    page.out
+}
+
+impl Page {
+    fn head(&mut self, found: &Found) {
+        let look = self.look;
+        match &found.server {
+            Some(server) => {
+                let name = look.paint(Style::Name, &one_line(&server.name));
+                let title = title(&server.name, server.title.as_deref());
+                let _ = writeln!(self.out, "{name} {}{title}", one_line(&server.version));
+                self.about(server.description.as_deref(), 2);
+            }
+            None => {
+                let _ = writeln!(self.out, "{}", look.paint(Style::Name, "a server without a name"));
+            }
+        }
+        let mut rows = vec![("revision", found.revision.to_string()), ("offers", offers(found))];
+        if let Some(website) = found.server.as_ref().and_then(|server| server.website_url.as_deref()) {
+            rows.push(("website", one_line(website)));
+        }
+        let instructions = found.instructions.as_deref();
+        rows.extend(
+            instructions.filter(|_| !self.verbose).map(|text| ("instructions", first_paragraph(text))),
+        );
+        let row =
+            |(name, text): (&str, String)| vec![Cell::new(name, Style::Dim), Cell::new(text, Style::Plain)];
+        let rows: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();
+        let _ = write!(self.out, "\n{}", table(&rows, 2, look));
+        if let Some(instructions) = instructions.filter(|_| self.verbose) {
+            let _ = writeln!(self.out, "\n{}\n", look.paint(Style::Bold, "Instructions"));
+            self.about(Some(instructions), 2);
+        }
+    }
+
+    fn heading(&mut self, name: &str, count: usize) {
+        let count = self.look.paint(Style::Dim, &format!("({count})"));
+        let _ = writeln!(self.out, "\n{} {count}", self.look.paint(Style::Bold, name));
+    }
+
+    fn list<T>(&mut self, name: &str, items: Option<&[T]>, show: impl Fn(&mut Page, &T)) {
+        let Some(items) = items else { return };
+        self.heading(name, items.len());
+        for item in items {
+            self.out.push('\n');
+            show(self, item);
+        }
+    }
+
+    fn table<T>(&mut self, name: &str, items: Option<&[T]>, row: impl Fn(&T) -> Vec<Cell>) {
+        let Some(items) = items else { return };
+        self.heading(name, items.len());
+        if !items.is_empty() {
+            let rows: Vec<Vec<Cell>> = items.iter().map(row).collect();
+            let _ = write!(self.out, "\n{}", table(&rows, 2, self.look));
+        }
+    }
+
+    fn tool(&mut self, tool: &Tool) {
+        let hints = tool.annotations.as_ref();
+        let title_of = tool.title.as_deref().or_else(|| hints.and_then(|hints| hints.title.as_deref()));
+        let (name, title) = (one_line(&tool.name), title(&tool.name, title_of));
+        let _ = write!(self.out, "  {}{title}", self.look.paint(Style::Name, &name));
+        let hints = hints_of(tool);
+        let needed: usize = hints.iter().map(|(hint, _)| hint.len() + 4).sum();
+        let is_long = needed.saturating_add(2 + width_of(&name) + width_of(&title)) > self.look.width;
+        self.out.push_str(if is_long { "\n  " } else { "" });
+        for (hint, style) in hints {
+            let _ = write!(self.out, "  {}", self.look.paint(style, &format!("[{hint}]")));
+        }
+        self.out.push('\n');
+        self.about(tool.description.as_deref(), 4);
+        let rows: Vec<Vec<Cell>> =
+            parameters(&tool.input_schema, if self.verbose { usize::MAX } else { LONGEST })
+                .into_iter()
+                .map(|parameter| {
+                    parameter_row(&parameter.name, &parameter.kind, parameter.required, &parameter.about)
+                })
+                .collect();
+        self.out.push_str(&table(&rows, 6, self.look));
+    }
+
+    fn prompt(&mut self, prompt: &Prompt) {
+        let name = self.look.paint(Style::Name, &one_line(&prompt.name));
+        let _ = writeln!(self.out, "  {name}{}", title(&prompt.name, prompt.title.as_deref()));
+        self.about(prompt.description.as_deref(), 4);
+        let row = |argument: &PromptArgument| {
+            let about = argument.description.as_deref().or(argument.title.as_deref()).unwrap_or_default();
+            parameter_row(&argument.name, "", argument.required == Some(true), about)
+        };
+        let rows: Vec<Vec<Cell>> = prompt.arguments.iter().flatten().map(row).collect();
+        self.out.push_str(&table(&rows, 6, self.look));
+    }
+
+    /// What a description says first; all of it, line by line, with `-v`.
+    fn about(&mut self, description: Option<&str>, indent: usize) {
+        let Some(description) = description else { return };
+        let width = self.look.width.saturating_sub(indent);
+        let mut lines: Vec<String> = if self.verbose {
+            let text = clean(description.trim());
+            let wrapped =
+                |line: &str| if line.trim().is_empty() { vec![String::new()] } else { wrap(line, width) };
+            text.lines().flat_map(wrapped).collect()
+        } else {
+            wrap(&first_paragraph(description), width)
+        };
+        if lines.len() > LINES && !self.verbose {
+            lines.truncate(LINES);
+            lines.last_mut().into_iter().for_each(|line| line.push('…'));
+        }
+        for line in lines {
+            let _ = writeln!(self.out, "{}", format!("{}{line}", " ".repeat(indent)).trim_end());
+        }
+    }
+}
+
+/// A name for people, if it says more than the one for programs.
+fn title(name: &str, title: Option<&str>) -> String {
+    let title = title.map(one_line).filter(|title| !title.is_empty() && title != name);
+    title.map(|title| format!("  {title}")).unwrap_or_default()
+}
+
+fn offers(found: &Found) -> String {
+    let can = &found.capabilities;
+    let watched = can.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true));
+    let known = [
+        (can.tools.is_some(), "tools"),
+        (can.resources.is_some() && !watched, "resources"),
+        (watched, "resources (with subscriptions)"),
+        (can.prompts.is_some(), "prompts"),
+        (can.completions.is_some(), "completions"),
+        (can.logging.is_some(), "logging"),
+        (can.tasks.is_some(), "tasks"),
+    ];
+    let mut offers: Vec<String> =
+        known.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()).collect();
+    offers.extend(can.extensions.iter().flat_map(|extensions| extensions.keys().map(|name| one_line(name))));
+    if offers.is_empty() { "nothing".into() } else { offers.join(", ") }
+}
+
+/// What a tool says of its effects. It is the server's word, nothing more.
+fn hints_of(tool: &Tool) -> Vec<(&'static str, Style)> {
+    let hints = tool.annotations.clone().unwrap_or_default();
+    let task = tool.execution.as_ref().and_then(|execution| execution.task_support);
+    let known = [
+        (hints.read_only == Some(true), "read-only", Style::Good),
+        (hints.destructive == Some(true) && hints.read_only != Some(true), "destructive", Style::Bad),
+        (hints.destructive == Some(false) && hints.read_only != Some(true), "not destructive", Style::Good),
+        (hints.idempotent == Some(true), "idempotent", Style::Dim),
+        (hints.open_world == Some(true), "open world", Style::Dim),
+        (hints.open_world == Some(false), "closed world", Style::Dim),
+        (task == Some(TaskSupport::Optional), "may be a task", Style::Dim),
+        (task == Some(TaskSupport::Required), "always a task", Style::Warning),
+    ];
+    known.into_iter().filter_map(|(holds, hint, style)| holds.then_some((hint, style))).collect()
+}
+
+fn parameter_row(name: &str, kind: &str, required: bool, about: &str) -> Vec<Cell> {
+    vec![
+        Cell::new(one_line(name), Style::Plain),
+        Cell::new(one_line(kind), Style::Dim),
+        Cell::new(if required { "required" } else { "" }, Style::Warning),
+        Cell::new(one_line(about), Style::Plain),
+    ]
+}
+
+fn resource(resource: &Resource) -> Vec<Cell> {
+    let name = resource.title.as_ref().unwrap_or(&resource.name);
+    resource_row(&resource.uri, name, resource.mime_type.as_deref(), resource.description.as_deref())
+}
+
+fn template(template: &ResourceTemplate) -> Vec<Cell> {
+    let name = template.title.as_ref().unwrap_or(&template.name);
+    resource_row(&template.uri_template, name, template.mime_type.as_deref(), template.description.as_deref())
+}
+
+fn resource_row(uri: &str, name: &str, mime_type: Option<&str>, about: Option<&str>) -> Vec<Cell> {
+    vec![
+        Cell::new(one_line(uri), Style::Name),
+        Cell::new(one_line(name), Style::Plain),
+        Cell::new(one_line(mime_type.unwrap_or_default()), Style::Dim),
+        Cell::new(first_paragraph(about.unwrap_or_default()), Style::Plain),
+    ]
+}

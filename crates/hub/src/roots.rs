@@ -1,0 +1,35 @@
+//! The folder that the program was started in, as a root for servers that ask.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use linchpin::model::Root;
+
+/// Nothing if the folder is gone.
+pub(crate) fn current() -> Vec<Root> {
+    let folder = std::env::current_dir();
+    folder.iter().map(|folder| Root { uri: uri(folder), name: None, meta: None }).collect()
+}
+
+fn uri(folder: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for byte in folder.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_a_uri() {
+        assert_eq!(uri(Path::new("/a b/ä#.d")), "file:///a%20b/%C3%A4%23.d");
+    }
+}

@@ -1,0 +1,33 @@
+//! The wish of the user or of the system for an end.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::{Failure, Kind};
+
+/// From when it is made on, signals no longer end the program by themselves.
+pub(crate) struct Signals([(u8, Signal); 3]);
+
+impl Signals {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let listen = |kind: SignalKind| -> Result<(u8, Signal), Failure> {
+            Ok((u8::try_from(kind.as_raw_value()).unwrap_or_default(), signal(kind)?))
+        };
+        Ok(Signals([
+            listen(SignalKind::interrupt())?,
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::hangup())?,
+        ]))
+    }
+
+    /// The work's result, unless a signal comes first.
+    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
+        let [(first, interrupt), (second, terminate), (third, hangup)] = &mut self.0;
+        let signal = tokio::select! {
+            result = work => return Ok(result),
+            _ = interrupt.recv() => *first,
+            _ = terminate.recv() => *second,
+            _ = hangup.recv() => *third,
+        };
+        Err(Failure::new(Kind::Interrupted(signal), "interrupted"))
+    }
+}

@@ -1,0 +1,108 @@
+//! Text of others: made safe to show, put on one line, wrapped.
+
+/// Without what would change how a terminal shows the rest: a server must not move the cursor, hide a part of
+/// a question, or turn the letters of a URL around.
+pub(crate) fn clean(text: &str) -> String {
+    let shown = |char: char| if is_hidden(char) { char::REPLACEMENT_CHARACTER } else { char };
+    text.replace("\r\n", "\n").chars().map(shown).collect()
+}
+
+fn is_hidden(char: char) -> bool {
+    let is_format = matches!(
+        char,
+        '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}'
+    );
+    is_format || (char.is_control() && !matches!(char, '\n' | '\t'))
+}
+
+/// On one line.
+pub(crate) fn one_line(text: &str) -> String {
+    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What comes before the first empty line, on one line. Headings before it are left out.
+pub(crate) fn first_paragraph(text: &str) -> String {
+    let text = clean(text);
+    let is_empty = |line: &&str| line.trim().is_empty();
+    let lines = || text.lines().skip_while(is_empty);
+    let body =
+        lines().skip_while(|line| is_empty(line) || line.starts_with('#')).take_while(|line| !is_empty(line));
+    let first = one_line(&body.collect::<Vec<_>>().join(" "));
+    if first.is_empty() { one_line(lines().next().unwrap_or_default()) } else { first }
+}
+
+/// Lines of at most `width`, broken between words. A longer word stays whole, so that a URL can be copied.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width_of(line) + 1 + width_of(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// At most `width`, with a sign that something is missing.
+pub(crate) fn shorten(text: &str, width: usize) -> String {
+    if width_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut left = width.saturating_sub(1);
+    for char in text.chars() {
+        let Some(rest) = left.checked_sub(columns(char)) else { break };
+        left = rest;
+        short.push(char);
+    }
+    short + "…"
+}
+
+/// Columns that a text takes, near enough for aligning.
+pub(crate) fn width_of(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+fn columns(char: char) -> usize {
+    match u32::from(char) {
+        0x0300..=0x036F | 0x200C..=0x200D | 0xFE00..=0xFE0F => 0,
+        0x1100..=0x115F
+        | 0x2E80..=0xA4CF
+        | 0xAC00..=0xD7A3
+        | 0xF900..=0xFAFF
+        | 0xFE30..=0xFE6F
+        | 0xFF00..=0xFF60
+        | 0x1F300..=0x1FAFF
+        | 0x20000..=0x3FFFD => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_speak_to_the_terminal() {
+        assert_eq!(clean("a\x1b[2Jb\tc\r\nd\re\u{202E}f"), "a\u{FFFD}[2Jb\tc\nd\u{FFFD}e\u{FFFD}f");
+        assert_eq!(one_line("  one\n two \t three "), "one two three");
+        assert_eq!(first_paragraph("\n one\ntwo\n\nthree"), "one two");
+        assert_eq!(first_paragraph("# One\n\n## Two\nthree\n\nfour"), "three");
+        assert_eq!(first_paragraph("# One"), "# One");
+        assert_eq!(first_paragraph(""), "");
+    }
+
+    #[test]
+    fn lines_fit() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a https://example.com/long b", 6), ["a", "https://example.com/long", "b"]);
+        assert_eq!(wrap("漢字 漢字", 4), ["漢字", "漢字"]);
+        assert!(wrap(" ", 4).is_empty());
+        assert_eq!(shorten("abcdef", 6), "abcdef");
+        assert_eq!(shorten("abcdefg", 6), "abcde…");
+        assert_eq!(shorten("漢字漢字", 6), "漢字…");
+    }
+}

@@ -1,0 +1,99 @@
+//! The program, run with pipes or on a terminal.
+#![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+/// The program itself, which is also the server.
+pub(crate) const LINCHPIN: &str = env!("CARGO_BIN_EXE_linchpin");
+
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    fn new(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it writes UTF-8");
+        Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// The one object on standard output.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
+    }
+
+    /// Asserts how it ended, and that these texts were on standard error.
+    #[track_caller]
+    pub(crate) fn said(self, code: i32, texts: &[&str]) -> Self {
+        for text in texts {
+            assert!(self.stderr.contains(text), "{text:?} is missing in:\n{}", self.stderr);
+        }
+        assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
+        self
+    }
+}
+
+/// Without a terminal, and with nothing to read.
+pub(crate) fn run(arguments: &[&str]) -> Run {
+    run_with("", arguments)
+}
+
+/// Without a terminal; standard input is `input`.
+pub(crate) fn run_with(input: &str, arguments: &[&str]) -> Run {
+    let mut child = Command::new(LINCHPIN)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // It need not read everything.
+    let _ = child.stdin.take().expect("it is a pipe").write_all(input.as_bytes());
+    Run::new(child.wait_with_output().expect("it ends"))
+}
+
+/// On a terminal of 80 columns: waits for each text, and types what belongs to it. Everything that was shown
+/// is standard output here.
+pub(crate) fn on_terminal(steps: &[(&str, &str)], arguments: &[&str]) -> Run {
+    let output = Command::new("python3")
+        .args(["-c", TERMINAL, &json!(steps).to_string(), LINCHPIN])
+        .args(arguments)
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null())
+        .output()
+        .expect("python3 gives this test its terminal: cargo xtask test says how to install it");
+    Run::new(output)
+}
+
+const TERMINAL: &str = r#"
+import fcntl, json, os, pty, struct, sys, termios
+pid, terminal = pty.fork()
+if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.execv(sys.argv[2], sys.argv[2:])
+unread = b""
+def read():
+    global unread
+    try:
+        data = os.read(terminal, 65536)
+    except OSError:
+        data = b""
+    unread += data
+    sys.stdout.buffer.write(data)
+    return data
+for wait, typed in json.loads(sys.argv[1]):
+    while wait.encode() not in unread:
+        if not read():
+            sys.exit("never seen: " + wait)
+    unread = unread.split(wait.encode(), 1)[1]
+    os.write(terminal, typed.encode())
+while read():
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;

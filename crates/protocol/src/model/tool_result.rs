@@ -1,0 +1,92 @@
+//! Reading what a tool gave.
+
+use std::fmt;
+
+use linchpin_jsonrpc::from_checked;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::{CallToolResult, Content};
+
+/// Why a tool's result is no value of the wanted type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolResultError {
+    /// The tool failed; this is what it says to its model.
+    Failed(String),
+    /// The result is something else.
+    Unfit(String),
+}
+
+impl fmt::Display for ToolResultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ToolResultError::Failed(text) => write!(f, "the tool failed: {text}"),
+            ToolResultError::Unfit(reason) => write!(f, "the result is not of the wanted type: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ToolResultError {}
+
+/// Where a revision knows only objects, other values travel inside one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wrapped<'a> {
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+impl CallToolResult {
+    /// The texts in it, one after the other.
+    pub fn to_text(&self) -> String {
+        self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The result as a value: from what is there for programs, or from the text if it is JSON. A text that is no
+    /// JSON can still be a `String`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ToolResultError> {
+        if self.is_error == Some(true) {
+            return Err(ToolResultError::Failed(self.to_text()));
+        }
+        let unfit = |reason: String| ToolResultError::Unfit(reason);
+        if let Some(structured) = &self.structured_content {
+            let json = structured.json.get();
+            return from_checked(json).or_else(|error| match serde_json::from_str::<Wrapped<'_>>(json) {
+                Ok(wrapped) => from_checked(wrapped.result.get()).map_err(|error| unfit(error.reason)),
+                Err(_) => Err(unfit(error.reason)),
+            });
+        }
+        let text = self.to_text();
+        serde_json::from_str(&text).or_else(|error| {
+            let as_text = serde_json::Value::String(text);
+            T::deserialize(as_text).map_err(|_| unfit(error.to_string()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn result(value: Value) -> CallToolResult {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn values_come_from_wherever_they_are() {
+        let text = |text: &str| result(json!({ "content": [{ "type": "text", "text": text }] }));
+        assert_eq!(text("3").parse::<i64>(), Ok(3));
+        assert_eq!(text("hello").parse::<String>(), Ok("hello".into()));
+        assert_eq!(text("\"quoted\"").parse::<String>(), Ok("quoted".into()));
+        assert!(text("hello").parse::<i64>().unwrap_err().to_string().contains("wanted type"));
+        let structured = |value: Value| result(json!({ "content": [], "structuredContent": value }));
+        assert_eq!(structured(json!(3)).parse::<i64>(), Ok(3));
+        assert_eq!(structured(json!({ "result": 3 })).parse::<i64>(), Ok(3));
+        assert_eq!(structured(json!({ "result": 3 })).parse::<Value>(), Ok(json!({ "result": 3 })));
+        let failed = result(json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }));
+        assert_eq!(failed.parse::<i64>(), Err(ToolResultError::Failed("no".into())));
+    }
+}

@@ -1,0 +1,160 @@
+//! One request: what it asks, how long it may take, and what is told meanwhile.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use linchpin_jsonrpc::string::write_string;
+use linchpin_protocol::model::{
+    CallToolResult, ClientCapabilities, CompleteResult, EmptyResult, GetPromptResult, Meta,
+    ReadResourceResult,
+};
+use linchpin_protocol::{Method, wire};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+use super::handlers::Answerer;
+use super::rounds::{self, Request};
+use super::tasks::{Started, TaskHandle};
+use super::{Client, ClientError, Options};
+use crate::server::{BoxFuture, Progress};
+
+/// A request that is sent when it is awaited. Dropping the future cancels it on the wire.
+#[must_use = "a request is sent when it is awaited"]
+pub struct Call<T = CallToolResult> {
+    client: Client,
+    request: Request,
+    params: Result<Vec<u8>, ClientError>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Call<T> {
+    pub(super) fn new(client: Client, method: Method, params: Result<Vec<u8>, ClientError>) -> Self {
+        let request = Request { method, tool: None, options: Options::default(), ttl: None };
+        Call { client, request, params, of: PhantomData }
+    }
+
+    /// How long an answer may take, in place of the client's own timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.request.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Each sign of progress gives the request its whole time again, up to this long in all.
+    pub fn extend_on_progress(mut self, most: Duration) -> Self {
+        self.request.options.extend_to = Some(most);
+        self
+    }
+
+    /// Is told how far the request has come.
+    pub fn progress(mut self, told: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.request.options.progress = Some(Arc::new(told));
+        self
+    }
+
+    /// Metadata for the server.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        self.request.options.meta = Some(meta);
+        self
+    }
+
+    /// Has the questions that come with this request answered by somebody else than the client's handlers.
+    pub(crate) fn answered_by(
+        mut self,
+        answerer: Arc<dyn Answerer>,
+        capabilities: ClientCapabilities,
+    ) -> Self {
+        self.request.options.answerer = Some(answerer);
+        self.request.options.capabilities = Some(capabilities);
+        self
+    }
+}
+
+impl Call {
+    pub(super) fn tool(client: Client, tool: String, arguments: &impl Serialize) -> Self {
+        let params = object(arguments).map(|arguments| {
+            let mut params = Vec::with_capacity(tool.len() + arguments.len() + 32);
+            params.extend_from_slice(b"{\"name\":");
+            write_string(&tool, &mut params);
+            params.extend_from_slice(b",\"arguments\":");
+            params.extend_from_slice(&arguments);
+            params.push(b'}');
+            params
+        });
+        let mut call = Call::new(client, Method::CallTool, params);
+        call.request.tool = Some(tool);
+        call
+    }
+
+    /// Asks for the call to be run as a task that is kept for `ttl`, where the revision leaves that to the client.
+    /// Awaiting the call waits for the result all the same; [`Self::start`] does not.
+    pub fn as_task(mut self, ttl: Duration) -> Self {
+        self.request.ttl = Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// Begins the call and does not wait for a task to end.
+    pub async fn start(self) -> Result<Started, ClientError> {
+        match rounds::begin(&self.client, &self.request, self.params?).await? {
+            rounds::Begun::Done(text) => {
+                Ok(Started::Done(Box::new(finish(&self.client, &self.request, &text)?)))
+            }
+            rounds::Begun::Task(task) => {
+                Ok(Started::Task(Box::new(TaskHandle::new(self.client, task.task_id).with(self.request))))
+            }
+        }
+    }
+}
+
+impl<T: Outcome> IntoFuture for Call<T> {
+    type Output = Result<T, ClientError>;
+    type IntoFuture = BoxFuture<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let text = rounds::drive(&self.client, &self.request, self.params?).await?;
+            finish(&self.client, &self.request, &text)
+        })
+    }
+}
+
+/// Decodes a result and holds it against what the server promised.
+pub(super) fn finish<T: Outcome>(client: &Client, request: &Request, text: &str) -> Result<T, ClientError> {
+    let result: T = decoded(request.method.name(), text)?;
+    match &request.tool {
+        Some(tool) => result.check(client, tool).map(|()| result),
+        None => Ok(result),
+    }
+}
+
+/// The result of a request.
+pub trait Outcome: DeserializeOwned + Send + 'static {
+    #[doc(hidden)]
+    fn check(&self, _: &Client, _tool: &str) -> Result<(), ClientError> {
+        Ok(())
+    }
+}
+
+impl Outcome for CallToolResult {
+    fn check(&self, client: &Client, tool: &str) -> Result<(), ClientError> {
+        client.core.outputs.check(tool, self)
+    }
+}
+impl Outcome for ReadResourceResult {}
+impl Outcome for GetPromptResult {}
+impl Outcome for CompleteResult {}
+impl Outcome for EmptyResult {}
+
+pub(super) fn decoded<T: DeserializeOwned>(method: &str, text: &str) -> Result<T, ClientError> {
+    wire::decode(text).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })
+}
+
+/// A value as the text of a JSON object; nothing is an empty one.
+pub(super) fn object(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+    let text = serde_json::to_vec(value).map_err(|error| ClientError::BadArguments(error.to_string()))?;
+    match text.first() {
+        Some(b'{') => Ok(text),
+        _ if text == b"null" => Ok(b"{}".to_vec()),
+        _ => Err(ClientError::BadArguments(String::from_utf8_lossy(&text).into_owned())),
+    }
+}

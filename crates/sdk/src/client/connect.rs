@@ -1,0 +1,164 @@
+//! Agreeing on a revision: the stateless era is tried first, and a server that does not know it is greeted as of
+//! old.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin_jsonrpc::CallError;
+use linchpin_protocol::encode::to_vec;
+use linchpin_protocol::model::{DiscoverResult, Implementation, InitializeParams, InitializeResult, key};
+use linchpin_protocol::{Era, Method, Revision, code, wire};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::core::{Agreed, Core, Options};
+use super::error::ClientError;
+
+/// How to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opening {
+    /// Find out.
+    Probe,
+    /// The server is known to want this era.
+    Known(Era),
+}
+
+impl Opening {
+    /// Whether the server should be asked for this era at all.
+    fn allows(self, era: Era) -> bool {
+        match self {
+            Opening::Probe => true,
+            Opening::Known(known) => known == era,
+        }
+    }
+}
+
+/// What a server's answer to `server/discover` means.
+enum Verdict {
+    Stateless(Box<Agreed>),
+    /// It does not know the stateless era.
+    Legacy,
+}
+
+/// Finds out what the server speaks.
+pub(super) async fn agree(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientError> {
+    let limit = core.settings.open_timeout;
+    match tokio::time::timeout(limit, find_era(core, opening)).await {
+        Ok(agreed) => agreed,
+        Err(_) => Err(CallError::TimedOut(limit).into()),
+    }
+}
+
+async fn find_era(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientError> {
+    let newest = |era: Era| {
+        let spoken = core.settings.revisions.iter().copied();
+        spoken.filter(|revision| revision.era() == era && opening.allows(era)).max()
+    };
+    match (newest(Era::Stateless), newest(Era::Session)) {
+        (Some(stateless), None) => match discover(core, stateless, core.settings.open_timeout).await? {
+            Verdict::Stateless(agreed) => Ok(*agreed),
+            Verdict::Legacy => Err(unsupported(core, vec!["initialize".into()])),
+        },
+        (Some(stateless), Some(session)) => probe(core, stateless, session).await,
+        (None, Some(session)) => initialize(core, session).await,
+        (None, None) => Err(unsupported(core, Vec::new())),
+    }
+}
+
+async fn probe(core: &Arc<Core>, stateless: Revision, session: Revision) -> Result<Agreed, ClientError> {
+    let mut discover = std::pin::pin!(discover(core, stateless, core.settings.open_timeout));
+    match tokio::time::timeout(core.settings.probe_timeout, &mut discover).await {
+        Ok(Ok(Verdict::Stateless(agreed))) => return Ok(*agreed),
+        Ok(Ok(Verdict::Legacy)) => return initialize(core, session).await,
+        Ok(Err(error)) => return Err(error),
+        Err(_) => {}
+    }
+    // Silent: a server of old that ignores what it does not know, or one that takes long to start. It is greeted,
+    // and whichever answer comes first decides.
+    let mut greeting = std::pin::pin!(initialize(core, session));
+    tokio::select! {
+        biased; // of two answers that come together the newer era counts, always
+        verdict = &mut discover => match verdict? {
+            Verdict::Stateless(agreed) => Ok(*agreed),
+            Verdict::Legacy => greeting.await,
+        },
+        greeted = &mut greeting => match greeted {
+            Err(ClientError::Call(CallError::Rejected(_))) => match discover.await? {
+                Verdict::Stateless(agreed) => Ok(*agreed),
+                Verdict::Legacy => Err(unsupported(core, Vec::new())),
+            },
+            greeted => greeted,
+        },
+    }
+}
+
+fn unsupported(core: &Core, offered: Vec<String>) -> ClientError {
+    ClientError::UnsupportedVersion { offered, spoken: core.settings.revisions.clone() }
+}
+
+/// The data of the error that refuses a revision.
+#[derive(Deserialize)]
+struct Refusal {
+    supported: Vec<String>,
+}
+
+async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Result<Verdict, ClientError> {
+    let options = Options { timeout: Some(limit), ..Options::default() };
+    let answer = core.ask(revision, Method::Discover.name(), b"{}", &options).await;
+    let offered = match answer {
+        Ok(text) => {
+            let Ok(result) = wire::decode::<DiscoverResult>(&text) else { return Ok(Verdict::Legacy) };
+            if result.supported_versions.iter().any(|version| version == revision.as_str()) {
+                return Ok(Verdict::Stateless(Box::new(discovered(revision, result))));
+            }
+            result.supported_versions
+        }
+        Err(CallError::Rejected(error)) if error.code == code::UNSUPPORTED_VERSION => {
+            let refusal = error.data.and_then(|data: Value| Refusal::deserialize(data).ok());
+            refusal.map(|refusal| refusal.supported).unwrap_or_default()
+        }
+        // What servers of old answer to an unknown method is up to them.
+        Err(CallError::Rejected(_) | CallError::Malformed(_) | CallError::TimedOut(_)) => {
+            return Ok(Verdict::Legacy);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let spoken = |version: &String| {
+        let known = Revision::find(version).filter(|revision| core.settings.revisions.contains(revision));
+        known.is_some_and(|revision| revision.era() == Era::Session)
+    };
+    if offered.iter().any(spoken) { Ok(Verdict::Legacy) } else { Err(unsupported(core, offered)) }
+}
+
+fn discovered(revision: Revision, result: DiscoverResult) -> Agreed {
+    let server = result.meta.as_ref().and_then(|meta| meta.get(key::SERVER_INFO));
+    Agreed {
+        revision,
+        server: server.and_then(|server| Implementation::deserialize(server).ok()),
+        capabilities: result.capabilities,
+        instructions: result.instructions,
+    }
+}
+
+async fn initialize(core: &Arc<Core>, revision: Revision) -> Result<Agreed, ClientError> {
+    let params = InitializeParams {
+        protocol_version: revision.as_str().to_owned(),
+        capabilities: core.handlers.capabilities(),
+        client_info: core.settings.info.clone(),
+        meta: None,
+    };
+    let options = Options { timeout: Some(core.settings.open_timeout), ..Options::default() };
+    let method = Method::Initialize.name();
+    let text = core.ask(revision, method, &to_vec(&params, revision), &options).await?;
+    let result: InitializeResult = wire::decode(&text)
+        .map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })?;
+    let agreed = Revision::find(&result.protocol_version)
+        .filter(|revision| revision.era() == Era::Session && core.settings.revisions.contains(revision));
+    let Some(revision) = agreed else { return Err(unsupported(core, vec![result.protocol_version])) };
+    Ok(Agreed {
+        revision,
+        server: Some(result.server_info),
+        capabilities: result.capabilities,
+        instructions: result.instructions,
+    })
+}

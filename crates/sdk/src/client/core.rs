@@ -1,0 +1,237 @@
+//! What all handles to one connection share: requests go out here, and their answers come back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use linchpin_jsonrpc::string::write_string;
+use linchpin_jsonrpc::{CallError, Id, Outbox, Patience, Peer, write};
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{
+    CancelledParams, ClientCapabilities, Implementation, LogLevel, Meta, ServerCapabilities, key,
+};
+use linchpin_protocol::{Era, Method, Revision};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::check::Outputs;
+use super::handlers::{Answerer, Changed, Handlers};
+use super::settings::Settings;
+use crate::server::Progress;
+use crate::sync::lock;
+
+/// Outgoing bytes that may wait before they count as too many.
+const HIGH_WATER: usize = 1 << 20;
+/// Answers that a server may owe.
+const MAX_WAITING: usize = 4_096;
+
+/// What both sides have agreed on, and what the server said of itself.
+#[derive(Debug)]
+pub(crate) struct Agreed {
+    pub(crate) revision: Revision,
+    pub(crate) server: Option<Implementation>,
+    pub(crate) capabilities: ServerCapabilities,
+    pub(crate) instructions: Option<String>,
+}
+
+/// Is told how far a request has come.
+pub(crate) type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
+
+pub(crate) struct Core {
+    pub(crate) peer: Peer,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) settings: Settings,
+    pub(crate) handlers: Arc<Handlers>,
+    pub(crate) agreed: Arc<OnceLock<Agreed>>,
+    pub(crate) runtime: Handle,
+    pub(crate) outputs: Outputs,
+    /// Who is told of progress, by the number of the request.
+    pub(crate) progress: Mutex<HashMap<i64, ProgressHook>>,
+    /// Requests of the server that are being answered, to give them up.
+    pub(crate) answering: Mutex<HashMap<Id<'static>, Arc<Notify>>>,
+    /// Those who answer the questions that come with their calls.
+    pub(crate) askers: Mutex<Vec<Weak<dyn Answerer>>>,
+    /// Those who wait for a stream of notifications to be acknowledged.
+    pub(crate) acknowledged: Mutex<HashMap<i64, Arc<Notify>>>,
+    /// What every request of the stateless era says of its client: members of `_meta`, ready-made.
+    identity: OnceLock<Vec<u8>>,
+    /// Is told of changed lists, beside the handlers.
+    pub(crate) changed: OnceLock<Box<dyn Fn(Changed) + Send + Sync>>,
+}
+
+impl Core {
+    pub(crate) fn new(settings: Settings, handlers: Arc<Handlers>) -> Arc<Self> {
+        let outbox = Arc::new(Outbox::unattended(HIGH_WATER));
+        let agreed: Arc<OnceLock<Agreed>> = Arc::default();
+        let (to, known) = (outbox.clone(), agreed.clone());
+        let peer = Peer::with_ids(outbox.clone(), MAX_WAITING, settings.text_ids, move |id, reason| {
+            // What comes before the agreement must not be cancelled.
+            if let Some(Agreed { revision, .. }) = known.get() {
+                cancel(&to, *revision, id, reason);
+            }
+        });
+        Arc::new(Core {
+            peer,
+            outbox,
+            settings,
+            handlers,
+            agreed,
+            runtime: Handle::current(),
+            outputs: Outputs::default(),
+            progress: Mutex::default(),
+            answering: Mutex::default(),
+            askers: Mutex::default(),
+            acknowledged: Mutex::default(),
+            identity: OnceLock::new(),
+            changed: OnceLock::new(),
+        })
+    }
+
+    /// The revision that is spoken; while that is not known, the one that is being tried.
+    pub(crate) fn revision(&self) -> Revision {
+        self.agreed.get().map_or(Revision::LATEST, |agreed| agreed.revision)
+    }
+
+    /// Sends a notification. In the stateless era it needs no metadata.
+    pub(crate) fn notify(&self, method: &str, params: &dyn Encode) {
+        let revision = self.revision();
+        self.peer.notify(method, |out| params.encode(&mut Encoder { out, revision }));
+    }
+
+    /// Sends a request and waits for its result, as JSON text. `params` is a JSON object.
+    pub(crate) async fn ask(
+        &self,
+        revision: Revision,
+        method: &str,
+        params: &[u8],
+        options: &Options,
+    ) -> Result<Box<str>, CallError> {
+        let patience = Patience {
+            timeout: options.timeout.unwrap_or(self.settings.timeout),
+            extend_to: options.extend_to.or(self.settings.extend_to),
+        };
+        // A server that does not read must not keep anybody for ever.
+        let room = tokio::time::timeout(patience.timeout, self.outbox.room());
+        room.await.map_err(|_| CallError::TimedOut(patience.timeout))?;
+        let wants_progress = options.progress.is_some() || patience.extend_to.is_some();
+        let call = self.peer.request(method, patience, |number, out| {
+            let token = wants_progress.then_some(number);
+            if let Some(hook) = &options.progress {
+                lock(&self.progress).insert(number, hook.clone());
+            }
+            self.write_params(revision, params, token, options, out);
+        })?;
+        let _forget = options.progress.as_ref().map(|_| Forget { core: self, number: call.number() });
+        call.await
+    }
+
+    /// Appends parameters with the metadata that the revision wants in every request.
+    pub(crate) fn write_params(
+        &self,
+        revision: Revision,
+        params: &[u8],
+        token: Option<i64>,
+        options: &Options,
+        out: &mut Vec<u8>,
+    ) {
+        let open = params.strip_suffix(b"}").unwrap_or(b"{");
+        out.extend_from_slice(open);
+        let stateless = revision.era() == Era::Stateless;
+        if stateless || token.is_some() || options.meta.is_some() {
+            if open.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(b"\"_meta\":{");
+            let start = out.len();
+            match &options.capabilities {
+                _ if !stateless => {}
+                None => out.extend_from_slice(self.identity.get_or_init(|| {
+                    let mut own = Vec::new();
+                    self.write_identity(revision, &self.handlers.capabilities(), &mut own);
+                    own
+                })),
+                Some(capabilities) => self.write_identity(revision, capabilities, out),
+            }
+            if let Some(token) = token {
+                next_member(start, out);
+                out.extend_from_slice(b"\"progressToken\":");
+                write::integer(token, out);
+            }
+            for (key, value) in options.meta.iter().flatten() {
+                next_member(start, out);
+                write_string(key, out);
+                out.push(b':');
+                write::value(value, out);
+            }
+            out.push(b'}');
+        }
+        out.push(b'}');
+    }
+
+    /// Appends what a request says of its client.
+    fn write_identity(&self, revision: Revision, capabilities: &ClientCapabilities, out: &mut Vec<u8>) {
+        let start = out.len();
+        Encoder { out, revision }.object(|fields| {
+            fields.field(key::PROTOCOL_VERSION, &revision);
+            fields.field(key::CLIENT_INFO, &self.settings.info);
+            fields.field(key::CLIENT_CAPABILITIES, capabilities);
+            fields.field(key::LOG_LEVEL, &self.settings.log_level);
+        });
+        out.remove(start);
+        out.pop();
+    }
+
+    /// The other side is gone.
+    pub(crate) fn end(&self, reason: &str) {
+        self.peer.close(reason);
+        for answering in lock(&self.answering).values() {
+            answering.notify_one();
+        }
+    }
+}
+
+fn next_member(start: usize, out: &mut Vec<u8>) {
+    if out.len() > start {
+        out.push(b',');
+    }
+}
+
+/// Removes a hook however its request ends.
+struct Forget<'a> {
+    core: &'a Core,
+    number: i64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        lock(&self.core.progress).remove(&self.number);
+    }
+}
+
+/// What is special about one request.
+#[derive(Clone, Default)]
+pub(crate) struct Options {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) extend_to: Option<Duration>,
+    pub(crate) progress: Option<ProgressHook>,
+    pub(crate) meta: Option<Meta>,
+    /// Answers the questions that come with this request, in place of the client's handlers.
+    pub(crate) answerer: Option<Arc<dyn Answerer>>,
+    /// What that one can answer.
+    pub(crate) capabilities: Option<ClientCapabilities>,
+}
+
+/// Says that an answer is no longer wanted.
+fn cancel(outbox: &Outbox, revision: Revision, id: &Id<'_>, reason: &str) {
+    let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
+    let params = CancelledParams { request_id, reason, meta: None };
+    outbox.send(|out| {
+        let encode = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision });
+        write::notification(Method::Cancelled.name(), out, encode);
+    });
+}
+
+/// The level of a session's log messages is set by a request; in the stateless era each request says it.
+pub(crate) fn wants_level(revision: Revision, level: Option<LogLevel>) -> Option<LogLevel> {
+    level.filter(|_| revision.era() == Era::Session)
+}

@@ -1,0 +1,107 @@
+//! What a client does when its server asks or tells something.
+
+use std::sync::{Arc, Mutex};
+
+use linchpin_protocol::model::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitMode, ElicitParams, ElicitResult,
+    ElicitationCapability, ListRootsResult, LogParams, Root, RootsCapability, SamplingCapability, extension,
+};
+use serde_json::{Map, Value, json};
+
+use crate::question::{Question, Reply};
+use crate::server::BoxFuture;
+use crate::sync::lock;
+use crate::{Error, Result};
+
+/// Answers questions of a server.
+pub(crate) trait Answerer: Send + Sync {
+    fn answer(&self, question: Question) -> BoxFuture<Result<Reply>>;
+}
+
+type Asked<P, R> = Box<dyn Fn(P) -> BoxFuture<Result<R>> + Send + Sync>;
+type Told<T> = Box<dyn Fn(T) + Send + Sync>;
+type ToldOfAny = Box<dyn Fn(&str, Value) + Send + Sync>;
+
+/// The lists whose changes a server tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Changed {
+    /// Tools came or went.
+    Tools,
+    /// Resources or templates came or went.
+    Resources,
+    /// Prompts came or went.
+    Prompts,
+}
+
+/// A client's handlers.
+#[derive(Default)]
+pub(crate) struct Handlers {
+    pub(crate) elicit: Option<Asked<ElicitParams, ElicitResult>>,
+    pub(crate) elicit_url: Option<Asked<ElicitParams, ElicitResult>>,
+    pub(crate) sample: Option<Asked<CreateMessageParams, CreateMessageResult>>,
+    pub(crate) sample_tools: bool,
+    pub(crate) roots: Mutex<Option<Vec<Root>>>,
+    pub(crate) log: Option<Told<LogParams>>,
+    pub(crate) list_changed: Option<Told<Changed>>,
+    pub(crate) resource_updated: Option<Told<String>>,
+    pub(crate) notification: Option<ToldOfAny>,
+    /// Questions belong to whoever made the call they came with.
+    pub(crate) forward: bool,
+    /// Whether results may come as tasks.
+    pub(crate) tasks: bool,
+}
+
+impl Handlers {
+    /// What the client can do follows from its handlers.
+    pub(crate) fn capabilities(&self) -> ClientCapabilities {
+        let can = |handler: bool| (handler || self.forward).then(|| json!({}));
+        let (form, url) = (can(self.elicit.is_some()), can(self.elicit_url.is_some()));
+        let elicitation = (form.is_some() || url.is_some()).then_some(ElicitationCapability { form, url });
+        let sampling = can(self.sample.is_some())
+            .map(|_| SamplingCapability { context: None, tools: can(self.sample_tools) });
+        let roots = can(lock(&self.roots).is_some()).map(|_| RootsCapability { list_changed: Some(true) });
+        let tasks = || Map::from_iter([(extension::TASKS.to_owned(), json!({}))]);
+        ClientCapabilities {
+            elicitation,
+            sampling,
+            roots,
+            tasks: None,
+            extensions: self.tasks.then(tasks),
+            experimental: None,
+        }
+    }
+}
+
+impl Answerer for Arc<Handlers> {
+    fn answer(&self, question: Question) -> BoxFuture<Result<Reply>> {
+        let (handlers, method) = (self.clone(), question.method().name());
+        Box::pin(async move {
+            let none = || Error::rpc(linchpin_protocol::code::METHOD_NOT_FOUND, not_offered(method));
+            Ok(match question {
+                Question::Elicit(params) => {
+                    let url = params.mode == Some(ElicitMode::Url);
+                    let handler = if url { &handlers.elicit_url } else { &handlers.elicit };
+                    let handler = handler
+                        .as_ref()
+                        .ok_or_else(|| Error::invalid_params("/mode", not_offered(method)))?;
+                    Reply::Elicit(handler(*params).await?)
+                }
+                Question::Sample(params) => {
+                    let handler = handlers.sample.as_ref().ok_or_else(none)?;
+                    if params.tools.is_some() && !handlers.sample_tools {
+                        return Err(Error::invalid_params("/tools", "this client's model takes no tools"));
+                    }
+                    Reply::Sample(Box::new(handler(*params).await?))
+                }
+                Question::Roots => {
+                    let roots = lock(&handlers.roots).clone().ok_or_else(none)?;
+                    Reply::Roots(ListRootsResult { roots, meta: None })
+                }
+            })
+        })
+    }
+}
+
+fn not_offered(method: &str) -> String {
+    format!("this client does not answer {method}")
+}

@@ -1,0 +1,236 @@
+//! Messages from the server: answers find their requests, questions find their handlers, the rest is told.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+use linchpin_jsonrpc::write::{self, UnknownId};
+use linchpin_jsonrpc::{CallError, Id, Limits, Message, Params, parse};
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{
+    CancelledParams, EmptyResult, LogParams, ProgressParams, ResourceUpdatedParams, key,
+};
+use linchpin_protocol::wire::{self, error_object};
+use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
+use tokio::sync::Notify;
+
+use super::core::Core;
+use super::handlers::{Answerer, Changed};
+use crate::question::{Question, Reply};
+use crate::server::{BoxFuture, Progress, caught_future, start};
+use crate::sync::lock;
+use crate::transport::Receiver;
+use crate::{Error, ErrorKind};
+
+/// What a message may hold: lists of large servers hold much.
+const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
+/// Questions of one server that may be open at a time.
+const MAX_ANSWERING: usize = 64;
+
+pub(crate) struct Inbox(pub(crate) Arc<Core>);
+
+impl Receiver for Inbox {
+    fn receive(&self, message: &[u8]) {
+        match parse(message, LIMITS) {
+            Ok(Message::Response { id, reply }) => {
+                if !self.0.peer.answer(id.as_ref(), reply) {
+                    tracing::debug!(?id, "an answer that nobody waits for");
+                }
+            }
+            Ok(Message::Notification { method, params }) => self.notification(&method, &params),
+            Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params),
+            Ok(Message::Batch(messages)) => {
+                // One level: a batch holds messages, not other batches.
+                let elements = messages.iter().filter(|message| !message.trim_start().starts_with('['));
+                elements.for_each(|message| self.receive(message.as_bytes()));
+            }
+            Err(_) if message.iter().all(u8::is_ascii_whitespace) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the server sent something that is no message");
+                if let Some(id) = error.id.as_ref().filter(|_| error.is_response) {
+                    self.0.peer.fail(id, CallError::Malformed(error.to_string()));
+                }
+            }
+        }
+    }
+
+    fn too_long(&self) {
+        let limit = self.0.settings.max_message;
+        // It may have been any answer, and nobody should wait for one that was skipped.
+        self.0.peer.fail_all(&CallError::Malformed(format!(
+            "the server sent a message of more than {limit} bytes, which was skipped and may have been the answer"
+        )));
+    }
+
+    fn ended(&self, reason: &str) {
+        self.0.end(reason);
+    }
+}
+
+impl Inbox {
+    fn notification(&self, method: &str, params: &Params<'_>) {
+        let text = params.text().unwrap_or("{}");
+        match Method::find(method) {
+            Some(Method::Progress) => self.progress(text),
+            Some(Method::Cancelled) => self.cancelled(text),
+            Some(Method::Log) => {
+                if let (Some(log), Ok(params)) = (&self.0.handlers.log, wire::decode::<LogParams>(text)) {
+                    guarded(|| log(params));
+                }
+            }
+            Some(Method::ToolsChanged) => self.changed(Changed::Tools),
+            Some(Method::ResourcesChanged) => self.changed(Changed::Resources),
+            Some(Method::PromptsChanged) => self.changed(Changed::Prompts),
+            Some(Method::ResourceUpdated) => {
+                if let (Some(told), Ok(params)) =
+                    (&self.0.handlers.resource_updated, wire::decode::<ResourceUpdatedParams>(text))
+                {
+                    guarded(|| told(params.uri));
+                }
+            }
+            Some(Method::ListenAcknowledged) => self.acknowledged(params),
+            _ => {}
+        }
+        if let Some(told) = &self.0.handlers.notification {
+            guarded(|| told(method, serde_json::from_str(text).unwrap_or_default()));
+        }
+    }
+
+    fn changed(&self, list: Changed) {
+        if list == Changed::Tools {
+            self.0.outputs.forget();
+        }
+        if let Some(told) = &self.0.handlers.list_changed {
+            guarded(|| told(list));
+        }
+        if let Some(told) = self.0.changed.get() {
+            guarded(|| told(list));
+        }
+    }
+
+    fn progress(&self, text: &str) {
+        let Ok(params) = wire::decode::<ProgressParams>(text) else { return };
+        let Id::Number(number) = params.progress_token else { return };
+        self.0.peer.touch(number);
+        let hook = lock(&self.0.progress).get(&number).cloned();
+        if let Some(hook) = hook {
+            guarded(|| hook(Progress::new(params.progress, params.total, params.message)));
+        }
+    }
+
+    fn cancelled(&self, text: &str) {
+        let Ok(CancelledParams { request_id: Some(id), .. }) = wire::decode(text) else { return };
+        if let Some(answering) = lock(&self.0.answering).get(&id) {
+            answering.notify_one();
+        }
+    }
+
+    fn acknowledged(&self, params: &Params<'_>) {
+        let meta = params.find("_meta").and_then(|meta| Params::parse(meta, Limits::default()).ok());
+        let id = meta.and_then(|meta| meta.find(key::SUBSCRIPTION_ID).map(str::to_owned));
+        let number = id.and_then(|id| id.trim_matches('"').parse().ok());
+        if let Some(waiting) = number.and_then(|number: i64| lock(&self.0.acknowledged).remove(&number)) {
+            waiting.notify_one();
+        }
+    }
+
+    fn request(&self, id: &Id<'_>, method: &str, params: &Params<'_>) {
+        let core = &self.0;
+        let agreed = core.agreed.get().map(|agreed| agreed.revision.era());
+        if agreed == Some(Era::Stateless) {
+            tracing::warn!(method, "the server sent a request, which this revision does not have");
+            return;
+        }
+        if method == Method::Ping.name() {
+            return core.answer(id, Ok(&EmptyResult::new()));
+        }
+        if agreed.is_none() {
+            let error = ProtocolError::InvalidRequest(format!("{method} comes before the session is open"));
+            return core.answer::<Reply>(id, Err(&error));
+        }
+        let question = match Question::decode(method, params.text().unwrap_or("{}")) {
+            Ok(question) => question,
+            Err(error) => return core.answer::<Reply>(id, Err(&error)),
+        };
+        let id = id.clone().into_owned();
+        let cancelled = Arc::new(Notify::new());
+        {
+            let mut answering = lock(&core.answering);
+            if answering.len() >= MAX_ANSWERING || answering.contains_key(&id) {
+                let error =
+                    ProtocolError::Internal(format!("{} questions are open already", answering.len()));
+                drop(answering);
+                return core.answer::<Reply>(&id, Err(&error));
+            }
+            answering.insert(id.clone(), cancelled.clone());
+        }
+        let core = core.clone();
+        start(&core.runtime.clone(), async move {
+            let _paused = core.peer.pause(); // the time of those who answer is not the server's
+            // One that panics is answered, too, and does not stay open.
+            let answer = caught_future(core.clone().reply(question));
+            let answer = tokio::select! {
+                biased; // a question that was withdrawn is not answered
+                () = cancelled.notified() => None,
+                answer = answer => Some(answer),
+            };
+            lock(&core.answering).remove(&id);
+            match answer {
+                Some(Ok(reply)) => core.answer(&id, Ok(&reply)),
+                Some(Err(error)) => core.answer::<Reply>(&id, Err(&for_server(&error))),
+                None => {}
+            }
+        });
+    }
+}
+
+impl Core {
+    /// Answers a question that did not come with a result: the only call under way that answers questions
+    /// itself, or the client's handlers.
+    fn reply(self: Arc<Self>, question: Question) -> BoxFuture<crate::Result<Reply>> {
+        let askers: Vec<_> = {
+            let mut askers = lock(&self.askers);
+            askers.retain(|asker| asker.strong_count() > 0);
+            askers.iter().filter_map(Weak::upgrade).collect()
+        };
+        match &askers[..] {
+            [] => self.handlers.answer(question),
+            [only] => only.answer(question),
+            several => {
+                let text = "calls are under way, and this question does not say which it belongs to";
+                let error =
+                    Error::rpc(linchpin_protocol::code::INTERNAL_ERROR, format!("{} {text}", several.len()));
+                Box::pin(std::future::ready(Err(error)))
+            }
+        }
+    }
+
+    fn answer<T: Encode>(&self, id: &Id<'_>, answer: Result<&T, &ProtocolError>) {
+        // Only sessions have requests of the server; one may be on its way to be opened.
+        let revision = self.agreed.get().map_or(Revision::LATEST_SESSION, |agreed| agreed.revision);
+        self.outbox.send(|out| match answer {
+            Ok(result) => {
+                write::result(id, out, |out| result.encode(&mut Encoder { out, revision }));
+            }
+            Err(error) => write::error(Some(id), UnknownId::Null, &error_object(error, revision), out),
+        });
+    }
+}
+
+/// An error of a handler, as the server may see it.
+pub(crate) fn for_server(error: &Error) -> ProtocolError {
+    match error.kind() {
+        ErrorKind::Protocol(error) => error.clone(),
+        ErrorKind::Tool(text) => ProtocolError::Internal(text.clone()),
+        ErrorKind::Foreign(_) | ErrorKind::Setup(_) => {
+            tracing::error!(?error, "a handler of the client failed");
+            ProtocolError::Internal("Internal error".into())
+        }
+    }
+}
+
+/// A hook that panics must not end the connection.
+pub(crate) fn guarded(hook: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(hook)).is_err() {
+        tracing::error!("a hook of the client panicked");
+    }
+}

@@ -1,0 +1,122 @@
+//! Lists that come in pages, read as they are wanted and never without end.
+
+use std::collections::HashSet;
+use std::marker::PhantomData;
+
+use linchpin_protocol::encode::to_vec;
+use linchpin_protocol::model::{
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PageParams, Prompt,
+    Resource, ResourceTemplate, Tool,
+};
+use linchpin_protocol::{Era, Method};
+use serde::de::DeserializeOwned;
+
+use super::call::decoded;
+use super::core::{Core, Options};
+use super::rounds::kind;
+use super::{Client, ClientError};
+
+/// Items of one list that are kept at most.
+const MAX_ITEMS: usize = 100_000;
+
+/// Something that servers list.
+pub trait Item: Sized + Send {
+    #[doc(hidden)]
+    type Page: DeserializeOwned;
+    #[doc(hidden)]
+    const METHOD: Method;
+    #[doc(hidden)]
+    fn open(page: Self::Page) -> (Vec<Self>, Option<String>);
+    #[doc(hidden)]
+    fn seen(_: &Seen<'_>, _: &[Self]) {}
+}
+
+/// Who has seen a page.
+#[doc(hidden)]
+pub struct Seen<'a>(&'a Core);
+
+macro_rules! items {
+    ($( $item:ident in $page:ident.$field:ident by $method:ident $({ $seen:item })?; )*) => {$(
+        impl Item for $item {
+            type Page = $page;
+            const METHOD: Method = Method::$method;
+
+            fn open(page: $page) -> (Vec<Self>, Option<String>) {
+                (page.$field, page.next_cursor)
+            }
+
+            $( $seen )?
+        }
+    )*};
+}
+
+items! {
+    Tool in ListToolsResult.tools by ListTools {
+        fn seen(by: &Seen<'_>, tools: &[Self]) {
+            by.0.outputs.note(tools);
+        }
+    };
+    Resource in ListResourcesResult.resources by ListResources;
+    ResourceTemplate in ListResourceTemplatesResult.resource_templates by ListResourceTemplates;
+    Prompt in ListPromptsResult.prompts by ListPrompts;
+}
+
+/// A list of a server. Nothing is asked before a page is wanted.
+#[must_use = "a list is read with `all` or `next_page`"]
+pub struct Pages<T> {
+    client: Client,
+    cursor: Option<String>,
+    seen: HashSet<String>,
+    read: usize,
+    items: usize,
+    done: bool,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Item> Pages<T> {
+    pub(super) fn new(client: Client) -> Self {
+        let (cursor, seen) = (None, HashSet::new());
+        Pages { client, cursor, seen, read: 0, items: 0, done: false, of: PhantomData }
+    }
+
+    /// Everything.
+    pub async fn all(mut self) -> Result<Vec<T>, ClientError> {
+        let mut all = Vec::new();
+        while let Some(page) = self.next_page().await? {
+            all.extend(page);
+        }
+        Ok(all)
+    }
+
+    /// The next page; `None` after the last one.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<T>>, ClientError> {
+        if self.done {
+            return Ok(None);
+        }
+        let (core, method) = (&self.client.core, T::METHOD.name());
+        let endless = ClientError::EndlessList { method, pages: self.read };
+        if self.read >= core.settings.max_pages || self.items >= MAX_ITEMS {
+            self.done = true;
+            return Err(endless);
+        }
+        let params = PageParams { cursor: self.cursor.clone(), meta: None };
+        let revision = self.client.revision();
+        let text = core.ask(revision, method, &to_vec(&params, revision), &Options::default()).await?;
+        if revision.era() == Era::Stateless && kind(&text) != "complete" {
+            return Err(ClientError::UnexpectedResult { method: method.to_owned(), kind: kind(&text) });
+        }
+        let (items, next) = T::open(decoded(method, &text)?);
+        T::seen(&Seen(core), &items);
+        self.read += 1;
+        self.items += items.len();
+        match next {
+            None => self.done = true,
+            Some(next) if !self.seen.insert(next.clone()) => {
+                self.done = true;
+                return Err(endless);
+            }
+            next => self.cursor = next,
+        }
+        Ok(Some(items))
+    }
+}

@@ -1,0 +1,262 @@
+//! Requests that take several rounds: the server asks for input, the client answers and asks again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use linchpin_jsonrpc::string::write_string;
+use linchpin_jsonrpc::{CallError, Limits, Params};
+use linchpin_protocol::encode::{Encode, Encoder, to_vec};
+use linchpin_protocol::model::{CreateTaskResult, InputRequest, InputRequiredResult, Task, TaskMetadata};
+use linchpin_protocol::version::Feature;
+use linchpin_protocol::{Era, Method};
+
+use super::call::decoded;
+use super::handlers::Answerer;
+use super::inbox::for_server;
+use super::tasks::TaskHandle;
+use super::{Client, ClientError, Options};
+use crate::question::{Question, Reply};
+use crate::server::BoxFuture;
+use crate::sync::lock;
+
+/// Questions that one result may ask.
+const MAX_QUESTIONS: usize = 64;
+/// The shortest and the longest pause before a request is repeated that had no questions to answer.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// What is asked, besides its parameters.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    /// The tool that is called, if one is.
+    pub(crate) tool: Option<String>,
+    pub(crate) options: Options,
+    /// The wish for a task that is kept for so many milliseconds.
+    pub(crate) ttl: Option<u64>,
+}
+
+/// What a request has led to.
+pub(super) enum Begun {
+    /// Its result, as JSON text.
+    Done(Box<str>),
+    /// A task that will have the result.
+    Task(Box<Task>),
+}
+
+/// Sends a request and sees it through to its result.
+pub(super) async fn drive(
+    client: &Client,
+    request: &Request,
+    params: Vec<u8>,
+) -> Result<Box<str>, ClientError> {
+    match begin(client, request, params).await? {
+        Begun::Done(text) => Ok(text),
+        Begun::Task(task) => {
+            TaskHandle::new(client.clone(), task.task_id).with(request.clone()).finish().await
+        }
+    }
+}
+
+/// Sends a request and answers the questions that come back until there is a result or a task.
+pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -> Result<Begun, ClientError> {
+    let (core, revision) = (&client.core, client.revision());
+    let session = revision.era() == Era::Session;
+    let _asker = session.then(|| register(client, &request.options));
+    let as_task = session && request.ttl.is_some() && revision.has(Feature::CoreTasks);
+    let mut params = params;
+    if as_task {
+        let task = TaskMetadata { ttl: request.ttl };
+        params = with_member(&params, "task", &to_vec(&task, revision));
+    }
+    let mut current: Option<Vec<u8>> = None;
+    for round in 0..=core.settings.max_rounds {
+        let text =
+            core.ask(revision, request.method.name(), current.as_ref().unwrap_or(&params), &request.options);
+        let text = text.await.map_err(|error| lost(request, error))?;
+        if session {
+            return begun_in_session(request, as_task, text);
+        }
+        match &*kind(&text) {
+            "complete" => return Ok(Begun::Done(text)),
+            "task" if request.method == Method::CallTool => {
+                let created: CreateTaskResult = decoded(request.method.name(), &text)?;
+                return Ok(Begun::Task(Box::new(created.task)));
+            }
+            "input_required" if takes_input(request.method) => {
+                let asked: InputRequiredResult = decoded(request.method.name(), &text)?;
+                current = Some(next_round(client, request, &params, asked, round).await?);
+            }
+            other => {
+                let (method, kind) = (request.method.name().to_owned(), other.to_owned());
+                return Err(ClientError::UnexpectedResult { method, kind });
+            }
+        }
+    }
+    Err(ClientError::TooManyRounds(core.settings.max_rounds))
+}
+
+fn begun_in_session(request: &Request, as_task: bool, text: Box<str>) -> Result<Begun, ClientError> {
+    if as_task && wire_decodes_as_task(&text) {
+        let created: CreateTaskResult = decoded(request.method.name(), &text)?;
+        return Ok(Begun::Task(Box::new(created.task)));
+    }
+    Ok(Begun::Done(text))
+}
+
+/// A server without tasks answers a wish for one with the result itself.
+fn wire_decodes_as_task(text: &str) -> bool {
+    Params::parse(text, Limits::default()).is_ok_and(|result| result.find("task").is_some())
+}
+
+/// What can answer with questions.
+fn takes_input(method: Method) -> bool {
+    matches!(method, Method::CallTool | Method::ReadResource | Method::GetPrompt)
+}
+
+/// A call that was sent and has no answer may have been carried out.
+fn lost(request: &Request, error: CallError) -> ClientError {
+    match (&request.tool, error) {
+        (Some(tool), CallError::Lost(reason)) => {
+            ClientError::OutcomeUnknown { tool: tool.clone(), reason: reason.to_string() }
+        }
+        (_, error) => error.into(),
+    }
+}
+
+/// The kind of a result of the stateless era.
+pub(super) fn kind(text: &str) -> String {
+    if text.starts_with(r#"{"resultType":"complete""#) {
+        return "complete".to_owned();
+    }
+    let result = Params::parse(text, Limits::default()).ok();
+    let kind = result.and_then(|result| serde_json::from_str(result.find("resultType")?).ok());
+    kind.unwrap_or_else(|| "complete".to_owned())
+}
+
+/// The request again, with answers to what was asked.
+async fn next_round(
+    client: &Client,
+    request: &Request,
+    params: &[u8],
+    asked: InputRequiredResult,
+    round: usize,
+) -> Result<Vec<u8>, ClientError> {
+    let mut next = params.to_vec();
+    if let Some(requests) = asked.input_requests.filter(|requests| !requests.is_empty()) {
+        let answers = answer_all(client, &request.options, requests).await?;
+        next = with_member(&next, "inputResponses", &answers_json(client, &answers));
+    } else {
+        let pause = PAUSES.0.saturating_mul(1 << round.min(10)).min(PAUSES.1);
+        tokio::time::sleep(pause).await;
+    }
+    if let Some(state) = asked.request_state {
+        let mut text = Vec::with_capacity(state.len() + 2);
+        write_string(&state, &mut text);
+        next = with_member(&next, "requestState", &text);
+    }
+    Ok(next)
+}
+
+/// The answers as a JSON object.
+pub(super) fn answers_json(client: &Client, answers: &BTreeMap<String, Reply>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Encoder { out: &mut out, revision: client.revision() }.object(|fields| {
+        for (key, reply) in answers {
+            fields.member(key, reply as &dyn Encode);
+        }
+    });
+    out
+}
+
+/// A JSON object with one member more.
+fn with_member(object: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
+    let open = object.strip_suffix(b"}").unwrap_or(b"{");
+    let comma: &[u8] = if open.len() > 1 { b"," } else { b"" };
+    [open, comma, b"\"", key.as_bytes(), b"\":", value, b"}"].concat()
+}
+
+/// Answers questions, all at once.
+pub(super) async fn answer_all(
+    client: &Client,
+    options: &Options,
+    requests: BTreeMap<String, InputRequest>,
+) -> Result<BTreeMap<String, Reply>, ClientError> {
+    if requests.len() > MAX_QUESTIONS {
+        let (method, reason) =
+            ("input request".to_owned(), format!("it asks {} questions at once", requests.len()));
+        return Err(ClientError::Question { method, reason });
+    }
+    let mut open = Vec::with_capacity(requests.len());
+    for (key, request) in requests {
+        open.push((key, request.method.clone(), answer(client, options, &request)?));
+    }
+    let mut answers = BTreeMap::new();
+    std::future::poll_fn(|cx| {
+        let mut failed = None;
+        open.retain_mut(|(key, method, work)| match work.as_mut().poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(reply)) => {
+                answers.insert(std::mem::take(key), reply);
+                false
+            }
+            Poll::Ready(Err(error)) => {
+                let (method, reason) = (std::mem::take(method), for_server(&error).to_string());
+                failed = Some(ClientError::Question { method, reason });
+                false
+            }
+        });
+        match failed {
+            Some(error) => Poll::Ready(Err(error)),
+            None if open.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await?;
+    Ok(answers)
+}
+
+fn answer(
+    client: &Client,
+    options: &Options,
+    request: &InputRequest,
+) -> Result<BoxFuture<crate::Result<Reply>>, ClientError> {
+    let params = request.params.as_ref().map_or_else(|| "{}".to_owned(), ToString::to_string);
+    let not_offered = || ClientError::NotOffered { method: request.method.clone() };
+    let question = Question::decode(&request.method, &params).map_err(|error| match error {
+        linchpin_protocol::Error::MethodNotFound(_) => not_offered(),
+        error => ClientError::Question { method: request.method.clone(), reason: error.to_string() },
+    })?;
+    let own = || client.core.handlers.capabilities();
+    let capabilities = options.capabilities.clone().unwrap_or_else(own);
+    if question.lacks(&capabilities, client.revision()).is_some() {
+        return Err(not_offered());
+    }
+    let handlers = &client.core.handlers;
+    let answer = options
+        .answerer
+        .as_ref()
+        .map_or_else(|| handlers.answer(question.clone()), |own| own.answer(question.clone()));
+    Ok(Box::pin(crate::server::caught_future(answer)))
+}
+
+/// Notes who answers the questions that come while a call is under way in a session, where they do not say
+/// which call they belong to.
+fn register(client: &Client, options: &Options) -> Option<Registered> {
+    let answerer = options.answerer.clone()?;
+    lock(&client.core.askers).push(Arc::downgrade(&answerer));
+    Some(Registered { client: client.clone(), answerer })
+}
+
+struct Registered {
+    client: Client,
+    answerer: Arc<dyn Answerer>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let gone = Arc::downgrade(&self.answerer);
+        lock(&self.client.core.askers).retain(|asker| !asker.ptr_eq(&gone));
+    }
+}

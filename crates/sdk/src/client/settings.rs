@@ -1,0 +1,41 @@
+//! What a client is told once and keeps.
+
+use std::time::Duration;
+
+use linchpin_protocol::Revision;
+use linchpin_protocol::model::{Implementation, LogLevel};
+
+/// Settings of a client.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) info: Implementation,
+    /// The revisions that are spoken.
+    pub(crate) revisions: Vec<Revision>,
+    pub(crate) timeout: Duration,
+    pub(crate) extend_to: Option<Duration>,
+    pub(crate) open_timeout: Duration,
+    pub(crate) probe_timeout: Duration,
+    pub(crate) max_message: usize,
+    pub(crate) max_pages: usize,
+    pub(crate) max_rounds: usize,
+    pub(crate) text_ids: bool,
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            info: Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+            revisions: Revision::ALL.to_vec(),
+            timeout: Duration::from_secs(30),
+            extend_to: None,
+            open_timeout: Duration::from_mins(1),
+            probe_timeout: Duration::from_secs(5),
+            max_message: 8 << 20,
+            max_pages: 1_000,
+            max_rounds: 32,
+            text_ids: false,
+            log_level: None,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Requests that became tasks: polled, answered and cancelled by the client.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use linchpin_jsonrpc::CallError;
+use linchpin_protocol::encode::to_vec;
+use linchpin_protocol::model::{
+    CallToolResult, CancelTaskResult, GetTaskResult, Task, TaskDetail, TaskParams, TaskStatus,
+};
+use linchpin_protocol::version::Feature;
+use linchpin_protocol::{Era, Method};
+use serde::de::DeserializeOwned;
+
+use super::call::{decoded, finish};
+use super::rounds::{Request, answer_all, answers_json};
+use super::{Client, ClientError, Options};
+use crate::server::start;
+
+/// How often to look when the server does not say: and the bounds of what it may say.
+const POLL: Duration = Duration::from_secs(1);
+const FASTEST: Duration = Duration::from_millis(20);
+const SLOWEST: Duration = Duration::from_mins(1);
+/// How long `tasks/result` may take: as long as a person who is asked meanwhile.
+const UNTIL_DONE: Duration = Duration::from_hours(24);
+
+/// A call that was begun.
+pub enum Started {
+    /// It is done.
+    Done(Box<CallToolResult>),
+    /// It goes on as a task.
+    Task(Box<TaskHandle>),
+}
+
+/// A task of the server. Its id is all that is needed to come back to it, from another process too.
+#[derive(Clone)]
+pub struct TaskHandle {
+    client: Client,
+    id: String,
+    request: Request,
+}
+
+impl TaskHandle {
+    pub(super) fn new(client: Client, id: String) -> Self {
+        let request =
+            Request { method: Method::CallTool, tool: None, options: Options::default(), ttl: None };
+        TaskHandle { client, id, request }
+    }
+
+    pub(super) fn with(mut self, request: Request) -> Self {
+        // Progress belongs to the request that was answered.
+        self.request = Request { options: Options { progress: None, ..request.options.clone() }, ..request };
+        self
+    }
+
+    /// The server's name for it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        params: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<T, ClientError> {
+        let timeout = timeout.or(self.request.options.timeout);
+        let options = Options { timeout, ..self.request.options.clone() };
+        let text = self.client.core.ask(self.client.revision(), method.name(), params, &options).await?;
+        decoded(method.name(), &text)
+    }
+
+    fn params(&self) -> Vec<u8> {
+        to_vec(&TaskParams { task_id: self.id.clone(), meta: None }, self.client.revision())
+    }
+
+    /// How far it has come.
+    pub async fn get(&self) -> Result<GetTaskResult, ClientError> {
+        self.ask(Method::GetTask, &self.params(), None).await
+    }
+
+    /// Asks the server to give it up.
+    pub async fn cancel(&self) -> Result<Option<Task>, ClientError> {
+        self.ask::<CancelTaskResult>(Method::CancelTask, &self.params(), None).await.map(|result| result.task)
+    }
+
+    /// Waits for the result, and answers what the server asks meanwhile. Dropping the future cancels the task.
+    pub async fn wait(&self) -> Result<CallToolResult, ClientError> {
+        let text = self.clone().finish().await?;
+        finish(&self.client, &self.request, &text)
+    }
+
+    /// As [`Self::wait`]: the result as JSON text.
+    pub(super) async fn finish(self) -> Result<Box<str>, ClientError> {
+        let mut cancel = CancelOnDrop(Some(self.clone()));
+        let result = match self.client.revision().era() {
+            Era::Stateless => self.follow().await,
+            Era::Session => self.follow_in_session().await,
+        };
+        cancel.0 = None;
+        result
+    }
+
+    async fn follow(&self) -> Result<Box<str>, ClientError> {
+        let mut answered = HashSet::new();
+        loop {
+            let GetTaskResult { task, detail, .. } = self.get().await?;
+            match (task.status, detail) {
+                (TaskStatus::Completed, Some(TaskDetail::Result(result))) => {
+                    return Ok(serde_json::to_string(&result).unwrap_or_default().into());
+                }
+                (TaskStatus::Failed, Some(TaskDetail::Error(error))) => {
+                    return Err(CallError::Rejected(error).into());
+                }
+                (TaskStatus::InputRequired, Some(TaskDetail::InputRequests(mut requests))) => {
+                    requests.retain(|key, _| answered.insert(key.clone()));
+                    if !requests.is_empty() {
+                        let replies = answer_all(&self.client, &self.request.options, requests).await?;
+                        let answers = answers_json(&self.client, &replies);
+                        let mut params = self.params();
+                        params.pop();
+                        params.extend_from_slice(b",\"inputResponses\":");
+                        params.extend_from_slice(&answers);
+                        params.push(b'}');
+                        let _: serde_json::Value = self.ask(Method::UpdateTask, &params, None).await?;
+                        continue;
+                    }
+                }
+                (status, _) if status.is_terminal() => return Err(self.ended(task)),
+                _ => {}
+            }
+            tokio::time::sleep(pause(&task)).await;
+        }
+    }
+
+    fn ended(&self, task: Task) -> ClientError {
+        ClientError::Task { id: self.id.clone(), status: task.status, message: task.status_message }
+    }
+
+    /// The result is fetched once the task is done, or waits for answers, which come by requests of the server.
+    async fn follow_in_session(&self) -> Result<Box<str>, ClientError> {
+        loop {
+            let GetTaskResult { task, .. } = self.get().await?;
+            match task.status {
+                TaskStatus::Working => tokio::time::sleep(pause(&task)).await,
+                TaskStatus::Cancelled => return Err(self.ended(task)),
+                TaskStatus::InputRequired | TaskStatus::Completed | TaskStatus::Failed => {
+                    let result: Box<serde_json::value::RawValue> =
+                        self.ask(Method::GetTaskPayload, &self.params(), Some(UNTIL_DONE)).await?;
+                    return Ok(result.get().into());
+                }
+            }
+        }
+    }
+}
+
+fn pause(task: &Task) -> Duration {
+    task.poll_interval_ms.map_or(POLL, Duration::from_millis).clamp(FASTEST, SLOWEST)
+}
+
+/// Gives a task up that nobody waits for any more.
+struct CancelOnDrop(Option<TaskHandle>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        let Some(task) = self.0.take() else { return };
+        let revision = task.client.revision();
+        if revision.has(Feature::Tasks) && !task.client.is_closed() {
+            let runtime = task.client.core.runtime.clone();
+            start(&runtime, async move {
+                if let Err(error) = task.cancel().await {
+                    tracing::debug!(%error, task = task.id, "a task could not be cancelled");
+                }
+            });
+        }
+    }
+}
+
+impl std::fmt::Debug for TaskHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskHandle").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,253 @@
+//! Asking the client from inside a handler, in one way for every revision: the question is sent as a request of
+//! its own where there are sessions, and travels with the answer to the call where there are none.
+
+use std::time::Duration;
+
+use linchpin_jsonrpc::{CallError, Id};
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitMode, ElicitParams, ElicitResult, Root,
+};
+use linchpin_protocol::wire::{Invalid, decode};
+use linchpin_protocol::{Era, Method, Revision};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::args::Args;
+use super::questions::Asked;
+use super::{Context, form};
+use crate::question::{Question, Reply};
+use crate::{Error, Result};
+
+impl Context {
+    /// Asks the user for a value of a type with `#[args]`, in a form. Ends in an error that names the capability
+    /// when the client cannot ask, and in one that says so when the user declines.
+    pub async fn elicit<T: Args>(&self, message: impl Into<String>) -> Result<T> {
+        let result = self.elicit_with(form_params::<T>(message.into())?).await?;
+        match result.action {
+            ElicitAction::Accept => filled_in(result),
+            ElicitAction::Decline => Err(Error::tool("the user declined to answer")),
+            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
+        }
+    }
+
+    /// As [`Self::elicit`], and gives `default` when the client cannot ask or the user gives no answer.
+    pub async fn try_elicit<T: Args>(&self, message: impl Into<String>, default: T) -> Result<T> {
+        let params = form_params::<T>(message.into())?;
+        if !self.can_ask(&Question::Elicit(Box::new(params.clone()))) {
+            return Ok(default);
+        }
+        let result = self.elicit_with(params).await?;
+        if result.action == ElicitAction::Accept { filled_in(result) } else { Ok(default) }
+    }
+
+    /// Sends the user to a web page, for what must not pass through the client: a secret, a payment, a consent.
+    /// That the user agrees to go there is all that is learned here.
+    pub async fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<()> {
+        let url = url.into();
+        if !is_safe(&url) {
+            return Err(Error::setup(format!("the page at {url} is not safe to send a user to: use https")));
+        }
+        let params = ElicitParams {
+            mode: Some(ElicitMode::Url),
+            message: message.into(),
+            requested_schema: None,
+            elicitation_id: Some(format!("{:016x}", fingerprint(&url, self.request_id()))),
+            url: Some(url),
+            task: None,
+            meta: None,
+        };
+        match self.elicit_with(params).await?.action {
+            ElicitAction::Accept => Ok(()),
+            ElicitAction::Decline => Err(Error::tool("the user declined to open the page")),
+            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
+        }
+    }
+
+    /// Asks the user with full control over the question and the answer.
+    pub async fn elicit_with(&self, params: ElicitParams) -> Result<ElicitResult> {
+        match self.ask(Question::Elicit(Box::new(params))).await? {
+            Reply::Elicit(result) => Ok(result),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Asks the client's model: a text, or a whole conversation.
+    pub async fn sample(&self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
+        match self.ask(Question::Sample(Box::new(params.into()))).await? {
+            Reply::Sample(result) => Ok(*result),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// The folders that the client works in.
+    pub async fn roots(&self) -> Result<Vec<Root>> {
+        match self.ask(Question::Roots).await? {
+            Reply::Roots(result) => Ok(result.roots),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Does something once, also when the handler is run again from its beginning because the answer to one of its
+    /// questions has reached another instance: then the result is taken from before. A name is used once.
+    pub async fn step<T, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+        Fut: Future<Output = Result<T>>,
+    {
+        if let Some(before) = self.questions().find_step(name) {
+            return Ok(serde_json::from_str(&before)?);
+        }
+        let result = work().await?;
+        self.questions().note_step(name, serde_json::to_string(&result)?);
+        Ok(result)
+    }
+
+    /// Whether the client can be asked this, here and now.
+    pub(crate) fn can_ask(&self, question: &Question) -> bool {
+        question.lacks(self.capabilities(), self.revision()).is_none() && self.way_to_ask().is_ok()
+    }
+
+    pub(crate) async fn ask(&self, question: Question) -> Result<Reply> {
+        if let Some(required) = question.lacks(self.capabilities(), self.revision()) {
+            return Err(self.lacking(&question, required));
+        }
+        self.way_to_ask()?;
+        let _waiting = self.questions().wait();
+        match self.revision().era() {
+            Era::Session => self.push(question).await,
+            Era::Stateless => Asked::new(self, question).await,
+        }
+    }
+
+    fn lacking(&self, question: &Question, required: Value) -> Error {
+        match self.revision().era() {
+            Era::Stateless => Error::missing_capability(required),
+            Era::Session => Error::tool(format!(
+                "this client cannot be asked ({}): it lacks the capability {required}",
+                question.method().name()
+            )),
+        }
+    }
+
+    /// Whether there is a way to the client and back.
+    fn way_to_ask(&self) -> Result<()> {
+        let route = self.route();
+        match self.revision().era() {
+            Era::Session if route.connection.is_one_shot() => Err(Error::tool(
+                "this client cannot be asked: it has only one answer to read, and no session",
+            )),
+            Era::Stateless if !self.may_take_rounds() => Err(Error::tool(
+                "this client cannot be asked here: only calls of tools, prompts and resources can ask",
+            )),
+            Era::Stateless if !cfg!(feature = "rounds") => Err(Error::tool(
+                "this client cannot be asked: the server was built without the feature `rounds` of linchpin",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks by a request of our own.
+    async fn push(&self, question: Question) -> Result<Reply> {
+        let (connection, method) = (self.route().connection, question.method());
+        let revision = self.revision();
+        let timeout: Duration = self.service().settings().question_timeout;
+        let task = self.task_id();
+        let call = connection.peer().request(method.name(), timeout, |_, out| {
+            write_question(&question, task, revision, out);
+        });
+        let failed =
+            |error: CallError| Error::tool(format!("the client did not answer {}: {error}", method.name()));
+        let text = call.map_err(failed)?.await.map_err(failed)?;
+        question.reply(&text).map_err(|Invalid { path, reason }| {
+            Error::tool(format!(
+                "the client's answer to {} is malformed at \"{path}\": {reason}",
+                method.name()
+            ))
+        })
+    }
+}
+
+/// Appends the parameters of a question; one that belongs to a task says so.
+fn write_question(question: &Question, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    question.encode(&mut Encoder { out, revision });
+    let Some(task) = task else { return };
+    out.pop();
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"_meta\":");
+    let related = serde_json::json!({ (linchpin_protocol::model::key::RELATED_TASK): { "taskId": task } });
+    related.encode(&mut Encoder { out, revision });
+    out.push(b'}');
+}
+
+fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
+    Ok(ElicitParams {
+        mode: Some(ElicitMode::Form),
+        message,
+        requested_schema: Some(form::of::<T>()?),
+        url: None,
+        elicitation_id: None,
+        task: None,
+        meta: None,
+    })
+}
+
+/// What the user filled in, as the type that was asked for.
+fn filled_in<T: Args>(result: ElicitResult) -> Result<T> {
+    let content = Value::Object(result.content.unwrap_or_default()).to_string();
+    decode(&content).map_err(|Invalid { path, reason }| {
+        let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
+        Error::tool(format!("what the user filled in does not fit{place}: {reason}"))
+    })
+}
+
+/// Whether a page can be trusted to be the one that was meant: over TLS, or on the same machine.
+fn is_safe(url: &str) -> bool {
+    let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
+    let is_host =
+        |rest: &str| rest.is_empty() || rest.starts_with([':', '/', '?', '#']) && !rest.contains('@');
+    url.starts_with("https://") || local.iter().any(|local| url.strip_prefix(local).is_some_and(is_host))
+}
+
+fn mismatch() -> Error {
+    Error::setup("the answer is of another kind than the question")
+}
+
+/// A name for one visit of a page: the same when the call is done again.
+fn fingerprint(url: &str, id: Id<'static>) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (url, id).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The methods whose answers may ask for input.
+pub(crate) fn takes_rounds(method: &str) -> bool {
+    matches!(Method::find(method), Some(Method::CallTool | Method::ReadResource | Method::GetPrompt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_safe;
+
+    #[test]
+    fn users_are_sent_only_to_safe_pages() {
+        for url in ["https://example.com/pay", "http://localhost", "http://127.0.0.1:80/a?b", "http://[::1]/"]
+        {
+            assert!(is_safe(url), "{url}");
+        }
+        let unsafe_pages = [
+            "http://example.com",
+            "http://localhost.example.com",
+            "http://localhost:1@example.com",
+            "file:///etc",
+            "",
+        ];
+        for url in unsafe_pages {
+            assert!(!is_safe(url), "{url}");
+        }
+    }
+}

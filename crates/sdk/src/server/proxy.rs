@@ -1,0 +1,274 @@
+//! A remote server as a local one: what it lists is registered here, and calls are passed on, with their progress,
+//! their cancellation and the questions that come with them, whatever revision either side speaks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use linchpin_jsonrpc::{CallError, ErrorObject};
+use linchpin_protocol::model::{
+    self, CallToolResult, ClientCapabilities, CompleteParams, CompleteResult, CompletionReference,
+};
+use linchpin_protocol::version::Feature;
+use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::{Error as ProtocolError, code};
+use serde_json::value::RawValue;
+use tokio::runtime::Handle as Runtime;
+
+use super::background::start;
+use super::catalog::{Catalog, Item, Kind, Live, check_name};
+use super::completion::{Completers, Forward};
+use super::prompt::{Fill, Filling, PromptEntry};
+use super::resource::{Read, ReadMatch, Reading, ResourceEntry, TemplateEntry, Values};
+use super::scope::Scope;
+use super::tool::{self, ToolEntry};
+use super::{BoxFuture, Context};
+use crate::client::{Answerer, Call, Changed, Client, ClientError};
+use crate::question::{Question, Reply};
+use crate::sync::lock;
+use crate::{Error, Result};
+
+/// How long a call that is passed on may take: whoever made it gives up when it likes.
+const UNTIL_GIVEN_UP: Duration = Duration::from_hours(24);
+
+/// One remote server.
+pub(crate) struct Proxy {
+    client: Client,
+    prefix: String,
+    /// What is registered for it, by kind.
+    registered: Mutex<BTreeMap<Kind, Vec<String>>>,
+}
+
+impl Proxy {
+    /// Registers everything that the remote server lists, and what it will list.
+    pub(crate) async fn register(prefix: &str, client: Client, live: &Arc<Live>) -> Result<()> {
+        let proxy = Arc::new(Proxy { client, prefix: prefix.to_owned(), registered: Mutex::default() });
+        for kind in [Kind::Tools, Kind::Resources, Kind::Prompts] {
+            proxy.refresh(kind, live).await?;
+        }
+        // Weak: the server holds the client, so the client must not hold the server.
+        let (weak, server, runtime) = (Arc::downgrade(&proxy), Arc::downgrade(live), Runtime::current());
+        let changed = move |changed| {
+            let (weak, server) = (weak.clone(), server.clone());
+            start(&runtime, async move { refresh_later(weak, server, changed).await });
+        };
+        proxy.client.watch_changes(Box::new(changed)).await?;
+        live.keep(proxy);
+        Ok(())
+    }
+
+    /// Brings what is registered up to date.
+    async fn refresh(self: &Arc<Self>, kind: Kind, live: &Arc<Live>) -> Result<()> {
+        let items = self.list(kind).await?;
+        live.change(|catalog| {
+            let mut registered = lock(&self.registered);
+            let mut next = catalog.clone(); // a name that is taken must not leave half a list
+            for name in registered.get(&kind).into_iter().flatten() {
+                remove(&mut next, kind, name);
+            }
+            let names = items.iter().map(|item| item.key().to_string()).collect();
+            for item in items {
+                next.add(item)?;
+            }
+            *catalog = next;
+            registered.insert(kind, names);
+            Ok(())
+        })
+    }
+
+    async fn list(&self, kind: Kind) -> Result<Vec<Item>> {
+        let (client, can) = (&self.client, self.client.capabilities().clone());
+        let mut items = Vec::new();
+        match kind {
+            Kind::Tools if can.tools.is_some() => {
+                for tool in client.tools().all().await? {
+                    items.push(self.tool(tool)?);
+                }
+            }
+            Kind::Prompts if can.prompts.is_some() => {
+                items.extend(client.prompts().all().await?.into_iter().map(|prompt| self.prompt(prompt)));
+            }
+            Kind::Resources if can.resources.is_some() => {
+                items.extend(
+                    client.resources().all().await?.into_iter().map(|resource| self.resource(resource)),
+                );
+                for template in client.resource_templates().all().await? {
+                    items.push(self.template(template)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(items)
+    }
+
+    fn prefixed(&self, name: &str) -> String {
+        if self.prefix.is_empty() { name.to_owned() } else { format!("{}_{name}", self.prefix) }
+    }
+
+    fn tool(&self, mut definition: model::Tool) -> Result<Item> {
+        let name = self.prefixed(&definition.name);
+        check_name("tool", &name)?;
+        let call =
+            RemoteTool { client: self.client.clone(), name: std::mem::replace(&mut definition.name, name) };
+        definition.execution = None; // tasks are between the client and the remote server
+        Ok(Item::Tool(Arc::new(ToolEntry::remote(definition, Box::new(call)))))
+    }
+
+    fn prompt(&self, mut definition: model::Prompt) -> Item {
+        let name = self.prefixed(&definition.name);
+        let name = std::mem::replace(&mut definition.name, name);
+        let reference = CompletionReference::Prompt { name: name.clone(), title: None };
+        let completers = Completers::forward(Arc::new(RemoteCompletion(self.client.clone(), reference)));
+        let fill = Arc::new(RemotePrompt { client: self.client.clone(), name });
+        Item::Prompt(Arc::new(PromptEntry::remote(definition, fill, completers)))
+    }
+
+    fn resource(&self, definition: model::Resource) -> Item {
+        Item::Resource(Arc::new(ResourceEntry::remote(
+            definition,
+            Arc::new(RemoteResource(self.client.clone())),
+        )))
+    }
+
+    fn template(&self, definition: model::ResourceTemplate) -> Result<Item> {
+        let reference = CompletionReference::Resource { uri: definition.uri_template.clone() };
+        let completers = Completers::forward(Arc::new(RemoteCompletion(self.client.clone(), reference)));
+        let read = Arc::new(RemoteResource(self.client.clone()));
+        Ok(Item::Template(Arc::new(TemplateEntry::remote(definition, read, completers)?)))
+    }
+}
+
+fn remove(catalog: &mut Catalog, kind: Kind, name: &str) {
+    match kind {
+        Kind::Tools => drop(catalog.tools.remove(name)),
+        Kind::Prompts => drop(catalog.prompts.remove(name)),
+        Kind::Resources => drop(catalog.resources.remove(name) || catalog.templates.remove(name)),
+    }
+}
+
+async fn refresh_later(proxy: Weak<Proxy>, live: Weak<Live>, changed: Changed) {
+    let (Some(proxy), Some(live)) = (proxy.upgrade(), live.upgrade()) else { return };
+    let kind = match changed {
+        Changed::Tools => Kind::Tools,
+        Changed::Resources => Kind::Resources,
+        Changed::Prompts => Kind::Prompts,
+    };
+    match proxy.refresh(kind, &live).await {
+        Ok(()) => live.announce(kind),
+        Err(error) => tracing::warn!(%error, ?changed, "a remote list could not be brought up to date"),
+    }
+}
+
+/// Questions of the remote server are asked of whoever made the call.
+struct ByContext(Context);
+
+impl Answerer for ByContext {
+    fn answer(&self, question: Question) -> BoxFuture<Result<Reply>> {
+        let cx = self.0.clone();
+        Box::pin(async move { cx.ask(question).await })
+    }
+}
+
+/// What the caller can be asked, as the remote server may know it.
+fn capabilities(cx: &Context) -> ClientCapabilities {
+    let own = cx.capabilities();
+    ClientCapabilities {
+        elicitation: own.elicitation.clone().filter(|_| cx.revision().has(Feature::Elicitation)),
+        sampling: own.sampling.clone(),
+        roots: own.roots.clone(),
+        tasks: None,
+        extensions: None,
+        experimental: None,
+    }
+}
+
+/// Ties a call to the one it is passed on for.
+fn pass_on<T>(call: Call<T>, cx: &Context) -> Call<T> {
+    let call = call.timeout(UNTIL_GIVEN_UP).answered_by(Arc::new(ByContext(cx.clone())), capabilities(cx));
+    let (wants_progress, cx) = (cx.wants_progress(), cx.clone());
+    if wants_progress { call.progress(move |progress| cx.progress(progress)) } else { call }
+}
+
+fn remote_error(error: ClientError) -> Error {
+    match error {
+        ClientError::Call(CallError::Rejected(ErrorObject { code, message, data })) => {
+            ProtocolError::Custom { code, message, data }.into()
+        }
+        error => Error::tool(format!("the server behind this one did not answer: {error}")),
+    }
+}
+
+struct RemoteTool {
+    client: Client,
+    name: String,
+}
+
+impl tool::Call for RemoteTool {
+    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<tool::Work, Invalid> {
+        let arguments = RawValue::from_string(arguments.to_owned())
+            .map_err(|error| Invalid { path: String::new(), reason: error.to_string() })?;
+        let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
+        Ok(Box::pin(async move {
+            let result: CallToolResult =
+                pass_on(client.call(name, arguments), &cx).await.map_err(remote_error)?;
+            Ok(result)
+        }))
+    }
+}
+
+struct RemotePrompt {
+    client: Client,
+    name: String,
+}
+
+impl Fill for RemotePrompt {
+    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
+        let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
+        let arguments = arguments.clone();
+        Ok(Box::pin(async move { pass_on(client.prompt(name, arguments), &cx).await.map_err(remote_error) }))
+    }
+}
+
+struct RemoteResource(Client);
+
+impl RemoteResource {
+    fn pass_on(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+        let (client, uri, cx) = (self.0.clone(), uri.to_owned(), scope.context());
+        Box::pin(async move {
+            let result = pass_on(client.read(&*uri), &cx).await;
+            result.map_err(|error| match error {
+                ClientError::Call(CallError::Rejected(error)) if is_not_found(&error) => {
+                    Error::resource_not_found(uri)
+                }
+                error => remote_error(error),
+            })
+        })
+    }
+}
+
+/// The code for this differs between revisions.
+fn is_not_found(error: &ErrorObject) -> bool {
+    let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
+    error.code == code::RESOURCE_NOT_FOUND || (error.code == code::INVALID_PARAMS && names_uri)
+}
+
+impl Read for RemoteResource {
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+        self.pass_on(uri, scope)
+    }
+}
+
+impl ReadMatch for RemoteResource {
+    fn read(&self, uri: &str, _: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
+        Ok(self.pass_on(uri, scope))
+    }
+}
+
+struct RemoteCompletion(Client, CompletionReference);
+
+impl Forward for RemoteCompletion {
+    fn complete(&self, params: CompleteParams) -> BoxFuture<Result<CompleteResult>> {
+        let call = self.0.complete_with(&CompleteParams { reference: self.1.clone(), meta: None, ..params });
+        Box::pin(async move { call.await.map_err(remote_error) })
+    }
+}

@@ -1,0 +1,298 @@
+//! Calls that ask their client without a session: the call is answered with its questions, waits, and goes on with
+//! the request that brings the answers. What is needed for that travels through the client, sealed; where the call
+//! itself is gone, its handler is run again from the beginning with the answers it had.
+
+mod keys;
+mod parking;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use linchpin_jsonrpc::{Id, Params};
+use linchpin_protocol::model::{InputRequiredResult, RequestMeta};
+use linchpin_protocol::wire::{self, Invalid};
+use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
+use serde_json::value::RawValue;
+
+pub(crate) use keys::random;
+pub use keys::{Key, Keys};
+pub(crate) use parking::Parking;
+pub(crate) use state::Binding;
+
+use self::parking::Found;
+use self::state::State;
+use super::answer::Answer;
+use super::ask::takes_rounds;
+use super::connection::{Connection, Invocation};
+use super::context::{Client, Route};
+use super::questions::Log;
+use super::request::{Outcome, tool_failure};
+use super::scope::Scope;
+use super::{BoxFuture, Service};
+use crate::Result;
+
+/// A round of a call that a request has taken up. When it is dropped without an answer, the call is let go.
+pub(crate) struct Round {
+    service: Service,
+    call: u128,
+    number: u32,
+    open: bool,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        if self.open {
+            self.service.parking().drop_call(self.call);
+        }
+    }
+}
+
+/// What a request with a state leads to.
+enum Resumed {
+    /// The call goes on.
+    Call(Box<Invocation>, Round),
+    /// It is done again, with what it knew.
+    Again(Log, Round),
+    /// It is over.
+    Over(Outcome),
+    /// Another request is at it.
+    Busy(State, Arc<tokio::sync::Notify>),
+}
+
+/// The request brings no state: it is a new call.
+pub(super) struct Fresh;
+
+/// A request that brings answers.
+pub(super) struct Retry<'a> {
+    pub(super) id: &'a Id<'a>,
+    pub(super) method: &'a str,
+    pub(super) params: &'a Params<'a>,
+    pub(super) revision: Revision,
+    pub(super) client: &'a Arc<Client>,
+    pub(super) meta: Option<&'a RequestMeta>,
+    pub(super) begun: Option<Instant>,
+}
+
+impl Connection {
+    /// What the state of a call is bound to, where calls may ask between two requests.
+    pub(super) fn binding(&self, scope: &Scope<'_>, params: &Params<'_>) -> Option<Binding> {
+        let asks = scope.revision.era() == Era::Stateless && scope.context.get().is_some();
+        (asks && takes_rounds(scope.method)).then(|| self.bind(scope.method, params))
+    }
+
+    fn bind(&self, method: &str, params: &Params<'_>) -> Binding {
+        let settings = self.service().settings();
+        let audience = settings.audience.as_ref().unwrap_or(&settings.info.name);
+        Binding::new(self.service().principal(), audience, method, params)
+    }
+
+    /// Lets a call wait, and gives the answer that asks its questions.
+    pub(super) fn ask_round(
+        &self,
+        call: Invocation,
+        begun: Option<Instant>,
+        round: Option<Round>,
+    ) -> Outcome {
+        let service = self.service();
+        let (Some(context), Some(binding)) = (&call.context, &call.binding) else {
+            return Outcome::from(Err(crate::Error::setup("a call asked that cannot wait")));
+        };
+        let settings = service.settings();
+        let (id, next) = match &round {
+            Some(round) => (round.call, round.number + 1),
+            None => (u128::from_le_bytes(random()), 1),
+        };
+        let age = settings.question_timeout;
+        let state = State {
+            binding: binding.clone(),
+            expires: (settings.clock.since_epoch() + age).as_secs(),
+            call: id,
+            round: next,
+            log: Some(context.questions().log()),
+        };
+        let result = InputRequiredResult {
+            input_requests: Some(context.questions().open(call.revision)),
+            request_state: Some(state.seal(&settings.keys)),
+            meta: None,
+        };
+        let revision = call.revision;
+        let outcome = Outcome::from(Ok(Answer::body(result)));
+        service.observe(&call.method, call.target(), begun, revision, &outcome);
+        let outcome = self.keep_answer(outcome, revision, round, false);
+        service.parking().park(id, next, call, service.max_parked(), age);
+        outcome
+    }
+
+    /// The answer to a request of a call that is done.
+    pub(super) fn round_done(&self, outcome: Outcome, revision: Revision, round: Option<Round>) -> Outcome {
+        self.keep_answer(outcome, revision, round, true)
+    }
+
+    /// Keeps the answer to a round, in case it gets lost on the way.
+    fn keep_answer(&self, outcome: Outcome, revision: Revision, round: Option<Round>, done: bool) -> Outcome {
+        let Some(mut round) = round else { return outcome };
+        let Ok(answer) = &outcome.answer else { return outcome };
+        let mut json = Vec::new();
+        answer.encode(revision, self.service().identity(), &mut json);
+        self.service().parking().keep(round.call, round.number, &json, done);
+        round.open = false;
+        Outcome { answer: Ok(Answer::Ready(json.into())), ..outcome }
+    }
+
+    /// Goes on with a call whose client brings answers; `Err` when the request brings no state.
+    pub(super) fn resume(self: &Arc<Self>, retry: &Retry<'_>) -> Result<Option<BoxFuture<()>>, Fresh> {
+        if retry.revision.era() != Era::Stateless || !takes_rounds(retry.method) {
+            return Err(Fresh);
+        }
+        let state = retry.params.find("requestState").filter(|state| *state != "null").ok_or(Fresh)?;
+        let opened = self.open_state(retry, state).and_then(|state| {
+            let answers = answers(retry.params)?;
+            Ok((state, answers))
+        });
+        let (state, answers) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Ok(self.over(retry, &Outcome::from(Err(error.into())))),
+        };
+        Ok(match self.find_call(retry, state, &answers) {
+            Resumed::Over(outcome) => self.over(retry, &outcome),
+            Resumed::Call(call, round) => self.go_on(retry, *call, round, answers),
+            Resumed::Again(log, round) => self.do_again(retry, log, round),
+            Resumed::Busy(state, changed) => Some(self.clone().wait_for_other(retry, &state, changed)),
+        })
+    }
+
+    fn open_state(&self, retry: &Retry<'_>, state: &str) -> Result<State, ProtocolError> {
+        let text: String = serde_json::from_str(state)
+            .map_err(|_| ProtocolError::invalid("/requestState", "a string is expected"))?;
+        let settings = self.service().settings();
+        let binding = self.bind(retry.method, retry.params);
+        State::open(&text, &settings.keys, &binding, settings.clock.since_epoch())
+    }
+
+    fn over(&self, retry: &Retry<'_>, outcome: &Outcome) -> Option<BoxFuture<()>> {
+        self.settle(retry.id, retry.method, None, retry.begun, retry.revision, outcome)
+    }
+
+    fn find_call(&self, retry: &Retry<'_>, state: State, answers: &BTreeMap<String, String>) -> Resumed {
+        let service = self.service();
+        let round = || Round { service: service.clone(), call: state.call, number: state.round, open: true };
+        match service.parking().take(state.call, state.round, service.settings().question_timeout) {
+            Found::Call(call) => Resumed::Call(call, round()),
+            Found::Answer(answer) => Resumed::Over(Outcome::from(Ok(Answer::Ready(answer)))),
+            Found::Busy(changed) => Resumed::Busy(state, changed),
+            Found::Stale => Resumed::Over(Outcome::from(Err(used_up().into()))),
+            Found::Nothing => match state.log.clone().filter(|log| self.may_do_again(retry, log)) {
+                None => Resumed::Over(Outcome::from(Ok(tool_failure(LOST.to_owned())))),
+                Some(mut log) => {
+                    for (key, answer) in answers {
+                        if log.asked.contains_key(key) {
+                            log.answers.entry(key.clone()).or_insert_with(|| answer.clone());
+                        }
+                    }
+                    service.parking().claim(state.call, state.round, service.max_parked());
+                    Resumed::Again(log, round())
+                }
+            },
+        }
+    }
+
+    /// Whether running a handler twice does no harm.
+    fn may_do_again(&self, retry: &Retry<'_>, log: &Log) -> bool {
+        if Method::find(retry.method) != Some(Method::CallTool) || !log.steps.is_empty() {
+            return true;
+        }
+        let name: Option<String> = retry.params.find("name").and_then(|name| serde_json::from_str(name).ok());
+        let catalog = self.service().catalog();
+        let tool = name.and_then(|name| catalog.tools.find(&name).cloned());
+        tool.is_some_and(|tool| tool.may_run_twice())
+    }
+
+    fn go_on(
+        self: &Arc<Self>,
+        retry: &Retry<'_>,
+        mut call: Invocation,
+        round: Round,
+        answers: BTreeMap<String, String>,
+    ) -> Option<BoxFuture<()>> {
+        if !call.cancel.reopen() {
+            return self.over(retry, &Outcome::from(Err(used_up().into())));
+        }
+        let id = retry.id.clone().into_owned();
+        if let Some(context) = &call.context {
+            let meta = Arc::new(retry.meta.cloned().unwrap_or_default());
+            context.reroute(Route { connection: self.clone(), id: id.clone(), meta });
+            context.questions().give(answers);
+        }
+        match call.work.try_finish() {
+            Poll::Ready(outcome) => {
+                let _ = call.cancel.answer();
+                let outcome = self.round_done(outcome, call.revision, Some(round));
+                self.settle(retry.id, retry.method, call.target(), retry.begun, call.revision, &outcome)
+            }
+            Poll::Pending => self.pending(id, call, retry.begun, Some(round)),
+        }
+    }
+
+    fn do_again(self: &Arc<Self>, retry: &Retry<'_>, log: Log, round: Round) -> Option<BoxFuture<()>> {
+        let Retry { id, method, params, revision, client, meta, begun } = *retry;
+        let scope = Scope::new(self, (id, method, params), revision, client, meta);
+        scope.log.set(Some(log));
+        self.begin(&scope, params, begun, Some(round))
+    }
+
+    /// Another request with the same state is being worked on: its answer is this one's too.
+    fn wait_for_other(
+        self: Arc<Self>,
+        retry: &Retry<'_>,
+        state: &State,
+        changed: Arc<tokio::sync::Notify>,
+    ) -> BoxFuture<()> {
+        let (id, revision) = (retry.id.clone().into_owned(), retry.revision);
+        let (call, round) = (state.call, state.round);
+        Box::pin(async move {
+            let age = self.service().settings().question_timeout;
+            let wait = async {
+                loop {
+                    let mut notified = std::pin::pin!(changed.notified());
+                    notified.as_mut().enable();
+                    match self.service().parking().take(call, round, age) {
+                        Found::Busy(_) => notified.await,
+                        found => return found,
+                    }
+                }
+            };
+            let outcome = match tokio::time::timeout(age, wait).await {
+                Ok(Found::Answer(answer)) => Outcome::from(Ok(Answer::Ready(answer))),
+                Ok(Found::Call(call)) => {
+                    // It asked again in the meantime; this state is of the round before.
+                    drop(call);
+                    Outcome::from(Err(used_up().into()))
+                }
+                _ => Outcome::from(Err(used_up().into())),
+            };
+            self.answers().send(|out| self.write_answer(&id, revision, &outcome, out));
+        })
+    }
+}
+
+const LOST: &str = "The call cannot go on: the server no longer holds it, and running it again might do its work \
+                    twice. Call again from the start if that is safe.";
+
+fn used_up() -> ProtocolError {
+    ProtocolError::invalid("/requestState", "this state was used already: send the request again without it")
+}
+
+/// The answers of a retry, as JSON by the keys of the questions.
+fn answers(params: &Params<'_>) -> Result<BTreeMap<String, String>, ProtocolError> {
+    let Some(text) = params.find("inputResponses").filter(|text| *text != "null") else {
+        return Ok(BTreeMap::new());
+    };
+    let answers: BTreeMap<String, Box<RawValue>> =
+        wire::decode(text).map_err(|Invalid { path, reason }| {
+            ProtocolError::invalid(format!("/inputResponses{path}"), reason)
+        })?;
+    Ok(answers.into_iter().map(|(key, answer)| (key, answer.get().to_owned())).collect())
+}

@@ -1,0 +1,183 @@
+//! What travels through the client between two rounds, sealed: which call it is, for whom, and what it knows.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::Error as ProtocolError;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::super::questions::Log;
+use super::keys::Keys;
+
+/// The longest state that is read, and the longest log that is put into one.
+const MAX_STATE: usize = 256 << 10;
+const MAX_LOG: usize = 64 << 10;
+
+/// The state of a call between two rounds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// What it is bound to.
+    pub(crate) binding: Binding,
+    /// Seconds since 1970 after which it is worth nothing.
+    pub(crate) expires: u64,
+    /// The call, if this instance still holds it.
+    pub(crate) call: u128,
+    /// Which round of it this is.
+    pub(crate) round: u32,
+    /// What is needed to do the call again; absent when it is too large to travel.
+    pub(crate) log: Option<Log>,
+}
+
+/// What a state is good for: one request of one client to one server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Binding {
+    pub(crate) principal: Option<String>,
+    pub(crate) audience: String,
+    /// A digest of the method, of what is called, and of the arguments.
+    pub(crate) request: String,
+}
+
+impl Binding {
+    pub(crate) fn new(principal: Option<&str>, audience: &str, method: &str, params: &Params<'_>) -> Self {
+        let mut digest = Sha256::new();
+        for part in [Some(method), params.find("name"), params.find("uri")] {
+            let part = part.unwrap_or_default();
+            digest.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            digest.update(part);
+        }
+        // Written in one way, since a client may write the same arguments in another order.
+        let arguments = params.find("arguments").and_then(|text| serde_json::from_str(text).ok());
+        digest.update(canonical(arguments.unwrap_or(Value::Null)).to_string());
+        Binding {
+            principal: principal.map(str::to_owned),
+            audience: audience.to_owned(),
+            request: URL_SAFE_NO_PAD.encode(digest.finalize()),
+        }
+    }
+}
+
+/// The same value with the members of all objects in order.
+fn canonical(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.into_iter().collect();
+            members.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(
+                members.into_iter().map(|(key, value)| (key, canonical(value))).collect::<Map<_, _>>(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(canonical).collect()),
+        other => other,
+    }
+}
+
+const PURPOSE: &str = "linchpin request state 1";
+
+impl State {
+    /// As text that only this server's keys can open.
+    pub(crate) fn seal(mut self, keys: &Keys) -> String {
+        let size = |log: &Log| serde_json::to_vec(log).map_or(usize::MAX, |log| log.len());
+        self.log = self.log.filter(|log| size(log) <= MAX_LOG);
+        let plain = serde_json::to_vec(&self).expect("a state is made of texts and numbers");
+        URL_SAFE_NO_PAD.encode(keys.seal(&plain, PURPOSE))
+    }
+
+    /// Opens a state and checks that it is good for this request, now.
+    pub(crate) fn open(
+        text: &str,
+        keys: &Keys,
+        binding: &Binding,
+        now: Duration,
+    ) -> Result<Self, ProtocolError> {
+        let refuse = |reason: &str| ProtocolError::invalid("/requestState", reason);
+        let unknown =
+            || refuse("this state was not given by this server for this request; send it without one");
+        if text.len() > MAX_STATE {
+            return Err(unknown());
+        }
+        let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| unknown())?;
+        let plain = keys.open(&sealed, PURPOSE).ok_or_else(unknown)?;
+        let state: State = serde_json::from_slice(&plain).map_err(|_| unknown())?;
+        if state.binding != *binding {
+            return Err(unknown());
+        }
+        if now.as_secs() > state.expires {
+            return Err(refuse("the time to answer is over: send the request again without the state"));
+        }
+        Ok(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linchpin_jsonrpc::Limits;
+
+    use super::super::keys::Key;
+    use super::*;
+
+    fn binding(principal: &str, method: &str, params: &str) -> Binding {
+        let params = Params::parse(params, Limits::default()).unwrap();
+        Binding::new(Some(principal), "demo", method, &params)
+    }
+
+    fn state() -> State {
+        let params = r#"{"name":"pay","arguments":{"a":1,"b":[{"c":2,"d":3}]}}"#;
+        let binding = binding("ada", "tools/call", params);
+        State { binding, expires: 100, call: 7, round: 1, log: Some(Log::default()) }
+    }
+
+    #[test]
+    fn a_state_is_good_for_one_request_of_one_client_for_a_while() {
+        let keys = Keys::new(Key::new(&[1; 32]));
+        let text = state().seal(&keys);
+        let now = Duration::from_secs(100);
+        assert_eq!(State::open(&text, &keys, &state().binding, now), Ok(state()));
+        let other_order = r#"{"arguments":{"b":[{"d":3,"c":2}],"a":1},"name":"pay","_meta":{}}"#;
+        let same = binding("ada", "tools/call", other_order);
+        assert!(State::open(&text, &keys, &same, now).is_ok());
+        for other in [
+            binding("eve", "tools/call", other_order),
+            binding("ada", "prompts/get", other_order),
+            binding("ada", "tools/call", r#"{"name":"pay","arguments":{"a":2,"b":[{"c":2,"d":3}]}}"#),
+            binding("ada", "tools/call", r#"{"name":"pax","arguments":{"a":1,"b":[{"c":2,"d":3}]}}"#),
+            Binding { audience: "other".into(), ..state().binding },
+            Binding { principal: None, ..state().binding },
+        ] {
+            assert!(State::open(&text, &keys, &other, now).is_err(), "{other:?}");
+        }
+        let late = State::open(&text, &keys, &state().binding, Duration::from_secs(101)).unwrap_err();
+        assert!(late.to_string().contains("time to answer is over"), "{late}");
+        assert!(State::open(&text, &Keys::random(), &state().binding, now).is_err());
+    }
+
+    #[test]
+    fn every_flipped_byte_is_refused() {
+        let keys = Keys::random();
+        for _ in 0..10 {
+            let text = state().seal(&keys);
+            for at in 0..text.len() {
+                for flip in [1, 2, 4, 32] {
+                    let mut bytes = text.clone().into_bytes();
+                    bytes[at] ^= flip;
+                    let Ok(changed) = String::from_utf8(bytes) else { continue };
+                    let opened = State::open(&changed, &keys, &state().binding, Duration::ZERO);
+                    assert!(opened.is_err(), "byte {at} of {changed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_too_large_stays_here() {
+        let mut large = state();
+        let answers = [("q1".to_owned(), "x".repeat(MAX_LOG))].into();
+        large.log = Some(Log { answers, ..Log::default() });
+        let keys = Keys::random();
+        let text = large.clone().seal(&keys);
+        assert_eq!(State::open(&text, &keys, &large.binding, Duration::ZERO).unwrap().log, None);
+    }
+}

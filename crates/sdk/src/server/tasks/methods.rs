@@ -1,0 +1,167 @@
+//! Looking at tasks, answering their questions, giving them up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use linchpin_protocol::encode::to_value;
+use linchpin_protocol::model::{
+    CancelTaskResult, EmptyResult, GetTaskPayloadResult, GetTaskResult, ListTasksResult, Meta,
+    RelatedTaskMetadata, TaskParams, TaskStatus, UpdateTaskParams, key,
+};
+use linchpin_protocol::{Era, Error as ProtocolError, Revision};
+
+use super::super::Service;
+use super::super::answer::Answer;
+use super::super::request::Work;
+use super::super::scope::Scope;
+use super::run::{Running, detail};
+use super::store::{TaskOutcome, TaskRecord};
+use super::{Tasks, are_served, check_extension};
+use crate::sync::lock;
+use crate::{Error, Result};
+
+/// Tasks on one page of a list.
+const PAGE: usize = 100;
+
+/// Refuses methods of tasks where there are none, and clients that did not agree on them.
+fn check(scope: &Scope<'_>) -> Result<()> {
+    if !are_served(scope) {
+        return Err(ProtocolError::MethodNotFound(scope.method.to_owned()).into());
+    }
+    match scope.revision.era() {
+        Era::Stateless => Ok(check_extension(scope)?),
+        Era::Session => Ok(()),
+    }
+}
+
+fn unknown(id: &str) -> Error {
+    ProtocolError::invalid("/taskId", format!("there is no task {id}, or it is no longer kept")).into()
+}
+
+impl Tasks {
+    fn find_running(&self, id: &str, principal: Option<&str>) -> Option<Arc<Running>> {
+        lock(&self.running).get(id).filter(|running| running.is_of(principal)).cloned()
+    }
+}
+
+/// A task that is kept and does not run here.
+async fn find_kept(service: &Service, id: &str) -> Result<TaskRecord> {
+    let record = service.tasks().store.find(id).await?;
+    let record = record.filter(|record| record.principal.as_deref() == service.principal());
+    let mut record = record.ok_or_else(|| unknown(id))?;
+    if record.is_expired(service.settings().clock.since_epoch()) {
+        service.tasks().store.remove(id).await?;
+        return Err(unknown(id));
+    }
+    if !record.status.is_terminal() {
+        let error = ProtocolError::Internal("the server was restarted while the task ran".into());
+        record.status = TaskStatus::Failed;
+        record.message = Some(error.to_string());
+        record.outcome =
+            Some(TaskOutcome::Error(linchpin_protocol::wire::error_object(&error, Revision::LATEST)));
+        service.tasks().store.save(record.clone()).await?;
+    }
+    Ok(record)
+}
+
+pub(crate) fn get(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
+    check(scope)?;
+    let service = scope.service.clone();
+    if let Some(running) = service.tasks().find_running(&params.task_id, service.principal()) {
+        let state = running.state();
+        if !state.task.status.is_terminal() {
+            return Ok(Work::done(Ok(Answer::body(state))));
+        }
+    }
+    let work = async move {
+        let record = find_now(&service, &params.task_id).await?;
+        Ok(GetTaskResult { task: record.to_task(), detail: detail(&record), meta: None })
+    };
+    Ok(Work::wait(work, Answer::body))
+}
+
+/// The task as it is now, wherever it is.
+async fn find_now(service: &Service, id: &str) -> Result<TaskRecord> {
+    match service.tasks().find_running(id, service.principal()) {
+        Some(running) => Ok(running.record()),
+        None => find_kept(service, id).await,
+    }
+}
+
+/// The result of a task, when it has ended (tasks in the core).
+pub(crate) fn payload(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
+    check(scope)?;
+    let (service, revision) = (scope.service.clone(), scope.revision);
+    let work = async move {
+        let id = params.task_id;
+        let record = match service.tasks().find_running(&id, service.principal()) {
+            Some(running) => running.ended().await,
+            None => find_kept(&service, &id).await?,
+        };
+        let related = RelatedTaskMetadata { task_id: id.clone() };
+        let related = (key::RELATED_TASK.to_owned(), to_value(&related, revision));
+        match record.outcome {
+            Some(TaskOutcome::Result(json)) => {
+                let mut result: GetTaskPayloadResult = serde_json::from_str(&json)?;
+                let meta: &mut Meta = result.meta.get_or_insert_default();
+                meta.extend([related]);
+                Ok(result)
+            }
+            Some(TaskOutcome::Error(error)) => Err(match error.data {
+                Some(data) => Error::rpc_with(error.code, error.message, data),
+                None => Error::rpc(error.code, error.message),
+            }),
+            None => Err(ProtocolError::invalid("/taskId", format!("the task {id} was cancelled")).into()),
+        }
+    };
+    Ok(Work::wait(work, Answer::body))
+}
+
+/// Answers to questions of a task (extension). What does not belong to an open question is ignored.
+pub(crate) fn update(scope: &Scope<'_>, params: UpdateTaskParams) -> Result<Work> {
+    check(scope)?;
+    let service = scope.service.clone();
+    if let Some(running) = service.tasks().find_running(&params.task_id, service.principal()) {
+        let answers: BTreeMap<String, String> =
+            params.input_responses.into_iter().map(|(key, answer)| (key, answer.to_string())).collect();
+        running.context.questions().give(answers);
+        return Ok(Work::done(Ok(Answer::body(EmptyResult::new()))));
+    }
+    let work = async move { find_kept(&service, &params.task_id).await.map(|_| EmptyResult::new()) };
+    Ok(Work::wait(work, Answer::body))
+}
+
+pub(crate) fn cancel(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
+    check(scope)?;
+    let (service, era) = (scope.service.clone(), scope.revision.era());
+    let work = async move {
+        let running = service.tasks().find_running(&params.task_id, service.principal());
+        let given_up = running.as_ref().is_some_and(|running| running.cancel(&service));
+        let record = match running {
+            Some(running) => running.record(),
+            None => find_kept(&service, &params.task_id).await?,
+        };
+        if !given_up && era == Era::Session {
+            let reason = format!("the task has ended as {} already", record.status.as_str());
+            return Err(ProtocolError::invalid("/taskId", reason).into());
+        }
+        Ok(CancelTaskResult { task: Some(record.to_task()), meta: None })
+    };
+    Ok(Work::wait(work, Answer::body))
+}
+
+/// The tasks of a client (tasks in the core).
+pub(crate) fn list(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
+    check(scope)?;
+    let (service, session) = (scope.service.clone(), scope.connection.name().to_owned());
+    let after = cursor.map(str::to_owned);
+    let work = async move {
+        let tasks = service.tasks();
+        let records = tasks.store.list(service.principal(), &session, after.as_deref(), PAGE + 1).await?;
+        let next_cursor = (records.len() > PAGE).then(|| records[PAGE - 1].id.clone());
+        let now = service.settings().clock.since_epoch();
+        let kept = records.into_iter().take(PAGE).filter(|record| !record.is_expired(now));
+        Ok(ListTasksResult { tasks: kept.map(|record| record.to_task()).collect(), next_cursor, meta: None })
+    };
+    Ok(Work::wait(work, Answer::body))
+}

@@ -1,0 +1,207 @@
+//! Calls that run as tasks: answered at once with a name, looked at later. In one revision the client wishes for
+//! it, from the next one on it is an extension and the server decides.
+
+mod methods;
+mod run;
+mod store;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linchpin_protocol::model::{
+    ClientCapabilities, CreateTaskResult, Meta, TaskMetadata, TaskStatus, TaskSupport, TasksCapability,
+    extension,
+};
+use linchpin_protocol::version::Feature;
+use linchpin_protocol::wire::{self, CallTool};
+use linchpin_protocol::{Era, Error as ProtocolError};
+use serde_json::{Map, Value, json};
+use tokio::runtime::Handle;
+
+pub use store::{Stored, TaskOutcome, TaskRecord, TaskStore};
+
+use self::run::Running;
+use self::store::MemoryTasks;
+use super::answer::Answer;
+use super::catalog::Catalog;
+use super::context::Context;
+use super::request::Work;
+use super::scope::Scope;
+use super::tool::ToolEntry;
+use super::{background, dispatch};
+use crate::Result;
+use crate::sync::lock;
+
+/// How long a task is kept when its client does not say, and at most.
+const TTL: Duration = Duration::from_hours(1);
+const LONGEST_TTL: Duration = Duration::from_hours(24);
+/// How often a client should look.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Tasks that may run at a time.
+const MAX_RUNNING: usize = 1_024;
+
+/// The tasks of a server.
+pub(crate) struct Tasks {
+    store: Arc<dyn TaskStore>,
+    poll_interval: Duration,
+    running: Mutex<HashMap<String, Arc<Running>>>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Tasks {
+            store: Arc::new(MemoryTasks::default()),
+            poll_interval: POLL_INTERVAL,
+            running: Mutex::default(),
+        }
+    }
+}
+
+impl Tasks {
+    pub(crate) fn set_store(&mut self, store: Arc<dyn TaskStore>) {
+        self.store = store;
+    }
+
+    pub(crate) fn set_poll_interval(&mut self, interval: Duration) {
+        self.poll_interval = interval;
+    }
+
+    /// Whether a task runs here, and is this principal's.
+    pub(crate) fn is_running(&self, id: &str, principal: Option<&str>) -> bool {
+        lock(&self.running).get(id).is_some_and(|running| running.is_of(principal))
+    }
+}
+
+/// What a server with tools that can run as tasks announces.
+pub(crate) fn capabilities(catalog: &Catalog) -> Option<TasksCapability> {
+    let any = catalog.tools.iter().any(|tool| tool.task_support() != TaskSupport::Forbidden);
+    any.then(|| TasksCapability {
+        list: Some(Map::new()),
+        cancel: Some(Map::new()),
+        requests: Some([("tools".to_owned(), Map::from_iter([("call".to_owned(), json!({}))]))].into()),
+    })
+}
+
+/// The same, as an extension.
+pub(crate) fn extensions(catalog: &Catalog, others: Option<&Meta>) -> Option<Meta> {
+    let mut all = others.cloned();
+    if capabilities(catalog).is_some() {
+        all.get_or_insert_default().entry(extension::TASKS).or_insert_with(|| json!({}));
+    }
+    all
+}
+
+pub(crate) use methods::{cancel, get, list, payload, update};
+
+/// Whether this server has tasks at all.
+pub(crate) fn are_served(scope: &Scope<'_>) -> bool {
+    capabilities(&scope.service.catalog()).is_some()
+}
+
+fn offers_extension(client: &ClientCapabilities) -> bool {
+    client.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(extension::TASKS))
+}
+
+/// The error for a client that does not know tasks and needs to.
+pub(crate) fn needs_extension() -> ProtocolError {
+    let required: Value = json!({ "extensions": { (extension::TASKS): {} } });
+    ProtocolError::MissingClientCapability { required }
+}
+
+/// Whether a client that wants to hear of tasks may.
+pub(crate) fn check_extension(scope: &Scope<'_>) -> Result<(), ProtocolError> {
+    if offers_extension(&scope.client.capabilities) { Ok(()) } else { Err(needs_extension()) }
+}
+
+/// How a call is to be run.
+enum Plan {
+    /// As any other.
+    Plainly,
+    /// As a task, that is kept for so long.
+    Task(Option<Duration>),
+    /// As a task if it is not done at once.
+    TaskIfSlow,
+}
+
+fn plan(scope: &Scope<'_>, tool: &ToolEntry, wish: Option<&str>) -> Result<Plan, ProtocolError> {
+    let support = tool.task_support();
+    if scope.revision.era() == Era::Stateless {
+        return match (support, offers_extension(&scope.client.capabilities)) {
+            (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(Plan::Plainly),
+            (TaskSupport::Optional, true) => Ok(Plan::TaskIfSlow),
+            (TaskSupport::Required, true) => Ok(Plan::Task(None)),
+            (TaskSupport::Required, false) => Err(needs_extension()),
+        };
+    }
+    let known = scope.revision.has(Feature::CoreTasks) && capabilities(&scope.service.catalog()).is_some();
+    match (support, wish.filter(|_| known)) {
+        (TaskSupport::Forbidden, Some(_)) => Err(ProtocolError::MethodNotFound(format!(
+            "{} as a task: `{}` cannot be run so",
+            scope.method, tool.name
+        ))),
+        (TaskSupport::Required, None) if known => Err(ProtocolError::MethodNotFound(format!(
+            "{} without a task: `{}` runs only as a task, so send \"task\": {{}} too",
+            scope.method, tool.name
+        ))),
+        (_, None) => Ok(Plan::Plainly),
+        (_, Some(wish)) => {
+            let wish: TaskMetadata = wire::decode(wish).map_err(|invalid| {
+                ProtocolError::invalid(format!("/task{}", invalid.path), invalid.reason)
+            })?;
+            Ok(Plan::Task(wish.ttl.map(Duration::from_millis)))
+        }
+    }
+}
+
+/// Calls a tool, as a task where that is to be.
+pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Result<Work> {
+    let ttl = match plan(scope, tool, call.task)? {
+        Plan::Plainly => return Ok(dispatch::begin_tool(scope, tool, call)),
+        Plan::Task(ttl) => ttl,
+        Plan::TaskIfSlow => None,
+    };
+    let service = scope.service;
+    if lock(&service.tasks().running).len() >= MAX_RUNNING {
+        return Err(
+            ProtocolError::Internal(format!("{MAX_RUNNING} tasks are running: try again later")).into()
+        );
+    }
+    let id = super::unguessable();
+    // The request is answered at once and the task goes on: it has an end of its own.
+    let own = scope.fork();
+    own.set_target(&tool.name, tool.state.as_ref());
+    let context = own.context();
+    context.set_task(&id);
+    let mut work = dispatch::begin_tool(&own, tool, call);
+    if matches!(plan(scope, tool, call.task)?, Plan::TaskIfSlow)
+        && let std::task::Poll::Ready(outcome) = work.try_finish()
+    {
+        return Ok(Work::finished(outcome));
+    }
+    let now = service.settings().clock.since_epoch();
+    let record = TaskRecord {
+        id,
+        principal: service.principal().map(str::to_owned),
+        session: scope.connection.name().to_owned(),
+        status: TaskStatus::Working,
+        message: None,
+        created: now,
+        updated: now,
+        ttl: ttl.unwrap_or(TTL).min(LONGEST_TTL),
+        poll_interval: service.tasks().poll_interval,
+        outcome: None,
+    };
+    Ok(Work::wait(begin(context, work, record), Answer::body))
+}
+
+/// Starts a task once it is kept.
+async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<CreateTaskResult> {
+    let service = context.service().clone();
+    service.tasks().store.save(record.clone()).await?;
+    let task = record.to_task();
+    let running = Arc::new(Running::new(context, record));
+    lock(&service.tasks().running).insert(task.task_id.clone(), running.clone());
+    background::start(&Handle::current(), run::run(service, running, work));
+    Ok(CreateTaskResult { task, meta: None })
+}

@@ -1,0 +1,179 @@
+//! A line on which messages get lost, late, doubled, swapped, damaged, and on which the connection breaks: all of it
+//! decided by a seed.
+
+mod lane;
+mod plan;
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use self::lane::Lane;
+pub use self::plan::{Fault, FaultRates};
+use super::Direction;
+use super::between::{self, Between, Sides};
+use super::random::Random;
+use crate::sync::lock;
+use crate::transport::{Line, Transport, Wire};
+
+/// What the client is told when the connection was cut.
+const CUT: &str = "the connection was cut, as the seed has it";
+
+/// A transport that treats the messages of another one badly, in both directions. Clones share the seed's numbers
+/// and the log.
+///
+/// The same seed gives the same faults to the same messages: on a runtime with one thread and a paused clock a whole
+/// scenario repeats itself.
+///
+/// ```
+/// use linchpin::testing::{FaultRates, Faults, in_memory};
+/// use linchpin::{Client, NoArgs, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let service = Server::new("demo", "1").tool("hello", "", |_: NoArgs| async { "Hello!" }).build().unwrap();
+/// let faults = Faults::new(in_memory(&service), 7).rates(FaultRates { duplicate: 1_000, ..FaultRates::NONE });
+/// let client = Client::over(faults.clone()).connect().await.unwrap();
+/// client.call("hello", ()).await.unwrap();
+/// assert!(faults.log().iter().all(|event| event.to_string().contains("twice")));
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a transport is connected to with `Client::over`"]
+pub struct Faults {
+    transport: Arc<dyn Transport>,
+    rates: FaultRates,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    random: Random,
+    log: Vec<FaultEvent>,
+    begun: Option<Instant>,
+}
+
+/// What became of one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultEvent {
+    /// When, counted from the first connection.
+    pub at: Duration,
+    /// Which way the message went.
+    pub direction: Direction,
+    /// What was done to it.
+    pub fault: Fault,
+    /// The message as it was before.
+    pub message: String,
+}
+
+impl fmt::Display for FaultEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FaultEvent { at, direction, fault, message } = self;
+        write!(f, "{:>9.3}s {direction} {fault}: {message}", at.as_secs_f64())
+    }
+}
+
+impl Faults {
+    /// Wraps `transport`; `seed` decides what happens.
+    pub fn new(transport: impl Transport, seed: u64) -> Self {
+        let state = State { random: Random::new(seed), log: Vec::new(), begun: None };
+        let state = Arc::new(Mutex::new(state));
+        Faults { transport: Arc::new(transport), rates: FaultRates::default(), state }
+    }
+
+    /// How often what happens.
+    pub fn rates(mut self, rates: FaultRates) -> Self {
+        self.rates = rates;
+        self
+    }
+
+    /// What became of each message so far.
+    pub fn log(&self) -> Vec<FaultEvent> {
+        lock(&self.state).log.clone()
+    }
+
+    /// Whether a connection was cut.
+    pub fn was_cut(&self) -> bool {
+        lock(&self.state).log.iter().any(|event| event.fault == Fault::Cut)
+    }
+
+    fn decide(&self, direction: Direction, message: &[u8]) -> Fault {
+        let mut state = lock(&self.state);
+        let fault = self.rates.decide(&mut state.random, message.len());
+        let at = state.begun.map(|begun| begun.elapsed()).unwrap_or_default();
+        let message = String::from_utf8_lossy(message).into_owned();
+        state.log.push(FaultEvent { at, direction, fault: fault.clone(), message });
+        fault
+    }
+}
+
+impl Transport for Faults {
+    fn open<'a>(
+        &'a self,
+        wire: Wire,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
+        lock(&self.state).begun.get_or_insert_with(Instant::now);
+        Box::pin(between::open(&*self.transport, wire, |sides| {
+            let runtime = Handle::current();
+            let (up, down) = (sides.clone(), sides.clone());
+            let to_server = Lane::new(&runtime, move |message| up.to_server(message));
+            let to_client = Lane::new(&runtime, move |message| down.to_client(message));
+            Treatment { faults: self.clone(), sides, to_server, to_client }
+        }))
+    }
+
+    fn name(&self) -> String {
+        self.transport.name()
+    }
+}
+
+/// Both directions of one connection.
+struct Treatment {
+    faults: Faults,
+    sides: Arc<Sides>,
+    to_server: Arc<Lane>,
+    to_client: Arc<Lane>,
+}
+
+impl Treatment {
+    fn treat(&self, direction: Direction, lane: &Arc<Lane>, message: &[u8]) {
+        if self.sides.are_apart() {
+            return; // it was on its way when the connection was cut
+        }
+        match self.faults.decide(direction, message) {
+            Fault::None => lane.put(message.to_vec(), Duration::ZERO),
+            Fault::Delay(time) => lane.put(message.to_vec(), time),
+            Fault::Drop => {}
+            Fault::Duplicate => {
+                lane.put(message.to_vec(), Duration::ZERO);
+                lane.put(message.to_vec(), Duration::ZERO);
+            }
+            Fault::Reorder => lane.hold(message.to_vec()),
+            Fault::Corrupt { at, byte } => {
+                let mut message = message.to_vec();
+                message[at] = byte;
+                lane.put(message, Duration::ZERO);
+            }
+            Fault::Truncate(length) => lane.put(message[..length].to_vec(), Duration::ZERO),
+            Fault::Noise(noise) => {
+                lane.put(noise.as_bytes().to_vec(), Duration::ZERO);
+                lane.put(message.to_vec(), Duration::ZERO);
+            }
+            Fault::Cut => self.sides.cut(CUT),
+        }
+    }
+}
+
+impl Between for Treatment {
+    fn sent(&self, message: &[u8]) {
+        self.treat(Direction::Sent, &self.to_server, message);
+    }
+
+    fn received(&self, message: &[u8]) {
+        self.treat(Direction::Received, &self.to_client, message);
+    }
+}

@@ -1,0 +1,163 @@
+//! A client that sends what it is told, for tests of servers.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use linchpin_jsonrpc::Outbox;
+use linchpin_protocol::model::key;
+use linchpin_protocol::{Era, Method, Revision};
+use serde_json::{Map, Value, json};
+use tokio::runtime::Handle;
+
+use crate::Service;
+use crate::server::{Connection, start};
+use crate::transport::Outgoing;
+
+/// One connection to a server in this process, message by message.
+///
+/// ```
+/// use linchpin::{NoArgs, Revision, Server, testing::RawClient};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let service = Server::new("demo", "1").tool("hello", "", |_: NoArgs| async { "Hello!" }).build().unwrap();
+/// let mut client = RawClient::open(&service, Revision::LATEST_SESSION).await;
+/// let answer = client.request("tools/call", json!({ "name": "hello" })).await;
+/// assert_eq!(answer["result"]["content"][0]["text"], "Hello!");
+///
+/// client.send("not a message");
+/// assert_eq!(client.next().await.unwrap()["error"]["code"], -32700);
+/// # }
+/// ```
+pub struct RawClient {
+    service: Service,
+    connection: Arc<Connection>,
+    answers: Arc<Outbox>,
+    outgoing: Outgoing,
+    /// Messages that have come and were not looked at.
+    waiting: VecDeque<String>,
+    /// What requests speak once a connection was opened.
+    revision: Option<Revision>,
+    last_id: i64,
+    runtime: Handle,
+}
+
+impl RawClient {
+    /// Connects, without a word.
+    pub fn new(service: &Service) -> Self {
+        let answers = Arc::new(Outbox::unattended(usize::MAX));
+        RawClient {
+            service: service.clone(),
+            connection: Connection::new(service.clone(), answers.clone(), false),
+            outgoing: Outgoing::of(answers.clone()),
+            answers,
+            waiting: VecDeque::new(),
+            revision: None,
+            last_id: 0,
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Connects, and opens a session where the revision has one.
+    pub async fn open(service: &Service, revision: Revision) -> Self {
+        let mut client = Self::new(service);
+        client.revision = Some(revision);
+        if revision.era() == Era::Session {
+            let info = json!({ "name": "raw", "version": "1" });
+            let version = revision.as_str();
+            let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": info });
+            client.request(Method::Initialize.name(), params).await;
+            client.send(json!({ "jsonrpc": "2.0", "method": Method::Initialized.name() }));
+        }
+        client
+    }
+
+    /// Sends one line, whatever it is: text, or a `Value`.
+    pub fn send(&mut self, line: impl Display) {
+        let line = line.to_string();
+        let limit = self.service.settings().max_message;
+        if line.len() > limit {
+            self.connection.too_long(limit);
+        } else if let Some(rest) = self.connection.receive(line.as_bytes()) {
+            start(&self.runtime, self.connection.tracked(rest));
+        }
+    }
+
+    /// The next line that the server sends; `None` once it sends no more. A line that is no JSON is given as a
+    /// string.
+    pub async fn next(&mut self) -> Option<Value> {
+        let line = self.next_line().await?;
+        Some(serde_json::from_str(&line).unwrap_or(Value::String(line)))
+    }
+
+    /// As [`Self::next`], without reading it.
+    pub async fn next_line(&mut self) -> Option<String> {
+        while self.waiting.is_empty() {
+            self.wait().await?;
+        }
+        self.waiting.pop_front()
+    }
+
+    async fn wait(&mut self) -> Option<()> {
+        let lines = self.outgoing.next().await?;
+        let lines = String::from_utf8_lossy(&lines).into_owned();
+        self.waiting.extend(lines.lines().map(str::to_owned));
+        Some(())
+    }
+
+    /// Sends a request with an id of its own, and the metadata that the revision wants; gives its answer. What
+    /// comes before the answer stays for [`Self::next`].
+    pub async fn request(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        let id = Value::from(self.last_id);
+        let params = self.with_meta(params);
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        let mut looked_at = 0;
+        loop {
+            for index in looked_at..self.waiting.len() {
+                let message: Value = serde_json::from_str(&self.waiting[index]).unwrap_or_default();
+                if message.get("method").is_none() && message["id"] == id {
+                    self.waiting.remove(index);
+                    return message;
+                }
+            }
+            looked_at = self.waiting.len();
+            if self.wait().await.is_none() {
+                return Value::Null;
+            }
+        }
+    }
+
+    fn with_meta(&self, params: Value) -> Value {
+        let Some(revision) = self.revision.filter(|revision| revision.era() == Era::Stateless) else {
+            return params;
+        };
+        let mut params = params.as_object().cloned().unwrap_or_default();
+        let meta = params.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
+        if let Some(meta) = meta.as_object_mut() {
+            let info = json!({ "name": "raw", "version": "1" });
+            meta.entry(key::PROTOCOL_VERSION).or_insert_with(|| revision.as_str().into());
+            meta.entry(key::CLIENT_INFO).or_insert(info);
+            meta.entry(key::CLIENT_CAPABILITIES).or_insert_with(|| json!({}));
+        }
+        Value::Object(params)
+    }
+
+    /// Ends the input; gives what else the server says before it is done.
+    pub async fn end(mut self) -> Vec<Value> {
+        self.connection.finish(self.service.settings().shutdown_timeout).await;
+        let mut rest = Vec::new();
+        while !self.waiting.is_empty() || !self.answers.is_empty() {
+            rest.extend(self.next().await);
+        }
+        rest
+    }
+}
+
+impl Drop for RawClient {
+    fn drop(&mut self) {
+        self.connection.abandon();
+    }
+}

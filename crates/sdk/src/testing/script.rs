@@ -1,0 +1,190 @@
+//! A server that does as it is told, for tests of clients.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use linchpin_jsonrpc::code;
+use linchpin_protocol::{Era, Method, Revision};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::reaction::Reaction;
+use super::stage;
+use crate::sync::lock;
+use crate::transport::{Line, Transport, Wire};
+
+type Handler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
+
+/// A transport to a server that follows a script. What it sends are bytes that are cut into messages as those of a
+/// real server are. Clones share the record of what was received.
+///
+/// ```
+/// use linchpin::testing::Script;
+/// use linchpin::{Client, Revision};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let script = Script::speaking(Revision::LATEST)
+///     .on("tools/list", |_| json!({ "tools": [], "nextCursor": "again" }));
+/// let client = Client::over(script.clone()).connect().await.unwrap();
+/// let error = client.tools().all().await.unwrap_err();
+/// assert!(error.to_string().contains("did not end"));
+/// assert_eq!(script.received("tools/list").len(), 2);
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a script is connected to with `Client::over`"]
+pub struct Script {
+    name: String,
+    handlers: HashMap<String, Handler>,
+    on_open: Reaction,
+    on_answer: Option<Handler>,
+    record: Arc<Record>,
+}
+
+/// What was received, on all connections.
+#[derive(Default)]
+struct Record {
+    messages: Mutex<Vec<Value>>,
+    opened: Mutex<usize>,
+    grown: Notify,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Script {
+    /// A server that knows no method. Each request is answered with an error until [`Self::on`] says otherwise.
+    pub fn new() -> Self {
+        let record: Arc<Record> = Arc::default();
+        let name = format!("a script ({:p})", Arc::as_ptr(&record));
+        Script { name, handlers: HashMap::new(), on_open: Reaction::new(), on_answer: None, record }
+    }
+
+    /// A server that speaks one revision, offers everything, and knows nothing but how to open.
+    pub fn speaking(revision: Revision) -> Self {
+        let capabilities = json!({
+            "tools": { "listChanged": true },
+            "prompts": { "listChanged": true },
+            "resources": { "subscribe": true, "listChanged": true },
+            "logging": {},
+            "completions": {},
+        });
+        let info = json!({ "name": "script", "version": "1" });
+        match revision.era() {
+            Era::Session => Self::new().on(Method::Initialize.name(), move |_| {
+                let version = revision.as_str();
+                json!({ "protocolVersion": version, "capabilities": capabilities, "serverInfo": info })
+            }),
+            Era::Stateless => Self::new().on(Method::Discover.name(), move |_| {
+                let (kind, versions) = ("complete", [revision.as_str()]);
+                json!({
+                    "resultType": kind, "supportedVersions": versions, "capabilities": capabilities,
+                    "ttlMs": 0, "cacheScope": "private",
+                })
+            }),
+        }
+    }
+
+    /// What to do about requests or notifications of one method. `act` is given the whole message. What was said
+    /// about the method before no longer counts.
+    pub fn on<R: Into<Reaction>>(
+        mut self,
+        method: &str,
+        act: impl Fn(&Value) -> R + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers.insert(method.to_owned(), Arc::new(move |message| act(message).into()));
+        self
+    }
+
+    /// As [`Self::on`], for a server that writes lines of its own.
+    pub fn reply_with(
+        self,
+        method: &str,
+        lines: impl Fn(&Value) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        let all = |lines: Vec<String>| lines.iter().fold(Reaction::new(), |all, line| all.raw(line));
+        self.on(method, move |message| all(lines(message)))
+    }
+
+    /// What to do as soon as somebody connects.
+    pub fn on_open(mut self, reaction: Reaction) -> Self {
+        self.on_open = reaction;
+        self
+    }
+
+    /// What to do about answers to [`Reaction::ask`].
+    pub fn on_answer(mut self, act: impl Fn(&Value) -> Reaction + Send + Sync + 'static) -> Self {
+        self.on_answer = Some(Arc::new(act));
+        self
+    }
+
+    /// What the client has sent so far.
+    pub fn messages(&self) -> Vec<Value> {
+        lock(&self.record.messages).clone()
+    }
+
+    /// What the client has sent so far of one method.
+    pub fn received(&self, method: &str) -> Vec<Value> {
+        let mut messages = self.messages();
+        messages.retain(|message| message["method"] == method);
+        messages
+    }
+
+    /// How often somebody has connected.
+    pub fn connections(&self) -> usize {
+        *lock(&self.record.opened)
+    }
+
+    /// Waits for a message, which may have come already.
+    pub async fn wait_for(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut grown = std::pin::pin!(self.record.grown.notified());
+            grown.as_mut().enable();
+            if let Some(found) = self.messages().into_iter().find(&is_it) {
+                return found;
+            }
+            grown.await;
+        }
+    }
+
+    pub(super) fn note(&self, message: &Value) {
+        lock(&self.record.messages).push(message.clone());
+        self.record.grown.notify_waiters();
+    }
+
+    /// What to do about a message.
+    pub(super) fn reaction(&self, message: &Value) -> Reaction {
+        let Some(method) = message["method"].as_str() else {
+            return self.on_answer.as_ref().map(|act| act(message)).unwrap_or_default();
+        };
+        match self.handlers.get(method) {
+            Some(act) => act(message),
+            None if message.get("id").is_some() => {
+                Reaction::new().error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"))
+            }
+            None => Reaction::new(),
+        }
+    }
+}
+
+impl Transport for Script {
+    fn open<'a>(
+        &'a self,
+        wire: Wire,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
+        *lock(&self.record.opened) += 1;
+        let line = stage::open(self.clone(), wire, self.on_open.clone());
+        Box::pin(std::future::ready(Ok(line)))
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}

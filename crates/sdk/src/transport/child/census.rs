@@ -1,0 +1,181 @@
+//! Finds the processes that belong to a child, by evidence: its process group, its descendants, and the mark
+//! that it hands down in the environment. Whoever shows none of these is never touched.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
+use super::start::LINEAGE;
+use super::table::{self, Process};
+
+/// The process from which the kernel starts its own threads.
+const KERNEL: i32 = 2;
+
+pub(super) struct Census {
+    own: i32,
+    root: i32,
+    /// When the child was started: whatever is older is none of its descendants. 0 if that is not known.
+    start: u64,
+    mark: String,
+    /// Found before. Their descendants belong, too; whoever has lost its parents since is still remembered.
+    known: HashSet<(i32, u64)>,
+    /// Those that may not be killed, like a program that runs as another user.
+    refused: HashSet<(i32, u64)>,
+}
+
+/// What a look at the table has brought.
+pub(super) struct Found {
+    pub(super) alive: Vec<Process>,
+    /// Whether the child's number still names it, and its group. A program that waits for all its children
+    /// itself may have let go of it.
+    pub(super) is_root_ours: bool,
+    /// Somebody was just becoming another program, and could not be told from a stranger.
+    pub(super) is_unclear: bool,
+}
+
+enum Mark {
+    Ours,
+    None,
+    Unclear,
+}
+
+impl Census {
+    /// `root` must not have been waited for: as long as it has not, its number names no other process and no
+    /// other group.
+    pub(super) fn new(root: Pid, mark: &str) -> Self {
+        let root = root.as_raw_pid();
+        Census {
+            own: rustix::process::getpid().as_raw_pid(),
+            root,
+            start: table::find(root).map_or(0, |process| process.start),
+            mark: mark.to_owned(),
+            known: HashSet::new(),
+            refused: HashSet::new(),
+        }
+    }
+
+    /// Looks at the table once.
+    pub(super) fn take(&mut self) -> Found {
+        let table = table::all();
+        let is_other = |process: &Process| process.id == self.root && process.start != self.start;
+        let is_root_ours = self.start == 0 || !table.iter().any(is_other);
+        let (mut members, mut others) = (Vec::new(), Vec::new());
+        let mut unclear = Vec::new();
+        for process in table {
+            if process.start < self.start || process.id == self.own {
+                continue;
+            }
+            let is_in_group = process.id == self.root || process.group == self.root;
+            if (is_root_ours && is_in_group) || self.known.contains(&identity(&process)) {
+                members.push(process);
+                continue;
+            }
+            match self.mark_of(&process) {
+                Mark::Ours => members.push(process),
+                Mark::None => others.push(process),
+                Mark::Unclear => {
+                    unclear.push(process.id);
+                    others.push(process);
+                }
+            }
+        }
+        loop {
+            let parents: HashSet<_> = members.iter().map(|member| member.id).collect();
+            let (children, rest): (Vec<_>, Vec<_>) =
+                others.into_iter().partition(|process| parents.contains(&process.parent));
+            others = rest;
+            if children.is_empty() {
+                break;
+            }
+            members.extend(children);
+        }
+        self.known.extend(members.iter().map(identity));
+        members.retain(|member| member.is_alive && !self.refused.contains(&identity(member)));
+        let is_unclear = others.iter().any(|process| unclear.contains(&process.id));
+        Found { alive: members, is_root_ours, is_unclear }
+    }
+
+    fn mark_of(&self, process: &Process) -> Mark {
+        if !process.is_alive || process.parent == KERNEL {
+            return Mark::None;
+        }
+        match table::environment(process.id) {
+            Some(environment) if environment.is_empty() => Mark::Unclear,
+            Some(environment) if carries(&environment, &self.mark) => Mark::Ours,
+            _ => Mark::None,
+        }
+    }
+
+    /// Kills a member. The descriptor tells when it has ended.
+    pub(super) fn kill(&mut self, member: &Process) -> Option<OwnedFd> {
+        let id = Pid::from_raw(member.id)?;
+        let descriptor = pidfd_open(id, PidfdFlags::empty());
+        // Its number may have gone to another process since the table was read. From now on the descriptor
+        // stands for the one that is looked at here.
+        if table::find(member.id).is_none_or(|now| now.start != member.start) {
+            return None;
+        }
+        let killed = match &descriptor {
+            Ok(descriptor) => pidfd_send_signal(descriptor, Signal::KILL),
+            Err(Errno::SRCH) => return None,
+            // An old kernel, or no descriptors left.
+            Err(_) => kill_process(id, Signal::KILL),
+        };
+        if killed == Err(Errno::PERM) {
+            self.refused.insert(identity(member));
+            return None;
+        }
+        descriptor.ok()
+    }
+
+    /// How many could not be killed for want of permission.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.len()
+    }
+}
+
+/// Becomes readable when the process ends. `None` where the kernel is too old for it.
+pub(super) fn exit_sign(process: Pid) -> Option<OwnedFd> {
+    pidfd_open(process, PidfdFlags::empty()).ok()
+}
+
+fn identity(process: &Process) -> (i32, u64) {
+    (process.id, process.start)
+}
+
+/// Whether the mark is among those that an environment lists.
+fn carries(environment: &[u8], mark: &str) -> bool {
+    let variables = environment.split(|byte| *byte == 0);
+    let lineages =
+        variables.filter_map(|variable| variable.strip_prefix(LINEAGE.as_bytes())?.strip_prefix(b"="));
+    lineages.flat_map(|lineage| lineage.split(|byte| *byte == b':')).any(|one| one == mark.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_given_to_another_process_is_no_evidence() {
+        let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut census = Census::new(Pid::from_child(&stranger), "1-a");
+        let found = census.take();
+        assert!(found.is_root_ours && found.alive.len() == 1);
+        let mut later = Census { start: census.start - 1, known: HashSet::new(), ..census };
+        let found = later.take();
+        assert!(!found.is_root_ours && found.alive.is_empty());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn a_mark_is_found_among_others_and_only_whole() {
+        let environment = b"A=1-a\0LINCHPIN_LINEAGE=9-b:1-a\0B=2\0";
+        assert!(carries(environment, "1-a") && carries(environment, "9-b"));
+        assert!(!carries(environment, "1-") && !carries(environment, "-a") && !carries(environment, "2"));
+        assert!(!carries(b"XLINCHPIN_LINEAGE=1-a\0LINCHPIN_LINEAGES=1-a\0", "1-a"));
+        assert!(!carries(b"", "1-a"));
+    }
+}

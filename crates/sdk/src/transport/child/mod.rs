@@ -1,0 +1,183 @@
+//! A server as a child process: newline-delimited messages on its standard input and output.
+//!
+//! [`Command`] says what to start and is the transport. [`start`] turns it into a process, [`pump`] is the
+//! thread that reads what the process says, [`input`] writes to it from whatever thread has something to
+//! send, and [`tree`] sees to it that neither the process nor anything it started is left. Nothing here knows
+//! what a message means.
+
+#[cfg(target_os = "linux")]
+mod census;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_census.rs"]
+mod census;
+mod input;
+mod line;
+mod pump;
+mod start;
+#[cfg(target_os = "linux")]
+mod table;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;
+mod tree;
+mod words;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Write as _};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Line, Opening, Transport, Wire};
+
+/// How long a server has to end by itself after its input has ended, and then once more after a signal.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+type Environment = Arc<dyn Fn() -> io::Result<Vec<(String, String)>> + Send + Sync>;
+
+/// A server to be started as a child process that speaks on its standard input and output.
+///
+/// Every connection starts a process of its own. When the connection is closed or dropped, the process and
+/// everything it started are ended.
+#[derive(Clone)]
+#[must_use]
+pub struct Command {
+    program: OsString,
+    args: Vec<OsString>,
+    directory: Option<PathBuf>,
+    env: Vec<(OsString, OsString)>,
+    env_clear: bool,
+    env_with: Option<Environment>,
+    on_stderr: Option<Hook>,
+    on_stdout: Option<Hook>,
+    close_timeout: Duration,
+}
+
+impl Command {
+    /// A program by its name, looked up in `PATH`, or by its path.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Command {
+            program: program.as_ref().to_owned(),
+            args: Vec::new(),
+            directory: None,
+            env: Vec::new(),
+            env_clear: false,
+            env_with: None,
+            on_stderr: None,
+            on_stdout: None,
+            close_timeout: CLOSE_TIMEOUT,
+        }
+    }
+
+    /// Adds one argument. No shell looks at it.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of the environment, in addition to those of this process.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Passes on nothing of the environment of this process, only what [`Self::env`] and [`Self::env_with`]
+    /// say.
+    pub fn env_clear(mut self) -> Self {
+        self.env_clear = true;
+        self
+    }
+
+    /// Asks for variables each time the process is started, for secrets that are not to be kept or that
+    /// expire. It may block; its error fails the start.
+    pub fn env_with(
+        mut self,
+        variables: impl Fn() -> io::Result<Vec<(String, String)>> + Send + Sync + 'static,
+    ) -> Self {
+        self.env_with = Some(Arc::new(variables));
+        self
+    }
+
+    /// The directory to start in.
+    pub fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
+        self.directory = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Calls `hook` with every line the server writes on its standard error, on the thread that also reads
+    /// its messages: it should be quick. Very long lines are cut.
+    pub fn on_stderr(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_stderr = Some(Hook::new(hook));
+        self
+    }
+
+    /// Calls `hook` with every line the server writes on its standard output before it is read as a message,
+    /// for diagnostics. Lines that are too long to be a message are left out.
+    pub fn on_stdout(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_stdout = Some(Hook::new(hook));
+        self
+    }
+
+    /// How long closing waits for the server to end by itself after its input has ended, and then once more
+    /// after it was asked with a signal, before it is killed. Two seconds each unless told otherwise.
+    pub fn close_timeout(mut self, timeout: Duration) -> Self {
+        self.close_timeout = timeout;
+        self
+    }
+}
+
+impl Transport for Command {
+    fn open(&self, wire: Wire) -> Opening<'_> {
+        Box::pin(async move { Ok(Box::new(line::open(self.clone(), wire).await?) as Box<dyn Line>) })
+    }
+
+    /// Program, arguments and directory. The environment is left out: it may hold secrets.
+    #[expect(clippy::unnecessary_debug_formatting, reason = "quoted, so that no argument looks like two")]
+    fn name(&self) -> String {
+        let mut name = format!("{:?}", self.program);
+        for arg in &self.args {
+            let _ = write!(name, " {arg:?}");
+        }
+        if let Some(directory) = &self.directory {
+            let _ = write!(name, " in {directory:?}");
+        }
+        name
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Command")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("current_dir", &self.directory)
+            .field("env", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A function of the user's that is shown lines. Its panics stay its own.
+#[derive(Clone)]
+struct Hook(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Hook {
+    fn new(hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Hook(Arc::new(hook))
+    }
+
+    fn call(&self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        if catch_unwind(AssertUnwindSafe(|| (self.0)(&text))).is_err() {
+            tracing::warn!("a hook for the output of a server panicked");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Turns a [`Command`] into a running process, and says clearly why when that fails.
+
+use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, ErrorKind};
+use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use super::Command;
+
+/// Names the connections that a process belongs to. Whatever a child starts inherits it, so that it is found
+/// also after it has left the process group and its parent has ended.
+pub(super) const LINEAGE: &str = "LINCHPIN_LINEAGE";
+
+/// A process in a group of its own, and the mark that it and its descendants carry.
+pub(super) fn start(command: &Command) -> io::Result<(Child, String)> {
+    let mark = new_mark();
+    let mut process = std::process::Command::new(&command.program);
+    process.args(&command.args);
+    if command.env_clear {
+        process.env_clear();
+    }
+    process.envs(command.env.iter().map(|(name, value)| (name, value)));
+    process.envs(provided(command)?);
+    process.env(LINEAGE, lineage(&mark));
+    if let Some(directory) = &command.directory {
+        check_directory(command, directory)?;
+        process.current_dir(directory);
+    }
+    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let child = process.spawn().map_err(|error| fault(command, error.kind(), &reason(command, &error)))?;
+    Ok((child, mark))
+}
+
+fn new_mark() -> String {
+    format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
+}
+
+/// The mark after those that this process carries itself: a server that starts servers belongs to whoever
+/// started it, with all of them.
+fn lineage(mark: &str) -> OsString {
+    let mut lineage = std::env::var_os(LINEAGE).unwrap_or_default();
+    if !lineage.is_empty() {
+        lineage.push(":");
+    }
+    lineage.push(mark);
+    lineage
+}
+
+fn provided(command: &Command) -> io::Result<Vec<(String, String)>> {
+    let Some(provide) = &command.env_with else { return Ok(Vec::new()) };
+    let provided = catch_unwind(AssertUnwindSafe(|| provide()))
+        .unwrap_or_else(|_| Err(io::Error::other("the function given to `env_with` panicked")));
+    provided.map_err(|error| {
+        fault(command, error.kind(), &format!("its environment could not be prepared: {error}"))
+    })
+}
+
+fn check_directory(command: &Command, directory: &Path) -> io::Result<()> {
+    let shown = directory.display();
+    match std::fs::metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(fault(
+            command,
+            ErrorKind::NotADirectory,
+            &format!("its working directory {shown} is not a directory; set another one with `current_dir`"),
+        )),
+        Err(error) => Err(fault(
+            command,
+            error.kind(),
+            &format!("its working directory {shown} cannot be used ({error}); create it, or set another one"),
+        )),
+    }
+}
+
+fn reason(command: &Command, error: &io::Error) -> String {
+    let is_path = command.program.as_encoded_bytes().contains(&b'/');
+    let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+    match error.kind() {
+        ErrorKind::NotFound if !is_path => {
+            "no such program in PATH; install it, or give its full path".to_owned()
+        }
+        ErrorKind::NotFound if directory.join(&command.program).exists() => {
+            "the interpreter that its first line names is missing; install it".to_owned()
+        }
+        ErrorKind::NotFound => "there is no such file; check the path".to_owned(),
+        ErrorKind::PermissionDenied => {
+            "it is not executable; make it so with `chmod +x`, or start it through its interpreter".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn fault(command: &Command, kind: ErrorKind, reason: &str) -> io::Error {
+    io::Error::new(kind, format!("cannot start `{}`: {reason}", command.program.display()))
+}

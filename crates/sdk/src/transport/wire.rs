@@ -1,0 +1,110 @@
+//! One connection's end of a transport: where messages that arrive go, and where those to be sent come from.
+
+use std::sync::Arc;
+
+use linchpin_jsonrpc::Outbox;
+use tokio::sync::Notify;
+
+/// What is done with messages that arrive.
+pub(crate) trait Receiver: Send + Sync {
+    /// One message, without its newline.
+    fn receive(&self, message: &[u8]);
+    /// A message that was longer than [`Wire::max_message`] and was skipped.
+    fn too_long(&self);
+    /// Nothing more will arrive.
+    fn ended(&self, reason: &str);
+}
+
+/// What a transport is opened with. Cheap to clone.
+#[derive(Clone)]
+pub struct Wire {
+    receiver: Arc<dyn Receiver>,
+    outbox: Arc<Outbox>,
+    max_message: usize,
+}
+
+impl Wire {
+    pub(crate) fn new(receiver: Arc<dyn Receiver>, outbox: Arc<Outbox>, max_message: usize) -> Self {
+        Wire { receiver, outbox, max_message }
+    }
+
+    /// Hands over one message that has arrived, with or without its newline. It is dealt with before this
+    /// returns, as far as that needs no waiting.
+    pub fn receive(&self, message: &[u8]) {
+        self.receiver.receive(message.strip_suffix(b"\n").unwrap_or(message));
+    }
+
+    /// Says that a message was longer than [`Self::max_message`] and was skipped.
+    pub fn too_long(&self) {
+        self.receiver.too_long();
+    }
+
+    /// Says that nothing more will arrive, and why. Everything that waits for an answer fails with this reason;
+    /// messages to be sent are dropped from now on.
+    pub fn ended(&self, reason: &str) {
+        self.receiver.ended(reason);
+        self.outbox.close();
+    }
+
+    /// The longest message that is wanted, in bytes.
+    pub fn max_message(&self) -> usize {
+        self.max_message
+    }
+
+    /// Whether the connection has ended: nothing more is to be sent.
+    pub fn is_ended(&self) -> bool {
+        self.outbox.is_closed()
+    }
+
+    /// Calls `wake` whenever there is something to send, or nothing more will be. It must not block.
+    pub fn on_outgoing(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.outbox.on_send(wake);
+    }
+
+    /// Moves everything that is to be sent into `into`, which must be empty: messages, each with its newline.
+    pub fn take(&self, into: &mut Vec<u8>) {
+        self.outbox.take(into);
+    }
+
+    /// Whether there is something to send.
+    pub fn has_outgoing(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// For transports that wait instead of being woken. It takes the place of [`Self::on_outgoing`].
+    pub fn outgoing(&self) -> Outgoing {
+        Outgoing::of(self.outbox.clone())
+    }
+}
+
+/// What is to be sent, to be waited for.
+pub struct Outgoing {
+    outbox: Arc<Outbox>,
+    ready: Arc<Notify>,
+}
+
+impl Outgoing {
+    /// What is to be sent through `outbox`, which nobody else empties.
+    pub(crate) fn of(outbox: Arc<Outbox>) -> Self {
+        let ready = Arc::new(Notify::new());
+        let wake = ready.clone();
+        outbox.on_send(move || wake.notify_one());
+        Outgoing { outbox, ready }
+    }
+
+    /// Everything that is to be sent, messages each with its newline, as soon as there is something; `None` once
+    /// the connection has ended.
+    pub async fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let mut messages = Vec::new();
+            self.outbox.take(&mut messages);
+            if !messages.is_empty() {
+                return Some(messages);
+            }
+            if self.outbox.is_closed() {
+                return None;
+            }
+            self.ready.notified().await;
+        }
+    }
+}

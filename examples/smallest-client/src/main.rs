@@ -1,0 +1,18 @@
+//! The smallest client: connects to a server, lists its tools and calls one. The command line says how to
+//! start the server: `smallest-client target/debug/smallest-server`.
+#![expect(clippy::print_stdout, reason = "this is what it is for")]
+
+use linchpin::{Client, Error};
+use serde_json::json;
+
+#[tokio::main]
+async fn main() -> linchpin::Result {
+    let mut command = std::env::args().skip(1);
+    let program = command.next().ok_or_else(|| Error::tool("usage: smallest-client PROGRAM [ARGUMENT]…"))?;
+    let client = Client::stdio(program, command).connect().await?;
+    for tool in client.tools().all().await? {
+        println!("{}: {}", tool.name, tool.description.unwrap_or_default());
+    }
+    println!("2 + 40 = {}", client.call("add", json!({ "a": 2, "b": 40 })).await?.to_text());
+    Ok(())
+}

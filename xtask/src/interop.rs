@@ -1,0 +1,177 @@
+//! Installs what the peers in `interop/` are built on, the official SDKs, so that tests can start them.
+//!
+//! Two installations, each from files with exact versions: `interop/node_modules` by npm, and a Python
+//! environment in `target/interop/python` by pip. Each keeps a copy of what it was installed from, and
+//! nothing is done while that copy and the files agree. This module does not know what the peers do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::command::{output, root, run};
+
+/// The oldest major version of node that the TypeScript SDK runs on.
+const NODE: u32 = 20;
+
+/// Makes both ready, or says what is missing on this machine.
+pub(crate) fn install() -> anyhow::Result<()> {
+    let found = output("node", &["--version"]).context(
+        "node runs the peers on the TypeScript SDK: install it (apt-get install nodejs npm) and try again",
+    )?;
+    check_node(&found)?;
+    output("python3", &["--version"]).context(
+        "python3 runs the peers on the Python SDK: \
+         install it (apt-get install python3 python3-venv) and try again",
+    )?;
+    node_modules(root()).ensure(install_node_modules)?;
+    let python = python(root());
+    python.ensure(|| install_python(&python.folder))
+}
+
+fn check_node(found: &str) -> anyhow::Result<()> {
+    let found = found.trim();
+    let major = found.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_none_or(|major| major < NODE) {
+        bail!("the TypeScript SDK needs node {NODE} or newer, and this is {found}: install a newer one");
+    }
+    Ok(())
+}
+
+fn node_modules(root: &Path) -> Installation {
+    let interop = root.join("interop");
+    Installation {
+        name: "the TypeScript SDKs, in interop/node_modules",
+        sources: vec![interop.join("package.json"), interop.join("package-lock.json")],
+        folder: interop.join("node_modules"),
+        witness: ".bin/mcp-server-everything",
+    }
+}
+
+fn python(root: &Path) -> Installation {
+    Installation {
+        name: "the Python SDK, in target/interop/python",
+        sources: vec![root.join("interop/requirements.txt")],
+        folder: root.join("target/interop/python"),
+        witness: "bin/python",
+    }
+}
+
+fn install_node_modules() -> anyhow::Result<()> {
+    output("npm", &["--version"])
+        .context("npm fetches the TypeScript SDKs: install it (apt-get install npm) and try again")?;
+    // No package needs its install script, and what is not run cannot do harm.
+    let quiet = ["--ignore-scripts", "--no-audit", "--no-fund"];
+    run(Command::new("npm").args(["ci", "--prefix", "interop"]).args(quiet)).context(
+        "npm could not install interop/package-lock.json: its reason stands above; it needs the npm registry",
+    )
+}
+
+fn install_python(folder: &Path) -> anyhow::Result<()> {
+    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder)).context(
+        "python3 could not make an environment: \
+         install what it needs (apt-get install python3-venv) and try again",
+    )?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run(Command::new(folder.join("bin/python")).args(pip).args(["--requirement", "interop/requirements.txt"]))
+        .context("pip could not install interop/requirements.txt: its reason stands above; it needs PyPI")
+}
+
+/// A folder that another program fills from files.
+struct Installation {
+    name: &'static str,
+    /// Where the exact versions stand.
+    sources: Vec<PathBuf>,
+    /// What is filled. The program that does it empties the folder first.
+    folder: PathBuf,
+    /// A file in the folder without which nothing works.
+    witness: &'static str,
+}
+
+impl Installation {
+    /// Installs unless that has been done from the same sources.
+    fn ensure(&self, install: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let wanted = self.read_sources()?;
+        let stamp = self.folder.join(".installed-from");
+        let installed = fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted);
+        if installed && self.folder.join(self.witness).exists() {
+            return Ok(());
+        }
+        println!("installing {}: missing, or not what is asked for", self.name);
+        install()?;
+        // Last, so that an installation that broke off is done again.
+        fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
+    }
+
+    fn read_sources(&self) -> anyhow::Result<String> {
+        let read = |path: &PathBuf| {
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        self.sources.iter().map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installation_is_done_once_for_each_content_of_its_sources() {
+        let folder = root().join(format!("target/xtask-interop-{}", std::process::id()));
+        let (source, inside) = (folder.join("lock"), folder.join("inside"));
+        fs::create_dir_all(&inside).unwrap();
+        fs::write(&source, "one").unwrap();
+        let installation = Installation {
+            name: "a test",
+            sources: vec![source.clone()],
+            folder: inside.clone(),
+            witness: "program",
+        };
+        let done = || {
+            let mut done = false;
+            let fill = || {
+                done = true;
+                Ok(fs::write(inside.join("program"), "")?)
+            };
+            installation.ensure(fill).unwrap();
+            done
+        };
+        let (first, again) = (done(), done());
+        fs::write(&source, "two").unwrap();
+        let changed = done();
+        fs::remove_file(inside.join("program")).unwrap();
+        let damaged = done();
+        fs::write(&source, "three").unwrap();
+        let failed = installation.ensure(|| bail!("no network"));
+        let after_failure = done();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((first, again, changed, damaged, after_failure), (true, false, true, true, true));
+        assert_eq!(failed.unwrap_err().to_string(), "no network");
+    }
+
+    #[test]
+    fn an_old_node_is_refused() {
+        assert!(check_node("v20.0.0\n").is_ok() && check_node("v104.1.0").is_ok());
+        let old = check_node("v18.19.0\n").unwrap_err().to_string();
+        assert!(old.contains("node 20 or newer") && old.contains("this is v18.19.0:"), "{old}");
+        assert!(check_node("nonsense").is_err());
+    }
+
+    #[test]
+    fn every_version_is_exact_and_no_registry_is_named() {
+        let [package, lock, requirements] = ["package.json", "package-lock.json", "requirements.txt"]
+            .map(|name| fs::read_to_string(root().join("interop").join(name)).unwrap());
+        let package: serde_json::Value = serde_json::from_str(&package).unwrap();
+        for (name, version) in package["dependencies"].as_object().unwrap() {
+            assert!(version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{name}");
+        }
+        assert!(
+            !lock.contains("\"resolved\""),
+            "npm install --omit-lockfile-registry-resolved leaves them out"
+        );
+        for line in requirements.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            assert!(line.contains("=="), "{line}");
+        }
+    }
+}
