@@ -4,6 +4,7 @@
 //! This is no test: being over a target is a figure on the wall, not a failure. A server that did not answer, or
 //! answered wrongly, is one. What the figures mean is told in `bench/README.md`.
 
+mod client;
 mod instructions;
 mod load;
 mod peer;
@@ -13,6 +14,7 @@ mod targets;
 
 use anyhow::{Context, bail};
 
+use self::instructions::Lengths;
 use self::load::Load;
 use self::peer::{Failures, Figures, Peer};
 use self::table::{Judged, Row, Table, Verdict};
@@ -57,9 +59,10 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut tables = Vec::new();
     if command::output("valgrind", &["--version"]).is_ok() {
         tables.push(count_instructions(&options, &targets, &mut failures));
+        tables.push(count_client_instructions(&options, &targets, &mut failures));
     } else {
         println!(
-            "\nvalgrind is not installed: the table of instructions, the one that counts most, is left out"
+            "\nvalgrind is not installed: the tables of instructions, those that count most, are left out"
         );
         println!("(apt-get install valgrind).");
     }
@@ -90,6 +93,22 @@ fn count_instructions(options: &Options, targets: &Targets, failures: &mut Failu
             figures.set(peer, failures.note(peer, lengths.workload, counted));
         }
         let target = targets.find("instructions", lengths.workload);
+        table.rows.push(Row { workload: lengths.workload.to_owned(), figures, target });
+    }
+    table
+}
+
+fn count_client_instructions(options: &Options, targets: &Targets, failures: &mut Failures) -> Table {
+    let mut table =
+        Table::new("instructions per call of a client (callgrind, user space only)", 0, Judged::Figure);
+    for lengths in client::WORKLOADS.iter().filter(|lengths| options.wants(lengths.workload)) {
+        let lengths = if options.quick { lengths.shorter() } else { *lengths };
+        eprintln!("counting instructions of clients: {}", lengths.workload);
+        let mut figures = Figures::default();
+        for peer in client::PEERS {
+            figures.set(peer, failures.note(peer, lengths.workload, client::per_call(peer, &lengths)));
+        }
+        let target = targets.find("client_instructions", lengths.workload);
         table.rows.push(Row { workload: lengths.workload.to_owned(), figures, target });
     }
     table
@@ -174,8 +193,10 @@ fn timed_name(workload: &str, depth: u32) -> String {
 
 /// Every name a target may be set for, by the table it stands in.
 fn known_workloads() -> Vec<(&'static str, Vec<String>)> {
+    let names = |lengths: &[Lengths]| lengths.iter().map(|lengths| lengths.workload.to_owned()).collect();
     vec![
-        ("instructions", instructions::WORKLOADS.iter().map(|lengths| lengths.workload.to_owned()).collect()),
+        ("instructions", names(&instructions::WORKLOADS)),
+        ("client_instructions", names(&client::WORKLOADS)),
         ("cpu_ratio", TIMED.iter().map(|(workload, _, depth)| timed_name(workload, *depth)).collect()),
         ("startup_ms", vec![STARTUP.to_owned()]),
     ]

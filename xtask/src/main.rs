@@ -22,6 +22,7 @@ cargo xtask <name>
   ci                              what decides: format, lints, tidy, test
   tidy                            layout rules: length, dates, dependency direction, module docs
   bench …                         what the SDK costs, next to the official one
+  interop                         install what the peers on the official SDKs need
   fuzz [target] [--seconds N]     coverage-guided fuzzing, 30 seconds a target
   help                            this menu";
 
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         "ci" => ci::run(),
         "tidy" => tidy::run(),
         "bench" => bench::run(rest),
+        "interop" => interop::install(),
         "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             println!("{MENU}");

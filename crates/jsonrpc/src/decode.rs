@@ -362,7 +362,11 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.raw()?;
+        if self.peek()? == b'"' {
+            self.string()?; // most of what is ignored is a word
+        } else {
+            self.raw()?;
+        }
         visitor.visit_unit()
     }
 

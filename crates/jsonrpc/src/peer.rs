@@ -1,14 +1,14 @@
 //! Our own requests to the other side: ids, waiting, timeouts, and the end of the peer.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::envelope::Reply;
@@ -47,7 +47,7 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 /// The answer to a request: the text of its `result`.
-type Answer = Result<Box<str>, CallError>;
+type Answer = Result<String, CallError>;
 
 /// One side's view of the other: sends requests and notifications, matches answers.
 #[derive(Clone)]
@@ -61,6 +61,8 @@ struct Shared {
     limit: usize,
     /// How many have stopped the time.
     paused: AtomicUsize,
+    /// Wakes the timekeeper: it would look too late, or has nobody left to look after.
+    earlier: Arc<Notify>,
     /// Whether ids go out as strings.
     text_ids: bool,
     /// Called when a request is given up (timeout or drop) with its id and the reason, to tell the other side.
@@ -72,20 +74,69 @@ type Abandon = Box<dyn Fn(&Id<'_>, &str) + Send + Sync>;
 #[derive(Default)]
 struct Waiting {
     next: i64,
-    calls: HashMap<i64, Waiter>,
+    /// By number. They are ours and go up, so that a tree needs no hash and stays small.
+    calls: BTreeMap<i64, Waiter>,
+    /// When the timekeeper looks next; nothing when it must be woken for that.
+    looked_after: Option<Instant>,
     closed: Option<Arc<str>>,
 }
 
 struct Waiter {
-    answer: oneshot::Sender<Answer>,
+    state: State,
+    /// Room for the answer. The one who asks makes it and gives it back, so that memory does not wander from the
+    /// thread that reads to the one that asks: allocators are slow at that.
+    room: String,
+    sent: Instant,
+    /// When its time is over; never, if it is a stream.
+    deadline: Option<Instant>,
+    patience: Patience,
     /// When the other side last showed that it works on the request.
     alive: Option<Instant>,
 }
 
+enum State {
+    /// There is no answer yet; whom to wake when there is, once somebody has asked.
+    Open(Option<Waker>),
+    /// The answer, until it is taken.
+    Answered(Answer),
+}
+
+impl Waiter {
+    /// Takes in the answer. Whether it is the first one, and whom to wake.
+    fn settle(&mut self, answer: impl FnOnce(String) -> Answer) -> (bool, Option<Waker>) {
+        let State::Open(waker) = &mut self.state else { return (false, None) };
+        let waker = waker.take();
+        self.state = State::Answered(answer(std::mem::take(&mut self.room)));
+        (true, waker)
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// The later deadline that the last sign of life, or a pause, gives it.
+    fn extension(&self, now: Instant, paused: bool) -> Option<Instant> {
+        if paused && now < self.sent + LONGEST_PAUSE {
+            return now.checked_add(self.patience.timeout);
+        }
+        // A time that no clock can show is no limit.
+        let most = self.sent.checked_add(self.patience.extend_to?);
+        let later = self.alive?.checked_add(self.patience.timeout)?;
+        let later = most.map_or(later, |most| later.min(most));
+        (later > now).then_some(later)
+    }
+}
+
+/// Room for most answers.
+const ROOM: usize = 512;
+/// However often time is stopped, no request lives on it for longer.
+const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
 /// How long to wait for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// This long, from the request or from the last sign of life if such extend it.
+    /// This long, from the request or from the last sign of life if such extend it. [`Duration::MAX`] is for ever,
+    /// as for a stream that is answered when it ends.
     pub timeout: Duration,
     /// Signs of life ([`Peer::touch`]) extend the time, up to this long in all.
     pub extend_to: Option<Duration>,
@@ -114,6 +165,75 @@ impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Hands an answer to whoever waits for it; `false` when nobody does.
+    fn settle(&self, id: i64, answer: impl FnOnce(String) -> Answer) -> bool {
+        let settled = self.waiting().calls.get_mut(&id).map(|waiter| waiter.settle(answer));
+        let (is_first, waker) = settled.unwrap_or_default();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        is_first
+    }
+
+    /// Fails what waits, of those that `which` names.
+    fn settle_all(&self, error: &CallError, which: impl Fn(&Waiter) -> bool) {
+        let mut waiting = self.waiting();
+        let open = waiting.calls.values_mut().filter(|waiter| which(waiter));
+        let wakers: Vec<_> = open.filter_map(|waiter| waiter.settle(|_| Err(error.clone())).1).collect();
+        drop(waiting);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The answer to a request, if it has come; whoever asks is woken when it does.
+    fn take_answer(&self, id: i64, cx: &Context<'_>) -> Option<Answer> {
+        let mut waiting = self.waiting();
+        match waiting.calls.get_mut(&id).map(|waiter| &mut waiter.state) {
+            Some(State::Open(Some(waker))) => waker.clone_from(cx.waker()),
+            Some(State::Open(waker)) => *waker = Some(cx.waker().clone()),
+            Some(State::Answered(_)) => {
+                let waiter = waiting.calls.remove(&id);
+                return waiter.and_then(|waiter| match waiter.state {
+                    State::Answered(answer) => Some(answer),
+                    State::Open(_) => None,
+                });
+            }
+            None => return Some(Err(CallError::Lost("the answer was taken before".into()))),
+        }
+        None
+    }
+
+    /// Gives up what has waited too long. Gives the time to look again.
+    fn expire(&self) -> Option<Instant> {
+        let (now, paused) = (Instant::now(), self.paused.load(Ordering::Relaxed) > 0);
+        let (mut late, mut next) = (Vec::new(), None::<Instant>);
+        let mut waiting = self.waiting();
+        for (id, waiter) in waiting.calls.iter_mut().filter(|(_, waiter)| waiter.is_open()) {
+            let Some(deadline) = waiter.deadline else { continue };
+            if deadline <= now {
+                let Some(later) = waiter.extension(now, paused) else {
+                    let late_by = now - waiter.sent;
+                    late.push((*id, waiter.settle(|_| Err(CallError::TimedOut(late_by))).1));
+                    continue;
+                };
+                waiter.deadline = Some(later);
+            }
+            next = next.into_iter().chain(waiter.deadline).min();
+        }
+        waiting.looked_after = next;
+        drop(waiting);
+        for (id, waker) in late {
+            (self.abandon)(&self.id(id), "timed out");
+            waker.into_iter().for_each(Waker::wake);
+        }
+        next
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.earlier.notify_one();
+    }
 }
 
 impl Peer {
@@ -133,9 +253,25 @@ impl Peer {
         text_ids: bool,
         abandon: impl Fn(&Id<'_>, &str) + Send + Sync + 'static,
     ) -> Self {
+        let (waiting, paused, earlier) = (Mutex::default(), AtomicUsize::new(0), Arc::default());
         let abandon = Box::new(abandon);
-        let (waiting, paused) = (Mutex::default(), AtomicUsize::new(0));
-        Self { shared: Arc::new(Shared { outbox, waiting, limit, paused, text_ids, abandon }) }
+        Self { shared: Arc::new(Shared { outbox, waiting, limit, paused, earlier, text_ids, abandon }) }
+    }
+
+    /// Looks after the time of requests, for as long as there is anybody who could send one. Without it requests
+    /// never time out: one timer for all of them costs less than one for each.
+    pub fn timekeeper(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (shared, earlier) = (Arc::downgrade(&self.shared), self.shared.earlier.clone());
+        async move {
+            while let Some(next) = shared.upgrade().map(|shared| shared.expire()) {
+                let woken = earlier.notified();
+                match next {
+                    // Either way everything is looked at again.
+                    Some(next) => drop(tokio::time::timeout_at(next, woken).await),
+                    None => woken.await,
+                }
+            }
+        }
     }
 
     /// Sends a request. The future that comes back is the answer; dropping it gives the request up. `params` is
@@ -146,8 +282,9 @@ impl Peer {
         patience: impl Into<Patience>,
         params: impl FnOnce(i64, &mut Vec<u8>),
     ) -> Result<Call, CallError> {
-        let (sender, answer) = oneshot::channel();
-        let id = {
+        let (patience, sent, room) = (patience.into(), Instant::now(), String::with_capacity(ROOM));
+        let deadline = sent.checked_add(patience.timeout).filter(|_| patience.timeout != Duration::MAX);
+        let (id, is_earlier) = {
             let mut waiting = self.shared.waiting();
             if let Some(reason) = &waiting.closed {
                 return Err(CallError::Closed(reason.clone()));
@@ -157,16 +294,22 @@ impl Peer {
             }
             waiting.next += 1;
             let id = waiting.next;
-            waiting.calls.insert(id, Waiter { answer: sender, alive: None });
-            id
+            let state = State::Open(None);
+            waiting.calls.insert(id, Waiter { state, room, sent, deadline, patience, alive: None });
+            let is_earlier =
+                deadline.is_some_and(|deadline| waiting.looked_after.is_none_or(|next| deadline < next));
+            if is_earlier {
+                waiting.looked_after = deadline;
+            }
+            (id, is_earlier)
         };
+        if is_earlier {
+            self.shared.earlier.notify_one();
+        }
         self.shared
             .outbox
             .send(|out| write::request(&self.shared.id(id), method, out, |out| params(id, out)));
-        let patience = patience.into();
-        let sent = Instant::now();
-        let deadline = Box::pin(tokio::time::sleep(patience.timeout));
-        Ok(Call { id, answer, deadline, sent, patience, shared: self.shared.clone() })
+        Ok(Call { id, is_answered: false, shared: self.shared.clone() })
     }
 
     /// Until the value that comes back is dropped no request runs out of time: the other side waits for us.
@@ -190,39 +333,34 @@ impl Peer {
     /// Takes in an answer; `false` when nobody waits for it.
     pub fn answer(&self, id: Option<&Id<'_>>, reply: Reply<'_>) -> bool {
         let Some(id) = id.and_then(|id| self.shared.number(id)) else { return false };
-        let Some(waiter) = self.shared.waiting().calls.remove(&id) else { return false };
-        let answer = match reply {
-            Reply::Result(text) => Ok(text.into()),
+        self.shared.settle(id, |mut room| match reply {
+            Reply::Result(text) => {
+                room.push_str(text);
+                Ok(room)
+            }
             Reply::Error(text) => Err(match serde_json::from_str(text) {
                 Ok(error) => CallError::Rejected(error),
                 Err(error) => CallError::Malformed(error.to_string()),
             }),
-        };
-        waiter.answer.send(answer).is_ok()
+        })
     }
 
     /// Fails one request, whose answer cannot be read.
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
         let Some(id) = self.shared.number(id) else { return };
-        let waiter = self.shared.waiting().calls.remove(&id);
-        // The one who waited may have left in the meantime.
-        let _ = waiter.map(|waiter| waiter.answer.send(Err(error)));
+        self.shared.settle(id, |_| Err(error)); // the one who waited may have left in the meantime
     }
 
-    /// Fails everything that waits; later requests are sent as before.
+    /// Fails everything that waits for an answer, but for streams; later requests are sent as before.
     pub fn fail_all(&self, error: &CallError) {
-        let calls = std::mem::take(&mut self.shared.waiting().calls);
-        for waiter in calls.into_values() {
-            // The one who waited may have left in the meantime.
-            let _ = waiter.answer.send(Err(error.clone()));
-        }
+        self.shared.settle_all(error, |waiter| waiter.deadline.is_some());
     }
 
     /// The other side is gone: everything that waits fails now, and so does every later request.
     pub fn close(&self, reason: &str) {
         let reason: Arc<str> = reason.into();
         self.shared.waiting().closed.get_or_insert_with(|| reason.clone());
-        self.fail_all(&CallError::Lost(reason));
+        self.shared.settle_all(&CallError::Lost(reason), |_| true);
     }
 }
 
@@ -238,10 +376,7 @@ impl Drop for Paused {
 /// A request on its way. Await it for the answer; drop it to give it up.
 pub struct Call {
     id: i64,
-    answer: oneshot::Receiver<Answer>,
-    deadline: Pin<Box<tokio::time::Sleep>>,
-    sent: Instant,
-    patience: Patience,
+    is_answered: bool,
     shared: Arc<Shared>,
 }
 
@@ -255,44 +390,31 @@ impl Call {
     pub fn number(&self) -> i64 {
         self.id
     }
-
-    /// The later deadline that the last sign of life gives, if it does.
-    fn extension(&self) -> Option<Instant> {
-        if self.shared.paused.load(Ordering::Relaxed) > 0 {
-            return Some(Instant::now() + self.patience.timeout);
-        }
-        let most = self.sent + self.patience.extend_to?;
-        let alive = self.shared.waiting().calls.get(&self.id)?.alive?;
-        let later = (alive + self.patience.timeout).min(most);
-        (later > self.deadline.deadline()).then_some(later)
-    }
 }
 
 impl Future for Call {
     type Output = Answer;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
-            return Poll::Ready(
-                answer.unwrap_or_else(|_| Err(CallError::Lost("the connection was dropped".into()))),
-            );
-        }
-        loop {
-            ready!(self.deadline.as_mut().poll(cx));
-            let Some(later) = self.extension() else {
-                return Poll::Ready(Err(CallError::TimedOut(self.sent.elapsed())));
-            };
-            self.deadline.as_mut().reset(later);
+        match self.shared.take_answer(self.id, cx) {
+            Some(answer) => {
+                self.is_answered = true;
+                Poll::Ready(answer)
+            }
+            None => Poll::Pending,
         }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        let waiter = self.shared.waiting().calls.remove(&self.id);
         // Still waiting: nobody will read the answer any more.
-        if self.shared.waiting().calls.remove(&self.id).is_some() {
-            let reason = if self.deadline.is_elapsed() { "timed out" } else { "no longer needed" };
-            (self.shared.abandon)(&self.shared.id(self.id), reason);
+        if waiter.is_some_and(|waiter| waiter.is_open()) {
+            (self.shared.abandon)(&self.shared.id(self.id), "no longer needed");
         }
     }
 }
@@ -311,6 +433,11 @@ mod tests {
             abandoned.append(|out| out.extend_from_slice(line.as_bytes()));
         };
         (Peer::new(outbox.clone(), limit, abandon), outbox)
+    }
+
+    /// Waits while somebody looks after the time.
+    async fn timed<T>(peer: &Peer, work: impl Future<Output = T>) -> T {
+        tokio::select! { result = work => result, () = peer.timekeeper() => unreachable!() }
     }
 
     fn sent(outbox: &Outbox) -> String {
@@ -332,7 +459,7 @@ mod tests {
         assert!(peer.answer(Some(&first.id()), Reply::Error(r#"{"code":5,"message":"no"}"#)));
         assert!(!peer.answer(Some(&first.id()), Reply::Result("1")), "a second answer is nobody's");
         assert!(!peer.answer(None, Reply::Result("1")));
-        assert_eq!(second.await.unwrap(), "2".into());
+        assert_eq!(second.await.unwrap(), "2");
         assert_eq!(first.await.unwrap_err().to_string(), "no (code 5)");
         assert_eq!(sent(&outbox), "");
     }
@@ -342,7 +469,7 @@ mod tests {
         let (peer, outbox) = peer(8);
         let slow = peer.request("slow", SECOND, |_, _| ()).unwrap();
         sent(&outbox);
-        assert_eq!(slow.await, Err(CallError::TimedOut(SECOND)));
+        assert_eq!(timed(&peer, slow).await, Err(CallError::TimedOut(SECOND)));
         assert_eq!(sent(&outbox), "gave up 1: timed out\n");
         drop(peer.request("dropped", SECOND, |_, _| ()).unwrap());
         assert!(sent(&outbox).ends_with("gave up 2: no longer needed\n"));
@@ -361,9 +488,68 @@ mod tests {
                 peer.touch(id);
             }
         };
+        let call = timed(&peer, call);
         let answer = tokio::select! { answer = call => answer, () = keep_alive => unreachable!() };
         assert_eq!(answer, Err(CallError::TimedOut(SECOND * 3)));
         assert_eq!(begun.elapsed(), SECOND * 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_may_have_all_the_time_there_is() {
+        let (peer, _outbox) = peer(8);
+        let patience = Patience { timeout: SECOND, extend_to: Some(Duration::MAX) };
+        let call = peer.request("busy", patience, |_, _| ()).unwrap();
+        let id = call.number();
+        let answering = async {
+            tokio::time::sleep(SECOND / 2).await;
+            peer.touch(id);
+            tokio::time::sleep(SECOND * 3 / 4).await;
+            assert!(peer.answer(Some(&Id::Number(id)), Reply::Result("0")));
+        };
+        assert_eq!(timed(&peer, async { tokio::join!(call, answering).0 }).await, Ok("0".into()));
+        let patient = peer.request("slow", Duration::MAX, |_, _| ()).unwrap();
+        assert!(peer.answer(Some(&patient.id()), Reply::Result("1")));
+        assert_eq!(patient.await, Ok("1".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_stands_still_while_the_other_side_waits_for_us() {
+        let (peer, _outbox) = peer(8);
+        let begun = Instant::now();
+        let call = peer.request("asks", SECOND, |_, _| ()).unwrap();
+        let paused = peer.pause();
+        let person = async {
+            tokio::time::sleep(SECOND * 100).await;
+            drop(paused);
+            std::future::pending::<()>().await;
+        };
+        let answer = timed(&peer, async {
+            tokio::select! { answer = call => answer, () = person => unreachable!() }
+        });
+        assert!(matches!(answer.await, Err(CallError::TimedOut(_))));
+        assert!(begun.elapsed() >= SECOND * 100 && begun.elapsed() <= SECOND * 101, "{:?}", begun.elapsed());
+        let for_ever = peer.request("asks", SECOND, |_, _| ()).unwrap();
+        let (begun, _paused) = (Instant::now(), peer.pause());
+        assert!(timed(&peer, for_ever).await.is_err(), "a pause is no licence");
+        assert!(begun.elapsed() <= LONGEST_PAUSE + SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_time_is_kept_beside_long_ones_and_streams_stay() {
+        let (peer, _outbox) = peer(8);
+        let long = peer.request("long", SECOND * 100, |_, _| ()).unwrap();
+        let stream = peer.request("stream", Duration::MAX, |_, _| ()).unwrap();
+        let begun = Instant::now();
+        let short = async {
+            tokio::time::sleep(SECOND).await;
+            peer.request("short", SECOND, |_, _| ()).unwrap().await
+        };
+        assert!(timed(&peer, short).await.is_err());
+        assert_eq!(begun.elapsed(), SECOND * 2);
+        peer.fail_all(&CallError::Malformed("x".into()));
+        assert_eq!(long.await, Err(CallError::Malformed("x".into())));
+        peer.close("over");
+        assert_eq!(stream.await, Err(CallError::Lost("over".into())));
     }
 
     #[tokio::test(start_paused = true)]

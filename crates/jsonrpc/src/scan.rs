@@ -140,7 +140,8 @@ impl<'a> Scan<'a> {
                 let message = format!("the key \"{}\" stands twice in one object", shorten(key.raw));
                 return Err(ParseError::new(ParseErrorKind::DuplicateKey, start, message));
             }
-            if !self.any_keys && is_reserved(key) {
+            let may_be_reserved = key.escaped || key.raw.as_bytes().first() == Some(&b'$');
+            if may_be_reserved && !self.any_keys && is_reserved(key) {
                 let message = "a key that begins with \"$serde_json::private\" is not accepted";
                 return Err(ParseError::new(ParseErrorKind::Shape, start, message));
             }
@@ -263,7 +264,7 @@ impl<'a> Scan<'a> {
 /// stands in the text, so that a check and the one who acts on it could see different things.
 fn is_reserved(key: RawString<'_>) -> bool {
     let reserved = |key: &str| key.starts_with("$serde_json::private");
-    if key.escaped { reserved(&unescape(key.raw)) } else { key.raw.starts_with('$') && reserved(key.raw) }
+    if key.escaped { reserved(&unescape(key.raw)) } else { reserved(key.raw) }
 }
 
 /// Keys come from outside: an error message quotes only their beginning.

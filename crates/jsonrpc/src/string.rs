@@ -10,15 +10,18 @@ const HIGH: u64 = ONES << 7;
 /// character. `bytes.len()` when there is none.
 #[inline]
 pub fn find_special(bytes: &[u8]) -> usize {
-    // Most strings are short keys: one word decides.
-    if let Some(word) = bytes.first_chunk() {
-        let marks = special_in(*word);
-        if marks != 0 {
-            return first_mark(marks);
-        }
-        return 8 + find_in_chunks(&bytes[8..]);
+    // Most strings are short keys and words: one or two words of memory decide.
+    let Some((first, rest)) = bytes.split_first_chunk() else { return find_in_words(bytes) };
+    let marks = special_in(*first);
+    if marks != 0 {
+        return first_mark(marks);
     }
-    find_in_words(bytes)
+    let Some((second, rest)) = rest.split_first_chunk() else { return 8 + find_in_words(rest) };
+    let marks = special_in(*second);
+    if marks != 0 {
+        return 8 + first_mark(marks);
+    }
+    16 + find_in_chunks(rest)
 }
 
 /// The same for text that is probably long: after an escape, more text follows.

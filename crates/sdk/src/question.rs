@@ -80,6 +80,15 @@ impl Question {
         }
     }
 
+    /// The field of a form that a revision cannot show, if there is one: in the first ones with forms nobody can
+    /// choose several things.
+    pub(crate) fn unfit_field(&self, revision: Revision) -> Option<&str> {
+        let Question::Elicit(params) = self else { return None };
+        let form = params.requested_schema.as_ref()?;
+        let mut fields = form.properties.iter().filter(|_| !revision.has(Feature::RichForms));
+        fields.find(|(_, field)| field["type"] == "array").map(|(name, _)| name.as_str())
+    }
+
     /// The question as it travels inside a result.
     pub(crate) fn to_input_request(&self, revision: Revision) -> InputRequest {
         let params = (!matches!(self, Question::Roots)).then(|| to_value(self, revision));

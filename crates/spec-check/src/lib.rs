@@ -8,6 +8,7 @@ mod document;
 mod folder;
 mod message;
 mod report;
+mod tasks;
 mod transcript;
 
 use std::collections::{BTreeMap, BTreeSet};

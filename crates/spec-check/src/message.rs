@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::Schemas;
 use crate::document::{Document, Members};
+use crate::tasks;
 
 impl Schemas {
     /// Checks a request: its envelope, and its parameters as the method has them in this revision.
@@ -26,9 +27,20 @@ impl Schemas {
             .with_method("Request")
             .find(|(_, one)| *one == method)
             .and_then(|(name, _)| name.strip_suffix("Request"));
-        let Some(stem) = stem else { return document.check("Result", &message["result"], Members::Any) };
+        let result = &message["result"];
+        let extension = tasks::has_method(method) || result["resultType"] == "task";
+        if extension && tasks::is_possible(document) {
+            return tasks::check_result(document, method, result);
+        }
+        let Some(stem) = stem else { return document.check("Result", result, Members::Any) };
         let own = format!("{stem}Result");
         let mut definition = document.first_of(&[&own, "EmptyResult", "Result"]).unwrap_or("Result");
+        if method == "tools/call"
+            && result.get("task").is_some()
+            && document.find("CreateTaskResult").is_some()
+        {
+            definition = "CreateTaskResult";
+        }
         if message["result"]["resultType"] == "input_required" {
             definition = "InputRequiredResult";
             let answers = document.find(&format!("{stem}ResultResponse")).map(Value::to_string);
@@ -90,6 +102,9 @@ impl Schemas {
 fn check_method(document: &Document, revision: &str, kind: &str, message: &Value) -> Result<(), String> {
     check_envelope(document, &[&format!("JSONRPC{kind}")], message)?;
     let method = message["method"].as_str().unwrap_or_default();
+    if tasks::has_method(method) && tasks::is_possible(document) {
+        return tasks::check_params(document, method, &message["params"]);
+    }
     let Some((name, _)) = document.with_method(kind).find(|(_, one)| *one == method) else {
         return Err(format!("revision {revision} has no {} \"{method}\"", kind.to_lowercase()));
     };

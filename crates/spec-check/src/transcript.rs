@@ -7,13 +7,15 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::Schemas;
+use crate::{Schemas, tasks};
 
-/// What one client has sent and received so far.
+/// What one side, client or server, has sent and received so far.
 #[derive(Debug, Default)]
 pub struct Transcript {
     /// The method of each request, and its own revision if it has one, by id. An id may be used again.
     asked: HashMap<String, Vec<(String, Option<String>)>>,
+    /// The id of the `initialize` that was received.
+    opening: Option<String>,
     /// All revisions that were spoken, the session's among them.
     spoken: Vec<String>,
     session: Option<String>,
@@ -39,11 +41,24 @@ impl Transcript {
     }
 
     fn note(&mut self, message: &Value) {
-        let Some(method) = message["method"].as_str() else { return };
-        let own = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
-        let own = own.and_then(Value::as_str).map(str::to_owned);
+        let Some(method) = message["method"].as_str() else { return self.note_answer(message) };
+        let own = own_revision(message);
         self.spoken.extend(own.clone());
         self.asked.entry(message["id"].to_string()).or_default().push((method.to_owned(), own));
+    }
+
+    /// The answer to `initialize` says what the session speaks.
+    fn note_answer(&mut self, message: &Value) {
+        if let Some(version) = message["result"]["protocolVersion"].as_str()
+            && self.opening == Some(message["id"].to_string())
+        {
+            self.open(version);
+        }
+    }
+
+    fn open(&mut self, version: &str) {
+        self.session.get_or_insert_with(|| version.to_owned());
+        self.spoken.push(version.to_owned());
     }
 
     /// Checks one line that was received. Without the schemas beside the checkout everything is right.
@@ -62,6 +77,9 @@ impl Transcript {
     }
 
     fn check(&mut self, schemas: Schemas, message: &Value) -> Result<(), String> {
+        if message.get("method").is_some() && message.get("id").is_some() {
+            return self.check_request(schemas, message);
+        }
         if message.get("method").is_some() {
             return self.any(schemas, |revision| check_notification(schemas, revision, message));
         }
@@ -76,8 +94,7 @@ impl Transcript {
             if method == "initialize"
                 && let Some(version) = message["result"]["protocolVersion"].as_str()
             {
-                self.session.get_or_insert_with(|| version.to_owned());
-                self.spoken.push(version.to_owned());
+                self.open(version);
             }
             let revision = own.or_else(|| self.session.clone());
             let confirms = certain && revision.is_some();
@@ -89,6 +106,19 @@ impl Transcript {
             }
         }
         last
+    }
+
+    fn check_request(&mut self, schemas: Schemas, message: &Value) -> Result<(), String> {
+        let mut own = own_revision(message);
+        self.spoken.extend(own.clone());
+        if message["method"] == "initialize" {
+            self.opening = Some(message["id"].to_string());
+            own = message["params"]["protocolVersion"].as_str().map(str::to_owned);
+        }
+        match own.filter(|own| schemas.has(own, "Result")) {
+            Some(own) => check_request(schemas, &own, message),
+            None => self.any(schemas, |revision| check_request(schemas, revision, message)),
+        }
     }
 
     /// Right in one of the revisions that were spoken. Before the other side knows of any, errors have the form of
@@ -111,10 +141,29 @@ impl Transcript {
     }
 }
 
+/// The revision that a request itself names.
+fn own_revision(message: &Value) -> Option<String> {
+    let own = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
+    own.and_then(Value::as_str).map(str::to_owned)
+}
+
+/// A request of the protocol; one of the other side's own only has to be a request.
+fn check_request(schemas: Schemas, revision: &str, message: &Value) -> Result<(), String> {
+    if is_known(schemas, message) {
+        return schemas.check_request(revision, message);
+    }
+    schemas.check(revision, "JSONRPCRequest", message)
+}
+
+fn is_known(schemas: Schemas, message: &Value) -> bool {
+    let method = message["method"].as_str().unwrap_or_default();
+    tasks::has_method(method)
+        || schemas.revisions().any(|revision| schemas.methods(revision).contains(method))
+}
+
 /// A notification of the protocol; one of the server's own only has to be a notification.
 fn check_notification(schemas: Schemas, revision: &str, message: &Value) -> Result<(), String> {
-    let method = message["method"].as_str().unwrap_or_default();
-    if schemas.revisions().any(|revision| schemas.methods(revision).contains(method)) {
+    if is_known(schemas, message) {
         return schemas.check_notification(revision, message);
     }
     schemas.check(revision, "JSONRPCNotification", message)
@@ -159,6 +208,32 @@ mod tests {
         let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}"#;
         assert!(transcript.received(progress).unwrap_err().contains("progressToken"));
         assert_eq!(transcript.received(r#"{"jsonrpc":"2.0","method":"acme/own"}"#), Ok(()));
+    }
+
+    #[test]
+    fn requests_and_their_answers_are_checked_in_both_directions() {
+        if Schemas::find().is_none() {
+            return;
+        }
+        let mut server = Transcript::new();
+        let initialize = concat!(
+            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
+            r#""capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#
+        );
+        assert!(server.received(INITIALIZE).unwrap_err().contains("capabilities"));
+        assert_eq!(server.received(initialize), Ok(()));
+        server.sent(OPENED);
+        let ask = r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","#;
+        let form = r#""requestedSchema":{"type":"object","properties":{}}}}"#;
+        let mut client = Transcript::new();
+        client.sent(initialize);
+        assert_eq!(client.received(OPENED), Ok(()));
+        assert_eq!(client.received(&format!("{ask}{form}")), Ok(()));
+        assert!(client.received(&format!("{ask}\"x\":1}}}}")).unwrap_err().contains("requestedSchema"));
+        server.sent(format!("{ask}{form}"));
+        assert_eq!(server.received(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}"#), Ok(()));
+        let wrong = server.received(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"perhaps"}}"#);
+        assert!(wrong.unwrap_err().contains("perhaps"));
     }
 
     #[test]

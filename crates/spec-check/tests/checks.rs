@@ -187,3 +187,45 @@ fn examples_are_found() {
     let examples = schemas.examples(STATELESS);
     assert!(examples.iter().any(|one| one.definition == "Root" && one.name == "project-directory.json"));
 }
+
+#[test]
+fn messages_of_the_tasks_extension_are_checked_by_hand() {
+    let Some(schemas) = Schemas::find() else { return };
+    let task = json!({
+        "resultType": "task", "taskId": "t", "status": "working", "createdAt": "2026-07-28T00:00:00Z",
+        "lastUpdatedAt": "2026-07-28T00:00:00Z", "ttlMs": null,
+    });
+    let with = |changes: &Value| {
+        let mut task = task.clone();
+        task.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        task
+    };
+    let check = |method: &str, value: &Value| schemas.check_result(STATELESS, method, &result(value));
+    check("tools/call", &task).unwrap();
+    refused(check("prompts/get", &task), "may not be answered with a task");
+    refused(check("tools/call", &with(&json!({"ttlMs": "1"}))), "\"ttlMs\" may not be \"1\"");
+    refused(check("tools/call", &with(&json!({"ttl": 1}))), "\"ttl\" does not belong here");
+    refused(check("tasks/get", &task), "resultType \"task\"");
+    let complete = |changes: Value| {
+        let mut changes = changes;
+        changes["resultType"] = "complete".into();
+        with(&changes)
+    };
+    check("tasks/get", &complete(json!({}))).unwrap();
+    refused(check("tasks/get", &complete(json!({"status": "failed"}))), "needs \"error\"");
+    refused(check("tasks/get", &complete(json!({"status": "completed"}))), "needs \"result\"");
+    refused(check("tasks/get", &complete(json!({"status": "input_required"}))), "needs \"inputRequests\"");
+    refused(check("tasks/get", &complete(json!({"result": {}}))), "\"result\" does not belong here");
+    check("tasks/cancel", &json!({"resultType": "complete"})).unwrap();
+    refused(check("tasks/cancel", &complete(json!({}))), "does not belong here");
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let ask = |method: &str, params: &Value| schemas.check_request(STATELESS, &request(method, params));
+    ask("tasks/get", &json!({"taskId": "t", "_meta": meta})).unwrap();
+    refused(ask("tasks/get", &json!({"taskId": "t"})), "RequestMetaObject");
+    refused(ask("tasks/update", &json!({"taskId": "t", "_meta": meta})), "InputResponses");
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": complete(json!({}))});
+    refused(schemas.check_notification(STATELESS, &told), "\"resultType\" does not belong here");
+}

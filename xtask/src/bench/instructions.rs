@@ -41,8 +41,12 @@ const FOLDER: &str = "target/bench";
 
 /// Instructions per request.
 pub(super) fn per_request(peer: Peer, lengths: &Lengths) -> anyhow::Result<f64> {
-    let [short, long] = profiles(peer, lengths)?;
-    Ok((total(&long)? - total(&short)?) / lengths.difference())
+    difference(&profiles(peer, lengths)?, lengths)
+}
+
+/// What the long run has more than the short one, per request.
+pub(super) fn difference([short, long]: &[String; 2], lengths: &Lengths) -> anyhow::Result<f64> {
+    Ok((total(long)? - total(short)?) / lengths.difference())
 }
 
 /// The callgrind files of the short and of the long run.
@@ -53,24 +57,35 @@ pub(super) fn profiles(peer: Peer, lengths: &Lengths) -> anyhow::Result<[String;
 
 /// Where the callgrind file of a run lies, seen from the workspace root.
 pub(super) fn path(peer: Peer, workload: &str, count: u32) -> String {
-    format!("{FOLDER}/callgrind.{}.{}.{count}.out", peer.name(), workload.replace(':', "_"))
+    format!("{FOLDER}/callgrind.{}.{}.{count}.out", peer.name(), workload.replace([':', ' '], "_"))
 }
 
 fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     let path = path(peer, workload, count);
-    let file = command::root().join(&path);
-    fs::create_dir_all(command::root().join(FOLDER)).with_context(|| format!("cannot make {FOLDER}"))?;
-    // A file of an earlier run must never pass for this one's.
-    if file.exists() {
-        fs::remove_file(&file).with_context(|| format!("cannot remove {path}"))?;
-    }
-    let out = format!("--callgrind-out-file={path}");
+    let out = prepare(&path)?;
     let server = [vec!["valgrind", "--tool=callgrind", &out, "-q"], peer.command()].concat();
     // The same warm-up in both runs: it cancels too.
     let report = load::run(&Load { workload, count, depth: 1, warmup: Some(1), max_secs: 200 }, &server)?;
     let answered = report["n"].as_u64();
     ensure!(answered == Some(count.into()), "{answered:?} of {count} requests were answered");
-    let bytes = fs::read(&file).with_context(|| format!("the server ended without writing {path}"))?;
+    read(&path)
+}
+
+/// Makes room for a callgrind file, and gives the option that has it written.
+pub(super) fn prepare(path: &str) -> anyhow::Result<String> {
+    let file = command::root().join(path);
+    fs::create_dir_all(command::root().join(FOLDER)).with_context(|| format!("cannot make {FOLDER}"))?;
+    // A file of an earlier run must never pass for this one's.
+    if file.exists() {
+        fs::remove_file(&file).with_context(|| format!("cannot remove {path}"))?;
+    }
+    Ok(format!("--callgrind-out-file={path}"))
+}
+
+/// The callgrind file that a run has written.
+pub(super) fn read(path: &str) -> anyhow::Result<String> {
+    let file = command::root().join(path);
+    let bytes = fs::read(file).with_context(|| format!("the program ended without writing {path}"))?;
     // Names of functions need not be UTF-8.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

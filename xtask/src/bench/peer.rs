@@ -1,4 +1,5 @@
-//! The three servers of the comparison: how they are built and started, and one figure for each.
+//! The three servers of the comparison, and the clients of those who have one: how they are built and started, and one
+//! figure for each.
 
 use anyhow::bail;
 
@@ -39,6 +40,15 @@ impl Peer {
             Self::Raw => vec!["target/peers/release/raw-limit", "stdio"],
             Self::Ours => vec!["target/release/bench-server", "stdio"],
             Self::Rmcp => vec!["target/peers/release/rmcp-echo", "stdio-pipes", "--rt", "current"],
+        }
+    }
+
+    /// The program that calls a server on stdio.
+    pub(super) fn client(self) -> Option<&'static str> {
+        match self {
+            Self::Raw => None,
+            Self::Ours => Some("target/release/bench-client"),
+            Self::Rmcp => Some("target/peers/release/rmcp-client"),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context, bail};
 
-use super::instructions::{self, WORKLOADS};
+use super::client;
+use super::instructions::{self, Lengths, WORKLOADS};
 use super::peer::{self, Peer};
 use crate::command;
 
@@ -28,13 +29,19 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
         _ => bail!("cargo xtask bench profile WORKLOAD [--peer ours|raw|rmcp]"),
     };
     let peer = Peer::find(peer).with_context(|| format!("there is no peer named {peer}"))?;
-    let lengths = WORKLOADS.iter().find(|lengths| lengths.workload == workload).with_context(|| {
-        let names: Vec<_> = WORKLOADS.iter().map(|lengths| lengths.workload).collect();
+    let find = |workloads: &'static [Lengths]| workloads.iter().find(|lengths| lengths.workload == workload);
+    let (of_server, of_client) = (find(&WORKLOADS), find(&client::WORKLOADS));
+    let lengths = of_server.or(of_client).with_context(|| {
+        let names: Vec<_> =
+            WORKLOADS.iter().chain(&client::WORKLOADS).map(|lengths| lengths.workload).collect();
         format!("{workload} is none of {}", names.join(", "))
     })?;
     command::need("valgrind", "to profile")?;
     peer::build(&[peer])?;
-    let [short, long] = instructions::profiles(peer, lengths)?;
+    let [short, long] = match of_client {
+        Some(lengths) => client::profiles(peer, lengths)?,
+        None => instructions::profiles(peer, lengths)?,
+    };
     print_profile(difference(&parse(&short), &parse(&long), lengths.difference()));
     println!("\nthe whole of it: callgrind_annotate {}", instructions::path(peer, workload, lengths.long));
     Ok(())

@@ -58,14 +58,17 @@ pub enum Kind {
 pub struct App {
     list: String,
     fixed: Option<String>,
+    /// What every result begins with in the revision without handshake; nothing in the others.
+    head: &'static str,
     pub sse: bool,
     sessions: Mutex<HashSet<u64>>,
     next: AtomicU64,
 }
 
 impl App {
-    /// `fixed`: answer every call with that many constant bytes instead of the echo.
-    pub fn new(fixed: Option<usize>, sse: bool) -> Self {
+    /// `fixed`: answer every call with that many constant bytes instead of the echo. `stateless`: speak the
+    /// revision without handshake.
+    pub fn new(fixed: Option<usize>, sse: bool, stateless: bool) -> Self {
         let text = |length| {
             let text = "x".repeat(length);
             format!(r#"{{"content":[{{"type":"text","text":"{text}"}}],"isError":false}}"#)
@@ -73,6 +76,7 @@ impl App {
         Self {
             list: bench_common::tools_list_result(),
             fixed: fixed.map(text),
+            head: if stateless { r#""resultType":"complete","# } else { "" },
             sse,
             sessions: Mutex::default(),
             next: AtomicU64::new(0x1234_5678_9abc_def1),
@@ -104,7 +108,9 @@ impl App {
                         r#"{{"content":[{{"type":"text","text":"{{\"sum\":{sum}}}"}}],"structuredContent":{{"sum":{sum}}}}}"#
                     );
                 } else {
-                    out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
+                    out.push(b'{');
+                    out.extend_from_slice(self.head.as_bytes());
+                    out.extend_from_slice(br#""content":[{"type":"text","text":"#);
                     out.extend_from_slice(params.arguments.message.map_or("\"\"", RawValue::get).as_bytes());
                     out.extend_from_slice(br#"}],"isError":false}"#);
                 }
@@ -115,6 +121,12 @@ impl App {
                 let _ = write!(out, r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"#);
                 out.extend_from_slice(br#""serverInfo":{"name":"raw-limit","version":"0"}}"#);
                 kind = Kind::Initialized;
+            }
+            "server/discover" if !self.head.is_empty() => {
+                out.push(b'{');
+                out.extend_from_slice(self.head.as_bytes());
+                out.extend_from_slice(br#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"#);
+                out.extend_from_slice(br#""ttlMs":0,"cacheScope":"private"}"#);
             }
             _ => out.extend_from_slice(b"{}"),
         }

@@ -2,19 +2,21 @@
 //! output buffer; no task, channel, lock or JSON tree per request. What an SDK costs beyond this is its overhead.
 //!
 //! ```text
-//! raw-limit stdio [--fixed N]
+//! raw-limit stdio [--fixed N] [--stateless] [--pause MS]
 //! raw-limit hyper|axum|bare PORT [--sse] [--fixed N] [--rt multi|current]
 //! ```
 //!
 //! `--fixed N` does not even echo: every call is answered with N constant bytes and the id spliced in (run the load
-//! generator with `--validate id`).
+//! generator with `--validate id`). `--stateless` knows `server/discover` and the revision without handshake, so far
+//! as calls of `echo` need it, and `--pause` waits before each answer, so that the client always waits too: both are
+//! for measuring clients.
 
 mod answer;
 mod bare;
 mod http;
 mod stdio;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use tokio::runtime::Builder;
@@ -29,9 +31,12 @@ fn main() -> anyhow::Result<()> {
         arguments.get(at + 1)
     };
     let fixed = value("--fixed").map(|length| length.parse()).transpose().context("--fixed")?;
-    let app = App::new(fixed, has("--sse"));
+    let app = App::new(fixed, has("--sse"), has("--stateless"));
     let stack = match arguments.first().map(String::as_str) {
-        Some("stdio") => return stdio::serve(&app),
+        Some("stdio") => {
+            let pause = value("--pause").map(|pause| pause.parse()).transpose().context("--pause")?;
+            return stdio::serve(&app, pause.map(Duration::from_millis));
+        }
         Some("bare") => Stack::Bare,
         Some("hyper") => Stack::Hyper,
         Some("axum") => Stack::Axum,

@@ -1,10 +1,13 @@
 //! Blocking stdio: one read, every whole line answered into one buffer, one write.
 
-use std::io::{Read, Write};
+use std::{
+    io::{Read, Write},
+    time::Duration,
+};
 
 use crate::answer::{App, Kind};
 
-pub fn serve(app: &App) -> anyhow::Result<()> {
+pub fn serve(app: &App, pause: Option<Duration>) -> anyhow::Result<()> {
     let mut stdin = std::io::stdin().lock();
     let mut stdout = std::io::stdout().lock();
     let mut buffer = vec![0u8; 1 << 16];
@@ -37,6 +40,9 @@ pub fn serve(app: &App) -> anyhow::Result<()> {
             (start, end) = (0, 0);
         }
         if !out.is_empty() {
+            if let Some(pause) = pause {
+                std::thread::sleep(pause);
+            }
             stdout.write_all(&out)?;
             stdout.flush()?;
             out.clear();

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 
 use self::field::{Field, From};
 use self::lines::Lines;
-use crate::terminal::{Screen, Style, clean, one_line, wrap};
+use crate::terminal::{Screen, Style, one_line, wrap};
 
 pub(crate) struct Asker {
     screen: Arc<Screen>,
@@ -166,10 +166,14 @@ impl Asker {
         let _held = self.screen.hold();
         lines.forget();
         self.head(&ask.message);
-        let (url, look) = (clean(ask.url.as_deref().unwrap_or_default()), self.screen.look);
+        let (url, look) = (one_line(ask.url.as_deref().unwrap_or_default()), self.screen.look);
+        if !url.starts_with("https://") && !url.starts_with("http://") {
+            self.screen.line(&format!("  declined: `{url}` is no address of a page"));
+            return Ok(ElicitResult::decline());
+        }
         self.screen.line(&format!("\n  {}", look.paint(Style::Name, &url)));
         self.screen.line(&format!("  on the host {}", look.paint(Style::Bold, host(&url))));
-        if !url.is_ascii() {
+        if !url.is_ascii() || host(&url).contains("xn--") {
             let warning = "The address has letters that may only look like those of a host you know.";
             self.screen.line(&format!("  {}", look.paint(Style::Warning, warning)));
         }

@@ -157,7 +157,7 @@ fn show(result: &CallToolResult, screen: &Screen) -> Result<(), Failure> {
 
 fn show_log(screen: &Screen, message: &LogParams) {
     let logger = message.logger.as_deref().map(|logger| format!(" {}", one_line(logger))).unwrap_or_default();
-    let text = message.data.as_str().map_or_else(|| message.data.to_string(), one_line);
+    let text = message.data.as_str().map_or_else(|| one_line(&message.data.to_string()), one_line);
     screen.aside(&format!("log {}{logger}: {text}", message.level.as_str()));
 }
 

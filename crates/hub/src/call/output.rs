@@ -12,7 +12,7 @@ pub(super) fn text(result: &CallToolResult, look: Look) -> String {
         result.content.iter().any(|content| content.as_text().is_some_and(|text| !text.is_empty()));
     let mut parts: Vec<String> = result.content.iter().map(|content| block(content, look)).collect();
     if let Some(value) = structured(result).filter(|_| !has_text) {
-        parts.push(serde_json::to_string_pretty(&value).unwrap_or_default());
+        parts.push(shown(&serde_json::to_string_pretty(&value).unwrap_or_default(), look));
     }
     parts.retain(|part| !part.is_empty());
     parts.join("\n")

@@ -1,10 +1,11 @@
 //! Content blocks: what tools return, prompts hold and models say.
 
+mod decode;
+
 use base64::Engine;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Icon, Meta, Resource, ResourceContents, StructuredContent};
+use super::{Meta, Resource, ResourceContents, StructuredContent};
 use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
@@ -109,8 +110,7 @@ pub type ResourceLink = Resource;
 ///
 /// Fallback forms: audio becomes an embedded resource, and a resource link becomes a line of text, in revisions
 /// without them.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wide")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     /// Text.
     Text(TextContent),
@@ -227,84 +227,5 @@ impl Encode for Content {
                 content.encode_fields(fields);
             }
         });
-    }
-}
-
-/// All members that any block has: one pass, then the type decides. No guessing from shapes.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", expecting = "a content block")]
-struct Wide {
-    r#type: String,
-    text: Option<String>,
-    data: Option<String>,
-    mime_type: Option<String>,
-    uri: Option<String>,
-    name: Option<String>,
-    title: Option<String>,
-    description: Option<String>,
-    size: Option<u64>,
-    icons: Option<Vec<Icon>>,
-    resource: Option<ResourceContents>,
-    id: Option<String>,
-    input: Option<Map<String, Value>>,
-    tool_use_id: Option<String>,
-    content: Option<Vec<Content>>,
-    structured_content: Option<StructuredContent>,
-    is_error: Option<bool>,
-    annotations: Option<Box<Annotations>>,
-    #[serde(rename = "_meta")]
-    meta: Option<Box<Meta>>,
-}
-
-impl TryFrom<Wide> for Content {
-    type Error = String;
-
-    fn try_from(wide: Wide) -> Result<Self, String> {
-        let Wide { annotations, meta, .. } = wide;
-        let kind = &*wide.r#type;
-        let need = |member: &str| format!("a content block of type {kind} needs \"{member}\"");
-        Ok(match kind {
-            "text" => {
-                Content::Text(TextContent { text: wide.text.ok_or_else(|| need("text"))?, annotations, meta })
-            }
-            "image" | "audio" => {
-                let data = wide.data.ok_or_else(|| need("data"))?;
-                let mime_type = wide.mime_type.ok_or_else(|| need("mimeType"))?;
-                if kind == "image" {
-                    Content::Image(ImageContent { data, mime_type, annotations, meta })
-                } else {
-                    Content::Audio(AudioContent { data, mime_type, annotations, meta })
-                }
-            }
-            "resource_link" => Content::ResourceLink(Box::new(Resource {
-                uri: wide.uri.ok_or_else(|| need("uri"))?,
-                name: wide.name.ok_or_else(|| need("name"))?,
-                title: wide.title,
-                description: wide.description,
-                mime_type: wide.mime_type,
-                annotations: annotations.map(|annotations| *annotations),
-                size: wide.size,
-                icons: wide.icons,
-                meta: meta.map(|meta| *meta),
-            })),
-            "resource" => {
-                let resource = wide.resource.ok_or_else(|| need("resource"))?;
-                Content::Resource(Box::new(EmbeddedResource { resource, annotations, meta }))
-            }
-            "tool_use" => Content::ToolUse(Box::new(ToolUseContent {
-                id: wide.id.ok_or_else(|| need("id"))?,
-                name: wide.name.ok_or_else(|| need("name"))?,
-                input: wide.input.ok_or_else(|| need("input"))?,
-                meta,
-            })),
-            "tool_result" => Content::ToolResult(Box::new(ToolResultContent {
-                tool_use_id: wide.tool_use_id.ok_or_else(|| need("toolUseId"))?,
-                content: wide.content.ok_or_else(|| need("content"))?,
-                structured_content: wide.structured_content,
-                is_error: wide.is_error,
-                meta,
-            })),
-            other => return Err(format!("there is no content block of type {other}")),
-        })
     }
 }

@@ -1,6 +1,6 @@
 //! What all results share: `_meta`, and `resultType` in the stateless era.
 
-use super::Meta;
+use super::{Meta, key};
 use crate::encode::{Encode, Encoder, Fields};
 use crate::version::Feature;
 
@@ -31,25 +31,25 @@ pub(crate) fn encode_result(result: &dyn ResultBody, identity: Option<&[u8]>, to
 }
 
 fn encode_meta(fields: &mut Fields<'_, '_>, meta: Option<&Meta>, identity: Option<&[u8]>) {
-    let identity = identity.filter(|_| fields.revision().has(Feature::Stateless));
-    let (None, Some(identity)) = (meta, identity) else {
-        let Some(meta) = meta else { return };
-        return fields.with("_meta", |to| {
-            to.object(|inner| inner.members(meta));
-            if let Some(identity) = identity {
-                to.out.pop();
-                if !meta.is_empty() {
-                    to.out.push(b',');
-                }
-                to.out.extend_from_slice(identity);
-                to.out.push(b'}');
-            }
-        });
-    };
+    let sends = identity.is_some();
+    let identity =
+        identity.filter(|identity| fields.revision().has(Feature::Stateless) && !identity.is_empty());
+    if meta.is_none() && identity.is_none() {
+        return;
+    }
     fields.with("_meta", |to| {
-        to.out.push(b'{');
-        to.out.extend_from_slice(identity);
-        to.out.push(b'}');
+        let begin = to.out.len();
+        // A result that is passed on may still say who sent it before.
+        let others = meta.into_iter().flatten().filter(|(key, _)| !sends || *key != key::SERVER_INFO);
+        to.object(|inner| others.for_each(|(key, value)| inner.member(key, value)));
+        if let Some(identity) = identity {
+            to.out.pop();
+            if to.out.len() > begin + 1 {
+                to.out.push(b',');
+            }
+            to.out.extend_from_slice(identity);
+            to.out.push(b'}');
+        }
     });
 }
 
@@ -112,5 +112,38 @@ impl Default for EmptyResult {
 impl Encode for &dyn ResultBody {
     fn encode(&self, to: &mut Encoder<'_>) {
         encode_result(*self, None, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Revision;
+    use crate::wire::encode_result;
+
+    #[test]
+    fn a_result_says_once_who_sends_it_also_when_it_is_passed_on() {
+        let before = Meta::from_iter([
+            (key::SERVER_INFO.to_owned(), json!({"name": "behind"})),
+            ("example.com/a".to_owned(), json!(1)),
+        ]);
+        let own = br#""io.modelcontextprotocol/serverInfo":{"name":"front"}"#;
+        let sent = |meta: &Meta, revision: Revision, identity: &[u8]| {
+            let mut out = Vec::new();
+            encode_result(revision, &EmptyResult { meta: Some(meta.clone()) }, identity, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.matches("serverInfo").count() <= 1, "{text}");
+            serde_json::from_str::<Value>(&text).unwrap()["_meta"].take()
+        };
+        let named = json!({(key::SERVER_INFO): {"name": "front"}});
+        assert_eq!(sent(&Meta::new(), Revision::LATEST, own), named);
+        let mut both = named;
+        both["example.com/a"] = json!(1);
+        assert_eq!(sent(&before, Revision::LATEST, own), both);
+        for (revision, identity) in [(Revision::LATEST, &b""[..]), (Revision::LATEST_SESSION, &own[..])] {
+            assert_eq!(sent(&before, revision, identity), json!({"example.com/a": 1}), "{revision}");
+        }
     }
 }

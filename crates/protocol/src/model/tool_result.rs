@@ -4,10 +4,11 @@ use std::fmt;
 
 use linchpin_jsonrpc::from_checked;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{CallToolResult, Content};
+use super::{CallToolResult, Content, Meta, StructuredContent, key};
+use crate::wire::{Invalid, decode};
 
 /// Why a tool's result is no value of the wanted type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,81 @@ struct Wrapped<'a> {
     result: &'a RawValue,
 }
 
+/// A result as a client reads it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "an object")]
+struct Received {
+    content: Vec<Content>,
+    structured_content: Option<StructuredContent>,
+    is_error: Option<bool>,
+    #[serde(rename = "_meta", default)]
+    meta: Others,
+}
+
+/// Metadata but for the one member that every result of the stateless era repeats: who sends it.
+#[derive(Default)]
+struct Others(Option<Meta>);
+
+impl<'de> Deserialize<'de> for Others {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Others;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Others, A::Error> {
+                let mut others = None;
+                while let Some(Name(name)) = map.next_key()? {
+                    match name {
+                        Some(name) => {
+                            others.get_or_insert_with(Meta::new).insert(name, map.next_value()?);
+                        }
+                        None => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(Others(others))
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// The name of a member, unless it is the one to be left out.
+struct Name(Option<String>);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Name;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Name, E> {
+                Ok(Name((name != key::SERVER_INFO).then(|| name.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
 impl CallToolResult {
+    /// Reads a result that has arrived, from text that the scanner has accepted. Who sends it, which every result of
+    /// the stateless era repeats, is left out.
+    pub fn received(text: &str) -> Result<Self, Invalid> {
+        let Received { content, structured_content, is_error, meta } = decode(text)?;
+        Ok(CallToolResult { content, structured_content, is_error, meta: meta.0 })
+    }
+
     /// The texts in it, one after the other.
     pub fn to_text(&self) -> String {
         self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")

@@ -1,5 +1,6 @@
 //! Describing a client: where its server is, and what it can do for it.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,7 +200,13 @@ impl ClientBuilder {
         loop {
             let core = Core::new(settings.clone(), handlers.clone());
             let wire = Wire::new(Arc::new(Inbox(core.clone())), core.outbox.clone(), settings.max_message);
-            let line = transport.open(wire).await;
+            let line = match tokio::time::timeout(settings.open_timeout, transport.open(wire)).await {
+                Ok(line) => line,
+                Err(_) => Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("`{name}` could not be opened in time"),
+                )),
+            };
             let line = line.map_err(|source| ClientError::Open { server: name.clone(), source })?;
             match Box::pin(agree(&core, opening)).await {
                 Ok(agreed) => {

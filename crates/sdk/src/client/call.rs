@@ -8,6 +8,7 @@ use linchpin_protocol::model::{
     CallToolResult, ClientCapabilities, CompleteResult, EmptyResult, GetPromptResult, Meta,
     ReadResourceResult,
 };
+use linchpin_protocol::wire::Invalid;
 use linchpin_protocol::{Method, wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,7 +55,7 @@ impl<T> Call<T> {
 
     /// Metadata for the server.
     pub fn meta(mut self, meta: Meta) -> Self {
-        self.request.options.meta = Some(meta);
+        self.request.options.meta = Some(Box::new(meta));
         self
     }
 
@@ -65,19 +66,18 @@ impl<T> Call<T> {
         capabilities: ClientCapabilities,
     ) -> Self {
         self.request.options.answerer = Some(answerer);
-        self.request.options.capabilities = Some(capabilities);
+        self.request.options.capabilities = Some(Arc::new(capabilities));
         self
     }
 }
 
 impl Call {
     pub(super) fn tool(client: Client, tool: String, arguments: &impl Serialize) -> Self {
-        let params = object(arguments).map(|arguments| {
-            let mut params = Vec::with_capacity(tool.len() + arguments.len() + 32);
-            params.extend_from_slice(b"{\"name\":");
-            write_string(&tool, &mut params);
-            params.extend_from_slice(b",\"arguments\":");
-            params.extend_from_slice(&arguments);
+        let mut params = Vec::with_capacity(256);
+        params.extend_from_slice(b"{\"name\":");
+        write_string(&tool, &mut params);
+        params.extend_from_slice(b",\"arguments\":");
+        let params = append_object(arguments, &mut params).map(|()| {
             params.push(b'}');
             params
         });
@@ -120,7 +120,8 @@ impl<T: Outcome> IntoFuture for Call<T> {
 
 /// Decodes a result and holds it against what the server promised.
 pub(super) fn finish<T: Outcome>(client: &Client, request: &Request, text: &str) -> Result<T, ClientError> {
-    let result: T = decoded(request.method.name(), text)?;
+    let result = T::received(text)
+        .map_err(|invalid| ClientError::Malformed { method: request.method.name().to_owned(), invalid })?;
     match &request.tool {
         Some(tool) => result.check(client, tool).map(|()| result),
         None => Ok(result),
@@ -130,12 +131,21 @@ pub(super) fn finish<T: Outcome>(client: &Client, request: &Request, text: &str)
 /// The result of a request.
 pub trait Outcome: DeserializeOwned + Send + 'static {
     #[doc(hidden)]
+    fn received(text: &str) -> Result<Self, Invalid> {
+        wire::decode(text)
+    }
+
+    #[doc(hidden)]
     fn check(&self, _: &Client, _tool: &str) -> Result<(), ClientError> {
         Ok(())
     }
 }
 
 impl Outcome for CallToolResult {
+    fn received(text: &str) -> Result<Self, Invalid> {
+        CallToolResult::received(text)
+    }
+
     fn check(&self, client: &Client, tool: &str) -> Result<(), ClientError> {
         client.core.outputs.check(tool, self)
     }
@@ -151,10 +161,21 @@ pub(super) fn decoded<T: DeserializeOwned>(method: &str, text: &str) -> Result<T
 
 /// A value as the text of a JSON object; nothing is an empty one.
 pub(super) fn object(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
-    let text = serde_json::to_vec(value).map_err(|error| ClientError::BadArguments(error.to_string()))?;
-    match text.first() {
-        Some(b'{') => Ok(text),
-        _ if text == b"null" => Ok(b"{}".to_vec()),
-        _ => Err(ClientError::BadArguments(String::from_utf8_lossy(&text).into_owned())),
+    let mut text = Vec::with_capacity(128);
+    append_object(value, &mut text)?;
+    Ok(text)
+}
+
+fn append_object(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), ClientError> {
+    let begin = out.len();
+    serde_json::to_writer(&mut *out, value).map_err(|error| ClientError::BadArguments(error.to_string()))?;
+    match &out[begin..] {
+        [b'{', ..] => Ok(()),
+        b"null" => {
+            out.truncate(begin);
+            out.extend_from_slice(b"{}");
+            Ok(())
+        }
+        other => Err(ClientError::BadArguments(String::from_utf8_lossy(other).into_owned())),
     }
 }

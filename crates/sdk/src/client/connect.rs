@@ -117,6 +117,10 @@ async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Resu
             let refusal = error.data.and_then(|data: Value| Refusal::deserialize(data).ok());
             refusal.map(|refusal| refusal.supported).unwrap_or_default()
         }
+        // Another error that only the stateless era has.
+        Err(CallError::Rejected(error)) if error.code == code::MISSING_CLIENT_CAPABILITY => {
+            return Err(CallError::Rejected(error).into());
+        }
         // What servers of old answer to an unknown method is up to them.
         Err(CallError::Rejected(_) | CallError::Malformed(_) | CallError::TimedOut(_)) => {
             return Ok(Verdict::Legacy);

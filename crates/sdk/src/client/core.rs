@@ -17,9 +17,12 @@ use tokio::sync::Notify;
 use super::check::Outputs;
 use super::handlers::{Answerer, Changed, Handlers};
 use super::settings::Settings;
-use crate::server::Progress;
+use crate::server::{Progress, start};
 use crate::sync::lock;
 
+/// What requests say of their client; callers cannot say otherwise.
+const IDENTITY: [&str; 4] =
+    [key::PROTOCOL_VERSION, key::CLIENT_INFO, key::CLIENT_CAPABILITIES, key::LOG_LEVEL];
 /// Outgoing bytes that may wait before they count as too many.
 const HIGH_WATER: usize = 1 << 20;
 /// Answers that a server may owe.
@@ -70,13 +73,15 @@ impl Core {
                 cancel(&to, *revision, id, reason);
             }
         });
+        let runtime = Handle::current();
+        start(&runtime, peer.timekeeper());
         Arc::new(Core {
             peer,
             outbox,
             settings,
             handlers,
             agreed,
-            runtime: Handle::current(),
+            runtime,
             outputs: Outputs::default(),
             progress: Mutex::default(),
             answering: Mutex::default(),
@@ -105,14 +110,16 @@ impl Core {
         method: &str,
         params: &[u8],
         options: &Options,
-    ) -> Result<Box<str>, CallError> {
+    ) -> Result<String, CallError> {
         let patience = Patience {
             timeout: options.timeout.unwrap_or(self.settings.timeout),
             extend_to: options.extend_to.or(self.settings.extend_to),
         };
         // A server that does not read must not keep anybody for ever.
-        let room = tokio::time::timeout(patience.timeout, self.outbox.room());
-        room.await.map_err(|_| CallError::TimedOut(patience.timeout))?;
+        if self.outbox.is_full() {
+            let room = Box::pin(tokio::time::timeout(patience.timeout, self.outbox.room()));
+            room.await.map_err(|_| CallError::TimedOut(patience.timeout))?;
+        }
         let wants_progress = options.progress.is_some() || patience.extend_to.is_some();
         let call = self.peer.request(method, patience, |number, out| {
             let token = wants_progress.then_some(number);
@@ -122,7 +129,8 @@ impl Core {
             self.write_params(revision, params, token, options, out);
         })?;
         let _forget = options.progress.as_ref().map(|_| Forget { core: self, number: call.number() });
-        call.await
+        // In memory an answer may be there at once, again and again: others must have their turn.
+        tokio::task::coop::cooperative(call).await
     }
 
     /// Appends parameters with the metadata that the revision wants in every request.
@@ -157,7 +165,10 @@ impl Core {
                 out.extend_from_slice(b"\"progressToken\":");
                 write::integer(token, out);
             }
-            for (key, value) in options.meta.iter().flatten() {
+            let reserved = |key: &str| key == key::PROGRESS_TOKEN || stateless && IDENTITY.contains(&key);
+            for (key, value) in
+                options.meta.iter().flat_map(|meta| meta.iter()).filter(|(key, _)| !reserved(key))
+            {
                 next_member(start, out);
                 write_string(key, out);
                 out.push(b':');
@@ -214,11 +225,11 @@ pub(crate) struct Options {
     pub(crate) timeout: Option<Duration>,
     pub(crate) extend_to: Option<Duration>,
     pub(crate) progress: Option<ProgressHook>,
-    pub(crate) meta: Option<Meta>,
+    pub(crate) meta: Option<Box<Meta>>,
     /// Answers the questions that come with this request, in place of the client's handlers.
     pub(crate) answerer: Option<Arc<dyn Answerer>>,
     /// What that one can answer.
-    pub(crate) capabilities: Option<ClientCapabilities>,
+    pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
 }
 
 /// Says that an answer is no longer wanted.

@@ -81,9 +81,10 @@ impl Answerer for Arc<Handlers> {
                 Question::Elicit(params) => {
                     let url = params.mode == Some(ElicitMode::Url);
                     let handler = if url { &handlers.elicit_url } else { &handlers.elicit };
-                    let handler = handler
-                        .as_ref()
-                        .ok_or_else(|| Error::invalid_params("/mode", not_offered(method)))?;
+                    let other = handlers.elicit.is_some() || handlers.elicit_url.is_some();
+                    let wrong_mode = || Error::invalid_params("/mode", not_offered(method));
+                    let handler =
+                        handler.as_ref().ok_or_else(|| if other { wrong_mode() } else { none() })?;
                     Reply::Elicit(handler(*params).await?)
                 }
                 Question::Sample(params) => {

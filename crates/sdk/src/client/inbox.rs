@@ -56,9 +56,10 @@ impl Receiver for Inbox {
     fn too_long(&self) {
         let limit = self.0.settings.max_message;
         // It may have been any answer, and nobody should wait for one that was skipped.
-        self.0.peer.fail_all(&CallError::Malformed(format!(
-            "the server sent a message of more than {limit} bytes, which was skipped and may have been the answer"
-        )));
+        let reason = format!(
+            "the server sent a message of more than {limit} bytes, which was skipped and may have been it"
+        );
+        self.0.peer.fail_all(&CallError::Lost(reason.into()));
     }
 
     fn ended(&self, reason: &str) {
@@ -139,6 +140,11 @@ impl Inbox {
         if agreed == Some(Era::Stateless) {
             tracing::warn!(method, "the server sent a request, which this revision does not have");
             return;
+        }
+        if core.outbox.is_full() {
+            // Answers to somebody who asks and asks and does not read would fill the memory.
+            core.outbox.close();
+            return core.end("the server asks without reading the answers");
         }
         if method == Method::Ping.name() {
             return core.answer(id, Ok(&EmptyResult::new()));

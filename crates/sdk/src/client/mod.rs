@@ -97,7 +97,10 @@ impl Client {
             }
         }
         if self.core.handlers.list_changed.is_some() {
-            self.watch_lists().await?;
+            // As with the log level.
+            if let Err(error) = self.watch_lists().await {
+                tracing::warn!(%error, "the server does not tell of changed lists");
+            }
         }
         Ok(self)
     }
@@ -245,8 +248,9 @@ impl Client {
         params: impl Serialize,
     ) -> Result<T, ClientError> {
         let params = call::object(&params)?;
-        let mut params: Map<String, Value> = serde_json::from_slice(&params).unwrap_or_default();
-        let meta = params.remove("_meta").and_then(|meta| serde_json::from_value(meta).ok());
+        let mut params: Map<String, Value> =
+            serde_json::from_slice(&params).map_err(|error| ClientError::BadArguments(error.to_string()))?;
+        let meta = params.remove("_meta").and_then(|meta| serde_json::from_value(meta).ok()).map(Box::new);
         let options = Options { meta, ..Options::default() };
         let text =
             self.core.ask(self.revision(), method, &to_vec(&params, self.revision()), &options).await?;

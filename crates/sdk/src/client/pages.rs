@@ -1,6 +1,7 @@
 //! Lists that come in pages, read as they are wanted and never without end.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 
 use linchpin_protocol::encode::to_vec;
@@ -16,8 +17,9 @@ use super::core::{Core, Options};
 use super::rounds::kind;
 use super::{Client, ClientError};
 
-/// Items of one list that are kept at most.
+/// Items of one list that are read at most, and bytes of all its pages.
 const MAX_ITEMS: usize = 100_000;
+const MAX_BYTES: usize = 256 << 20;
 
 /// Something that servers list.
 pub trait Item: Sized + Send {
@@ -61,14 +63,22 @@ items! {
     Prompt in ListPromptsResult.prompts by ListPrompts;
 }
 
+fn mark(cursor: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    cursor.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A list of a server. Nothing is asked before a page is wanted.
 #[must_use = "a list is read with `all` or `next_page`"]
 pub struct Pages<T> {
     client: Client,
     cursor: Option<String>,
-    seen: HashSet<String>,
+    /// Marks of the cursors so far: the cursors themselves may be long.
+    seen: HashSet<u64>,
     read: usize,
     items: usize,
+    bytes: usize,
     done: bool,
     of: PhantomData<fn() -> T>,
 }
@@ -76,7 +86,7 @@ pub struct Pages<T> {
 impl<T: Item> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
         let (cursor, seen) = (None, HashSet::new());
-        Pages { client, cursor, seen, read: 0, items: 0, done: false, of: PhantomData }
+        Pages { client, cursor, seen, read: 0, items: 0, bytes: 0, done: false, of: PhantomData }
     }
 
     /// Everything.
@@ -95,7 +105,7 @@ impl<T: Item> Pages<T> {
         }
         let (core, method) = (&self.client.core, T::METHOD.name());
         let endless = ClientError::EndlessList { method, pages: self.read };
-        if self.read >= core.settings.max_pages || self.items >= MAX_ITEMS {
+        if self.read >= core.settings.max_pages || self.items >= MAX_ITEMS || self.bytes >= MAX_BYTES {
             self.done = true;
             return Err(endless);
         }
@@ -103,15 +113,19 @@ impl<T: Item> Pages<T> {
         let revision = self.client.revision();
         let text = core.ask(revision, method, &to_vec(&params, revision), &Options::default()).await?;
         if revision.era() == Era::Stateless && kind(&text) != "complete" {
-            return Err(ClientError::UnexpectedResult { method: method.to_owned(), kind: kind(&text) });
+            return Err(ClientError::UnexpectedResult {
+                method: method.to_owned(),
+                kind: kind(&text).into_owned(),
+            });
         }
         let (items, next) = T::open(decoded(method, &text)?);
         T::seen(&Seen(core), &items);
         self.read += 1;
         self.items += items.len();
+        self.bytes += text.len();
         match next {
             None => self.done = true,
-            Some(next) if !self.seen.insert(next.clone()) => {
+            Some(next) if !self.seen.insert(mark(&next)) => {
                 self.done = true;
                 return Err(endless);
             }

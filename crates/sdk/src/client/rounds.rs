@@ -1,5 +1,6 @@
 //! Requests that take several rounds: the server asks for input, the client answers and asks again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
@@ -40,7 +41,7 @@ pub(crate) struct Request {
 /// What a request has led to.
 pub(super) enum Begun {
     /// Its result, as JSON text.
-    Done(Box<str>),
+    Done(String),
     /// A task that will have the result.
     Task(Box<Task>),
 }
@@ -50,11 +51,12 @@ pub(super) async fn drive(
     client: &Client,
     request: &Request,
     params: Vec<u8>,
-) -> Result<Box<str>, ClientError> {
+) -> Result<String, ClientError> {
     match begin(client, request, params).await? {
         Begun::Done(text) => Ok(text),
+        // Boxed, like all that is rare, so that the future of every call stays small.
         Begun::Task(task) => {
-            TaskHandle::new(client.clone(), task.task_id).with(request.clone()).finish().await
+            Box::pin(TaskHandle::new(client.clone(), task.task_id).with(request.clone()).finish()).await
         }
     }
 }
@@ -64,7 +66,8 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
     let (core, revision) = (&client.core, client.revision());
     let session = revision.era() == Era::Session;
     let _asker = session.then(|| register(client, &request.options));
-    let as_task = session && request.ttl.is_some() && revision.has(Feature::CoreTasks);
+    let tasks = client.capabilities().tasks.as_ref().filter(|_| revision.has(Feature::CoreTasks));
+    let as_task = request.ttl.is_some() && tasks.is_some_and(|can| can.has_request(request.method.name()));
     let mut params = params;
     if as_task {
         let task = TaskMetadata { ttl: request.ttl };
@@ -86,7 +89,7 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
             }
             "input_required" if takes_input(request.method) => {
                 let asked: InputRequiredResult = decoded(request.method.name(), &text)?;
-                current = Some(next_round(client, request, &params, asked, round).await?);
+                current = Some(Box::pin(next_round(client, request, &params, asked, round)).await?);
             }
             other => {
                 let (method, kind) = (request.method.name().to_owned(), other.to_owned());
@@ -97,7 +100,7 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
     Err(ClientError::TooManyRounds(core.settings.max_rounds))
 }
 
-fn begun_in_session(request: &Request, as_task: bool, text: Box<str>) -> Result<Begun, ClientError> {
+fn begun_in_session(request: &Request, as_task: bool, text: String) -> Result<Begun, ClientError> {
     if as_task && wire_decodes_as_task(&text) {
         let created: CreateTaskResult = decoded(request.method.name(), &text)?;
         return Ok(Begun::Task(Box::new(created.task)));
@@ -126,13 +129,13 @@ fn lost(request: &Request, error: CallError) -> ClientError {
 }
 
 /// The kind of a result of the stateless era.
-pub(super) fn kind(text: &str) -> String {
+pub(super) fn kind(text: &str) -> Cow<'static, str> {
     if text.starts_with(r#"{"resultType":"complete""#) {
-        return "complete".to_owned();
+        return Cow::Borrowed("complete");
     }
     let result = Params::parse(text, Limits::default()).ok();
     let kind = result.and_then(|result| serde_json::from_str(result.find("resultType")?).ok());
-    kind.unwrap_or_else(|| "complete".to_owned())
+    kind.map_or(Cow::Borrowed("complete"), Cow::Owned)
 }
 
 /// The request again, with answers to what was asked.
@@ -228,7 +231,7 @@ fn answer(
         linchpin_protocol::Error::MethodNotFound(_) => not_offered(),
         error => ClientError::Question { method: request.method.clone(), reason: error.to_string() },
     })?;
-    let own = || client.core.handlers.capabilities();
+    let own = || client.core.handlers.capabilities().into();
     let capabilities = options.capabilities.clone().unwrap_or_else(own);
     if question.lacks(&capabilities, client.revision()).is_some() {
         return Err(not_offered());

@@ -1,29 +1,26 @@
 //! Being told of changes: by a subscription in a session, by a stream in the stateless era.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin_jsonrpc::{Call, CallError};
+use linchpin_jsonrpc::CallError;
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
     EmptyResult, ListCapability, SubscribeParams, SubscriptionFilter, SubscriptionsListenParams,
 };
 use linchpin_protocol::{Era, Method};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::core::{Core, Options};
 use super::{Client, ClientError};
 use crate::server::start;
 use crate::sync::lock;
 
-/// Streams stay open until they are given up.
-const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
-
 /// Changes are told for as long as this is kept.
 #[must_use = "nothing is told any more once this is dropped"]
 pub struct Subscription {
-    /// The open stream, whose end is told to the server when it is dropped.
-    _stream: Option<Mutex<Call>>,
+    /// Dropped with this; then the stream is given up.
+    _stream: Option<oneshot::Sender<()>>,
     resource: Option<(Arc<Core>, String)>,
 }
 
@@ -65,7 +62,7 @@ impl Client {
         let (core, revision) = (&self.core, self.revision());
         let params = to_vec(&SubscriptionsListenParams { notifications, meta: None }, revision);
         let acknowledged = Arc::new(Notify::new());
-        let mut call = core.peer.request(Method::Listen.name(), FOR_EVER, |number, out| {
+        let mut call = core.peer.request(Method::Listen.name(), Duration::MAX, |number, out| {
             lock(&core.acknowledged).insert(number, acknowledged.clone());
             core.write_params(revision, &params, None, &Options::default(), out);
         })?;
@@ -78,7 +75,17 @@ impl Client {
         };
         lock(&core.acknowledged).remove(&number);
         opened?;
-        Ok(Subscription { _stream: Some(Mutex::new(call)), resource: None })
+        let (stream, given_up) = oneshot::channel();
+        start(&core.runtime, async move {
+            tokio::select! {
+                // The call is dropped, which tells the server.
+                _ = given_up => {}
+                ended = call => {
+                    tracing::warn!(error = ?ended.err(), "the server ended a stream: changes are told no more");
+                }
+            }
+        });
+        Ok(Subscription { _stream: Some(stream), resource: None })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests that became tasks: polled, answered and cancelled by the client.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin_jsonrpc::CallError;
@@ -8,11 +9,12 @@ use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
     CallToolResult, CancelTaskResult, GetTaskResult, Task, TaskDetail, TaskParams, TaskStatus,
 };
-use linchpin_protocol::version::Feature;
 use linchpin_protocol::{Era, Method};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::call::{decoded, finish};
+use super::core::Core;
 use super::rounds::{Request, answer_all, answers_json};
 use super::{Client, ClientError, Options};
 use crate::server::start;
@@ -84,30 +86,59 @@ impl TaskHandle {
         self.ask::<CancelTaskResult>(Method::CancelTask, &self.params(), None).await.map(|result| result.task)
     }
 
-    /// Waits for the result, and answers what the server asks meanwhile. Dropping the future cancels the task.
+    /// Waits for the result, and answers what the server asks meanwhile. Dropping the future leaves the task as it
+    /// is; [`Self::cancel`] gives it up.
     pub async fn wait(&self) -> Result<CallToolResult, ClientError> {
-        let text = self.clone().finish().await?;
+        let text = self.result().await?;
         finish(&self.client, &self.request, &text)
     }
 
-    /// As [`Self::wait`]: the result as JSON text.
-    pub(super) async fn finish(self) -> Result<Box<str>, ClientError> {
-        let mut cancel = CancelOnDrop(Some(self.clone()));
-        let result = match self.client.revision().era() {
-            Era::Stateless => self.follow().await,
-            Era::Session => self.follow_in_session().await,
-        };
-        cancel.0 = None;
+    /// The result of a call that became a task, as JSON text. When nobody waits any more the task is given up.
+    pub(super) async fn finish(self) -> Result<String, ClientError> {
+        let mut cancel = CancelOnDrop { core: self.client.core.clone(), params: Some(self.params()) };
+        let result = self.result().await;
+        // A task that can still be looked at is not given up for one answer that did not come.
+        if !matches!(
+            result,
+            Err(ClientError::Question { .. }
+                | ClientError::NotOffered { .. }
+                | ClientError::TooManyRounds(_))
+        ) {
+            cancel.params = None;
+        }
         result
     }
 
-    async fn follow(&self) -> Result<Box<str>, ClientError> {
-        let mut answered = HashSet::new();
+    async fn result(&self) -> Result<String, ClientError> {
+        let followed = match self.client.revision().era() {
+            Era::Stateless => self.follow().await,
+            Era::Session => self.follow_in_session().await,
+        };
+        // Whoever called learns the name of the task, to come back to it.
+        followed.map_err(|error| match error {
+            ClientError::Call(CallError::Lost(_) | CallError::Closed(_) | CallError::TimedOut(_)) => {
+                ClientError::Task {
+                    id: self.id.clone(),
+                    status: TaskStatus::Working,
+                    message: Some(error.to_string()),
+                }
+            }
+            error => error,
+        })
+    }
+
+    async fn follow(&self) -> Result<String, ClientError> {
+        let (mut answered, mut rounds) = (HashSet::new(), 0);
+        let most = self.client.core.settings.max_rounds;
+        let begun = Instant::now();
         loop {
             let GetTaskResult { task, detail, .. } = self.get().await?;
+            if task.ttl_ms.is_some_and(|ttl| begun.elapsed() > Duration::from_millis(ttl) + SLOWEST) {
+                return Err(self.ended(task)); // it should be gone by now
+            }
             match (task.status, detail) {
                 (TaskStatus::Completed, Some(TaskDetail::Result(result))) => {
-                    return Ok(serde_json::to_string(&result).unwrap_or_default().into());
+                    return Ok(serde_json::to_string(&result).unwrap_or_default());
                 }
                 (TaskStatus::Failed, Some(TaskDetail::Error(error))) => {
                     return Err(CallError::Rejected(error).into());
@@ -115,6 +146,10 @@ impl TaskHandle {
                 (TaskStatus::InputRequired, Some(TaskDetail::InputRequests(mut requests))) => {
                     requests.retain(|key, _| answered.insert(key.clone()));
                     if !requests.is_empty() {
+                        rounds += 1;
+                        if rounds > most {
+                            return Err(ClientError::TooManyRounds(most));
+                        }
                         let replies = answer_all(&self.client, &self.request.options, requests).await?;
                         let answers = answers_json(&self.client, &replies);
                         let mut params = self.params();
@@ -138,7 +173,7 @@ impl TaskHandle {
     }
 
     /// The result is fetched once the task is done, or waits for answers, which come by requests of the server.
-    async fn follow_in_session(&self) -> Result<Box<str>, ClientError> {
+    async fn follow_in_session(&self) -> Result<String, ClientError> {
         loop {
             let GetTaskResult { task, .. } = self.get().await?;
             match task.status {
@@ -147,7 +182,7 @@ impl TaskHandle {
                 TaskStatus::InputRequired | TaskStatus::Completed | TaskStatus::Failed => {
                     let result: Box<serde_json::value::RawValue> =
                         self.ask(Method::GetTaskPayload, &self.params(), Some(UNTIL_DONE)).await?;
-                    return Ok(result.get().into());
+                    return Ok(result.get().to_owned());
                 }
             }
         }
@@ -159,20 +194,21 @@ fn pause(task: &Task) -> Duration {
 }
 
 /// Gives a task up that nobody waits for any more.
-struct CancelOnDrop(Option<TaskHandle>);
+struct CancelOnDrop {
+    core: Arc<Core>,
+    /// Which one; nothing once it has ended.
+    params: Option<Vec<u8>>,
+}
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        let Some(task) = self.0.take() else { return };
-        let revision = task.client.revision();
-        if revision.has(Feature::Tasks) && !task.client.is_closed() {
-            let runtime = task.client.core.runtime.clone();
-            start(&runtime, async move {
-                if let Err(error) = task.cancel().await {
-                    tracing::debug!(%error, task = task.id, "a task could not be cancelled");
-                }
-            });
-        }
+        let (Some(params), core) = (self.params.take(), self.core.clone()) else { return };
+        start(&self.core.runtime, async move {
+            let (revision, options) = (core.revision(), Options::default());
+            if let Err(error) = core.ask(revision, Method::CancelTask.name(), &params, &options).await {
+                tracing::debug!(%error, "a task could not be cancelled");
+            }
+        });
     }
 }
 

@@ -25,6 +25,11 @@ impl Answer {
         Answer::Body(Box::new(body))
     }
 
+    /// What a tool says, if this is a tool's.
+    pub(crate) fn tool_text(&self) -> Option<String> {
+        if let Answer::Tool(result) = self { Some(result.to_text()) } else { None }
+    }
+
     /// Appends the result as JSON.
     pub(crate) fn encode(&self, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
         match self {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use linchpin_jsonrpc::{CallError, Id};
-use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_jsonrpc::CallError;
+use linchpin_protocol::encode::{Encode, Encoder, to_value};
 use linchpin_protocol::model::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitMode, ElicitParams, ElicitResult, Root,
 };
@@ -15,8 +15,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::args::Args;
+use super::context::related_to;
 use super::questions::Asked;
-use super::{Context, form};
+use super::{Context, Validator, form, schema};
 use crate::question::{Question, Reply};
 use crate::{Error, Result};
 
@@ -53,7 +54,7 @@ impl Context {
             mode: Some(ElicitMode::Url),
             message: message.into(),
             requested_schema: None,
-            elicitation_id: Some(format!("{:016x}", fingerprint(&url, self.request_id()))),
+            elicitation_id: Some(super::unguessable()),
             url: Some(url),
             task: None,
             meta: None,
@@ -96,7 +97,7 @@ impl Context {
         T: Serialize + DeserializeOwned,
         Fut: Future<Output = Result<T>>,
     {
-        if let Some(before) = self.questions().find_step(name) {
+        if let Some(before) = self.questions().find_step(name)? {
             return Ok(serde_json::from_str(&before)?);
         }
         let result = work().await?;
@@ -106,12 +107,19 @@ impl Context {
 
     /// Whether the client can be asked this, here and now.
     pub(crate) fn can_ask(&self, question: &Question) -> bool {
-        question.lacks(self.capabilities(), self.revision()).is_none() && self.way_to_ask().is_ok()
+        question.lacks(self.capabilities(), self.revision()).is_none()
+            && question.unfit_field(self.revision()).is_none()
+            && self.way_to_ask().is_ok()
     }
 
     pub(crate) async fn ask(&self, question: Question) -> Result<Reply> {
         if let Some(required) = question.lacks(self.capabilities(), self.revision()) {
             return Err(self.lacking(&question, required));
+        }
+        if let Some(field) = question.unfit_field(self.revision()) {
+            return Err(Error::tool(format!(
+                "this client cannot be asked: its revision has no choice of several things, as `{field}` is one"
+            )));
         }
         self.way_to_ask()?;
         let _waiting = self.questions().wait();
@@ -133,11 +141,10 @@ impl Context {
 
     /// Whether there is a way to the client and back.
     fn way_to_ask(&self) -> Result<()> {
-        let route = self.route();
         match self.revision().era() {
-            Era::Session if route.connection.is_one_shot() => Err(Error::tool(
-                "this client cannot be asked: it has only one answer to read, and no session",
-            )),
+            Era::Session if self.connection().is_none_or(|connection| connection.is_one_shot()) => Err(
+                Error::tool("this client cannot be asked: it has only one answer to read, and no session"),
+            ),
             Era::Stateless if !self.may_take_rounds() => Err(Error::tool(
                 "this client cannot be asked here: only calls of tools, prompts and resources can ask",
             )),
@@ -150,16 +157,19 @@ impl Context {
 
     /// Asks by a request of our own.
     async fn push(&self, question: Question) -> Result<Reply> {
-        let (connection, method) = (self.route().connection, question.method());
+        let over = || Error::tool("the client cannot be asked any more: the request has ended");
+        let connection = self.connection().filter(|_| !self.end().is_over()).ok_or_else(over)?;
+        let method = question.method();
         let revision = self.revision();
         let timeout: Duration = self.service().settings().question_timeout;
         let task = self.task_id();
-        let call = connection.peer().request(method.name(), timeout, |_, out| {
+        let call = connection.peer().request(method.name(), Duration::MAX, |_, out| {
             write_question(&question, task, revision, out);
         });
         let failed =
             |error: CallError| Error::tool(format!("the client did not answer {}: {error}", method.name()));
-        let text = call.map_err(failed)?.await.map_err(failed)?;
+        let answer = tokio::time::timeout(timeout, call.map_err(failed)?).await;
+        let text = answer.unwrap_or(Err(CallError::TimedOut(timeout))).map_err(failed)?;
         question.reply(&text).map_err(|Invalid { path, reason }| {
             Error::tool(format!(
                 "the client's answer to {} is malformed at \"{path}\": {reason}",
@@ -171,16 +181,8 @@ impl Context {
 
 /// Appends the parameters of a question; one that belongs to a task says so.
 fn write_question(question: &Question, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
-    question.encode(&mut Encoder { out, revision });
-    let Some(task) = task else { return };
-    out.pop();
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    out.extend_from_slice(b"\"_meta\":");
-    let related = serde_json::json!({ (linchpin_protocol::model::key::RELATED_TASK): { "taskId": task } });
-    related.encode(&mut Encoder { out, revision });
-    out.push(b'}');
+    let Some(task) = task else { return question.encode(&mut Encoder { out, revision }) };
+    related_to(task, to_value(question, revision)).encode(&mut Encoder { out, revision });
 }
 
 fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
@@ -197,31 +199,32 @@ fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
 
 /// What the user filled in, as the type that was asked for.
 fn filled_in<T: Args>(result: ElicitResult) -> Result<T> {
-    let content = Value::Object(result.content.unwrap_or_default()).to_string();
-    decode(&content).map_err(|Invalid { path, reason }| {
+    let content = Value::Object(result.content.unwrap_or_default());
+    let check = Validator::for_typed(&schema::of_input::<T>()).map_err(Error::setup)?;
+    if let Some(check) = check {
+        check
+            .check(&content)
+            .map_err(|fault| Error::tool(format!("what the user filled in does not fit: {fault}")))?;
+    }
+    decode(&content.to_string()).map_err(|Invalid { path, reason }| {
         let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
         Error::tool(format!("what the user filled in does not fit{place}: {reason}"))
     })
-}
-
-/// Whether a page can be trusted to be the one that was meant: over TLS, or on the same machine.
-fn is_safe(url: &str) -> bool {
-    let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
-    let is_host =
-        |rest: &str| rest.is_empty() || rest.starts_with([':', '/', '?', '#']) && !rest.contains('@');
-    url.starts_with("https://") || local.iter().any(|local| url.strip_prefix(local).is_some_and(is_host))
 }
 
 fn mismatch() -> Error {
     Error::setup("the answer is of another kind than the question")
 }
 
-/// A name for one visit of a page: the same when the call is done again.
-fn fingerprint(url: &str, id: Id<'static>) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    (url, id).hash(&mut hasher);
-    hasher.finish()
+/// Whether nobody on the way to a page can read along: what travels encrypted, or stays on this machine.
+fn is_safe(url: &str) -> bool {
+    let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let ends = |rest: &str| {
+        let end = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        end.is_empty() || end.strip_prefix(':').is_some_and(is_port)
+    };
+    url.starts_with("https://") || local.iter().any(|host| url.strip_prefix(host).is_some_and(ends))
 }
 
 /// The methods whose answers may ask for input.

@@ -1,5 +1,5 @@
-//! The one place that starts background work. Everything started here ends with its connection: calls are
-//! cancelled when the peer is gone, and the rest is short.
+//! The one place that starts background work. Everything started here has an end: calls are cancelled
+//! when the peer is gone, tasks when their time is over, and the rest is short.
 
 use tokio::runtime::Handle;
 

@@ -87,7 +87,7 @@ where
 
 /// Completes all arguments somewhere else.
 pub(super) trait Forward: Send + Sync {
-    fn complete(&self, params: CompleteParams) -> BoxFuture<Result<CompleteResult>>;
+    fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>>;
 }
 
 /// The completion handlers of one prompt or template, by argument.
@@ -127,7 +127,7 @@ impl Completers {
         scope: &Scope<'_>,
     ) -> BoxFuture<Result<CompleteResult>> {
         if let Some(forward) = &self.forward {
-            return forward.complete(params);
+            return forward.complete(params, scope);
         }
         let Some(completer) = self.by_argument.get(&params.argument.name) else {
             return Box::pin(async { Ok(limited(Vec::new())) });

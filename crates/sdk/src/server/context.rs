@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use linchpin_jsonrpc::{Id, write};
-use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::encode::{Encode, Encoder, to_value};
 use linchpin_protocol::model::{
-    ClientCapabilities, Implementation, LogLevel, LogParams, Meta, ProgressParams, RequestMeta,
+    ClientCapabilities, Implementation, LogLevel, LogParams, Meta, ProgressParams, RequestMeta, key,
 };
 use linchpin_protocol::{Era, Method, Revision};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ask::takes_rounds;
 use super::cancel::Cancel;
@@ -57,7 +57,8 @@ struct Inner {
 /// The request that is being served. A call that asks its client is answered, and goes on with another request.
 #[derive(Clone)]
 pub(crate) struct Route {
-    pub(crate) connection: Arc<Connection>,
+    /// None while the call waits for the request that brings answers.
+    pub(crate) connection: Option<Arc<Connection>>,
     pub(crate) id: Id<'static>,
     pub(crate) meta: Arc<RequestMeta>,
 }
@@ -69,11 +70,11 @@ fn known<T: Clone>(cell: &OnceCell<T>) -> OnceLock<T> {
 impl Context {
     pub(crate) fn new(scope: &Scope<'_>) -> Self {
         Context(Arc::new(Inner {
-            service: scope.service.clone(),
+            service: scope.service.without_hold(),
             revision: scope.revision,
             client: scope.client.clone(),
             route: Mutex::new(Route {
-                connection: scope.connection.clone(),
+                connection: Some(scope.connection.clone()),
                 id: scope.id.clone().into_owned(),
                 meta: Arc::new(scope.meta.cloned().unwrap_or_default()),
             }),
@@ -94,9 +95,14 @@ impl Context {
         &self.0.service
     }
 
-    pub(crate) fn scope<'a>(&'a self, route: &'a Route, method: &'a str) -> Scope<'a> {
+    pub(crate) fn scope<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        route: &'a Route,
+        method: &'a str,
+    ) -> Scope<'a> {
         let Inner { revision, client, meta_text, .. } = &*self.0;
-        let Route { connection, id, meta } = route;
+        let Route { id, meta, .. } = route;
         let scope = Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref());
         let _ = scope.cancel.set(self.0.cancel.clone());
         scope
@@ -111,6 +117,15 @@ impl Context {
     pub(crate) fn reroute(&self, route: Route) {
         *lock(&self.0.route) = route;
         self.0.progress.store(f64::NEG_INFINITY.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Lets the connection go while the call waits: who holds the call must not hold the connection too.
+    pub(crate) fn detach(&self) {
+        lock(&self.0.route).connection = None;
+    }
+
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        lock(&self.0.route).connection.clone()
     }
 
     pub(crate) fn revision(&self) -> Revision {
@@ -132,6 +147,12 @@ impl Context {
 
     pub(crate) fn set_task(&self, id: &str) {
         let _ = self.0.task.set(id.into());
+    }
+
+    /// Takes over what was kept for another context of the same request.
+    pub(crate) fn adopt(&self, other: &Context) {
+        let values = lock(&other.0.values).clone();
+        *lock(&self.0.values) = values;
     }
 
     /// How the call ends, for the one who drives it.
@@ -169,7 +190,9 @@ impl Context {
     /// Whether the client has said that its session is open. Without sessions there is nothing to wait for.
     pub fn is_initialized(&self) -> bool {
         match self.0.revision.era() {
-            Era::Session => self.route().connection.session().is_none_or(Session::is_initialized),
+            Era::Session => self
+                .connection()
+                .is_none_or(|connection| connection.session().is_none_or(Session::is_initialized)),
             Era::Stateless => true,
         }
     }
@@ -206,8 +229,8 @@ impl Context {
 
     /// The session, to keep something for this client. An error where there are no sessions.
     pub fn session(&self) -> Result<Session> {
-        let route = self.route();
-        let session = (self.0.revision.era() == Era::Session).then(|| route.connection.session()).flatten();
+        let connection = self.connection().filter(|_| self.0.revision.era() == Era::Session);
+        let session = connection.as_ref().and_then(|connection| connection.session());
         session.cloned().ok_or_else(|| {
             Error::tool(
                 "this client has no session: return a handle from one tool and take it as an argument of the next",
@@ -238,7 +261,9 @@ impl Context {
     /// Sends a log message, if the client wants messages of this level.
     pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
         let least = match self.0.revision.era() {
-            Era::Session => self.route().connection.session().map(Session::log_level),
+            Era::Session => {
+                self.connection().and_then(|connection| connection.session().map(Session::log_level))
+            }
             Era::Stateless => self.route().meta.log_level,
         };
         if least.is_some_and(|least| level >= least) {
@@ -257,7 +282,13 @@ impl Context {
         if self.0.cancel.is_over() {
             return; // nothing more may be sent for a request that was answered or given up
         }
-        self.route().connection.notify(|out| {
+        let related = self.task_id().map(|task| related_to(task, to_value(params, revision)));
+        if related.is_some() && revision.era() == Era::Stateless {
+            return; // the request was answered, and a task tells only how far it has come
+        }
+        let params = related.as_ref().map_or(params, |related| related);
+        let Some(connection) = self.connection() else { return };
+        connection.notify(|out| {
             write::notification(method, out, |out| params.encode(&mut Encoder { out, revision }));
         });
     }
@@ -271,6 +302,14 @@ impl Context {
     pub async fn cancelled(&self) {
         self.0.cancel.watch().await;
     }
+}
+
+/// Parameters of a message that belongs to a task.
+pub(super) fn related_to(task: &str, mut params: Value) -> Value {
+    if params.is_object() || params.is_null() {
+        params["_meta"][key::RELATED_TASK] = json!({ "taskId": task });
+    }
+    params
 }
 
 /// How far a request has come: `0.5`, `(3.0, 10.0)` or `(3.0, 10.0, "three of ten")`.

@@ -25,8 +25,17 @@ const MEMBERS: [&str; 14] = [
     "default",
 ];
 /// What must never be typed into a form: clients and logs see it.
-const SECRETS: [&str; 8] =
-    ["password", "passwd", "passphrase", "secret", "apikey", "accesstoken", "privatekey", "creditcard"];
+const SECRETS: [&str; 9] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "clientsecret",
+    "secretkey",
+    "apikey",
+    "accesstoken",
+    "privatekey",
+    "creditcard",
+];
 
 /// The form that asks for a value of a type.
 pub(crate) fn of<T: Args>() -> Result<ElicitSchema> {

@@ -88,7 +88,8 @@ impl Next {
             let params = Params::parse(&request.params, service.settings().limits)
                 .map_err(|error| Error::invalid_params("", error.to_string()))?;
             let route = request.cx.route();
-            let scope = Scope::of_context(&request.cx, &route, &request.method);
+            let connection = route.connection.as_ref().ok_or_else(|| Error::setup("the request is over"))?;
+            let scope = Scope::of_context(&request.cx, connection, &route, &request.method);
             dispatch::begin(&scope, &params)
         };
         finish(work, &request).await

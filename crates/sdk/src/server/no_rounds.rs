@@ -22,6 +22,11 @@ pub(crate) enum Round {}
 #[derive(Default)]
 pub(crate) struct Parking {}
 
+impl Parking {
+    #[expect(clippy::unused_self, reason = "the same face with and without the feature")]
+    pub(crate) fn clear(&self) {}
+}
+
 pub(super) struct Fresh;
 
 pub(super) struct Retry<'a> {

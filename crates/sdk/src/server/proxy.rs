@@ -2,6 +2,7 @@
 //! their cancellation and the questions that come with them, whatever revision either side speaks.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use linchpin_protocol::model::{
 };
 use linchpin_protocol::version::Feature;
 use linchpin_protocol::wire::Invalid;
-use linchpin_protocol::{Error as ProtocolError, code};
+use linchpin_protocol::{Era, Error as ProtocolError, code};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle as Runtime;
 
@@ -37,28 +38,41 @@ pub(crate) struct Proxy {
     prefix: String,
     /// What is registered for it, by kind.
     registered: Mutex<BTreeMap<Kind, Vec<String>>>,
+    /// Held while a list is read, so that the last one that was read is the one that stays.
+    refreshing: tokio::sync::Mutex<()>,
+    /// The lists that have changed since they were read, a bit for each.
+    stale: AtomicU8,
 }
 
 impl Proxy {
     /// Registers everything that the remote server lists, and what it will list.
     pub(crate) async fn register(prefix: &str, client: Client, live: &Arc<Live>) -> Result<()> {
-        let proxy = Arc::new(Proxy { client, prefix: prefix.to_owned(), registered: Mutex::default() });
-        for kind in [Kind::Tools, Kind::Resources, Kind::Prompts] {
-            proxy.refresh(kind, live).await?;
-        }
+        let proxy = Arc::new(Proxy {
+            client,
+            prefix: prefix.to_owned(),
+            registered: Mutex::default(),
+            refreshing: tokio::sync::Mutex::default(),
+            stale: AtomicU8::new(0),
+        });
         // Weak: the server holds the client, so the client must not hold the server.
         let (weak, server, runtime) = (Arc::downgrade(&proxy), Arc::downgrade(live), Runtime::current());
         let changed = move |changed| {
             let (weak, server) = (weak.clone(), server.clone());
             start(&runtime, async move { refresh_later(weak, server, changed).await });
         };
+        // Before the lists are read, so that no change is missed.
         proxy.client.watch_changes(Box::new(changed)).await?;
+        for kind in [Kind::Tools, Kind::Resources, Kind::Prompts] {
+            proxy.refresh(kind, live).await?;
+        }
         live.keep(proxy);
         Ok(())
     }
 
     /// Brings what is registered up to date.
     async fn refresh(self: &Arc<Self>, kind: Kind, live: &Arc<Live>) -> Result<()> {
+        let _turn = self.refreshing.lock().await;
+        self.stale.fetch_and(!(1 << kind as u8), Ordering::AcqRel);
         let items = self.list(kind).await?;
         live.change(|catalog| {
             let mut registered = lock(&self.registered);
@@ -82,7 +96,10 @@ impl Proxy {
         match kind {
             Kind::Tools if can.tools.is_some() => {
                 for tool in client.tools().all().await? {
-                    items.push(self.tool(tool)?);
+                    match self.tool(tool) {
+                        Ok(tool) => items.push(tool),
+                        Err(error) => tracing::warn!(%error, "a remote tool is not offered"),
+                    }
                 }
             }
             Kind::Prompts if can.prompts.is_some() => {
@@ -153,6 +170,9 @@ async fn refresh_later(proxy: Weak<Proxy>, live: Weak<Live>, changed: Changed) {
         Changed::Resources => Kind::Resources,
         Changed::Prompts => Kind::Prompts,
     };
+    if proxy.stale.fetch_or(1 << kind as u8, Ordering::AcqRel) & (1 << kind as u8) != 0 {
+        return; // it will be read anyway
+    }
     match proxy.refresh(kind, &live).await {
         Ok(()) => live.announce(kind),
         Err(error) => tracing::warn!(%error, ?changed, "a remote list could not be brought up to date"),
@@ -189,12 +209,18 @@ fn pass_on<T>(call: Call<T>, cx: &Context) -> Call<T> {
     if wants_progress { call.progress(move |progress| cx.progress(progress)) } else { call }
 }
 
-fn remote_error(error: ClientError) -> Error {
+/// What went wrong behind, as the caller's revision has it.
+fn remote_error(error: ClientError, cx: &Context) -> Error {
     match error {
+        ClientError::Call(CallError::Rejected(error))
+            if error.code == code::MISSING_CLIENT_CAPABILITY && cx.revision().era() == Era::Session =>
+        {
+            Error::tool(format!("this client cannot be asked: {}", error.message))
+        }
         ClientError::Call(CallError::Rejected(ErrorObject { code, message, data })) => {
             ProtocolError::Custom { code, message, data }.into()
         }
-        error => Error::tool(format!("the server behind this one did not answer: {error}")),
+        error => Error::tool(format!("the server behind this one failed: {error}")),
     }
 }
 
@@ -209,9 +235,9 @@ impl tool::Call for RemoteTool {
             .map_err(|error| Invalid { path: String::new(), reason: error.to_string() })?;
         let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
         Ok(Box::pin(async move {
-            let result: CallToolResult =
-                pass_on(client.call(name, arguments), &cx).await.map_err(remote_error)?;
-            Ok(result)
+            let result: Result<CallToolResult, ClientError> =
+                pass_on(client.call(name, arguments), &cx).await;
+            result.map_err(|error| remote_error(error, &cx))
         }))
     }
 }
@@ -225,7 +251,10 @@ impl Fill for RemotePrompt {
     fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
         let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
         let arguments = arguments.clone();
-        Ok(Box::pin(async move { pass_on(client.prompt(name, arguments), &cx).await.map_err(remote_error) }))
+        Ok(Box::pin(async move {
+            let result = pass_on(client.prompt(name, arguments), &cx).await;
+            result.map_err(|error| remote_error(error, &cx))
+        }))
     }
 }
 
@@ -240,7 +269,7 @@ impl RemoteResource {
                 ClientError::Call(CallError::Rejected(error)) if is_not_found(&error) => {
                     Error::resource_not_found(uri)
                 }
-                error => remote_error(error),
+                error => remote_error(error, &cx),
             })
         })
     }
@@ -267,8 +296,9 @@ impl ReadMatch for RemoteResource {
 struct RemoteCompletion(Client, CompletionReference);
 
 impl Forward for RemoteCompletion {
-    fn complete(&self, params: CompleteParams) -> BoxFuture<Result<CompleteResult>> {
+    fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>> {
         let call = self.0.complete_with(&CompleteParams { reference: self.1.clone(), meta: None, ..params });
-        Box::pin(async move { call.await.map_err(remote_error) })
+        let cx = scope.context();
+        Box::pin(async move { pass_on(call, &cx).await.map_err(|error| remote_error(error, &cx)) })
     }
 }

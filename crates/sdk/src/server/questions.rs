@@ -1,17 +1,17 @@
 //! The questions of one call: those that wait for an answer, and a log of what was answered, so that the call can
 //! be done again from its beginning somewhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
-use linchpin_protocol::Revision;
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::InputRequest;
 use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::{Error as ProtocolError, Revision};
 use tokio::time::Instant;
 
 use super::Context;
@@ -35,10 +35,15 @@ pub(crate) struct Questions(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// How many questions were asked.
-    asked: u32,
     open: BTreeMap<String, Open>,
     log: Log,
+    /// How many questions were in the log when the call was begun, here.
+    known: usize,
+    /// The keys that have been asked for since then, and the steps that were done or found done.
+    taken: BTreeSet<String>,
+    stepped: BTreeSet<String>,
+    /// Whoever drives the call: a handler may ask from a task of its own, which wakes nobody else.
+    watcher: Option<Waker>,
     /// How long the call has waited for its client in all, and since when it does now.
     waited: Duration,
     waiting: Option<(Instant, usize)>,
@@ -49,19 +54,67 @@ struct Open {
     waker: Waker,
 }
 
+impl State {
+    /// The key for a question. A call that is done again may come to its questions in another order: one that was
+    /// asked before keeps its key.
+    fn key(&mut self, question: &Question) -> String {
+        let mark = mark(question);
+        let is_same = |key: &String| self.log.asked.get(key) == Some(&mark) && !self.taken.contains(key);
+        let before = (1..=self.known).map(numbered).find(is_same);
+        let key = before.unwrap_or_else(|| numbered(self.log.asked.len() + 1));
+        self.log.asked.insert(key.clone(), mark);
+        self.taken.insert(key.clone());
+        key
+    }
+
+    fn is_answered(&self, key: &str) -> bool {
+        self.log.answers.contains_key(key)
+    }
+
+    fn wake_watcher(&self) {
+        if let Some(watcher) = &self.watcher {
+            watcher.wake_by_ref();
+        }
+    }
+}
+
+fn numbered(number: usize) -> String {
+    format!("q{number}")
+}
+
 impl Questions {
     /// Those of a call that is done again.
     pub(crate) fn with(log: Log) -> Self {
-        Questions(Mutex::new(State { log, ..State::default() }))
+        Questions(Mutex::new(State { known: log.asked.len(), log, ..State::default() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
 
+    /// Has somebody woken whenever the call begins or ends to wait.
+    pub(crate) fn watch(&self, watcher: &Waker) {
+        self.state().watcher = Some(watcher.clone());
+    }
+
     /// Whether something waits for an answer.
     pub(crate) fn has_open(&self) -> bool {
-        !self.state().open.is_empty()
+        let state = self.state();
+        state.open.keys().any(|key| !state.is_answered(key))
+    }
+
+    /// The keys of what waits for an answer.
+    pub(crate) fn open_keys(&self) -> Vec<String> {
+        let state = self.state();
+        state.open.keys().filter(|key| !state.is_answered(key)).cloned().collect()
+    }
+
+    /// Whether the call, done again, asks something new and has no use for an answer that it got before.
+    pub(crate) fn has_strayed(&self) -> bool {
+        let state = self.state();
+        let mut before = (1..=state.known).map(numbered);
+        state.log.asked.len() > state.known
+            && before.any(|key| state.is_answered(&key) && !state.taken.contains(&key))
     }
 
     /// Whether the call waits for its client, in whatever way it was asked.
@@ -72,7 +125,19 @@ impl Questions {
     /// What waits for an answer, as it travels.
     pub(crate) fn open(&self, revision: Revision) -> BTreeMap<String, InputRequest> {
         let state = self.state();
-        state.open.iter().map(|(key, open)| (key.clone(), open.question.to_input_request(revision))).collect()
+        let open = state.open.iter().filter(|(key, _)| !state.is_answered(key));
+        open.map(|(key, open)| (key.clone(), open.question.to_input_request(revision))).collect()
+    }
+
+    /// Whether answers are of the kind that was asked for.
+    pub(crate) fn check(&self, answers: &BTreeMap<String, String>) -> Result<(), ProtocolError> {
+        let state = self.state();
+        for (key, answer) in answers {
+            if let Some(open) = state.open.get(key) {
+                open.question.reply(answer).map_err(|invalid| malformed(key, invalid))?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn log(&self) -> Log {
@@ -83,20 +148,30 @@ impl Questions {
     pub(crate) fn give(&self, answers: BTreeMap<String, String>) {
         let mut state = self.state();
         for (key, answer) in answers {
-            if let Some(open) = state.open.get(&key) {
+            if let Some(open) = state.open.get(&key).filter(|_| !state.is_answered(&key)) {
                 open.waker.wake_by_ref();
                 state.log.answers.insert(key, answer);
             }
         }
     }
 
-    /// The result of a step that was done before.
-    pub(crate) fn find_step(&self, name: &str) -> Option<String> {
-        self.state().log.steps.get(name).cloned()
+    /// The result of a step that was done before this call was begun, here.
+    pub(crate) fn find_step(&self, name: &str) -> Result<Option<String>> {
+        let mut state = self.state();
+        if state.stepped.contains(name) {
+            return Err(Error::setup(format!("the step `{name}` was done already: each needs its own name")));
+        }
+        let before = state.log.steps.get(name).cloned();
+        if before.is_some() {
+            state.stepped.insert(name.to_owned());
+        }
+        Ok(before)
     }
 
     pub(crate) fn note_step(&self, name: &str, result: String) {
-        self.state().log.steps.insert(name.to_owned(), result);
+        let mut state = self.state();
+        state.stepped.insert(name.to_owned());
+        state.log.steps.insert(name.to_owned(), result);
     }
 
     /// How long the call has waited for its client.
@@ -110,6 +185,7 @@ impl Questions {
         let mut state = self.state();
         let (since, count) = state.waiting.unwrap_or((Instant::now(), 0));
         state.waiting = Some((since, count + 1));
+        state.wake_watcher();
         Waiting(self)
     }
 }
@@ -127,6 +203,7 @@ impl Drop for Waiting<'_> {
             }
             waiting => waiting.map(|(since, count)| (since, count - 1)),
         };
+        state.wake_watcher();
     }
 }
 
@@ -142,21 +219,10 @@ impl<'a> Asked<'a> {
     pub(crate) fn new(cx: &'a Context, question: Question) -> Self {
         Asked { cx, question, key: None }
     }
+}
 
-    /// Gives the question its key. A call that is done again must ask what it asked before.
-    fn ask(&mut self, state: &mut State) -> Result<String> {
-        state.asked += 1;
-        let key = format!("q{}", state.asked);
-        let mark = mark(&self.question);
-        let before = *state.log.asked.entry(key.clone()).or_insert(mark);
-        if before != mark {
-            return Err(Error::tool(
-                "the call cannot go on: done again, it asks something else than before. Call again from the start.",
-            ));
-        }
-        self.key = Some(key.clone());
-        Ok(key)
-    }
+fn malformed(key: &str, Invalid { path, reason }: Invalid) -> ProtocolError {
+    ProtocolError::invalid(format!("/inputResponses/{key}{path}"), reason)
 }
 
 /// A mark that tells questions apart.
@@ -173,21 +239,16 @@ impl Future for Asked<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<Reply>> {
         let questions = self.cx.questions();
         let mut state = questions.state();
-        let key = match self.key.clone() {
-            Some(key) => key,
-            None => match self.ask(&mut state) {
-                Ok(key) => key,
-                Err(error) => return Poll::Ready(Err(error)),
-            },
-        };
+        let key = self.key.clone().unwrap_or_else(|| state.key(&self.question));
+        self.key = Some(key.clone());
         let Some(answer) = state.log.answers.get(&key) else {
             let open = Open { question: self.question.clone(), waker: cx.waker().clone() };
-            state.open.insert(key, open);
+            if state.open.insert(key, open).is_none() {
+                state.wake_watcher();
+            }
             return Poll::Pending;
         };
-        let reply = self.question.reply(answer).map_err(|Invalid { path, reason }| {
-            Error::invalid_params(format!("/inputResponses/{key}{path}"), reason)
-        });
+        let reply = self.question.reply(answer).map_err(|invalid| malformed(&key, invalid).into());
         state.open.remove(&key);
         self.key = None;
         Poll::Ready(reply)

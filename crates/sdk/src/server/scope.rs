@@ -47,8 +47,13 @@ impl<'a> Scope<'a> {
     }
 
     /// The scope of a request that has a context already, as layers need it.
-    pub(crate) fn of_context(cx: &'a Context, route: &'a Route, method: &'a str) -> Self {
-        let scope = cx.scope(route, method);
+    pub(crate) fn of_context(
+        cx: &'a Context,
+        connection: &'a Arc<Connection>,
+        route: &'a Route,
+        method: &'a str,
+    ) -> Self {
+        let scope = cx.scope(connection, route, method);
         let _ = scope.context.set(cx.clone());
         scope
     }

@@ -34,6 +34,18 @@ pub struct Service {
     principal: Option<Arc<str>>,
     /// Whether calls that ask are held until the answers come.
     parks: bool,
+    /// With the last one of these the calls that are held are let go. Calls themselves have none, or the server
+    /// would hold itself.
+    _hold: Option<Arc<Hold>>,
+}
+
+/// Keeps the calls of a server held.
+struct Hold(Arc<Parking>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
 }
 
 struct Inner {
@@ -43,15 +55,16 @@ struct Inner {
     identity: Vec<u8>,
     /// Whether things may be added later to lists that are empty now.
     changes: bool,
-    parking: Parking,
+    parking: Arc<Parking>,
 }
 
 impl Service {
     pub(crate) fn new(settings: Settings, live: Arc<Live>, changes: bool) -> Self {
         let identity = stateless_era::identity(&settings.info);
-        let parking = Parking::default();
+        let parking: Arc<Parking> = Arc::default();
+        let hold = Some(Arc::new(Hold(Arc::clone(&parking))));
         let inner = Arc::new(Inner { settings, live, identity, changes, parking });
-        Service { inner, principal: None, parks: true }
+        Service { inner, principal: None, parks: true, _hold: hold }
     }
 
     /// Serves one message and gives its answer, if it wants one: for embedding in any web framework. A request
@@ -113,6 +126,11 @@ impl Service {
         Service { parks: false, ..self.clone() }
     }
 
+    /// The same server, for a call of it.
+    pub(crate) fn without_hold(&self) -> Service {
+        Service { _hold: None, ..self.clone() }
+    }
+
     pub(crate) fn principal(&self) -> Option<&str> {
         self.principal.as_deref()
     }
@@ -121,7 +139,7 @@ impl Service {
         &self.inner.settings.tasks
     }
 
-    pub(crate) fn parking(&self) -> &Parking {
+    pub(crate) fn parking(&self) -> &Arc<Parking> {
         &self.inner.parking
     }
 

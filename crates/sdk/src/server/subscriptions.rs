@@ -78,16 +78,21 @@ pub(crate) const fn changed(kind: Kind) -> Method {
 }
 
 impl Streams {
+    /// Those that are open; not locked while they are told, since in memory that runs the client.
+    fn streams(&self) -> Vec<Arc<Stream>> {
+        lock(&self.open).clone()
+    }
+
     /// Tells the streams that want it of a changed list. `send` takes one message.
     pub(crate) fn list_changed(&self, kind: Kind, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
-        for stream in lock(&self.open).iter().filter(|stream| stream.wants_list(kind)) {
+        for stream in self.streams().iter().filter(|stream| stream.wants_list(kind)) {
             send(&|out| stream.write(changed(kind), &EmptyParams { meta: Some(stream.meta()) }, out));
         }
     }
 
     /// Tells the streams that want it of a changed resource.
     pub(crate) fn resource_updated(&self, uri: &str, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
-        for stream in lock(&self.open).iter().filter(|stream| stream.wants_resource(uri)) {
+        for stream in self.streams().iter().filter(|stream| stream.wants_resource(uri)) {
             let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: Some(stream.meta()) };
             send(&|out| stream.write(Method::ResourceUpdated, &params, out));
         }
@@ -99,7 +104,7 @@ impl Streams {
             let mut wanted = stream.filter.task_ids.iter().flatten();
             wanted.any(|id| *id == params.task.task_id) && !stream.cancel.is_over()
         };
-        for stream in lock(&self.open).iter().filter(wants) {
+        for stream in self.streams().iter().filter(wants) {
             let params = TaskStatusParams { meta: Some(stream.meta()), ..params.clone() };
             send(&|out| stream.write(Method::TaskUpdated, &params, out));
         }

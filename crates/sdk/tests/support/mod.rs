@@ -1,10 +1,13 @@
 //! A scripted client: it drives a server over pipes, line by line, and holds what both sides say against the
 //! official schemas.
-#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::allow_attributes, dead_code, unused_imports, reason = "each test file uses a part of it")]
 #![expect(clippy::unwrap_used, reason = "it is only used in tests")]
 #![expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
 
+pub(crate) mod rounds;
 mod schema;
+mod tap;
+pub(crate) mod works;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
@@ -16,6 +19,8 @@ use linchpin::model::key;
 use linchpin::{Revision, Server, Service};
 use serde_json::{Map, Value, json};
 use spec_check::Transcript;
+
+pub(crate) use tap::{Tap, of};
 
 /// How long a line may take to come. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) revision: Revision,
     /// What the server said of itself: the result of `initialize` or `server/discover`.
     pub(crate) opened: Value,
+    /// What the client says it can do, in every request where there are no sessions.
+    capabilities: Value,
     input: Option<PipeWriter>,
     lines: Receiver<String>,
     server: JoinHandle<linchpin::Result>,
@@ -67,7 +74,19 @@ impl Peer {
         let (opened, asked) = (Value::Null, HashMap::new());
         let lines = collect(answers);
         let transcript = Transcript::new();
-        Peer { revision, opened, input: Some(ours), lines, server, asked, transcript, spoken: None, next: 0 }
+        let (input, capabilities) = (Some(ours), json!({}));
+        Peer {
+            revision,
+            opened,
+            capabilities,
+            input,
+            lines,
+            server,
+            asked,
+            transcript,
+            spoken: None,
+            next: 0,
+        }
     }
 
     /// Connects and opens as the revision has it.
@@ -88,6 +107,7 @@ impl Peer {
         capabilities: &Value,
     ) -> Peer {
         let mut peer = Self::connect(revision, service, clock);
+        peer.capabilities.clone_from(capabilities);
         if revision == STATELESS {
             peer.opened = peer.result("server/discover", json!({}));
         } else {
@@ -126,7 +146,10 @@ impl Peer {
     pub(crate) fn message(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let mut message = json!({"jsonrpc": "2.0", "id": self.next, "method": method});
-        let params = if self.revision == STATELESS { stateless(params) } else { params };
+        let params = match self.revision {
+            STATELESS => stateless_with(params, &self.capabilities),
+            _ => params,
+        };
         if !params.is_null() {
             message["params"] = params;
         }
@@ -199,6 +222,19 @@ impl Peer {
         self.checked(&line)
     }
 
+    /// The next line, which must be a request of the server for this method.
+    pub(crate) fn question(&mut self, method: &str) -> Value {
+        let line = self.read();
+        assert_eq!(line["method"], method, "{line}");
+        assert!(line.get("id").is_some(), "{line}");
+        line
+    }
+
+    /// Answers a request of the server.
+    pub(crate) fn reply(&mut self, question: &Value, result: Value) {
+        self.raw(json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
+    }
+
     /// The next line, as a code and a message.
     pub(crate) fn read_error(&mut self) -> (i64, String) {
         fault(&self.read())
@@ -219,7 +255,7 @@ impl Peer {
 
     fn check(&self, message: &Value) {
         let asked = message.get("id").and_then(|id| self.asked.get(&id.to_string()));
-        match asked {
+        match asked.filter(|_| message.get("method").is_none()) {
             Some((method, revision)) => schema::check_answer(*revision, method, message),
             // Before anything is known of the client, an error has the form of JSON-RPC itself.
             None => schema::check_unasked(self.spoken.unwrap_or(Revision::ALL[0]), message),
@@ -292,13 +328,18 @@ pub(crate) fn initialize(version: &str, capabilities: &Value) -> Value {
 
 /// Parameters with what every stateless request carries; what is there already stays.
 pub(crate) fn stateless(params: Value) -> Value {
+    stateless_with(params, &json!({}))
+}
+
+/// As [`stateless`], with what the client can do.
+pub(crate) fn stateless_with(params: Value, capabilities: &Value) -> Value {
     let mut params = params.as_object().cloned().unwrap_or_default();
     let meta = params.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
     if let Some(meta) = meta.as_object_mut() {
         let info = json!({"name": "peer", "version": "1"});
         for (key, value) in [
             (key::PROTOCOL_VERSION, STATELESS.as_str().into()),
-            (key::CLIENT_CAPABILITIES, json!({})),
+            (key::CLIENT_CAPABILITIES, capabilities.clone()),
             (key::CLIENT_INFO, info),
         ] {
             meta.entry(key).or_insert(value);
@@ -328,9 +369,14 @@ pub(crate) fn failure(result: &Value) -> String {
     text(result)
 }
 
-/// One message through [`Service::handle_json`].
+/// One message through [`Service::handle_json`], in a runtime of its own.
 pub(crate) fn one_shot(service: &Service, message: &Value) -> Option<Value> {
-    let answer = runtime(Clock::Paused).block_on(service.handle_json(message.to_string().as_bytes()))?;
+    runtime(Clock::Paused).block_on(handled(service, message))
+}
+
+/// One message through [`Service::handle_json`].
+pub(crate) async fn handled(service: &Service, message: &Value) -> Option<Value> {
+    let answer = service.handle_json(message.to_string().as_bytes()).await?;
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     let stateless =
         message.pointer("/params/_meta").is_some_and(|meta| meta.get(key::PROTOCOL_VERSION).is_some());

@@ -59,6 +59,13 @@ enum Step {
 }
 
 impl Connection {
+    /// Puts a request into the table of those not done, where a cancellation finds it.
+    pub(crate) fn enter(self: &Arc<Self>, id: &Id<'static>, cancel: &Arc<Cancel>) -> InFlight {
+        let pending = Pending { cancel: cancel.clone(), answers: self.answers.clone() };
+        lock(&self.in_flight).insert(id.clone(), pending);
+        InFlight { connection: self.clone(), id: id.clone() }
+    }
+
     /// The rest of a request that could not be finished at once.
     pub(super) fn drive(
         self: Arc<Self>,
@@ -68,16 +75,17 @@ impl Connection {
         round: Option<Round>,
     ) -> BoxFuture<()> {
         let cancel = call.cancel.clone();
-        let pending = Pending { cancel: cancel.clone(), answers: self.answers.clone() };
-        lock(&self.in_flight).insert(id.clone(), pending);
-        let entry = InFlight { connection: self.clone(), id: id.clone() };
+        let entry = self.enter(&id, &cancel);
         Box::pin(async move {
             let step = {
                 let mut given_up = std::pin::pin!(cancel.given_up());
-                let next = std::future::poll_fn(|cx| match call.work.poll(cx) {
-                    Poll::Ready(outcome) => Poll::Ready(Step::Done(outcome)),
-                    Poll::Pending if call.asks() => Poll::Ready(Step::Asks),
-                    Poll::Pending => given_up.as_mut().poll(cx).map(|()| Step::GivenUp),
+                let next = std::future::poll_fn(|cx| {
+                    call.context.iter().for_each(|context| context.questions().watch(cx.waker()));
+                    match call.work.poll(cx) {
+                        Poll::Ready(outcome) => Poll::Ready(Step::Done(outcome)),
+                        Poll::Pending if call.asks() => Poll::Ready(Step::Asks),
+                        Poll::Pending => given_up.as_mut().poll(cx).map(|()| Step::GivenUp),
+                    }
                 });
                 next.await
             };
@@ -103,7 +111,7 @@ impl Connection {
 }
 
 /// A request in the table of those not done, for as long as it is worked on.
-struct InFlight {
+pub(crate) struct InFlight {
     connection: Arc<Connection>,
     id: Id<'static>,
 }

@@ -26,8 +26,9 @@ use self::parking::Found;
 use self::state::State;
 use super::answer::Answer;
 use super::ask::takes_rounds;
+use super::cancel::Cancel;
 use super::connection::{Connection, Invocation};
-use super::context::{Client, Route};
+use super::context::{Client, Context, Route};
 use super::questions::Log;
 use super::request::{Outcome, tool_failure};
 use super::scope::Scope;
@@ -40,12 +41,14 @@ pub(crate) struct Round {
     call: u128,
     number: u32,
     open: bool,
+    /// Whether it does no harm to do the call again.
+    harmless: bool,
 }
 
 impl Drop for Round {
     fn drop(&mut self) {
         if self.open {
-            self.service.parking().drop_call(self.call);
+            self.service.parking().drop_call(self.call, self.number, self.harmless);
         }
     }
 }
@@ -105,6 +108,11 @@ impl Connection {
             Some(round) => (round.call, round.number + 1),
             None => (u128::from_le_bytes(random()), 1),
         };
+        if context.questions().has_strayed() {
+            let outcome = failed(&call.method, STRAYED);
+            service.observe(&call.method, call.target(), begun, call.revision, &outcome);
+            return outcome;
+        }
         let age = settings.question_timeout;
         let state = State {
             binding: binding.clone(),
@@ -122,6 +130,7 @@ impl Connection {
         let outcome = Outcome::from(Ok(Answer::body(result)));
         service.observe(&call.method, call.target(), begun, revision, &outcome);
         let outcome = self.keep_answer(outcome, revision, round, false);
+        context.detach();
         service.parking().park(id, next, call, service.max_parked(), age);
         outcome
     }
@@ -178,52 +187,60 @@ impl Connection {
 
     fn find_call(&self, retry: &Retry<'_>, state: State, answers: &BTreeMap<String, String>) -> Resumed {
         let service = self.service();
-        let round = || Round { service: service.clone(), call: state.call, number: state.round, open: true };
+        let (call, number, harmless) = (state.call, state.round, self.is_harmless(retry));
+        let round = || Round { service: service.clone(), call, number, open: true, harmless };
         match service.parking().take(state.call, state.round, service.settings().question_timeout) {
             Found::Call(call) => Resumed::Call(call, round()),
             Found::Answer(answer) => Resumed::Over(Outcome::from(Ok(Answer::Ready(answer)))),
             Found::Busy(changed) => Resumed::Busy(state, changed),
             Found::Stale => Resumed::Over(Outcome::from(Err(used_up().into()))),
-            Found::Nothing => match state.log.clone().filter(|log| self.may_do_again(retry, log)) {
-                None => Resumed::Over(Outcome::from(Ok(tool_failure(LOST.to_owned())))),
+            Found::Nothing => match state.log.clone().filter(|log| harmless || !log.steps.is_empty()) {
+                None => Resumed::Over(failed(retry.method, LOST)),
+                Some(_) if !service.parking().claim(state.call, state.round, service.max_parked()) => {
+                    self.find_call(retry, state, answers)
+                }
                 Some(mut log) => {
                     for (key, answer) in answers {
                         if log.asked.contains_key(key) {
                             log.answers.entry(key.clone()).or_insert_with(|| answer.clone());
                         }
                     }
-                    service.parking().claim(state.call, state.round, service.max_parked());
                     Resumed::Again(log, round())
                 }
             },
         }
     }
 
-    /// Whether running a handler twice does no harm.
-    fn may_do_again(&self, retry: &Retry<'_>, log: &Log) -> bool {
-        if Method::find(retry.method) != Some(Method::CallTool) || !log.steps.is_empty() {
+    /// Whether running a handler twice does no harm, by what its author says of it.
+    fn is_harmless(&self, retry: &Retry<'_>) -> bool {
+        if Method::find(retry.method) != Some(Method::CallTool) {
             return true;
         }
         let name: Option<String> = retry.params.find("name").and_then(|name| serde_json::from_str(name).ok());
         let catalog = self.service().catalog();
-        let tool = name.and_then(|name| catalog.tools.find(&name).cloned());
-        tool.is_some_and(|tool| tool.may_run_twice())
+        name.and_then(|name| catalog.tools.find(&name)).is_some_and(|tool| tool.may_run_twice())
     }
 
     fn go_on(
         self: &Arc<Self>,
         retry: &Retry<'_>,
         mut call: Invocation,
-        round: Round,
+        mut round: Round,
         answers: BTreeMap<String, String>,
     ) -> Option<BoxFuture<()>> {
+        let questions = call.context.as_ref().map(Context::questions);
+        if let Err(error) = questions.map_or(Ok(()), |questions| questions.check(&answers)) {
+            self.service().parking().put_back(round.call, round.number, call);
+            round.open = false;
+            return self.over(retry, &Outcome::from(Err(error.into())));
+        }
         if !call.cancel.reopen() {
             return self.over(retry, &Outcome::from(Err(used_up().into())));
         }
         let id = retry.id.clone().into_owned();
         if let Some(context) = &call.context {
             let meta = Arc::new(retry.meta.cloned().unwrap_or_default());
-            context.reroute(Route { connection: self.clone(), id: id.clone(), meta });
+            context.reroute(Route { connection: Some(self.clone()), id: id.clone(), meta });
             context.questions().give(answers);
         }
         match call.work.try_finish() {
@@ -252,6 +269,8 @@ impl Connection {
     ) -> BoxFuture<()> {
         let (id, revision) = (retry.id.clone().into_owned(), retry.revision);
         let (call, round) = (state.call, state.round);
+        let cancel = Arc::new(Cancel::default());
+        let entry = self.enter(&id, &cancel);
         Box::pin(async move {
             let age = self.service().settings().question_timeout;
             let wait = async {
@@ -264,15 +283,25 @@ impl Connection {
                     }
                 }
             };
-            let outcome = match tokio::time::timeout(age, wait).await {
+            let found = tokio::select! {
+                found = tokio::time::timeout(age, wait) => found,
+                () = cancel.given_up() => return,
+            };
+            let outcome = match found {
                 Ok(Found::Answer(answer)) => Outcome::from(Ok(Answer::Ready(answer))),
-                Ok(Found::Call(call)) => {
-                    // It asked again in the meantime; this state is of the round before.
-                    drop(call);
-                    Outcome::from(Err(used_up().into()))
+                Ok(Found::Call(held)) => {
+                    // The other one was refused, and the call waits for a better one.
+                    self.service().parking().put_back(call, round, *held);
+                    let text = "another request with this state was refused: send this one again";
+                    Outcome::from(Err(ProtocolError::invalid("/requestState", text).into()))
                 }
                 _ => Outcome::from(Err(used_up().into())),
             };
+            self.answers().room().await;
+            if !cancel.answer() {
+                return;
+            }
+            drop(entry);
             self.answers().send(|out| self.write_answer(&id, revision, &outcome, out));
         })
     }
@@ -280,6 +309,17 @@ impl Connection {
 
 const LOST: &str = "The call cannot go on: the server no longer holds it, and running it again might do its work \
                     twice. Call again from the start if that is safe.";
+
+const STRAYED: &str = "The call cannot go on: done again, it asks something else than before. Call again from the \
+                       start.";
+
+/// A call that cannot go on.
+fn failed(method: &str, why: &str) -> Outcome {
+    match Method::find(method) {
+        Some(Method::CallTool) => Outcome::from(Ok(tool_failure(why.to_owned()))),
+        _ => Outcome::from(Err(ProtocolError::Internal(why.to_owned()).into())),
+    }
+}
 
 fn used_up() -> ProtocolError {
     ProtocolError::invalid("/requestState", "this state was used already: send the request again without it")

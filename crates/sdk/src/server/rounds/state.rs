@@ -50,8 +50,11 @@ impl Binding {
             digest.update(part);
         }
         // Written in one way, since a client may write the same arguments in another order.
-        let arguments = params.find("arguments").and_then(|text| serde_json::from_str(text).ok());
-        digest.update(canonical(arguments.unwrap_or(Value::Null)).to_string());
+        let arguments = params.find("arguments").unwrap_or("null");
+        match serde_json::from_str(arguments) {
+            Ok(value) => digest.update(canonical(value).to_string()),
+            Err(_) => digest.update(arguments), // a number that has no place in memory, for one
+        }
         Binding {
             principal: principal.map(str::to_owned),
             audience: audience.to_owned(),
@@ -143,6 +146,7 @@ mod tests {
             binding("eve", "tools/call", other_order),
             binding("ada", "prompts/get", other_order),
             binding("ada", "tools/call", r#"{"name":"pay","arguments":{"a":2,"b":[{"c":2,"d":3}]}}"#),
+            binding("ada", "tools/call", r#"{"name":"pay","arguments":{"a":1e999}}"#),
             binding("ada", "tools/call", r#"{"name":"pax","arguments":{"a":1,"b":[{"c":2,"d":3}]}}"#),
             Binding { audience: "other".into(), ..state().binding },
             Binding { principal: None, ..state().binding },
@@ -152,6 +156,14 @@ mod tests {
         let late = State::open(&text, &keys, &state().binding, Duration::from_secs(101)).unwrap_err();
         assert!(late.to_string().contains("time to answer is over"), "{late}");
         assert!(State::open(&text, &Keys::random(), &state().binding, now).is_err());
+    }
+
+    #[test]
+    fn arguments_that_have_no_place_in_memory_are_told_apart() {
+        let with =
+            |number: &str| binding("ada", "tools/call", &format!(r#"{{"arguments":{{"a":{number}}}}}"#));
+        assert_ne!(with("1e999"), with("1e998"));
+        assert_eq!(with("1e999"), with("1e999"));
     }
 
     #[test]

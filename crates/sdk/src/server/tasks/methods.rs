@@ -53,7 +53,7 @@ async fn find_kept(service: &Service, id: &str) -> Result<TaskRecord> {
         service.tasks().store.remove(id).await?;
         return Err(unknown(id));
     }
-    if !record.status.is_terminal() {
+    if !record.status.is_terminal() && record.alive_until < service.settings().clock.since_epoch() {
         let error = ProtocolError::Internal("the server was restarted while the task ran".into());
         record.status = TaskStatus::Failed;
         record.message = Some(error.to_string());
@@ -124,6 +124,7 @@ pub(crate) fn update(scope: &Scope<'_>, params: UpdateTaskParams) -> Result<Work
     if let Some(running) = service.tasks().find_running(&params.task_id, service.principal()) {
         let answers: BTreeMap<String, String> =
             params.input_responses.into_iter().map(|(key, answer)| (key, answer.to_string())).collect();
+        running.context.questions().check(&answers)?;
         running.context.questions().give(answers);
         return Ok(Work::done(Ok(Answer::body(EmptyResult::new()))));
     }
@@ -136,10 +137,9 @@ pub(crate) fn cancel(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     let (service, era) = (scope.service.clone(), scope.revision.era());
     let work = async move {
         let running = service.tasks().find_running(&params.task_id, service.principal());
-        let given_up = running.as_ref().is_some_and(|running| running.cancel(&service));
-        let record = match running {
-            Some(running) => running.record(),
-            None => find_kept(&service, &params.task_id).await?,
+        let (given_up, record) = match running {
+            Some(running) => (running.cancel(&service).await, running.record()),
+            None => (false, find_kept(&service, &params.task_id).await?),
         };
         if !given_up && era == Era::Session {
             let reason = format!("the task has ended as {} already", record.status.as_str());
@@ -150,10 +150,19 @@ pub(crate) fn cancel(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     Ok(Work::wait(work, Answer::body))
 }
 
+/// Whether a text can be the name of a task, as [`super::super::unguessable`] makes them.
+fn is_name(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// The tasks of a client (tasks in the core).
 pub(crate) fn list(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
     check(scope)?;
     let (service, session) = (scope.service.clone(), scope.connection.name().to_owned());
+    if cursor.is_some_and(|cursor| !is_name(cursor)) {
+        let reason = "this cursor was not given by this server: begin without one";
+        return Err(ProtocolError::invalid("/cursor", reason).into());
+    }
     let after = cursor.map(str::to_owned);
     let work = async move {
         let tasks = service.tasks();

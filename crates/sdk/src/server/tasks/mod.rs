@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linchpin_protocol::encode::Fields;
 use linchpin_protocol::model::{
-    ClientCapabilities, CreateTaskResult, Meta, TaskMetadata, TaskStatus, TaskSupport, TasksCapability,
-    extension,
+    ClientCapabilities, CreateTaskResult, Meta, ResultBody, TaskMetadata, TaskStatus, TaskSupport,
+    TasksCapability, extension,
 };
 use linchpin_protocol::version::Feature;
 use linchpin_protocol::wire::{self, CallTool};
@@ -29,7 +30,7 @@ use super::context::Context;
 use super::request::Work;
 use super::scope::Scope;
 use super::tool::ToolEntry;
-use super::{background, dispatch};
+use super::{BoxFuture, background, dispatch};
 use crate::Result;
 use crate::sync::lock;
 
@@ -156,10 +157,10 @@ fn plan(scope: &Scope<'_>, tool: &ToolEntry, wish: Option<&str>) -> Result<Plan,
 
 /// Calls a tool, as a task where that is to be.
 pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Result<Work> {
-    let ttl = match plan(scope, tool, call.task)? {
+    let (ttl, if_slow) = match plan(scope, tool, call.task)? {
         Plan::Plainly => return Ok(dispatch::begin_tool(scope, tool, call)),
-        Plan::Task(ttl) => ttl,
-        Plan::TaskIfSlow => None,
+        Plan::Task(ttl) => (ttl, false),
+        Plan::TaskIfSlow => (None, true),
     };
     let service = scope.service;
     if lock(&service.tasks().running).len() >= MAX_RUNNING {
@@ -172,11 +173,10 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
     let own = scope.fork();
     own.set_target(&tool.name, tool.state.as_ref());
     let context = own.context();
+    scope.context.get().into_iter().for_each(|outer| context.adopt(outer));
     context.set_task(&id);
     let mut work = dispatch::begin_tool(&own, tool, call);
-    if matches!(plan(scope, tool, call.task)?, Plan::TaskIfSlow)
-        && let std::task::Poll::Ready(outcome) = work.try_finish()
-    {
+    if if_slow && let std::task::Poll::Ready(outcome) = work.try_finish() {
         return Ok(Work::finished(outcome));
     }
     let now = service.settings().clock.since_epoch();
@@ -190,18 +190,49 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
         updated: now,
         ttl: ttl.unwrap_or(TTL).min(LONGEST_TTL),
         poll_interval: service.tasks().poll_interval,
+        alive_until: now + run::LEASE,
         outcome: None,
     };
     Ok(Work::wait(begin(context, work, record), Answer::body))
 }
 
-/// Starts a task once it is kept.
-async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<CreateTaskResult> {
+/// Has a task ready once it is kept.
+async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<Begun> {
     let service = context.service().clone();
     service.tasks().store.save(record.clone()).await?;
     let task = record.to_task();
     let running = Arc::new(Running::new(context, record));
     lock(&service.tasks().running).insert(task.task_id.clone(), running.clone());
-    background::start(&Handle::current(), run::run(service, running, work));
-    Ok(CreateTaskResult { task, meta: None })
+    let result = CreateTaskResult { task, meta: None };
+    Ok(Begun { result, run: Some(Box::pin(run::run(service, running, work))), runtime: Handle::current() })
+}
+
+/// The answer that names a task. The task runs when the answer has left: nobody understands what a task says before
+/// that.
+struct Begun {
+    result: CreateTaskResult,
+    run: Option<BoxFuture<()>>,
+    runtime: Handle,
+}
+
+impl ResultBody for Begun {
+    fn encode_body(&self, fields: &mut Fields<'_, '_>) {
+        self.result.encode_body(fields);
+    }
+
+    fn meta(&self) -> Option<&Meta> {
+        self.result.meta()
+    }
+
+    fn result_type(&self) -> &'static str {
+        self.result.result_type()
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            background::start(&self.runtime, run);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::Duration;
 
 use linchpin_jsonrpc::write;
 use linchpin_protocol::encode::{Encode, Encoder};
@@ -15,6 +16,9 @@ use super::super::context::Context;
 use super::super::request::{Outcome, Work};
 use super::store::{TaskOutcome, TaskRecord};
 use crate::sync::lock;
+
+/// For how long a task that runs is known to run. It is saved again three times as often.
+pub(super) const LEASE: Duration = Duration::from_mins(1);
 
 /// A task that runs.
 pub(crate) struct Running {
@@ -60,10 +64,23 @@ impl Running {
     }
 
     /// Gives the task up; `false` when it has ended already.
-    pub(super) fn cancel(&self, service: &Service) -> bool {
+    pub(super) async fn cancel(&self, service: &Service) -> bool {
         let given_up = self.set_status(service, TaskStatus::Cancelled, Some("it was cancelled".into()), None);
         self.context.end().cancel();
+        if given_up {
+            self.save(service).await;
+            self.tell(service);
+        }
         given_up
+    }
+
+    /// The keys of the questions that it waits for; in a session they travel on their own and have none.
+    fn asks(&self) -> Option<Vec<String>> {
+        let questions = self.context.questions();
+        match self.context.revision().era() {
+            Era::Session => questions.is_waiting().then(Vec::new),
+            Era::Stateless => Some(questions.open_keys()).filter(|keys| !keys.is_empty()),
+        }
     }
 
     /// Changes the status, unless the task has ended.
@@ -87,24 +104,34 @@ impl Running {
         true
     }
 
-    /// Keeps the status, and tells it.
-    async fn publish(&self, service: &Service) {
-        let record = self.record();
+    async fn save(&self, service: &Service) {
+        let record = {
+            let mut record = lock(&self.record);
+            record.alive_until = service.settings().clock.since_epoch() + LEASE;
+            record.clone()
+        };
         if let Err(error) = service.tasks().store.save(record).await {
             service.report(&error, Method::GetTask.name(), None);
         }
-        let (connection, revision) = (self.context.route().connection, self.context.revision());
+    }
+
+    /// Tells the status to those who want to know.
+    fn tell(&self, service: &Service) {
+        let revision = self.context.revision();
         let GetTaskResult { task, detail, .. } = self.state_with_outcome();
         let params = TaskStatusParams { task, detail, meta: None };
         match revision.era() {
-            Era::Session => connection.notify(|out| {
-                write::notification(Method::TaskStatus.name(), out, |out| {
-                    params.encode(&mut Encoder { out, revision });
+            Era::Session => self.context.connection().into_iter().for_each(|connection| {
+                connection.notify(|out| {
+                    write::notification(Method::TaskStatus.name(), out, |out| {
+                        params.encode(&mut Encoder { out, revision });
+                    });
                 });
             }),
-            Era::Stateless => {
+            // Whoever listens need not be on the connection that the call came by.
+            Era::Stateless => service.live().connections().iter().for_each(|connection| {
                 connection.streams().task_changed(&params, |message| connection.notify(message));
-            }
+            }),
         }
     }
 
@@ -126,60 +153,81 @@ pub(super) fn detail(record: &TaskRecord) -> Option<TaskDetail> {
 /// What woke the one who drives a task.
 enum Step {
     Done(Outcome),
-    /// It asks, or no longer does.
-    Asks(bool),
+    /// It asks something else than before, or no longer does.
+    Asks(Option<Vec<String>>),
     GivenUp,
 }
 
 /// Drives a task to its end.
-pub(super) async fn run(service: Service, running: Arc<Running>, mut work: Work) {
+pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
     let ttl = running.record().ttl;
-    let drive = async {
-        let mut given_up = std::pin::pin!(running.context.end().given_up());
+    let stay_alive = async {
         loop {
-            let asked = running.record().status == TaskStatus::InputRequired;
-            let step = std::future::poll_fn(|cx| match work.poll(cx) {
-                Poll::Ready(outcome) => Poll::Ready(Step::Done(outcome)),
-                Poll::Pending if running.context.questions().is_waiting() != asked => {
-                    Poll::Ready(Step::Asks(!asked))
-                }
-                Poll::Pending => given_up.as_mut().poll(cx).map(|()| Step::GivenUp),
-            });
-            match step.await {
-                Step::Asks(asks) => {
-                    let status = if asks { TaskStatus::InputRequired } else { TaskStatus::Working };
-                    running.set_status(&service, status, None, None);
-                    running.publish(&service).await;
-                }
-                Step::Done(outcome) => return finish(&service, &running, outcome),
-                Step::GivenUp => return,
-            }
+            tokio::time::sleep(LEASE / 3).await;
+            running.save(&service).await;
         }
     };
-    if tokio::time::timeout(ttl, drive).await.is_err() {
+    let drive = async {
+        tokio::select! { ended = drive(&service, &running, work) => ended, () = stay_alive => false }
+    };
+    let ended = tokio::time::timeout(ttl, drive).await.unwrap_or_else(|_| {
         let message = Some("the time for which it is kept is over".into());
-        running.set_status(&service, TaskStatus::Cancelled, message, None);
-    }
+        running.set_status(&service, TaskStatus::Cancelled, message, None)
+    });
     running.context.end().cancel();
-    running.publish(&service).await;
+    running.save(&service).await;
+    if ended {
+        running.tell(&service);
+    }
     lock(&service.tasks().running).remove(&running.record().id);
 }
 
-fn finish(service: &Service, running: &Running, outcome: Outcome) {
+/// `false` when the task was given up by somebody else.
+async fn drive(service: &Service, running: &Running, mut work: Work) -> bool {
+    let (context, mut asked) = (&running.context, None);
+    let mut given_up = std::pin::pin!(context.end().given_up());
+    loop {
+        let step = std::future::poll_fn(|cx| {
+            context.questions().watch(cx.waker());
+            match (work.poll(cx), running.asks()) {
+                (Poll::Ready(outcome), _) => Poll::Ready(Step::Done(outcome)),
+                (Poll::Pending, asks) if asks != asked => Poll::Ready(Step::Asks(asks)),
+                (Poll::Pending, _) => given_up.as_mut().poll(cx).map(|()| Step::GivenUp),
+            }
+        });
+        match step.await {
+            Step::Asks(asks) => {
+                let status = if asks.is_some() { TaskStatus::InputRequired } else { TaskStatus::Working };
+                running.set_status(service, status, None, None);
+                running.save(service).await;
+                running.tell(service);
+                asked = asks;
+            }
+            Step::Done(outcome) => return finish(service, running, outcome),
+            Step::GivenUp => return false,
+        }
+    }
+}
+
+fn finish(service: &Service, running: &Running, outcome: Outcome) -> bool {
     let (revision, target) = (running.context.revision(), running.context.target().map(str::to_owned));
     if let Some(hidden) = &outcome.hidden {
         service.report(hidden, Method::CallTool.name(), target.as_deref());
     }
-    let (status, outcome) = match outcome.answer {
+    let (status, message, outcome) = match outcome.answer {
         Ok(answer) => {
             let mut json = Vec::new();
             answer.encode(revision, service.identity(), &mut json);
             // In the core form a tool that failed is a task that failed.
             let failed = outcome.tool_error && revision.era() == Era::Session;
             let status = if failed { TaskStatus::Failed } else { TaskStatus::Completed };
-            (status, TaskOutcome::Result(String::from_utf8_lossy(&json).into_owned()))
+            let message = answer.tool_text().filter(|_| failed);
+            (status, message, TaskOutcome::Result(String::from_utf8_lossy(&json).into_owned()))
         }
-        Err(error) => (TaskStatus::Failed, TaskOutcome::Error(error_object(&error, revision))),
+        Err(error) => {
+            let object = error_object(&error, revision);
+            (TaskStatus::Failed, Some(object.message.clone()), TaskOutcome::Error(object))
+        }
     };
-    running.set_status(service, status, None, Some(outcome));
+    running.set_status(service, status, message, Some(outcome))
 }

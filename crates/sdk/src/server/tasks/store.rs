@@ -36,6 +36,8 @@ pub struct TaskRecord {
     pub ttl: Duration,
     /// How often to look at it.
     pub poll_interval: Duration,
+    /// Until when the one who runs it is known to be there, since 1970; it is saved again before that.
+    pub alive_until: Duration,
     /// What came of it.
     pub outcome: Option<TaskOutcome>,
 }
@@ -72,8 +74,9 @@ impl TaskRecord {
 /// What a store gives, in time.
 pub type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// Keeps tasks. A store that outlives the process makes task ids good for longer than the process: a task whose
-/// work ended with it is reported as failed.
+/// Keeps tasks. A store that outlives the process makes task ids good for longer than the process, and several
+/// instances may share one: a task whose work ended with its process is reported as failed once it has not been
+/// saved for a minute.
 pub trait TaskStore: Send + Sync + 'static {
     /// Keeps a task, new or changed. Once this is done, [`Self::find`] gives it.
     fn save(&self, task: TaskRecord) -> Stored<'_, ()>;
@@ -102,7 +105,8 @@ pub(crate) struct MemoryTasks(Mutex<BTreeMap<String, TaskRecord>>);
 impl TaskStore for MemoryTasks {
     fn save(&self, task: TaskRecord) -> Stored<'_, ()> {
         let mut tasks = lock(&self.0);
-        if tasks.len() >= MAX_TASKS && !tasks.contains_key(&task.id) {
+        // With each new task, so that results do not stay for as long as nobody asks.
+        if !tasks.contains_key(&task.id) {
             let now = task.updated;
             tasks.retain(|_, task| !task.is_expired(now));
         }

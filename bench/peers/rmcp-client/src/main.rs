@@ -1,0 +1,88 @@
+//! The official Rust SDK (rmcp 3.8.0) as a client, on one thread: starts a server, calls its tool `echo` and prints
+//! one line of JSON, as `bench-client` does with our SDK.
+//!
+//! ```text
+//! rmcp-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…
+//! ```
+//!
+//! `--session` opens with `initialize`; without it `server/discover` comes first, as with ours.
+
+use std::{sync::Arc, time::Instant};
+
+use anyhow::{Context, bail, ensure};
+use rmcp::{
+    model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion},
+    service::{ClientLifecycleMode, ClientServiceExt, Peer, RoleClient},
+    transport::TokioChildProcess,
+};
+
+const USAGE: &str = "usage: rmcp-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let end = arguments.iter().position(|argument| argument == "--").context(USAGE)?;
+    let (options, command) = (&arguments[..end], &arguments[end + 1..]);
+    let [transport, calls, in_flight, bytes, rest @ ..] = options else { bail!(USAGE) };
+    ensure!(transport == "stdio", USAGE);
+    let [calls, in_flight, bytes] = [calls, in_flight, bytes].map(|number| number.parse::<usize>());
+    let (calls, in_flight, bytes) = (calls?, in_flight?.max(1), bytes?);
+
+    let info = ClientConfig::new(ClientCapabilities::default(), Implementation::new("rmcp-client", "3.8.0"))
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+    let mut process = tokio::process::Command::new(command.first().context(USAGE)?);
+    process.args(&command[1..]);
+    let lifecycle = match rest {
+        [] => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] },
+        [session] if session == "--session" => ClientLifecycleMode::Initialize,
+        _ => bail!(USAGE),
+    };
+    let running = info.serve_with_lifecycle(TokioChildProcess::new(process)?, lifecycle).await?;
+    let revision = running.peer_info().map(|info| info.protocol_version.to_string());
+
+    let text: Arc<str> = "m".repeat(bytes).into();
+    let (cpu, begun) = (cpu_us(), Instant::now());
+    let mut callers = Vec::new();
+    for caller in 0..in_flight {
+        let share = calls / in_flight + usize::from(caller < calls % in_flight);
+        callers.push(tokio::spawn(call(running.peer().clone(), share, text.clone())));
+    }
+    let mut errors = 0;
+    for caller in callers {
+        errors += caller.await?;
+    }
+    let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu_us() - cpu);
+    println!(
+        "{}",
+        serde_json::json!({
+            "calls": calls,
+            "errors": errors,
+            "seconds": seconds,
+            "calls_per_second": calls as f64 / seconds,
+            "cpu_us_per_call": cpu as f64 / calls as f64,
+            "revision": revision,
+        })
+    );
+    running.cancel().await?;
+    Ok(())
+}
+
+/// Calls one after the other; how many failed or were answered wrongly.
+async fn call(peer: Peer<RoleClient>, calls: usize, text: Arc<str>) -> usize {
+    let mut errors = 0;
+    for _ in 0..calls {
+        let arguments = serde_json::json!({ "message": &*text });
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        let answer = peer.call_tool(CallToolRequestParams::new("echo").with_arguments(arguments)).await;
+        let echoed = answer.is_ok_and(|result| {
+            let first = result.content.first().and_then(|content| content.as_text());
+            first.is_some_and(|content| content.text == *text)
+        });
+        errors += usize::from(!echoed);
+    }
+    errors
+}
+
+fn cpu_us() -> u64 {
+    bench_common::process::cpu_ns(std::process::id()).unwrap_or(0) / 1000
+}

@@ -1,0 +1,95 @@
+//! The client that is measured: starts a server, calls its tool `echo` and prints one line of JSON.
+//!
+//! ```text
+//! bench-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…
+//! ```
+//!
+//! Written with the public API and default settings, like any client; `--session` leaves the stateless revision
+//! out. The CPU time is that of this process alone, the server's is not in it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use linchpin::client::Client;
+use linchpin::{Content, Revision};
+use serde::Serialize;
+use serde_json::json;
+
+const USAGE: &str = "usage: bench-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…";
+
+#[derive(Serialize)]
+struct Echo<'a> {
+    message: &'a str,
+}
+
+#[tokio::main(flavor = "current_thread")]
+#[expect(clippy::print_stdout, reason = "the report")]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let end = arguments.iter().position(|argument| argument == "--").context(USAGE)?;
+    let (options, command) = (&arguments[..end], &arguments[end + 1..]);
+    let [transport, calls, in_flight, bytes, rest @ ..] = options else { bail!(USAGE) };
+    let (program, command) = command.split_first().context(USAGE)?;
+    ensure!(transport == "stdio", USAGE);
+    let [calls, in_flight, bytes] = [calls, in_flight, bytes].map(|number| number.parse::<u32>());
+    let (calls, in_flight, bytes) = (calls?, in_flight?.max(1), usize::try_from(bytes?)?);
+
+    let mut builder = Client::stdio(program, command);
+    match rest {
+        [] => {}
+        [session] if session == "--session" => {
+            builder =
+                builder.revisions(Revision::ALL.into_iter().filter(|revision| *revision != Revision::LATEST));
+        }
+        _ => bail!(USAGE),
+    }
+    let client = builder.connect().await?;
+
+    let text: Arc<str> = "m".repeat(bytes).into();
+    let (cpu, begun) = (cpu_time()?, Instant::now());
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..in_flight {
+        let share = calls / in_flight + u32::from(caller < calls % in_flight);
+        callers.spawn(call(client.clone(), share, text.clone()));
+    }
+    let errors: u32 = callers.join_all().await.into_iter().sum();
+    let (taken, cpu) = (begun.elapsed().as_secs_f64(), cpu_time()?.saturating_sub(cpu).as_secs_f64());
+    println!(
+        "{}",
+        json!({
+            "calls": calls,
+            "errors": errors,
+            "seconds": taken,
+            "calls_per_second": f64::from(calls) / taken,
+            "cpu_us_per_call": cpu * 1e6 / f64::from(calls),
+            "revision": client.revision().as_str(),
+        })
+    );
+    client.close().await;
+    Ok(())
+}
+
+/// Calls one after the other; how many failed or were answered wrongly.
+async fn call(client: Client, calls: u32, text: Arc<str>) -> u32 {
+    let mut errors = 0;
+    for _ in 0..calls {
+        let answer = client.call("echo", Echo { message: &text }).await;
+        let echoed = answer.is_ok_and(
+            |result| matches!(&result.content[..], [Content::Text(content)] if content.text == *text),
+        );
+        errors += u32::from(!echoed);
+    }
+    errors
+}
+
+/// What this process has used so far, with all its threads. In nanoseconds, where `/proc/self/stat` knows only
+/// hundredths of a second.
+fn cpu_time() -> anyhow::Result<Duration> {
+    let mut total = Duration::ZERO;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let used = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        total += Duration::from_nanos(used.split(' ').next().unwrap_or_default().parse()?);
+    }
+    Ok(total)
+}

@@ -1,0 +1,234 @@
+//! Reading a content block. Nearly all of them are text and say so first: those take no room for what others have.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::DeserializeSeed;
+use serde::de::value::{MapAccessDeserializer, StringDeserializer};
+use serde::de::{Deserializer, Error, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::{
+    Annotations, AudioContent, Content, EmbeddedResource, ImageContent, TextContent, ToolResultContent,
+    ToolUseContent,
+};
+use crate::model::{Icon, Meta, Resource, ResourceContents, StructuredContent};
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Block)
+    }
+}
+
+struct Block;
+
+impl<'de> Visitor<'de> for Block {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a content block")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
+        let first: Option<Member> = map.next_key()?;
+        let kind = match &first {
+            Some(Member::Type) => Some(map.next_value::<Kind>()?),
+            _ => None,
+        };
+        match (kind, first) {
+            (Some(Kind::Text), _) => text(map),
+            (kind, first) => {
+                let rest = Rest { key: first, kind, map };
+                let wide = Wide::deserialize(MapAccessDeserializer::new(rest))?;
+                Content::try_from(wide).map_err(A::Error::custom)
+            }
+        }
+    }
+}
+
+/// The members of a text block after its type.
+fn text<'de, A: MapAccess<'de>>(mut map: A) -> Result<Content, A::Error> {
+    let (mut text, mut annotations, mut meta) = (None, None, None);
+    while let Some(member) = map.next_key::<Member>()? {
+        match member {
+            Member::Text => text = map.next_value()?,
+            Member::Annotations => annotations = map.next_value()?,
+            Member::Meta => meta = map.next_value()?,
+            Member::Type | Member::Other(_) => drop(map.next_value::<IgnoredAny>()?),
+        }
+    }
+    let text = text.ok_or_else(|| A::Error::custom("a content block of type text needs \"text\""))?;
+    Ok(Content::Text(TextContent { text, annotations, meta }))
+}
+
+/// The name of a member.
+enum Member {
+    Type,
+    Text,
+    Annotations,
+    Meta,
+    Other(String),
+}
+
+impl Member {
+    fn into_name(self) -> String {
+        match self {
+            Member::Type => "type".into(),
+            Member::Text => "text".into(),
+            Member::Annotations => "annotations".into(),
+            Member::Meta => "_meta".into(),
+            Member::Other(name) => name,
+        }
+    }
+}
+
+/// What a block is.
+enum Kind {
+    Text,
+    Other(String),
+}
+
+macro_rules! from_text {
+    ($( $name:ident: |$text:ident| $value:expr; )*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+
+                impl Visitor<'_> for Text {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("a string")
+                    }
+
+                    fn visit_str<E: Error>(self, $text: &str) -> Result<$name, E> {
+                        Ok($value)
+                    }
+                }
+
+                deserializer.deserialize_str(Text)
+            }
+        }
+    )*};
+}
+
+from_text! {
+    Member: |text| match text {
+        "type" => Member::Type,
+        "text" => Member::Text,
+        "annotations" => Member::Annotations,
+        "_meta" => Member::Meta,
+        other => Member::Other(other.to_owned()),
+    };
+    Kind: |text| if text == "text" { Kind::Text } else { Kind::Other(text.to_owned()) };
+}
+
+/// A block of which the first key was read, and the type if that was it.
+struct Rest<A> {
+    key: Option<Member>,
+    kind: Option<Kind>,
+    map: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        match self.key.take() {
+            Some(key) => {
+                let name: StringDeserializer<A::Error> = key.into_name().into_deserializer();
+                seed.deserialize(name).map(Some)
+            }
+            None => self.map.next_key_seed(seed),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        match self.kind.take() {
+            Some(Kind::Other(kind)) => {
+                let kind: StringDeserializer<A::Error> = kind.into_deserializer();
+                seed.deserialize(kind)
+            }
+            _ => self.map.next_value_seed(seed),
+        }
+    }
+}
+
+/// All members that any block has: one pass, then the type decides. No guessing from shapes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "a content block")]
+struct Wide {
+    r#type: String,
+    text: Option<String>,
+    data: Option<String>,
+    mime_type: Option<String>,
+    uri: Option<String>,
+    name: Option<String>,
+    title: Option<String>,
+    description: Option<String>,
+    size: Option<u64>,
+    icons: Option<Vec<Icon>>,
+    resource: Option<ResourceContents>,
+    id: Option<String>,
+    input: Option<Map<String, Value>>,
+    tool_use_id: Option<String>,
+    content: Option<Vec<Content>>,
+    structured_content: Option<StructuredContent>,
+    is_error: Option<bool>,
+    annotations: Option<Box<Annotations>>,
+    #[serde(rename = "_meta")]
+    meta: Option<Box<Meta>>,
+}
+
+impl TryFrom<Wide> for Content {
+    type Error = String;
+
+    fn try_from(wide: Wide) -> Result<Self, String> {
+        let Wide { annotations, meta, .. } = wide;
+        let kind = &*wide.r#type;
+        let need = |member: &str| format!("a content block of type {kind} needs \"{member}\"");
+        Ok(match kind {
+            "text" => {
+                Content::Text(TextContent { text: wide.text.ok_or_else(|| need("text"))?, annotations, meta })
+            }
+            "image" | "audio" => {
+                let data = wide.data.ok_or_else(|| need("data"))?;
+                let mime_type = wide.mime_type.ok_or_else(|| need("mimeType"))?;
+                if kind == "image" {
+                    Content::Image(ImageContent { data, mime_type, annotations, meta })
+                } else {
+                    Content::Audio(AudioContent { data, mime_type, annotations, meta })
+                }
+            }
+            "resource_link" => Content::ResourceLink(Box::new(Resource {
+                uri: wide.uri.ok_or_else(|| need("uri"))?,
+                name: wide.name.ok_or_else(|| need("name"))?,
+                title: wide.title,
+                description: wide.description,
+                mime_type: wide.mime_type,
+                annotations: annotations.map(|annotations| *annotations),
+                size: wide.size,
+                icons: wide.icons,
+                meta: meta.map(|meta| *meta),
+            })),
+            "resource" => {
+                let resource = wide.resource.ok_or_else(|| need("resource"))?;
+                Content::Resource(Box::new(EmbeddedResource { resource, annotations, meta }))
+            }
+            "tool_use" => Content::ToolUse(Box::new(ToolUseContent {
+                id: wide.id.ok_or_else(|| need("id"))?,
+                name: wide.name.ok_or_else(|| need("name"))?,
+                input: wide.input.ok_or_else(|| need("input"))?,
+                meta,
+            })),
+            "tool_result" => Content::ToolResult(Box::new(ToolResultContent {
+                tool_use_id: wide.tool_use_id.ok_or_else(|| need("toolUseId"))?,
+                content: wide.content.ok_or_else(|| need("content"))?,
+                structured_content: wide.structured_content,
+                is_error: wide.is_error,
+                meta,
+            })),
+            other => return Err(format!("there is no content block of type {other}")),
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! A way from a client to a server over pipes that notes all messages and holds those of both sides against the
+//! schemas.
+
+use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use linchpin::client::Eras;
+use linchpin::transport::{Line, Opening, Transport, Wire};
+use linchpin::{Client, ClientBuilder, Revision, Service};
+use serde_json::Value;
+use spec_check::Transcript;
+
+use super::{Clock, runtime};
+
+/// The way to one server. Clones share what was noted.
+#[derive(Clone)]
+pub(crate) struct Tap {
+    service: Service,
+    heard: Arc<Mutex<Heard>>,
+}
+
+#[derive(Default)]
+struct Heard {
+    /// What the client saw, and what the server saw.
+    client: Transcript,
+    server: Transcript,
+    /// All messages in order: whether the client sent it, and what it is.
+    messages: Vec<(bool, Value)>,
+    faults: Vec<String>,
+}
+
+impl Tap {
+    pub(crate) fn new(service: &Service) -> Self {
+        Tap { service: service.clone(), heard: Arc::default() }
+    }
+
+    /// A client that speaks one revision over this way.
+    pub(crate) fn client(&self, revision: Revision) -> ClientBuilder {
+        Client::over(self.clone()).eras(Eras::new()).revisions([revision])
+    }
+
+    /// The messages that the client sent since the last look, and those that it got.
+    pub(crate) fn messages(&self) -> (Vec<Value>, Vec<Value>) {
+        let mut heard = self.heard.lock().unwrap();
+        assert_eq!(heard.faults, Vec::<String>::new(), "not as the revision has it");
+        let (sent, received): (Vec<_>, Vec<_>) = heard.messages.drain(..).partition(|(sent, _)| *sent);
+        let values = |all: Vec<(bool, Value)>| all.into_iter().map(|(_, message)| message).collect();
+        (values(sent), values(received))
+    }
+
+    fn note(&self, line: &str, sent: bool) {
+        let Heard { client, server, messages, faults } = &mut *self.heard.lock().unwrap();
+        let (from, to) = if sent { (client, server) } else { (server, client) };
+        from.sent(line);
+        faults.extend(to.received(line).err());
+        messages.push((sent, serde_json::from_str(line).unwrap()));
+    }
+}
+
+/// The messages of a method.
+pub(crate) fn of<'a>(messages: &'a [Value], method: &str) -> Vec<&'a Value> {
+    messages.iter().filter(|message| message["method"] == method).collect()
+}
+
+impl Transport for Tap {
+    fn open(&self, wire: Wire) -> Opening<'_> {
+        let (input, ours) = pipe().unwrap();
+        let (answers, output) = pipe().unwrap();
+        let service = self.service.clone();
+        std::thread::spawn(move || runtime(Clock::Real).block_on(service.run_on(input, output)).unwrap());
+        let to_server = Arc::new(Mutex::new(Some(ours)));
+        let (tap, up, outgoing) = (self.clone(), to_server.clone(), wire.clone());
+        wire.on_outgoing(move || {
+            let mut up = up.lock().unwrap(); // held while lines are handed over, so that they stay in order
+            let mut lines = Vec::new();
+            outgoing.take(&mut lines);
+            for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                tap.note(std::str::from_utf8(line).unwrap(), true);
+            }
+            // A server that is gone does not read any more.
+            let _ = up.as_mut().map(|up| up.write_all(&lines));
+        });
+        let tap = self.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(answers).lines().map_while(Result::ok) {
+                tap.note(&line, false);
+                wire.receive(line.as_bytes());
+            }
+            wire.ended("the server has ended");
+        });
+        let line: Box<dyn Line> = Box::new(TapLine(to_server));
+        Box::pin(std::future::ready(Ok(line)))
+    }
+
+    fn name(&self) -> String {
+        "a server behind a tap".to_owned()
+    }
+}
+
+struct TapLine(Arc<Mutex<Option<PipeWriter>>>);
+
+impl Line for TapLine {
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        drop(self.0.lock().unwrap().take());
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Drop for TapLine {
+    fn drop(&mut self) {
+        drop(self.0.lock().unwrap().take());
+    }
+}

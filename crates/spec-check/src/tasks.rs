@@ -1,0 +1,112 @@
+//! The tasks extension, which no core schema has: what its messages must hold, written by hand from its page.
+//!
+//! It exists only where results say of what type they are; older revisions have tasks in their schema.
+
+use serde_json::{Map, Value};
+
+use crate::document::{Document, Members};
+
+/// Whether the extension can be agreed on in a revision.
+pub(crate) fn is_possible(document: &Document) -> bool {
+    document.find("InputRequiredResult").is_some() && document.find("Task").is_none()
+}
+
+/// Whether a method is one of the extension's.
+pub(crate) fn has_method(method: &str) -> bool {
+    matches!(method, "tasks/get" | "tasks/update" | "tasks/cancel" | "notifications/tasks")
+}
+
+/// Checks the parameters of a request or notification of the extension.
+pub(crate) fn check_params(document: &Document, method: &str, params: &Value) -> Result<(), String> {
+    let params = object(params, "params")?;
+    if method == "notifications/tasks" {
+        return check_detailed(document, params, &["_meta"]);
+    }
+    let meta = params.get("_meta").unwrap_or(&Value::Null);
+    document.check("RequestMetaObject", meta, Members::Any)?;
+    need(params, "taskId", Value::is_string)?;
+    let answers = method == "tasks/update";
+    if answers {
+        let answers = params.get("inputResponses").unwrap_or(&Value::Null);
+        document.check("InputResponses", answers, Members::Any)?;
+    }
+    only(params, &["_meta", "taskId", if answers { "inputResponses" } else { "taskId" }])
+}
+
+/// Checks a result of the extension: of one of its methods, or a task in place of the result of a call.
+pub(crate) fn check_result(document: &Document, method: &str, result: &Value) -> Result<(), String> {
+    document.check("Result", result, Members::Any)?;
+    let members = object(result, "result")?;
+    let expected = if has_method(method) { "complete" } else { "task" };
+    if members["resultType"] != expected {
+        return Err(format!("the answer to {method} has the resultType {}", members["resultType"]));
+    }
+    match method {
+        "tools/call" => {
+            check_task(members)?;
+            only(members, &[&TASK[..], &["_meta", "resultType"]].concat())
+        }
+        "tasks/get" => check_detailed(document, members, &["_meta", "resultType"]),
+        "tasks/update" | "tasks/cancel" => only(members, &["_meta", "resultType"]),
+        _ => Err(format!("{method} may not be answered with a task")),
+    }
+}
+
+const TASK: [&str; 7] =
+    ["taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"];
+
+fn check_task(task: &Map<String, Value>) -> Result<(), String> {
+    need(task, "taskId", Value::is_string)?;
+    let statuses = ["working", "input_required", "completed", "cancelled", "failed"];
+    need(task, "status", |status| status.as_str().is_some_and(|status| statuses.contains(&status)))?;
+    let time = |time: &Value| time.as_str().is_some_and(|time| time.contains('T') && time.ends_with('Z'));
+    need(task, "createdAt", time)?;
+    need(task, "lastUpdatedAt", time)?;
+    need(task, "ttlMs", |ttl| ttl.is_u64() || ttl.is_null())?;
+    may(task, "pollIntervalMs", Value::is_u64)?;
+    may(task, "statusMessage", Value::is_string)
+}
+
+/// A task with what its status brings with it, and nothing that belongs to another status.
+fn check_detailed(document: &Document, task: &Map<String, Value>, also: &[&str]) -> Result<(), String> {
+    check_task(task)?;
+    let detail = match task["status"].as_str() {
+        Some("input_required") => {
+            let requests = task.get("inputRequests").ok_or("a task that asks needs \"inputRequests\"")?;
+            document.check("InputRequests", requests, Members::Any)?;
+            &["inputRequests"][..]
+        }
+        Some("completed") => {
+            let result = task.get("result").ok_or("a completed task needs \"result\"")?;
+            document.check("CallToolResult", result, Members::Any)?;
+            &["result"][..]
+        }
+        Some("failed") => {
+            let error = task.get("error").ok_or("a failed task needs \"error\"")?;
+            document.check("Error", error, Members::Any)?;
+            &["error"][..]
+        }
+        _ => &[][..],
+    };
+    only(task, &[&TASK[..], detail, also].concat())
+}
+
+fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| format!("{what} must be an object"))
+}
+
+fn need(of: &Map<String, Value>, member: &str, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
+    let value = of.get(member).ok_or_else(|| format!("\"{member}\" is missing"))?;
+    if fits(value) { Ok(()) } else { Err(format!("\"{member}\" may not be {value}")) }
+}
+
+fn may(of: &Map<String, Value>, member: &str, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
+    if of.contains_key(member) { need(of, member, fits) } else { Ok(()) }
+}
+
+fn only(of: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
+    match of.keys().find(|key| !members.contains(&key.as_str())) {
+        Some(key) => Err(format!("\"{key}\" does not belong here")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,100 @@
+//! The server of this folder that is built with Linchpin: what `server.mjs` offers, under the same names and with the
+//! same answers, for the clients of the official SDKs to use.
+
+use std::time::Duration;
+
+use linchpin::model::{ElicitAction, ElicitMode, ElicitParams};
+use linchpin::{Context, Error, Json, NoArgs, Resource, ResourceTemplate, Result, Server, args};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+#[args]
+struct Add {
+    a: f64,
+    b: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Sum {
+    sum: f64,
+}
+
+#[args]
+struct Echo {
+    text: String,
+}
+
+#[args]
+struct Memo {
+    id: String,
+}
+
+#[args]
+struct Review {
+    language: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result {
+    Server::new("interop-linchpin", "1.0.0")
+        .tool("add", "Adds two numbers", |Add { a, b }| async move { Json(Sum { sum: a + b }) })
+        .tool("echo", "Says the text again", |Echo { text }| async move { text })
+        .tool("slow", "Reports progress three times", slow)
+        .tool("ask", "Asks the person for a name and greets", ask)
+        .tool("sample", "Lets the client's model speak", sample)
+        .tool("folders", "Lists the client's roots, one per line", folders)
+        .tool("fail", "Always fails", |_: NoArgs| async {
+            Err::<String, _>(Error::tool("this tool always fails"))
+        })
+        .add(Resource::new("memo://status", "status").mime_type("text/plain").handler(|| async { "ok" }))
+        .add(
+            ResourceTemplate::new("memo://{id}", "memo")
+                .mime_type("text/plain")
+                .handler(|Memo { id }| async move { format!("memo {id}") }),
+        )
+        .prompt("review", "Asks for a code review", |Review { language }| async move {
+            format!("Review this {language} code.")
+        })
+        .run()
+        .await
+}
+
+async fn slow(_: NoArgs, cx: Context) -> &'static str {
+    for step in [1, 2, 3] {
+        cx.progress((f64::from(step), 3.0, format!("step {step}")));
+        // Both TypeScript clients lose progress that they read in one go with the response.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    "done"
+}
+
+async fn ask(_: NoArgs, cx: Context) -> Result<String> {
+    let form =
+        json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+    let answer = cx
+        .elicit_with(ElicitParams {
+            mode: Some(ElicitMode::Form),
+            message: "What is your name?".into(),
+            requested_schema: serde_json::from_value(form)?,
+            url: None,
+            elicitation_id: None,
+            task: None,
+            meta: None,
+        })
+        .await?;
+    let name = answer.content.as_ref().and_then(|content| content.get("name")).and_then(Value::as_str);
+    Ok(match answer.action {
+        ElicitAction::Accept => format!("hello {}", name.unwrap_or_default()),
+        other => format!("the user said {}", other.as_str()),
+    })
+}
+
+async fn sample(_: NoArgs, cx: Context) -> Result<String> {
+    Ok(cx.sample("Say something").await?.to_text())
+}
+
+async fn folders(_: NoArgs, cx: Context) -> Result<String> {
+    let roots = cx.roots().await?;
+    Ok(roots.into_iter().map(|root| root.uri).collect::<Vec<_>>().join("\n"))
+}

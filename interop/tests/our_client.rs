@@ -1,0 +1,133 @@
+//! Linchpin's client against servers on the official SDKs, in every revision that they speak: everything that
+//! `README.md` lists is used, and every message that the client sends is held against the schema.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+#[path = "support/client.rs"]
+mod asking;
+mod support;
+#[path = "support/tour.rs"]
+mod touring;
+
+use std::sync::{Arc, Mutex};
+
+use linchpin::Revision;
+use linchpin::client::Client;
+use linchpin::model::ElicitResult;
+use serde_json::{Value, json};
+
+use asking::{client, prompt, read, text};
+use support::conversation::faults;
+use support::{Log, peer, recorded};
+use touring::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
+
+/// What the clients of this folder do, and their report of it.
+async fn tour(client: &Client) -> Value {
+    let mut tools: Vec<_> = client.tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
+    tools.sort();
+    let progress = Arc::new(Mutex::new(Vec::new()));
+    let told = progress.clone();
+    let slow = client.call("slow", ()).progress(move |step| {
+        let mut shown = json!({ "progress": number(step.done()) });
+        step.total().inspect(|total| shown["total"] = number(*total));
+        step.message().inspect(|message| shown["message"] = (*message).into());
+        told.lock().unwrap().push(shown);
+    });
+    let slow = text(slow.await);
+    let fail = client.call("fail", ()).await.unwrap();
+    let add = client.call("add", json!({ "a": 2, "b": 0.5 })).await.unwrap();
+    let sum = add.structured_content.as_ref().map(|sum| serde_json::from_str(sum.json.get()).unwrap());
+    json!({
+        "revision": client.revision().as_str(),
+        "tools": tools,
+        "add": sum.unwrap_or_else(|| text(Ok(add))),
+        "echo": text(client.call("echo", json!({ "text": "grüße" })).await),
+        "slow": slow,
+        "progress": *progress.lock().unwrap(),
+        "ask": text(client.call("ask", ()).await),
+        "sample": text(client.call("sample", ()).await),
+        "folders": text(client.call("folders", ()).await),
+        "fail": { "isError": fail.is_error, "text": text(Ok(fail)) },
+        "status": read(client, "memo://status").await,
+        "memo": read(client, "memo://7").await,
+        "prompt": prompt(client, "review", &[("language", "rust")]).await,
+    })
+}
+
+/// The servers say 1, which is read as 1.0.
+#[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 { (value as i64).into() } else { value.into() }
+}
+
+/// Takes a tour of a server, with a client that speaks only `spoken`, and expects `agreed`.
+async fn check(server: &str, spoken: impl IntoIterator<Item = Revision>, agreed: Revision) {
+    let log = Log::new();
+    let client = client(&recorded(&log, &peer(server))).revisions(spoken).connect().await.unwrap();
+    let report = tour(&client).await;
+    client.close().await;
+    let mut wanted = expected(agreed);
+    if agreed < FORMS {
+        // Without forms the client must not be asked for one. Everything else these servers send as if it were
+        // of a newer revision, and it is taken.
+        wanted["ask"] = report["ask"].clone();
+        assert!(!report["ask"].to_string().contains("Ada"), "{report:#}");
+    }
+    assert_eq!(report, wanted, "{report:#}");
+    let said = log.take();
+    assert_eq!(said.len(), 1, "one process is started");
+    for (client, server) in said {
+        assert_eq!(faults(&client, &server), Vec::<String>::new());
+    }
+}
+
+macro_rules! pairs {
+    ($( $name:ident: $server:literal, $spoken:expr => $agreed:expr; )*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            check($server, $spoken, $agreed).await;
+        }
+    )*};
+}
+
+pairs! {
+    typescript_1_automatic: "server.mjs", Revision::ALL => NEWEST_SESSION;
+    typescript_1_newest_session: "server.mjs", [NEWEST_SESSION] => NEWEST_SESSION;
+    typescript_1_forms: "server.mjs", [FORMS] => FORMS;
+    typescript_1_batches: "server.mjs", [BATCHES] => BATCHES;
+    typescript_1_oldest: "server.mjs", [OLDEST] => OLDEST;
+    typescript_2_automatic: "server-modern.mjs", Revision::ALL => STATELESS;
+    typescript_2_stateless: "server-modern.mjs", [STATELESS] => STATELESS;
+    typescript_2_newest_session: "server-modern.mjs", [NEWEST_SESSION] => NEWEST_SESSION;
+    typescript_2_forms: "server-modern.mjs", [FORMS] => FORMS;
+    typescript_2_batches: "server-modern.mjs", [BATCHES] => BATCHES;
+    typescript_2_oldest: "server-modern.mjs", [OLDEST] => OLDEST;
+    python_automatic: "server.py", Revision::ALL => STATELESS;
+    python_stateless: "server.py", [STATELESS] => STATELESS;
+    python_newest_session: "server.py", [NEWEST_SESSION] => NEWEST_SESSION;
+    python_forms: "server.py", [FORMS] => FORMS;
+    python_batches: "server.py", [BATCHES] => BATCHES;
+    python_oldest: "server.py", [OLDEST] => OLDEST;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_may_decline_or_close_the_question() {
+    for (server, spoken) in [("server-modern.mjs", STATELESS), ("server.mjs", NEWEST_SESSION)] {
+        let answers = Mutex::new(vec![ElicitResult::cancel(), ElicitResult::decline()]);
+        let client = client(&peer(server)).revisions([spoken]).on_elicit(move |_| {
+            let answer = answers.lock().unwrap().pop();
+            async move { answer.ok_or_else(|| linchpin::Error::tool("asked too often")) }
+        });
+        let client = client.connect().await.unwrap();
+        assert_eq!(text(client.call("ask", ()).await), "the user said decline");
+        assert_eq!(text(client.call("ask", ()).await), "the user said cancel");
+        client.close().await;
+    }
+}
+
+#[test]
+fn the_check_of_messages_finds_faults() {
+    let wrong = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
+    assert_eq!(faults(wrong, answer).len(), spec_check::Schemas::find().into_iter().count());
+}

@@ -1,0 +1,72 @@
+//! Holds what our side said against the published schemas of the revision it was said in.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use spec_check::Schemas;
+
+/// Every fault in what `own` says to `other`, both as lines. Without the schemas beside the checkout there are none.
+pub(crate) fn faults(own: &str, other: &str) -> Vec<String> {
+    let Some(schemas) = Schemas::find() else { return Vec::new() };
+    let (own, other) = (messages(own), messages(other));
+    let conversation = Conversation::new(&own, &other);
+    let fault = |message: &Value| {
+        let fault = conversation.check(schemas, message).err()?;
+        Some(format!("{fault}\n{message}"))
+    };
+    own.iter().filter_map(fault).collect()
+}
+
+fn messages(lines: &str) -> Vec<Value> {
+    let lines = lines.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+struct Conversation {
+    /// What both sides agreed on: in the handshake, or by the first request that says its revision.
+    revision: String,
+    /// The method and revision of what the other side asked, by id.
+    asked: HashMap<String, (String, Option<String>)>,
+}
+
+impl Conversation {
+    fn new(own: &[Value], other: &[Value]) -> Self {
+        let all = || own.iter().chain(other);
+        let agreed = all().find_map(|message| message["result"]["protocolVersion"].as_str());
+        let said = || all().find_map(revision_of);
+        let is_request = |message: &&Value| message.get("method").is_some() && message.get("id").is_some();
+        let asked = other.iter().filter(is_request).map(|message| {
+            let method = message["method"].as_str().unwrap_or_default().to_owned();
+            (message["id"].to_string(), (method, revision_of(message)))
+        });
+        let revision = agreed.map(str::to_owned).or_else(said).unwrap_or_default();
+        Conversation { revision, asked: asked.collect() }
+    }
+
+    fn check(&self, schemas: Schemas, message: &Value) -> Result<(), String> {
+        let own = revision_of(message);
+        let revision = own.as_deref().unwrap_or(&self.revision);
+        if message.get("method").is_some() {
+            return match message.get("id") {
+                Some(_) => schemas.check_request(revision, message),
+                None => schemas.check_notification(revision, message),
+            };
+        }
+        let asked = self.asked.get(&message["id"].to_string());
+        let (method, revision) = match asked {
+            Some((method, own)) => (method, own.as_deref().unwrap_or(&self.revision)),
+            None => return Err("nobody asked for this".into()),
+        };
+        if message.get("error").is_some() {
+            schemas.check_error(revision, message)
+        } else {
+            schemas.check_result(revision, method, message)
+        }
+    }
+}
+
+/// The revision that a request says it is of.
+fn revision_of(message: &Value) -> Option<String> {
+    let meta = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
+    meta.or_else(|| message["params"].get("protocolVersion")).and_then(Value::as_str).map(str::to_owned)
+}

@@ -1,0 +1,84 @@
+//! Clients on the official SDKs against a server built with Linchpin, in every way they can open a conversation:
+//! each must report what it would of its own SDK's server, and every message of ours is held against the schema.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+mod support;
+#[path = "support/tour.rs"]
+mod touring;
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
+
+use linchpin::Revision;
+use serde_json::{Value, json};
+
+use support::conversation::faults;
+use support::{Log, PATIENCE, peer, recorded};
+use touring::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
+
+fn check(client: &str, mode: Option<&str>, agreed: Revision) {
+    let log = Log::new();
+    let mut command = peer(client);
+    command.extend(mode.into_iter().flat_map(|mode| ["--mode".to_owned(), mode.to_owned()]));
+    command.extend(recorded(&log, &[env!("CARGO_BIN_EXE_tour-server").to_owned()]));
+    let report = run(&command);
+    let mut wanted = expected(agreed);
+    if agreed < FORMS {
+        wanted["add"] = r#"{"sum":2.5}"#.into();
+        wanted["ask"] = report["ask"].clone(); // there are no forms yet
+        assert!(report["ask"].to_string().contains("cannot be asked"), "{report:#}");
+    }
+    if agreed == OLDEST {
+        let steps = [1, 2, 3].map(|step| json!({ "progress": step, "total": 3 }));
+        wanted["progress"] = steps.to_vec().into();
+    }
+    assert_eq!(report, wanted, "{report:#}");
+    let said = log.take();
+    assert!(!said.is_empty());
+    for (client, server) in said {
+        assert_eq!(faults(&server, &client), Vec::<String>::new());
+    }
+}
+
+/// Runs a client to its end and reads its report.
+fn run(command: &[String]) -> Value {
+    let mut child = Command::new(&command[0]).args(&command[1..]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let (done, read) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut report = String::new();
+        output.read_to_string(&mut report).unwrap();
+        let _ = done.send(report);
+    });
+    let Ok(report) = read.recv_timeout(PATIENCE) else {
+        child.kill().unwrap();
+        panic!("{command:?} did not end within {PATIENCE:?}");
+    };
+    assert!(child.wait().unwrap().success(), "{command:?} could not connect");
+    serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"))
+}
+
+macro_rules! pairs {
+    ($( $name:ident: $client:literal, $mode:expr => $agreed:expr; )*) => {$(
+        #[test]
+        fn $name() {
+            check($client, $mode, $agreed);
+        }
+    )*};
+}
+
+pairs! {
+    typescript_1: "client.mjs", None => NEWEST_SESSION;
+    typescript_2_automatic: "client-modern.mjs", Some("auto") => STATELESS;
+    typescript_2_legacy: "client-modern.mjs", Some("legacy") => NEWEST_SESSION;
+    typescript_2_stateless: "client-modern.mjs", Some(STATELESS.as_str()) => STATELESS;
+    typescript_2_newest_session: "client-modern.mjs", Some(NEWEST_SESSION.as_str()) => NEWEST_SESSION;
+    typescript_2_forms: "client-modern.mjs", Some(FORMS.as_str()) => FORMS;
+    typescript_2_batches: "client-modern.mjs", Some(BATCHES.as_str()) => BATCHES;
+    typescript_2_oldest: "client-modern.mjs", Some(OLDEST.as_str()) => OLDEST;
+    python_automatic: "client.py", Some("auto") => STATELESS;
+    python_legacy: "client.py", Some("legacy") => NEWEST_SESSION;
+    python_stateless: "client.py", Some(STATELESS.as_str()) => STATELESS;
+}
