@@ -4,7 +4,7 @@
 use linchpin_protocol::encode::{Encode, Encoder, to_value};
 use linchpin_protocol::model::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitMode, ElicitParams, ElicitResult,
-    EmptyParams, InputRequest, ListRootsResult,
+    EmptyParams, InputRequest, ListRootsResult, key,
 };
 use linchpin_protocol::version::Feature;
 use linchpin_protocol::wire::{Invalid, decode};
@@ -102,6 +102,18 @@ impl Question {
             Question::Sample(_) => Reply::Sample(decode(result)?),
             Question::Roots => Reply::Roots(decode(result)?),
         })
+    }
+}
+
+impl Reply {
+    /// Adds the task that the question belongs to.
+    pub(crate) fn relate(&mut self, task: Value) {
+        let meta = match self {
+            Reply::Elicit(result) => &mut result.meta,
+            Reply::Sample(result) => &mut result.meta,
+            Reply::Roots(result) => &mut result.meta,
+        };
+        meta.get_or_insert_default().insert(key::RELATED_TASK.to_owned(), task);
     }
 }
 

@@ -150,7 +150,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Is told the server's log messages of at least this level.
+    /// Is told the server's log messages of at least this level. This, as all that is told, happens on the thread that
+    /// reads: it must not block.
     pub fn on_log(mut self, least: LogLevel, told: impl Fn(LogParams) + Send + Sync + 'static) -> Self {
         self.settings.log_level = Some(least);
         self.handlers.log = Some(Box::new(told));

@@ -1,6 +1,7 @@
 //! Which revision a server spoke last, so that it is not asked again.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use linchpin_protocol::Revision;
@@ -11,9 +12,9 @@ use crate::sync::lock;
 const MAX_SERVERS: usize = 1_000;
 
 /// Remembers the revision of servers. Clones share what they know; all clients of a process share one unless they
-/// are given another.
+/// are given another. Servers are remembered by a mark of their name, since a command line may hold a secret.
 #[derive(Clone, Default)]
-pub struct Eras(Arc<Mutex<HashMap<String, Revision>>>);
+pub struct Eras(Arc<Mutex<HashMap<u64, Revision>>>);
 
 static OF_PROCESS: LazyLock<Eras> = LazyLock::new(Eras::default);
 
@@ -27,27 +28,38 @@ impl Eras {
         OF_PROCESS.clone()
     }
 
-    /// What is known, by the names of the servers, to be kept beyond the end of the process.
-    pub fn known(&self) -> Vec<(String, Revision)> {
-        lock(&self.0).iter().map(|(server, revision)| (server.clone(), *revision)).collect()
+    /// What is known, by marks of the servers, to be kept beyond the end of the process.
+    pub fn known(&self) -> Vec<(u64, Revision)> {
+        lock(&self.0).iter().map(|(server, revision)| (*server, *revision)).collect()
+    }
+
+    /// A memory of what was known before.
+    pub fn of(known: impl IntoIterator<Item = (u64, Revision)>) -> Self {
+        Eras(Arc::new(Mutex::new(known.into_iter().take(MAX_SERVERS).collect())))
     }
 
     /// The revision that a server spoke last.
     pub fn find(&self, server: &str) -> Option<Revision> {
-        lock(&self.0).get(server).copied()
+        lock(&self.0).get(&mark(server)).copied()
     }
 
     /// Notes the revision of a server.
     pub fn set(&self, server: &str, revision: Revision) {
         let mut known = lock(&self.0);
-        if known.len() >= MAX_SERVERS && !known.contains_key(server) {
+        if known.len() >= MAX_SERVERS && !known.contains_key(&mark(server)) {
             known.clear(); // asking again costs one message
         }
-        known.insert(server.to_owned(), revision);
+        known.insert(mark(server), revision);
     }
 
     /// Forgets a server.
     pub fn forget(&self, server: &str) {
-        lock(&self.0).remove(server);
+        lock(&self.0).remove(&mark(server));
     }
+}
+
+fn mark(server: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    server.hash(&mut hasher);
+    hasher.finish()
 }

@@ -11,6 +11,7 @@ use linchpin_protocol::model::{
 };
 use linchpin_protocol::wire::{self, error_object};
 use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::core::Core;
@@ -170,6 +171,7 @@ impl Inbox {
             answering.insert(id.clone(), cancelled.clone());
         }
         let core = core.clone();
+        let task = related_task(params);
         start(&core.runtime.clone(), async move {
             let _paused = core.peer.pause(); // the time of those who answer is not the server's
             // One that panics is answered, too, and does not stay open.
@@ -181,7 +183,12 @@ impl Inbox {
             };
             lock(&core.answering).remove(&id);
             match answer {
-                Some(Ok(reply)) => core.answer(&id, Ok(&reply)),
+                Some(Ok(mut reply)) => {
+                    if let Some(task) = task {
+                        reply.relate(task);
+                    }
+                    core.answer(&id, Ok(&reply));
+                }
                 Some(Err(error)) => core.answer::<Reply>(&id, Err(&for_server(&error))),
                 None => {}
             }
@@ -220,6 +227,12 @@ impl Core {
             Err(error) => write::error(Some(id), UnknownId::Null, &error_object(error, revision), out),
         });
     }
+}
+
+/// The task that a question belongs to: its answer must say so too.
+fn related_task(params: &Params<'_>) -> Option<Value> {
+    let meta = Params::parse(params.find("_meta")?, LIMITS).ok()?;
+    serde_json::from_str(meta.find(key::RELATED_TASK)?).ok()
 }
 
 /// An error of a handler, as the server may see it.

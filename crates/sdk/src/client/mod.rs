@@ -232,10 +232,11 @@ impl Client {
         self.send::<EmptyResult>(Method::SetLevel, &SetLevelParams { level, meta: None }).await.map(|_| ())
     }
 
-    /// Changes the folders that the client works in, and tells the server where the revision has such a notice.
+    /// Changes the folders that the client works in, if it was connected with any, and tells the server where the revision has such a notice.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) {
-        *lock(&self.core.handlers.roots) = Some(roots.into_iter().collect());
-        if Method::RootsChanged.is_in(self.revision()) {
+        let before = lock(&self.core.handlers.roots).replace(roots.into_iter().collect());
+        let declared = before.is_some() || self.core.handlers.forward;
+        if declared && Method::RootsChanged.is_in(self.revision()) {
             self.core.notify(Method::RootsChanged.name(), &EmptyParams::default());
         }
     }
