@@ -14,7 +14,7 @@ use linchpin_jsonrpc::{
     ErrorObject, Id, Message, Outbox, Params, ParseError, ParseErrorKind, Peer, code, parse,
 };
 use linchpin_protocol::encode::{Encode, Encoder};
-use linchpin_protocol::model::{CancelledParams, ResourceUpdatedParams};
+use linchpin_protocol::model::{CancelledParams, RequestMeta, ResourceUpdatedParams};
 use linchpin_protocol::version::Feature;
 use linchpin_protocol::wire::{self, Invalid, error_object, stateless_era};
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
@@ -29,7 +29,7 @@ use super::cancel::Cancel;
 use super::catalog::Kind;
 use super::context::Client;
 use super::request::{Outcome, begin_caught, caught, run_caught};
-use super::rounds::{Retry, Round};
+use super::rounds::Round;
 use super::scope::Scope;
 use super::session::Session;
 use super::subscriptions::{Streams, changed};
@@ -430,6 +430,20 @@ impl Connection {
             pending.cancel.cancel();
         }
     }
+}
+
+/// The request brings no state: it is a new call.
+pub(crate) struct Fresh;
+
+/// A request that brings answers.
+pub(crate) struct Retry<'a> {
+    pub(crate) id: &'a Id<'a>,
+    pub(crate) method: &'a str,
+    pub(crate) params: &'a Params<'a>,
+    pub(crate) revision: Revision,
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) meta: Option<&'a RequestMeta>,
+    pub(crate) begun: Option<Instant>,
 }
 
 /// Tells the client that a question is no longer asked.

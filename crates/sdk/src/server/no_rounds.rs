@@ -1,15 +1,12 @@
 //! Stands in for `rounds` when the feature of that name is off: no call asks between two requests.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use linchpin_jsonrpc::{Id, Params};
+use linchpin_jsonrpc::Params;
 use linchpin_protocol::Revision;
-use linchpin_protocol::model::RequestMeta;
 
 use super::BoxFuture;
-use super::connection::{Connection, Invocation};
-use super::context::Client;
+use super::connection::{Connection, Fresh, Invocation, Retry};
 use super::request::Outcome;
 use super::scope::Scope;
 
@@ -25,18 +22,6 @@ pub(crate) struct Parking {}
 impl Parking {
     #[expect(clippy::unused_self, reason = "the same face with and without the feature")]
     pub(crate) fn clear(&self) {}
-}
-
-pub(super) struct Fresh;
-
-pub(super) struct Retry<'a> {
-    pub(super) id: &'a Id<'a>,
-    pub(super) method: &'a str,
-    pub(super) params: &'a Params<'a>,
-    pub(super) revision: Revision,
-    pub(super) client: &'a Arc<Client>,
-    pub(super) meta: Option<&'a RequestMeta>,
-    pub(super) begun: Option<Instant>,
 }
 
 #[expect(clippy::unused_self, reason = "the same face with and without the feature")]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use linchpin_jsonrpc::{Id, Params};
-use linchpin_protocol::model::{InputRequiredResult, RequestMeta};
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::model::InputRequiredResult;
 use linchpin_protocol::wire::{self, Invalid};
 use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 use serde_json::value::RawValue;
@@ -27,8 +27,8 @@ use self::state::State;
 use super::answer::Answer;
 use super::ask::takes_rounds;
 use super::cancel::Cancel;
-use super::connection::{Connection, Invocation};
-use super::context::{Client, Context, Route};
+use super::connection::{Connection, Fresh, Invocation, Retry};
+use super::context::{Context, Route};
 use super::questions::Log;
 use super::request::{Outcome, tool_failure};
 use super::scope::Scope;
@@ -63,20 +63,6 @@ enum Resumed {
     Over(Outcome),
     /// Another request is at it.
     Busy(State, Arc<tokio::sync::Notify>),
-}
-
-/// The request brings no state: it is a new call.
-pub(super) struct Fresh;
-
-/// A request that brings answers.
-pub(super) struct Retry<'a> {
-    pub(super) id: &'a Id<'a>,
-    pub(super) method: &'a str,
-    pub(super) params: &'a Params<'a>,
-    pub(super) revision: Revision,
-    pub(super) client: &'a Arc<Client>,
-    pub(super) meta: Option<&'a RequestMeta>,
-    pub(super) begun: Option<Instant>,
 }
 
 impl Connection {
