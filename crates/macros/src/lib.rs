@@ -25,7 +25,7 @@ pub fn args(options: TokenStream, item: TokenStream) -> TokenStream {
 /// and any `State<T>`, come from the server. One parameter marked `#[args]` takes all arguments as a struct.
 /// The doc comment of the function is what the model reads.
 ///
-/// ```ignore
+/// ```text
 /// /// Adds two numbers
 /// #[tool(read_only, idempotent)]
 /// async fn add(a: i64, /** second number */ b: i64) -> i64 { a + b }
@@ -42,7 +42,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// are then the parameters. A `Context`, and any `State<T>`, come from the server. Options: `name = "…"`,
 /// `title = "…"`, `description = "…"`, `mime = "…"`.
 ///
-/// ```ignore
+/// ```text
 /// #[resource("users://{id}/profile", mime = "application/json")]
 /// async fn profile(id: u64, db: State<Db>) -> Result<Json<Profile>> { … }
 /// ```
@@ -54,7 +54,7 @@ pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes an async function a prompt, whose arguments are the parameters; a `Context`, and any `State<T>`, come from
 /// the server. Options: `name = "…"`, `title = "…"`, `description = "…"`.
 ///
-/// ```ignore
+/// ```text
 /// /// Review code
 /// #[prompt(title = "Review")]
 /// async fn review(language: String) -> String { format!("Review this {language} code") }

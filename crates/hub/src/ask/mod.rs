@@ -19,7 +19,10 @@ use tokio::sync::Mutex;
 
 use self::field::{Field, From};
 use self::lines::Lines;
-use crate::terminal::{Screen, Style, one_line, wrap};
+use crate::terminal::{Screen, Style, one_line, shorten, wrap};
+
+/// What is shown of a message at most, in columns.
+const LONGEST_MESSAGE: usize = 4_000;
 
 pub(crate) struct Asker {
     screen: Arc<Screen>,
@@ -194,7 +197,7 @@ impl Asker {
     fn head(&self, message: &str) {
         let look = self.screen.look;
         let server = self.server.get().map_or("The server", |server| &**server);
-        let text = format!("{server} asks: {}", one_line(message));
+        let text = format!("{server} asks: {}", shorten(&one_line(message), LONGEST_MESSAGE));
         let lines = wrap(&text, look.width);
         let lines: Vec<String> = lines.iter().map(|line| look.paint(Style::Bold, line)).collect();
         self.screen.line(&format!("\n{}", lines.join("\n")));

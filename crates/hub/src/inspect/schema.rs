@@ -1,11 +1,16 @@
 //! JSON Schemas in a few words: what a parameter takes.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::terminal::{first_paragraph, shorten};
 
 /// References that are followed for one parameter.
 const DEPTH: usize = 8;
+/// Types inside types that are looked into, and types of one union: what refers to itself has no end.
+const NESTED: usize = 3;
+const UNION: usize = 8;
 /// Choices that are named.
 const CHOICES: usize = 12;
 
@@ -21,16 +26,16 @@ pub(super) struct Parameter {
 
 /// The parameters of a schema of type `object`, in order, with descriptions of at most `longest` columns.
 pub(super) fn parameters(schema: &Value, longest: usize) -> Vec<Parameter> {
-    let required: Vec<&str> = schema["required"]
+    let required: HashSet<&str> = schema["required"]
         .as_array()
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
     let Some(properties) = schema["properties"].as_object() else { return Vec::new() };
     let parameter = |(name, property): (&String, &Value)| {
-        let required = required.contains(&&**name);
+        let required = required.contains(&**name);
         Parameter {
             name: name.clone(),
-            kind: kind(property, schema, DEPTH),
+            kind: kind(property, schema, NESTED),
             required,
             about: about(property, schema, longest),
         }
@@ -131,7 +136,7 @@ fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> Str
     }
     for key in ["anyOf", "oneOf", "allOf"] {
         let named = options(key).into_iter().flatten().filter(|option| option["type"] != "null");
-        named.for_each(|option| add(kind(option, root, depth)));
+        named.take(UNION).for_each(|option| add(kind(option, root, depth)));
     }
     if kinds.is_empty() { "any".into() } else { kinds.join(" | ") }
 }

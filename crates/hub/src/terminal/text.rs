@@ -33,14 +33,19 @@ pub(crate) fn first_paragraph(text: &str) -> String {
 
 /// Lines of at most `width`, broken between words. A longer word stays whole, so that a URL can be copied.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
+    let (mut lines, mut taken): (Vec<String>, usize) = (Vec::new(), 0);
     for word in text.split_whitespace() {
+        let wide = width_of(word);
         match lines.last_mut() {
-            Some(line) if width_of(line) + 1 + width_of(word) <= width => {
+            Some(line) if taken + 1 + wide <= width => {
                 line.push(' ');
                 line.push_str(word);
+                taken += 1 + wide;
             }
-            _ => lines.push(word.to_owned()),
+            _ => {
+                lines.push(word.to_owned());
+                taken = wide;
+            }
         }
     }
     lines

@@ -12,6 +12,7 @@ use linchpin_protocol::encode::{Encode, Encoder, to_vec};
 use linchpin_protocol::model::{CreateTaskResult, InputRequest, InputRequiredResult, Task, TaskMetadata};
 use linchpin_protocol::version::Feature;
 use linchpin_protocol::{Era, Method};
+use tokio::time::Instant;
 
 use super::call::decoded;
 use super::handlers::Answerer;
@@ -74,6 +75,7 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
         params = with_member(&params, "task", &to_vec(&task, revision));
     }
     let mut current: Option<Vec<u8>> = None;
+    let mut time = Budget::new(client, &request.options);
     for round in 0..=core.settings.max_rounds {
         let text =
             core.ask(revision, request.method.name(), current.as_ref().unwrap_or(&params), &request.options);
@@ -89,7 +91,9 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
             }
             "input_required" if takes_input(request.method) => {
                 let asked: InputRequiredResult = decoded(request.method.name(), &text)?;
-                current = Some(Box::pin(next_round(client, request, &params, asked, round)).await?);
+                current =
+                    Some(Box::pin(next_round(client, request, &params, asked, round, &mut time)).await?);
+                time.check()?;
             }
             other => {
                 let (method, kind) = (request.method.name().to_owned(), other.to_owned());
@@ -138,6 +142,31 @@ pub(super) fn kind(text: &str) -> Cow<'static, str> {
     kind.map_or(Cow::Borrowed("complete"), Cow::Owned)
 }
 
+/// The time that a call may take in all, rounds and tasks included: what signs of progress may extend it to. The time
+/// of those who answer questions does not count.
+pub(super) struct Budget {
+    begun: Instant,
+    most: Option<Duration>,
+}
+
+impl Budget {
+    pub(super) fn new(client: &Client, options: &Options) -> Self {
+        let most = options.extend_to.or(client.core.settings.extend_to);
+        Budget { begun: Instant::now(), most }
+    }
+
+    pub(super) fn give_back(&mut self, time: Duration) {
+        self.begun += time;
+    }
+
+    pub(super) fn check(&self) -> Result<(), CallError> {
+        match self.most {
+            Some(most) if self.begun.elapsed() > most => Err(CallError::TimedOut(most)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The request again, with answers to what was asked.
 async fn next_round(
     client: &Client,
@@ -145,10 +174,13 @@ async fn next_round(
     params: &[u8],
     asked: InputRequiredResult,
     round: usize,
+    time: &mut Budget,
 ) -> Result<Vec<u8>, ClientError> {
     let mut next = params.to_vec();
     if let Some(requests) = asked.input_requests.filter(|requests| !requests.is_empty()) {
+        let begun = Instant::now();
         let answers = answer_all(client, &request.options, requests).await?;
+        time.give_back(begun.elapsed());
         next = with_member(&next, "inputResponses", &answers_json(client, &answers));
     } else {
         let pause = PAUSES.0.saturating_mul(1 << round.min(10)).min(PAUSES.1);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::call::{decoded, finish};
 use super::core::Core;
-use super::rounds::{Request, answer_all, answers_json};
+use super::rounds::{Budget, Request, answer_all, answers_json};
 use super::{Client, ClientError, Options};
 use crate::server::start;
 
@@ -97,12 +97,13 @@ impl TaskHandle {
     pub(super) async fn finish(self) -> Result<String, ClientError> {
         let mut cancel = CancelOnDrop { core: self.client.core.clone(), params: Some(self.params()) };
         let result = self.result().await;
-        // A task that can still be looked at is not given up for one answer that did not come.
+        // A call whose time is over is cancelled, as any other, and so is one whose questions nobody can answer.
         if !matches!(
             result,
             Err(ClientError::Question { .. }
                 | ClientError::NotOffered { .. }
-                | ClientError::TooManyRounds(_))
+                | ClientError::TooManyRounds(_)
+                | ClientError::Call(CallError::TimedOut(_)))
         ) {
             cancel.params = None;
         }
@@ -116,13 +117,11 @@ impl TaskHandle {
         };
         // Whoever called learns the name of the task, to come back to it.
         followed.map_err(|error| match error {
-            ClientError::Call(CallError::Lost(_) | CallError::Closed(_) | CallError::TimedOut(_)) => {
-                ClientError::Task {
-                    id: self.id.clone(),
-                    status: TaskStatus::Working,
-                    message: Some(error.to_string()),
-                }
-            }
+            ClientError::Call(CallError::Lost(_) | CallError::Closed(_)) => ClientError::Task {
+                id: self.id.clone(),
+                status: TaskStatus::Working,
+                message: Some(error.to_string()),
+            },
             error => error,
         })
     }
@@ -131,6 +130,7 @@ impl TaskHandle {
         let (mut answered, mut rounds) = (HashSet::new(), 0);
         let most = self.client.core.settings.max_rounds;
         let begun = Instant::now();
+        let mut time = Budget::new(&self.client, &self.request.options);
         loop {
             let GetTaskResult { task, detail, .. } = self.get().await?;
             if task.ttl_ms.is_some_and(|ttl| begun.elapsed() > Duration::from_millis(ttl) + SLOWEST) {
@@ -150,7 +150,9 @@ impl TaskHandle {
                         if rounds > most {
                             return Err(ClientError::TooManyRounds(most));
                         }
+                        let asked = Instant::now();
                         let replies = answer_all(&self.client, &self.request.options, requests).await?;
+                        time.give_back(asked.elapsed());
                         let answers = answers_json(&self.client, &replies);
                         let mut params = self.params();
                         params.pop();
@@ -164,6 +166,7 @@ impl TaskHandle {
                 (status, _) if status.is_terminal() => return Err(self.ended(task)),
                 _ => {}
             }
+            time.check()?;
             tokio::time::sleep(pause(&task)).await;
         }
     }
@@ -174,8 +177,10 @@ impl TaskHandle {
 
     /// The result is fetched once the task is done, or waits for answers, which come by requests of the server.
     async fn follow_in_session(&self) -> Result<String, ClientError> {
+        let time = Budget::new(&self.client, &self.request.options);
         loop {
             let GetTaskResult { task, .. } = self.get().await?;
+            time.check()?;
             match task.status {
                 TaskStatus::Working => tokio::time::sleep(pause(&task)).await,
                 TaskStatus::Cancelled => return Err(self.ended(task)),
