@@ -351,6 +351,19 @@ impl Peer {
         self.shared.settle(id, |_| Err(error)); // the one who waited may have left in the meantime
     }
 
+    /// Fails the request that waits for an answer, if there is exactly one.
+    pub fn fail_only(&self, error: CallError) {
+        let only = {
+            let waiting = self.shared.waiting();
+            let mut open =
+                waiting.calls.iter().filter(|(_, waiter)| waiter.is_open() && waiter.deadline.is_some());
+            open.next().map(|(id, _)| *id).filter(|_| open.next().is_none())
+        };
+        if let Some(id) = only {
+            self.shared.settle(id, |_| Err(error));
+        }
+    }
+
     /// Fails everything that waits for an answer, but for streams; later requests are sent as before.
     pub fn fail_all(&self, error: &CallError) {
         self.shared.settle_all(error, |waiter| waiter.deadline.is_some());

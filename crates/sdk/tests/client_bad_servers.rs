@@ -57,6 +57,38 @@ async fn noise_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_read_fails_its_request_at_once() {
+    let broken = |id: &Value| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"x":NaN}}}}"#);
+    let unread = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"that is too long"}}"#;
+    for revision in ERAS {
+        let begun = Instant::now();
+        let script = script(revision, move |request| match request["params"]["arguments"]["how"].as_str() {
+            Some("broken") => Reaction::new().raw(&broken(&request["id"])),
+            _ => Reaction::new().raw(unread),
+        });
+        let client = connect(&script).await;
+        let error = client.call("bad", json!({ "how": "broken" })).await.unwrap_err();
+        assert!(matches!(&error, ClientError::Call(CallError::Malformed(_))), "{error}");
+        let error = client.call("bad", ()).await.unwrap_err().to_string();
+        assert!(error.contains("that is too long"), "{error}");
+        client.call("good", ()).await.unwrap();
+        assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waited");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_one_limit_over_rounds_and_tasks() {
+    let asks = |_: &Value| {
+        Reaction::new().result(json!({ "resultType": "input_required", "requestState": "again and again" }))
+    };
+    let client = connect(&script(Revision::LATEST, asks)).await;
+    let begun = Instant::now();
+    let error = client.call("bad", ()).extend_on_progress(SECOND * 10).await.unwrap_err();
+    assert!(matches!(error, ClientError::Call(CallError::TimedOut(_))), "{error}");
+    assert!(begun.elapsed() < SECOND * 20, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_dies_fails_what_waits_at_once() {
     for revision in ERAS {
         let script = script(revision, |_| Reaction::new().wait(SECOND / 2).close("it exited with status 3"));

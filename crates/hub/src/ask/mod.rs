@@ -170,7 +170,9 @@ impl Asker {
         lines.forget();
         self.head(&ask.message);
         let (url, look) = (one_line(ask.url.as_deref().unwrap_or_default()), self.screen.look);
-        if !url.starts_with("https://") && !url.starts_with("http://") {
+        // A browser would leave out what is no part of an address, and go somewhere else than what is shown.
+        let is_plain = !url.contains(char::is_whitespace) && Some(&*url) == ask.url.as_deref();
+        if !is_plain || (!url.starts_with("https://") && !url.starts_with("http://")) {
             self.screen.line(&format!("  declined: `{url}` is no address of a page"));
             return Ok(ElicitResult::decline());
         }

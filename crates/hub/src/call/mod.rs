@@ -19,7 +19,7 @@ use crate::cli::print;
 use crate::failure::{Failure, Kind};
 use crate::process::Process;
 use crate::roots;
-use crate::terminal::{Look, Screen, one_line};
+use crate::terminal::{Look, Screen, one_line, shorten};
 
 /// A name is close enough to be meant from this likeness on.
 const ALIKE: f64 = 0.6;
@@ -114,7 +114,10 @@ async fn find_tool(client: &Client, name: &str) -> Result<Tool, Failure> {
     let advice = if alike.is_empty() {
         "`linchpin inspect` shows what the server has".to_owned()
     } else {
-        format!("did you mean {}?", alike.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(" or "))
+        format!(
+            "did you mean {}?",
+            alike.iter().map(|name| shorten(&one_line(name), 128)).collect::<Vec<_>>().join(" or ")
+        )
     };
     Err(Failure::new(Kind::UnknownTool, format!("there is no tool `{name}`: {advice}")))
 }

@@ -55,7 +55,7 @@ fn about(property: &Value, root: &Value, longest: usize) -> String {
         parts.push(format!("One of: {}{more}", named.join(", ")));
     }
     if let Some(default) = property.get("default").filter(|default| !default.is_null()) {
-        parts.push(format!("Default: {}", plain(default)));
+        parts.push(format!("Default: {}", shorten(&plain(default), longest)));
     }
     let mut text = String::new();
     for part in parts {
@@ -209,5 +209,12 @@ mod tests {
         assert_eq!((&*size.about, size.required), ("How large. One of: s, l. Default: s", true));
         assert_eq!((&*tags.about, tags.required, &*tags.kind), ("Any. One of: x", false, "string[]"));
         assert!(parameters(&json!({}), 20).is_empty());
+    }
+
+    #[test]
+    fn what_refers_to_itself_many_times_has_an_end() {
+        let itself = vec![json!({ "$ref": "#/properties/c" }); 100];
+        let schema = json!({ "type": "object", "properties": { "c": { "anyOf": itself } } });
+        assert_eq!(parameters(&schema, 20)[0].kind, "any");
     }
 }

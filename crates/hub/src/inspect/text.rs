@@ -6,7 +6,10 @@ use linchpin::model::{Prompt, PromptArgument, Resource, ResourceTemplate, TaskSu
 
 use super::Found;
 use super::schema::parameters;
-use crate::terminal::{Cell, Look, Style, clean, first_paragraph, one_line, table, width_of, wrap};
+use crate::terminal::{Cell, Look, Style, clean, first_paragraph, one_line, shorten, table, width_of, wrap};
+
+/// What is shown of a name at most, in columns.
+const LONGEST_NAME: usize = 128;
 
 /// Lines of a description, and columns of one in a table; all of it with `-v`.
 const LINES: usize = 3;
@@ -86,7 +89,7 @@ impl Page {
     fn tool(&mut self, tool: &Tool) {
         let hints = tool.annotations.as_ref();
         let title_of = tool.title.as_deref().or_else(|| hints.and_then(|hints| hints.title.as_deref()));
-        let (name, title) = (one_line(&tool.name), title(&tool.name, title_of));
+        let (name, title) = (short(&tool.name), title(&tool.name, title_of));
         let _ = write!(self.out, "  {}{title}", self.look.paint(Style::Name, &name));
         let hints = hints_of(tool);
         let needed: usize = hints.iter().map(|(hint, _)| hint.len() + 4).sum();
@@ -108,7 +111,7 @@ impl Page {
     }
 
     fn prompt(&mut self, prompt: &Prompt) {
-        let name = self.look.paint(Style::Name, &one_line(&prompt.name));
+        let name = self.look.paint(Style::Name, &short(&prompt.name));
         let _ = writeln!(self.out, "  {name}{}", title(&prompt.name, prompt.title.as_deref()));
         self.about(prompt.description.as_deref(), 4);
         let row = |argument: &PromptArgument| {
@@ -141,9 +144,14 @@ impl Page {
     }
 }
 
+/// What a server calls something: on one line, and not longer than anybody reads.
+fn short(name: &str) -> String {
+    shorten(&one_line(name), LONGEST_NAME)
+}
+
 /// A name for people, if it says more than the one for programs.
 fn title(name: &str, title: Option<&str>) -> String {
-    let title = title.map(one_line).filter(|title| !title.is_empty() && title != name);
+    let title = title.map(short).filter(|title| !title.is_empty() && title != name);
     title.map(|title| format!("  {title}")).unwrap_or_default()
 }
 
@@ -184,7 +192,7 @@ fn hints_of(tool: &Tool) -> Vec<(&'static str, Style)> {
 
 fn parameter_row(name: &str, kind: &str, required: bool, about: &str) -> Vec<Cell> {
     vec![
-        Cell::new(one_line(name), Style::Plain),
+        Cell::new(short(name), Style::Plain),
         Cell::new(one_line(kind), Style::Dim),
         Cell::new(if required { "required" } else { "" }, Style::Warning),
         Cell::new(one_line(about), Style::Plain),
@@ -204,7 +212,7 @@ fn template(template: &ResourceTemplate) -> Vec<Cell> {
 fn resource_row(uri: &str, name: &str, mime_type: Option<&str>, about: Option<&str>) -> Vec<Cell> {
     vec![
         Cell::new(one_line(uri), Style::Name),
-        Cell::new(one_line(name), Style::Plain),
+        Cell::new(short(name), Style::Plain),
         Cell::new(one_line(mime_type.unwrap_or_default()), Style::Dim),
         Cell::new(first_paragraph(about.unwrap_or_default()), Style::Plain),
     ]

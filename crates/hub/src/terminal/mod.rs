@@ -52,7 +52,8 @@ impl Look {
         // A terminal that does not know its size says 0.
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
         let width = if is_terminal { columns.unwrap_or(80).max(NARROWEST) } else { usize::MAX };
-        Look { is_terminal, colours: is_terminal && !no_colour, width }
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Look { is_terminal, colours: is_terminal && !no_colour && !dumb, width }
     }
 
     /// For tests: no colours, and this width.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use linchpin_jsonrpc::write::{self, UnknownId};
-use linchpin_jsonrpc::{CallError, Id, Limits, Message, Params, parse};
+use linchpin_jsonrpc::{self as jsonrpc, CallError, Id, Limits, Message, Params, parse};
 use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{
     CancelledParams, EmptyResult, LogParams, ProgressParams, ResourceUpdatedParams, key,
@@ -32,6 +32,11 @@ pub(crate) struct Inbox(pub(crate) Arc<Core>);
 impl Receiver for Inbox {
     fn receive(&self, message: &[u8]) {
         match parse(message, LIMITS) {
+            // The server could not read a request, and does not know which: the only one that waits, if it is one.
+            Ok(Message::Response { id: None, reply: jsonrpc::Reply::Error(text) }) => {
+                let error = serde_json::from_str(text).map(CallError::Rejected);
+                self.0.peer.fail_only(error.unwrap_or_else(|error| CallError::Malformed(error.to_string())));
+            }
             Ok(Message::Response { id, reply }) => {
                 if !self.0.peer.answer(id.as_ref(), reply) {
                     tracing::debug!(?id, "an answer that nobody waits for");
@@ -47,8 +52,9 @@ impl Receiver for Inbox {
             Err(_) if message.iter().all(u8::is_ascii_whitespace) => {}
             Err(error) => {
                 tracing::warn!(%error, "the server sent something that is no message");
-                if let Some(id) = error.id.as_ref().filter(|_| error.is_response) {
-                    self.0.peer.fail(id, CallError::Malformed(error.to_string()));
+                let id = error.id.clone().filter(|_| error.is_response).or_else(|| guess_id(message));
+                if let Some(id) = id {
+                    self.0.peer.fail(&id, CallError::Malformed(error.to_string()));
                 }
             }
         }
@@ -227,6 +233,18 @@ impl Core {
             Err(error) => write::error(Some(id), UnknownId::Null, &error_object(error, revision), out),
         });
     }
+}
+
+/// The request that a message which cannot be read seems to answer: nobody should wait for it.
+fn guess_id(message: &[u8]) -> Option<Id<'static>> {
+    let text = std::str::from_utf8(message).ok().filter(|text| text.contains("\"jsonrpc\""))?;
+    if !text.contains("\"result\"") && !text.contains("\"error\"") {
+        return None;
+    }
+    let (_, rest) = text.split_once("\"id\":")?;
+    let rest = rest.trim_start();
+    let end = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok().map(Id::Number)
 }
 
 /// The task that a question belongs to: its answer must say so too.

@@ -55,7 +55,10 @@ impl Words {
         // What was cut may begin in the middle of a character.
         let is_rest = |byte: &&u8| self.is_cut && **byte & 0xC0 == 0x80;
         let start = self.end.iter().take(3).take_while(is_rest).count();
-        let text = String::from_utf8_lossy(&self.end[start..]);
+        // It is shown to people, and must not tell their terminals what to do.
+        let shown =
+            |char: char| if char.is_control() && char != '\n' && char != '\t' { '\u{FFFD}' } else { char };
+        let text: String = String::from_utf8_lossy(&self.end[start..]).chars().map(shown).collect();
         let text = text.trim();
         (!text.is_empty()).then(|| format!("{}{text}", if self.is_cut { "…" } else { "" }))
     }
