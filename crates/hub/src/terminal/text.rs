@@ -10,8 +10,8 @@ pub(crate) fn clean(text: &str) -> String {
 fn is_hidden(char: char) -> bool {
     let is_format = matches!(
         char,
-        '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{E0000}'..='\u{E007F}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}'
-    );
+        '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{FEFF}'
+    ) || matches!(char, '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{E0000}'..='\u{E007F}');
     is_format || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
