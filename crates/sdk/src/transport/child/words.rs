@@ -58,7 +58,8 @@ impl Words {
         // It is shown to people, and must not tell their terminals what to do.
         let shown =
             |char: char| if char.is_control() && char != '\n' && char != '\t' { '\u{FFFD}' } else { char };
-        let text: String = String::from_utf8_lossy(&self.end[start..]).chars().map(shown).collect();
+        let text: String =
+            String::from_utf8_lossy(&self.end[start..]).replace("\r\n", "\n").chars().map(shown).collect();
         let text = text.trim();
         (!text.is_empty()).then(|| format!("{}{text}", if self.is_cut { "…" } else { "" }))
     }
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(words.last(), None);
         words.hear(b"one\r\ntw");
         words.hear(b"o\n\n");
-        assert_eq!(words.last().unwrap(), "one\r\ntwo");
+        assert_eq!(words.last().unwrap(), "one\ntwo");
         let long = "x".repeat(LONGEST + 1);
         words.hear(long.as_bytes());
         words.hear(b"not shown\nlast");
@@ -87,6 +88,13 @@ mod tests {
         let last = words.last().unwrap();
         assert!(last.starts_with("…x") && last.ends_with("not shown\nlast"), "{last}");
         assert_eq!(last.len(), LAST + "…".len());
+    }
+
+    #[test]
+    fn terminals_are_told_nothing() {
+        let mut words = Words::new(None);
+        words.hear(b"\x1b[2Jgone\rhidden\x07");
+        assert_eq!(words.last().unwrap(), "\u{FFFD}[2Jgone\u{FFFD}hidden\u{FFFD}");
     }
 
     #[test]
