@@ -237,12 +237,17 @@ impl Core {
 
 /// The request that a message which cannot be read seems to answer: nobody should wait for it.
 fn guess_id(message: &[u8]) -> Option<Id<'static>> {
-    let text = std::str::from_utf8(message).ok().filter(|text| text.contains("\"jsonrpc\""))?;
-    if !text.contains("\"result\"") && !text.contains("\"error\"") {
+    let text = std::str::from_utf8(message).ok()?.trim_start();
+    let has = |member: &str| text.contains(member);
+    let answers = has("\"jsonrpc\"") && !has("\"method\"") && (has("\"result\"") || has("\"error\""));
+    if !answers || !text.starts_with('{') {
         return None;
     }
-    let (_, rest) = text.split_once("\"id\":")?;
-    let rest = rest.trim_start();
+    // A member of the message itself, not of something in it.
+    let count = |at: usize, brace: char| text[..at].matches(brace).count();
+    let depth = |at: usize| count(at, '{').saturating_sub(count(at, '}'));
+    let (at, name) = text.match_indices("\"id\":").find(|(at, _)| depth(*at) == 1)?;
+    let rest = text[at + name.len()..].trim_start();
     let end = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
     rest[..end].parse().ok().map(Id::Number)
 }
