@@ -36,7 +36,7 @@ fn revisions() -> impl Iterator<Item = Revision> {
 async fn slow(service: &Service, revision: Revision, pause: Duration) -> Client {
     let client = service.client().eras(Eras::new()).revisions([revision]).timeout(HOUR * 10);
     let client = client.on_elicit(move |_| async move {
-        tokio::time::sleep(pause).await;
+        support::paused::pass(pause).await;
         Ok(ElicitResult::accept(json!({"name": "Ada"})))
     });
     client.connect().await.unwrap()
@@ -45,16 +45,16 @@ async fn slow(service: &Service, revision: Revision, pause: Duration) -> Client 
 #[tokio::test(start_paused = true)]
 async fn the_time_that_a_user_takes_is_not_the_tools() {
     let tool = |_: NoArgs, cx: Context| async move {
-        tokio::time::sleep(Duration::from_millis(900)).await;
+        support::paused::pass(Duration::from_millis(900)).await;
         let name = cx.elicit::<Name>("Who are you?").await?.name;
-        tokio::time::sleep(Duration::from_millis(if name == "Ada" { 50 } else { 200 })).await;
+        support::paused::pass(Duration::from_millis(if name == "Ada" { 50 } else { 200 })).await;
         let name = cx.elicit::<Name>("Really?").await?.name;
-        tokio::time::sleep(Duration::from_millis(if name == "Ada" { 40 } else { 200 })).await;
+        support::paused::pass(Duration::from_millis(if name == "Ada" { 40 } else { 200 })).await;
         Result::Ok(name)
     };
     let slow_tool = |_: NoArgs, cx: Context| async move {
         cx.elicit::<Name>("Who are you?").await?;
-        tokio::time::sleep(Duration::from_millis(1100)).await;
+        support::paused::pass(Duration::from_millis(1100)).await;
         Result::Ok("too late")
     };
     for revision in revisions() {
@@ -94,7 +94,7 @@ async fn a_question_can_race_with_a_timer() {
         tokio::select! {
             biased;
             name = cx.elicit::<Name>("Who are you?") => name.map(|name| name.name),
-            () = tokio::time::sleep(HOUR) => Ok("nobody".to_owned()),
+            () = support::paused::pass(HOUR) => Ok("nobody".to_owned()),
         }
     };
     for revision in revisions() {

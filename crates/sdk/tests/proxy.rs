@@ -15,6 +15,7 @@ use linchpin::{
 };
 use linchpin_jsonrpc::CallError;
 use serde_json::json;
+use support::alive::Alive;
 use support::{STATELESS, Tap};
 use tokio::sync::Notify;
 
@@ -210,25 +211,9 @@ async fn progress_passes() {
     }
 }
 
-/// Counts what is alive.
-struct Alive(Arc<AtomicUsize>);
-
-impl Alive {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Alive(count.clone())
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 /// Paused time: it passes when nothing else is to be done.
 async fn settle() {
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    support::paused::pass(Duration::from_millis(100)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +236,7 @@ async fn a_call_that_is_given_up_is_given_up_behind() {
         let begun = alive.clone();
         tokio::select! {
             _ = call => panic!("it hangs"),
-            () = tokio::time::sleep(minute) => assert_eq!(begun.load(Ordering::SeqCst), 1),
+            () = support::paused::pass(minute) => assert_eq!(begun.load(Ordering::SeqCst), 1),
         }
         settle().await;
         assert_eq!(alive.load(Ordering::SeqCst), 0, "{down} before {up}");
@@ -340,7 +325,7 @@ async fn nothing_keeps_the_server_behind_when_the_one_in_front_is_gone() {
         assert_eq!(client.call("think", ()).await.unwrap().to_text(), "42");
         drop((client, front));
         // Answers of rounds are kept for a while, in case they get lost.
-        tokio::time::sleep(Duration::from_mins(11)).await;
+        support::paused::pass(Duration::from_mins(11)).await;
         assert_eq!(alive.load(Ordering::SeqCst), 0, "{down} before {up}");
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use linchpin::{Context, Key, Keys, NoArgs, Prompt, Result, Server, Service, Tool, args};
 use serde_json::{Value, json};
+use support::alive::Alive;
 use support::failure;
 use support::rounds::{Rounds, asked, filled, named};
 use tokio::sync::Semaphore;
@@ -266,22 +267,6 @@ async fn a_request_that_is_given_up_lets_its_call_go() {
     assert_eq!(done.runs(), (2, 1));
 }
 
-/// Counts the handlers that are alive.
-struct Alive(Arc<AtomicUsize>);
-
-impl Alive {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Alive(count.clone())
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_bounded_in_number_and_in_age() {
     let alive = Arc::new(AtomicUsize::new(0));
@@ -302,7 +287,7 @@ async fn what_is_held_is_bounded_in_number_and_in_age() {
     }
     // They go although nothing else happens, and although nobody has the server any more.
     drop(here);
-    tokio::time::sleep(MINUTE + Duration::from_secs(1)).await;
+    support::paused::pass(MINUTE + Duration::from_secs(1)).await;
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 

@@ -45,7 +45,7 @@ async fn begin(service: &Service, tool: &str) -> Value {
 
 /// The task once all that can be done has been done.
 async fn settled(service: &Service, id: &Value) -> Value {
-    tokio::time::sleep(Duration::from_millis(10)).await; // paused: it passes when nothing else is to be done
+    support::paused::pass(Duration::from_millis(10)).await; // paused: it passes when nothing else is to be done
     result(service, "tasks/get", json!({"taskId": id})).await
 }
 
@@ -188,7 +188,7 @@ struct Durable {
 impl TaskStore for Durable {
     fn save(&self, task: TaskRecord) -> Stored<'_, ()> {
         Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(1)).await; // as slow as a disk
+            support::paused::pass(Duration::from_millis(1)).await; // as slow as a disk
             self.tasks.lock().unwrap().insert(task.id.clone(), task);
             Ok(())
         })
@@ -250,7 +250,7 @@ async fn a_task_that_takes_longer_than_it_is_kept_ends() {
     let (store, works) = (Durable::default(), Works::new());
     let service = store.service(&works);
     let id = begin(&service, "must_slow").await;
-    tokio::time::sleep(Duration::from_secs(60 * 60 + 1)).await;
+    support::paused::pass(Duration::from_secs(60 * 60 + 1)).await;
     assert_eq!(works.alive(), 0, "nobody works on it any more");
     let task = settled(&service, &id).await;
     assert_eq!(task["status"], "cancelled");

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use linchpin::model::{ElicitAction, ElicitMode, ElicitParams};
-use linchpin::{Context, Error, Json, NoArgs, Resource, ResourceTemplate, Result, Server, args};
+use linchpin::{
+    Context, Error, Json, Key, Keys, NoArgs, Resource, ResourceTemplate, Result, Server, Tool, args,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,10 +40,12 @@ struct Review {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result {
     Server::new("interop-linchpin", "1.0.0")
+        // The same in every process, so that one can go on with the calls of another.
+        .keys(Keys::new(Key::new(&[7; 32])))
         .tool("add", "Adds two numbers", |Add { a, b }| async move { Json(Sum { sum: a + b }) })
         .tool("echo", "Says the text again", |Echo { text }| async move { text })
         .tool("slow", "Reports progress three times", slow)
-        .tool("ask", "Asks the person for a name and greets", ask)
+        .add(Tool::new("ask").description("Asks the person for a name and greets").read_only().handler(ask))
         .tool("sample", "Lets the client's model speak", sample)
         .tool("folders", "Lists the client's roots, one per line", folders)
         .tool("fail", "Always fails", |_: NoArgs| async {

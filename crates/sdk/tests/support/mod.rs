@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "it is only used in tests")]
 #![expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
 
+pub(crate) mod alive;
+pub(crate) mod paused;
 pub(crate) mod rounds;
 mod schema;
 mod tap;
