@@ -47,6 +47,11 @@ macro_rules! methods {
                 match self { $( Method::$variant => Direction::$direction, )* }
             }
 
+            /// Whether its result may be questions to the client, to be answered by sending it again (stateless era).
+            pub const fn takes_input(self) -> bool {
+                matches!(self, Method::CallTool | Method::ReadResource | Method::GetPrompt)
+            }
+
             /// Whether a revision has it.
             pub fn is_in(self, revision: Revision) -> bool {
                 revision.has(match self { $( Method::$variant => Feature::$feature, )* })

@@ -89,7 +89,7 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
                 let created: CreateTaskResult = decoded(request.method.name(), &text)?;
                 return Ok(Begun::Task(Box::new(created.task)));
             }
-            "input_required" if takes_input(request.method) => {
+            "input_required" if request.method.takes_input() => {
                 let asked: InputRequiredResult = decoded(request.method.name(), &text)?;
                 current =
                     Some(Box::pin(next_round(client, request, &params, asked, round, &mut time)).await?);
@@ -115,11 +115,6 @@ fn begun_in_session(request: &Request, as_task: bool, text: String) -> Result<Be
 /// A server without tasks answers a wish for one with the result itself.
 fn wire_decodes_as_task(text: &str) -> bool {
     Params::parse(text, Limits::default()).is_ok_and(|result| result.find("task").is_some())
-}
-
-/// What can answer with questions.
-fn takes_input(method: Method) -> bool {
-    matches!(method, Method::CallTool | Method::ReadResource | Method::GetPrompt)
 }
 
 /// A call that was sent and has no answer may have been carried out.
@@ -206,7 +201,7 @@ pub(super) fn answers_json(client: &Client, answers: &BTreeMap<String, Reply>) -
 }
 
 /// A JSON object with one member more.
-fn with_member(object: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
+pub(super) fn with_member(object: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
     let open = object.strip_suffix(b"}").unwrap_or(b"{");
     let comma: &[u8] = if open.len() > 1 { b"," } else { b"" };
     [open, comma, b"\"", key.as_bytes(), b"\":", value, b"}"].concat()

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::call::{decoded, finish};
 use super::core::Core;
-use super::rounds::{Budget, Request, answer_all, answers_json};
+use super::rounds::{Budget, Request, answer_all, answers_json, with_member};
 use super::{Client, ClientError, Options};
 use crate::server::start;
 
@@ -154,11 +154,7 @@ impl TaskHandle {
                         let replies = answer_all(&self.client, &self.request.options, requests).await?;
                         time.give_back(asked.elapsed());
                         let answers = answers_json(&self.client, &replies);
-                        let mut params = self.params();
-                        params.pop();
-                        params.extend_from_slice(b",\"inputResponses\":");
-                        params.extend_from_slice(&answers);
-                        params.push(b'}');
+                        let params = with_member(&self.params(), "inputResponses", &answers);
                         let _: serde_json::Value = self.ask(Method::UpdateTask, &params, None).await?;
                         continue;
                     }

@@ -229,7 +229,7 @@ fn is_safe(url: &str) -> bool {
 
 /// The methods whose answers may ask for input.
 pub(crate) fn takes_rounds(method: &str) -> bool {
-    matches!(Method::find(method), Some(Method::CallTool | Method::ReadResource | Method::GetPrompt))
+    Method::find(method).is_some_and(Method::takes_input)
 }
 
 #[cfg(test)]
