@@ -5,6 +5,8 @@
 //! those who cannot (notifications nobody must have) are refused by [`Outbox::offer`].
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -20,6 +22,23 @@ pub struct Outbox {
 struct State {
     lines: Vec<u8>,
     closed: bool,
+    /// The last line is there: nothing more will come.
+    complete: bool,
+    /// The wish that whoever empties the queue lets the line go, and is asked for the rest after this long.
+    hang_up: Option<Duration>,
+    /// Whom to wake, for those who poll.
+    waker: Option<Waker>,
+}
+
+/// What [`Outbox::poll_take`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Lines, and more may come.
+    Some,
+    /// What there was, perhaps nothing: no more will come.
+    Last,
+    /// What there was, perhaps nothing: the line is to be let go, and the rest fetched after this long.
+    HangUp(Duration),
 }
 
 impl Outbox {
@@ -45,9 +64,15 @@ impl Outbox {
     }
 
     fn wake(&self) {
-        if let Some(wake) = self.wake.get() {
-            wake();
+        match self.wake.get() {
+            Some(wake) => wake(),
+            None => self.wake_poller(),
         }
+    }
+
+    fn wake_poller(&self) {
+        let waker = self.state().waker.take();
+        waker.into_iter().for_each(Waker::wake);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -67,6 +92,32 @@ impl Outbox {
     /// Appends one message and its newline and wakes the writer.
     pub fn send(&self, message: impl FnOnce(&mut Vec<u8>)) {
         self.append(message);
+        self.wake();
+    }
+
+    /// Appends the last message of all.
+    pub fn conclude(&self, message: impl FnOnce(&mut Vec<u8>)) {
+        {
+            // Together: whoever sees the message knows that it is the last one.
+            let mut state = self.state();
+            if !state.closed {
+                message(&mut state.lines);
+                state.lines.push(b'\n');
+            }
+            state.complete = true;
+        }
+        self.wake();
+    }
+
+    /// Says that nothing more will come.
+    pub fn complete(&self) {
+        self.state().complete = true;
+        self.wake();
+    }
+
+    /// Asks whoever empties the queue to let the line go, and to come back for the rest after `pause`.
+    pub fn hang_up(&self, pause: Duration) {
+        self.state().hang_up = Some(pause);
         self.wake();
     }
 
@@ -118,6 +169,28 @@ impl Outbox {
         }
     }
 
+    /// As [`Self::take`], for those who wait by polling instead of being told by [`Self::on_send`]: pending while
+    /// there is nothing to tell.
+    pub fn poll_take(&self, into: &mut Vec<u8>, cx: &Context<'_>) -> Poll<Taken> {
+        let mut state = self.state();
+        let found = if let Some(pause) = state.hang_up.take() {
+            Taken::HangUp(pause)
+        } else if state.complete || state.closed {
+            Taken::Last
+        } else if !state.lines.is_empty() {
+            Taken::Some
+        } else {
+            match &mut state.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            return Poll::Pending;
+        };
+        drop(state);
+        self.take(into);
+        Poll::Ready(found)
+    }
+
     /// From now on lines are dropped: the peer is gone.
     pub fn close(&self) {
         let mut state = self.state();
@@ -126,6 +199,11 @@ impl Outbox {
         drop(state);
         self.room.notify_waiters();
         self.wake(); // whoever empties the queue learns that nothing more will come
+    }
+
+    /// Whether the last message was appended.
+    pub fn is_complete(&self) -> bool {
+        self.state().complete
     }
 
     /// Whether the peer is gone.

@@ -53,10 +53,10 @@ type Answer = Result<String, CallError>;
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<Shared>,
+    outbox: Arc<Outbox>,
 }
 
 struct Shared {
-    outbox: Arc<Outbox>,
     waiting: Mutex<Waiting>,
     limit: usize,
     /// How many have stopped the time.
@@ -65,11 +65,12 @@ struct Shared {
     earlier: Arc<Notify>,
     /// Whether ids go out as strings.
     text_ids: bool,
-    /// Called when a request is given up (timeout or drop) with its id and the reason, to tell the other side.
+    /// Called when a request is given up (timeout or drop) with the way it went out, its id and the reason, to tell
+    /// the other side.
     abandon: Abandon,
 }
 
-type Abandon = Box<dyn Fn(&Id<'_>, &str) + Send + Sync>;
+type Abandon = Box<dyn Fn(&Outbox, &Id<'_>, &str) + Send + Sync>;
 
 #[derive(Default)]
 struct Waiting {
@@ -83,6 +84,8 @@ struct Waiting {
 
 struct Waiter {
     state: State,
+    /// The way it went out.
+    outbox: Arc<Outbox>,
     /// Room for the answer. The one who asks makes it and gives it back, so that memory does not wander from the
     /// thread that reads to the one that asks: allocators are slow at that.
     room: String,
@@ -213,7 +216,8 @@ impl Shared {
             if deadline <= now {
                 let Some(later) = waiter.extension(now, paused) else {
                     let late_by = now - waiter.sent;
-                    late.push((*id, waiter.settle(|_| Err(CallError::TimedOut(late_by))).1));
+                    let waker = waiter.settle(|_| Err(CallError::TimedOut(late_by))).1;
+                    late.push((*id, waiter.outbox.clone(), waker));
                     continue;
                 };
                 waiter.deadline = Some(later);
@@ -222,8 +226,8 @@ impl Shared {
         }
         waiting.looked_after = next;
         drop(waiting);
-        for (id, waker) in late {
-            (self.abandon)(&self.id(id), "timed out");
+        for (id, outbox, waker) in late {
+            (self.abandon)(&outbox, &self.id(id), "timed out");
             waker.into_iter().for_each(Waker::wake);
         }
         next
@@ -241,7 +245,7 @@ impl Peer {
     pub fn new(
         outbox: Arc<Outbox>,
         limit: usize,
-        abandon: impl Fn(&Id<'_>, &str) + Send + Sync + 'static,
+        abandon: impl Fn(&Outbox, &Id<'_>, &str) + Send + Sync + 'static,
     ) -> Self {
         Self::with_ids(outbox, limit, false, abandon)
     }
@@ -251,11 +255,18 @@ impl Peer {
         outbox: Arc<Outbox>,
         limit: usize,
         text_ids: bool,
-        abandon: impl Fn(&Id<'_>, &str) + Send + Sync + 'static,
+        abandon: impl Fn(&Outbox, &Id<'_>, &str) + Send + Sync + 'static,
     ) -> Self {
         let (waiting, paused, earlier) = (Mutex::default(), AtomicUsize::new(0), Arc::default());
         let abandon = Box::new(abandon);
-        Self { shared: Arc::new(Shared { outbox, waiting, limit, paused, earlier, text_ids, abandon }) }
+        let shared = Arc::new(Shared { waiting, limit, paused, earlier, text_ids, abandon });
+        Self { shared, outbox }
+    }
+
+    /// The same peer, written to in another way.
+    #[must_use]
+    pub fn through(&self, outbox: Arc<Outbox>) -> Self {
+        Self { shared: self.shared.clone(), outbox }
     }
 
     /// Looks after the time of requests, for as long as there is anybody who could send one. Without it requests
@@ -294,8 +305,8 @@ impl Peer {
             }
             waiting.next += 1;
             let id = waiting.next;
-            let state = State::Open(None);
-            waiting.calls.insert(id, Waiter { state, room, sent, deadline, patience, alive: None });
+            let (state, outbox) = (State::Open(None), self.outbox.clone());
+            waiting.calls.insert(id, Waiter { state, outbox, room, sent, deadline, patience, alive: None });
             let is_earlier =
                 deadline.is_some_and(|deadline| waiting.looked_after.is_none_or(|next| deadline < next));
             if is_earlier {
@@ -306,9 +317,7 @@ impl Peer {
         if is_earlier {
             self.shared.earlier.notify_one();
         }
-        self.shared
-            .outbox
-            .send(|out| write::request(&self.shared.id(id), method, out, |out| params(id, out)));
+        self.outbox.send(|out| write::request(&self.shared.id(id), method, out, |out| params(id, out)));
         Ok(Call { id, is_answered: false, shared: self.shared.clone() })
     }
 
@@ -327,7 +336,7 @@ impl Peer {
 
     /// Sends a notification.
     pub fn notify(&self, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
-        self.shared.outbox.send(|out| write::notification(method, out, params));
+        self.outbox.send(|out| write::notification(method, out, params));
     }
 
     /// Takes in an answer; `false` when nobody waits for it.
@@ -426,8 +435,8 @@ impl Drop for Call {
         }
         let waiter = self.shared.waiting().calls.remove(&self.id);
         // Still waiting: nobody will read the answer any more.
-        if waiter.is_some_and(|waiter| waiter.is_open()) {
-            (self.shared.abandon)(&self.shared.id(self.id), "no longer needed");
+        if let Some(waiter) = waiter.filter(Waiter::is_open) {
+            (self.shared.abandon)(&waiter.outbox, &self.shared.id(self.id), "no longer needed");
         }
     }
 }
@@ -440,8 +449,7 @@ mod tests {
 
     fn peer(limit: usize) -> (Peer, Arc<Outbox>) {
         let outbox = Arc::new(Outbox::new(1 << 20, || ()));
-        let abandoned = outbox.clone();
-        let abandon = move |id: &Id<'_>, reason: &str| {
+        let abandon = |abandoned: &Outbox, id: &Id<'_>, reason: &str| {
             let line = format!("gave up {id}: {reason}");
             abandoned.append(|out| out.extend_from_slice(line.as_bytes()));
         };

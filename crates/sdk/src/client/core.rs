@@ -66,11 +66,11 @@ impl Core {
     pub(crate) fn new(settings: Settings, handlers: Arc<Handlers>) -> Arc<Self> {
         let outbox = Arc::new(Outbox::unattended(HIGH_WATER));
         let agreed: Arc<OnceLock<Agreed>> = Arc::default();
-        let (to, known) = (outbox.clone(), agreed.clone());
-        let peer = Peer::with_ids(outbox.clone(), MAX_WAITING, settings.text_ids, move |id, reason| {
+        let known = agreed.clone();
+        let peer = Peer::with_ids(outbox.clone(), MAX_WAITING, settings.text_ids, move |to, id, reason| {
             // What comes before the agreement must not be cancelled.
             if let Some(Agreed { revision, .. }) = known.get() {
-                cancel(&to, *revision, id, reason);
+                cancel(to, *revision, id, reason);
             }
         });
         let runtime = Handle::current();

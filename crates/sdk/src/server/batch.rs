@@ -26,7 +26,7 @@ impl Connection {
             return self.refuse_batch("a batch holds at most 1,000 messages: send the rest in another one");
         }
         let answers = Arc::new(Outbox::new(usize::MAX, || ()));
-        let part = self.part(answers.clone());
+        let part = self.batch_part(answers.clone());
         let mut waiting: Vec<_> =
             messages.iter().filter_map(|message| part.receive(message.as_bytes())).collect();
         let connection = self.clone();
@@ -43,7 +43,7 @@ impl Connection {
             if lines.pop().is_some() {
                 connection.answers().room().await;
                 lines.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b',');
-                connection.answers().send(|out| {
+                connection.send_answer(|out| {
                     out.push(b'[');
                     out.extend_from_slice(&lines);
                     out.push(b']');

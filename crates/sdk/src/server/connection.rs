@@ -1,64 +1,64 @@
 //! One client's line into a server: takes messages, keeps the session, sends answers and notifications.
 
 mod admit;
+mod caller;
 mod drive;
+mod notices;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
-use std::task::{self, Poll, Waker};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use linchpin_jsonrpc::write::{self, UnknownId};
 use linchpin_jsonrpc::{
     ErrorObject, Id, Message, Outbox, Params, ParseError, ParseErrorKind, Peer, code, parse,
 };
-use linchpin_protocol::encode::{Encode, Encoder};
-use linchpin_protocol::model::{CancelledParams, RequestMeta, ResourceUpdatedParams};
+use linchpin_protocol::model::RequestMeta;
 use linchpin_protocol::version::Feature;
-use linchpin_protocol::wire::{self, Invalid, error_object, stateless_era};
-use linchpin_protocol::{Error as ProtocolError, Method, Revision};
-use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use linchpin_protocol::wire::{error_object, stateless_era};
+use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use self::admit::Admitted;
+pub(crate) use self::caller::Caller;
 pub(crate) use self::drive::Invocation;
 use super::answer::Answer;
-use super::background::start;
 use super::cancel::Cancel;
-use super::catalog::Kind;
 use super::context::Client;
-use super::request::{Outcome, begin_caught, caught, run_caught};
+use super::request::{Outcome, begin_caught};
 use super::rounds::Round;
 use super::scope::Scope;
 use super::session::Session;
-use super::subscriptions::{Streams, changed};
+use super::subscriptions::Streams;
 use super::{BoxFuture, Service, dispatch};
 use crate::sync::lock;
 
-/// A client's connection.
+/// A client's connection, as one request sees it: where its answer goes, and what it shares with the others.
 pub(crate) struct Connection {
-    service: Service,
+    caller: Arc<Caller>,
     /// Where notifications go.
     outbox: Arc<Outbox>,
     /// Where answers go: the same, unless they are collected for a batch.
     answers: Arc<Outbox>,
-    peer: Peer,
-    /// Serves one message and is gone: no session, no notifications.
-    one_shot: bool,
-    /// Tells connections apart, where one is asked which tasks are its own.
-    name: OnceLock<String>,
-    session: OnceLock<Session>,
-    streams: Streams,
-    /// Requests that are being worked on, to give them up.
-    in_flight: Arc<Mutex<HashMap<Id<'static>, Pending>>>,
-    /// How much work is being driven.
-    active: AtomicUsize,
-    idle: Notify,
-    /// Changed lists that the client will be told of when there is room, a bit for each kind.
-    behind: AtomicU8,
-    /// The revision of the last message that had one, to shape errors about messages that have none.
-    last: AtomicU8,
+    reach: Reach,
+    /// The HTTP request that is being served.
+    #[cfg(feature = "http-server")]
+    http: Option<Arc<http::request::Parts>>,
+    /// The code of the error that was answered, or zero.
+    failure: AtomicI64,
+}
+
+/// What a connection can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Messages of many requests, and of none.
+    Lasting,
+    /// One answer: no session, no notifications.
+    OneShot,
+    /// What belongs to one request; the answer is the last of it.
+    Request,
+    /// Answers of one batch, which leave together.
+    Batch,
 }
 
 /// How long cancelled work may take to end when the server shuts down.
@@ -67,106 +67,164 @@ const NO_REVISION: u8 = u8::MAX;
 static NOBODY: LazyLock<Arc<Client>> = LazyLock::new(Arc::default);
 
 impl Connection {
-    pub(crate) fn new(service: Service, outbox: Arc<Outbox>, one_shot: bool) -> Arc<Self> {
-        let limit = service.settings().max_in_flight;
-        let connection = Arc::new(Connection {
-            peer: Peer::new(outbox.clone(), limit, withdraw(outbox.clone())),
-            service,
+    pub(crate) fn new(service: Service, outbox: Arc<Outbox>, reach: Reach) -> Arc<Self> {
+        let caller = Arc::new(Caller::new(service, outbox.clone()));
+        Arc::new(Self::of(caller, outbox, reach))
+    }
+
+    fn of(caller: Arc<Caller>, outbox: Arc<Outbox>, reach: Reach) -> Self {
+        Connection {
+            caller,
             answers: outbox.clone(),
             outbox,
-            one_shot,
-            name: OnceLock::new(),
-            session: OnceLock::new(),
-            streams: Streams::default(),
-            in_flight: Arc::default(),
-            active: AtomicUsize::new(0),
-            idle: Notify::new(),
-            behind: AtomicU8::new(0),
-            last: AtomicU8::new(NO_REVISION),
-        });
-        if !one_shot {
-            connection.service.live().watch(&connection);
+            reach,
+            #[cfg(feature = "http-server")]
+            http: None,
+            failure: AtomicI64::new(0),
         }
-        connection
     }
 
     /// The same client's connection, with another place for the answers of a batch.
-    pub(super) fn part(&self, answers: Arc<Outbox>) -> Arc<Self> {
-        Arc::new(Connection {
-            service: self.service.clone(),
-            outbox: self.outbox.clone(),
-            answers,
-            peer: self.peer.clone(),
-            one_shot: self.one_shot,
-            name: self.name().to_owned().into(),
-            session: self.session.clone(),
-            streams: Streams::default(),
-            in_flight: self.in_flight.clone(),
-            active: AtomicUsize::new(0),
-            idle: Notify::new(),
-            behind: AtomicU8::new(0),
-            last: AtomicU8::new(self.last.load(Ordering::Relaxed)),
-        })
+    pub(super) fn batch_part(&self, answers: Arc<Outbox>) -> Arc<Self> {
+        let part = Self::of(self.caller.clone(), self.outbox.clone(), Reach::Batch);
+        Arc::new(Connection { answers, ..part.with_http_of(self) })
+    }
+
+    #[cfg(feature = "http-server")]
+    fn with_http_of(self, other: &Connection) -> Self {
+        Connection { http: other.http.clone(), ..self }
+    }
+
+    #[cfg(not(feature = "http-server"))]
+    fn with_http_of(self, _: &Connection) -> Self {
+        self
+    }
+
+    /// The same client's connection, for one request by HTTP.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn request_part(&self, outbox: Arc<Outbox>, http: Arc<http::request::Parts>) -> Arc<Self> {
+        let part = Self::of(self.caller.clone(), outbox, Reach::Request);
+        Arc::new(Connection { http: Some(http), ..part })
+    }
+
+    /// A connection for one request by HTTP, of a client without a session.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn for_request(
+        service: Service,
+        outbox: Arc<Outbox>,
+        reach: Reach,
+        http: Arc<http::request::Parts>,
+    ) -> Arc<Self> {
+        Self::new(service, outbox, reach).tap_http(http)
+    }
+
+    #[cfg(feature = "http-server")]
+    fn tap_http(self: Arc<Self>, http: Arc<http::request::Parts>) -> Arc<Self> {
+        let part = Self::of(self.caller.clone(), self.outbox.clone(), self.reach);
+        Arc::new(Connection { http: Some(http), ..part })
     }
 
     pub(crate) fn service(&self) -> &Service {
-        &self.service
+        &self.caller.service
     }
 
     pub(crate) fn session(&self) -> Option<&Session> {
-        self.session.get()
+        self.caller.session.get()
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.name.get_or_init(super::unguessable)
+        self.caller.name.get_or_init(super::unguessable)
     }
 
-    /// The client, to be asked.
-    pub(crate) fn peer(&self) -> &Peer {
-        &self.peer
+    /// The HTTP request that is being served.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn http(&self) -> Option<&Arc<http::request::Parts>> {
+        self.http.as_ref()
+    }
+
+    /// Asks that the stream of this request is let go, for the client to come back to it.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn hang_up(&self, pause: Duration) {
+        if self.reach == Reach::Request {
+            self.outbox.hang_up(pause);
+        }
+    }
+
+    /// The client, to be asked in the way that belongs to the request.
+    pub(crate) fn peer(&self) -> Peer {
+        self.caller.peer().through(self.way().clone())
+    }
+
+    /// Where messages to the client go: once the request is answered, the way that belongs to none.
+    fn way(&self) -> &Arc<Outbox> {
+        let over = self.reach == Reach::Request && self.outbox.is_complete();
+        if over { &self.caller.outbox } else { &self.outbox }
     }
 
     /// Whether there is no way back to the client but the one answer.
     pub(crate) fn is_one_shot(&self) -> bool {
-        self.one_shot
+        self.reach == Reach::OneShot
     }
 
     pub(crate) fn streams(&self) -> &Streams {
-        &self.streams
+        &self.caller.streams
     }
 
     /// Whether a request may stay open: not where all answers leave together.
     pub(crate) fn has_streams(&self) -> bool {
-        !self.one_shot && !self.is_part()
+        matches!(self.reach, Reach::Lasting | Reach::Request)
     }
 
     /// Whether this stands for one batch.
     pub(super) fn is_part(&self) -> bool {
-        !Arc::ptr_eq(&self.outbox, &self.answers)
+        self.reach == Reach::Batch
     }
 
     pub(super) fn answers(&self) -> &Arc<Outbox> {
         &self.answers
     }
 
+    /// From now on the client is told of changes.
+    pub(crate) fn watch(&self) {
+        self.caller.watch();
+    }
+
+    /// Sends an answer that was waited for.
+    pub(super) fn send_answer(&self, message: impl FnOnce(&mut Vec<u8>)) {
+        if self.reach == Reach::Request { self.answers.conclude(message) } else { self.answers.send(message) }
+    }
+
+    /// The code of the error that was answered.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn failure(&self) -> Option<i64> {
+        Some(self.failure.load(Ordering::Acquire)).filter(|code| *code != 0)
+    }
+
     /// Takes one message. What it gives at once is in the outbox afterwards; the future that may come back is
     /// the rest, and must be driven.
     pub(crate) fn receive(self: &Arc<Self>, line: &[u8]) -> Option<BoxFuture<()>> {
-        match parse(line, self.service.settings().limits) {
-            Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params),
-            Ok(Message::Notification { method, params }) => self.notification(&method, &params),
-            Ok(Message::Response { id, reply }) => {
-                if !self.peer.answer(id.as_ref(), reply) {
-                    tracing::debug!(?id, "an answer that nobody waits for");
-                }
-                None
-            }
-            Ok(Message::Batch(messages)) => self.batch(&messages),
+        match parse(line, self.caller.service.settings().limits) {
+            Ok(message) => self.take(&message),
             Err(_) if line.iter().all(u8::is_ascii_whitespace) => None,
             Err(error) => {
                 self.refuse(&error);
                 None
             }
+        }
+    }
+
+    /// As [`Self::receive`], of a message that was read already.
+    pub(crate) fn take(self: &Arc<Self>, message: &Message<'_>) -> Option<BoxFuture<()>> {
+        match message {
+            Message::Request { id, method, params } => self.request(id, method, params),
+            Message::Notification { method, params } => self.notification(method, params),
+            Message::Response { id, reply } => {
+                if !self.caller.answer(id.as_ref(), *reply) {
+                    tracing::debug!(?id, "an answer that nobody waits for");
+                }
+                None
+            }
+            Message::Batch(messages) => self.batch(messages),
         }
     }
 
@@ -178,7 +236,7 @@ impl Connection {
         self.answers.append(|out| write::error(None, self.unknown_id(), &error, out));
     }
 
-    fn refuse(&self, error: &ParseError) {
+    pub(crate) fn refuse(&self, error: &ParseError) {
         if error.kind == ParseErrorKind::Params && error.id.is_none() {
             tracing::debug!(%error, "a notification was not understood");
             return; // notifications are not answered
@@ -191,7 +249,7 @@ impl Connection {
 
     /// How to name a request that could not be read: newer revisions leave the id out, JSON-RPC says `null`.
     pub(super) fn unknown_id(&self) -> UnknownId {
-        let last = Revision::ALL.get(usize::from(self.last.load(Ordering::Relaxed)));
+        let last = Revision::ALL.get(usize::from(self.caller.last.load(Ordering::Relaxed)));
         match last {
             Some(revision) if revision.has(Feature::AnonymousErrors) => UnknownId::Absent,
             _ => UnknownId::Null,
@@ -199,7 +257,7 @@ impl Connection {
     }
 
     fn request(self: &Arc<Self>, id: &Id<'_>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
-        let begun = self.service.settings().instrument.as_ref().map(|_| Instant::now());
+        let begun = self.caller.service.settings().instrument.as_ref().map(|_| Instant::now());
         let (meta, admitted) = match stateless_era::request_meta(params) {
             Ok(meta) => {
                 let admitted = self.admit(id, method, params, meta.as_ref());
@@ -276,7 +334,7 @@ impl Connection {
         revision: Revision,
         outcome: &Outcome,
     ) -> Option<BoxFuture<()>> {
-        self.service.observe(method, target, begun, revision, outcome);
+        self.caller.service.observe(method, target, begun, revision, outcome);
         self.answers.append(|out| self.write_answer(id, revision, outcome, out));
         None
     }
@@ -284,109 +342,21 @@ impl Connection {
     pub(super) fn write_answer(&self, id: &Id<'_>, revision: Revision, outcome: &Outcome, out: &mut Vec<u8>) {
         match &outcome.answer {
             Ok(answer) => {
-                write::result(id, out, |out| answer.encode(revision, self.service.identity(), out));
+                write::result(id, out, |out| answer.encode(revision, self.caller.service.identity(), out));
             }
-            Err(error) => write::error(Some(id), UnknownId::Null, &error_object(error, revision), out),
-        }
-    }
-
-    fn notification(self: &Arc<Self>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
-        let known = Method::find(method);
-        match known {
-            Some(Method::Initialized) => self.session().into_iter().for_each(Session::set_initialized),
-            Some(Method::Cancelled) => self.cancel(params),
-            _ => {}
-        }
-        let method = known.map_or(method, |known| known.name());
-        let handler = self.service.settings().notifications.get(method)?;
-        let meta = stateless_era::request_meta(params).ok().flatten();
-        let revision = self.session().map_or(Revision::LATEST, Session::revision);
-        let client = self.session().map_or(&*NOBODY, Session::client).clone();
-        let id = Id::Number(0);
-        let scope = Scope::new(self, (&id, method, params), revision, &client, meta.as_ref());
-        match caught(|| handler.call(params.text().unwrap_or("{}"), &scope)) {
-            Ok(Ok(work)) => {
-                let (service, method) = (self.service.clone(), method.to_owned());
-                let mut work: BoxFuture<()> = Box::pin(async move {
-                    if let Err(panicked) = run_caught(work).await {
-                        service.report(&panicked, &method, None);
-                    }
-                });
-                let done = work.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_ready();
-                if !done && self.active.load(Ordering::Acquire) >= self.service.settings().max_in_flight {
-                    tracing::warn!("a notification was dropped: too much is being worked on");
-                    return None;
-                }
-                (!done).then_some(work)
-            }
-            Ok(Err(Invalid { path, reason })) => {
-                tracing::warn!(method, path, reason, "a notification was not understood");
-                None
-            }
-            Err(panicked) => {
-                self.service.report(&panicked, method, None);
-                None
+            Err(error) => {
+                let object = error_object(error, revision);
+                self.failure.store(object.code, Ordering::Release);
+                write::error(Some(id), UnknownId::Null, &object, out);
             }
         }
     }
 
-    fn cancel(&self, params: &Params<'_>) {
-        // A notice that is malformed, late or about nothing known is to be ignored.
-        let Ok(params) = wire::decode::<CancelledParams>(params.text().unwrap_or("{}")) else { return };
-        let Some(id) = params.request_id else { return };
-        if let Some(pending) = lock(&self.in_flight).get(&id) {
-            tracing::debug!(%id, reason = params.reason, "a request was cancelled");
-            pending.cancel.cancel();
-        }
-    }
-
-    /// Sends a notification, unless the client reads too slowly or cannot take any.
-    pub(crate) fn notify(&self, message: impl FnOnce(&mut Vec<u8>)) {
-        if !self.one_shot && !self.outbox.offer(message) {
-            tracing::debug!("a notification was left out: the client reads too slowly or is gone");
-        }
-    }
-
-    /// Tells the client that a list has changed. One that reads slowly is told when there is room: if it missed
-    /// this it would keep an old list for ever.
-    pub(crate) fn list_changed(self: &Arc<Self>, kind: Kind, runtime: Option<&Handle>) {
-        let Some(runtime) = runtime.filter(|_| self.outbox.is_full()) else { return self.tell_changed(kind) };
-        let bit = 1 << kind as u8;
-        if self.behind.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-            let connection = self.clone();
-            start(runtime, async move {
-                connection.outbox.room().await;
-                connection.behind.fetch_and(!bit, Ordering::AcqRel);
-                connection.tell_changed(kind);
-            });
-        }
-    }
-
-    fn tell_changed(&self, kind: Kind) {
-        if self.session().is_some_and(Session::is_initialized) {
-            self.notify(|out| write::notification(changed(kind).name(), out, |_| ()));
-        }
-        self.streams.list_changed(kind, |message| self.notify(message));
-    }
-
-    pub(crate) fn resource_updated(&self, uri: &str) {
-        if let Some(session) = self.session()
-            && session.is_subscribed(uri)
-        {
-            let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: None };
-            let revision = session.revision();
-            self.notify(|out| {
-                let encode = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision });
-                write::notification(Method::ResourceUpdated.name(), out, encode);
-            });
-        }
-        self.streams.resource_updated(uri, |message| self.notify(message));
-    }
 
     /// Counts `work` as this connection's until it is done, so that [`Self::finish`] waits for it.
     pub(crate) fn tracked(self: &Arc<Self>, work: BoxFuture<()>) -> impl Future<Output = ()> + Send + use<> {
-        self.active.fetch_add(1, Ordering::AcqRel);
-        let active = Active(self.clone());
+        self.caller.active.fetch_add(1, Ordering::AcqRel);
+        let active = Active(self.caller.clone());
         async move {
             work.await;
             drop(active);
@@ -395,10 +365,10 @@ impl Connection {
 
     /// No more input will come: streams end in good order, and every request that was accepted is answered.
     pub(crate) async fn finish(&self, timeout: Duration) {
-        self.peer.close("the client has ended its input");
-        self.streams.close();
+        self.caller.close_peer("the client has ended its input");
+        self.caller.streams.close();
         if tokio::time::timeout(timeout, self.idle()).await.is_err() {
-            let left: Vec<_> = lock(&self.in_flight).drain().collect();
+            let left: Vec<_> = lock(&self.caller.in_flight).drain().collect();
             let error = ProtocolError::Internal("the server is shutting down".into());
             let object = error_object(&error, Revision::LATEST);
             for (id, pending) in left {
@@ -413,9 +383,9 @@ impl Connection {
 
     async fn idle(&self) {
         loop {
-            let mut notified = std::pin::pin!(self.idle.notified());
+            let mut notified = std::pin::pin!(self.caller.idle.notified());
             notified.as_mut().enable();
-            if self.active.load(Ordering::Acquire) == 0 {
+            if self.caller.active.load(Ordering::Acquire) == 0 {
                 return;
             }
             notified.await;
@@ -425,8 +395,8 @@ impl Connection {
     /// The client is gone: nothing it asked for is of use any more.
     pub(crate) fn abandon(&self) {
         self.outbox.close();
-        self.peer.close("the client is gone");
-        for pending in lock(&self.in_flight).values() {
+        self.caller.close_peer("the client is gone");
+        for pending in lock(&self.caller.in_flight).values() {
             pending.cancel.cancel();
         }
     }
@@ -446,20 +416,6 @@ pub(crate) struct Retry<'a> {
     pub(crate) begun: Option<Instant>,
 }
 
-/// Tells the client that a question is no longer asked.
-fn withdraw(outbox: Arc<Outbox>) -> impl Fn(&Id<'_>, &str) + Send + Sync {
-    move |id, reason| {
-        let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
-        let params = CancelledParams { request_id, reason, meta: None };
-        outbox.send(|out| {
-            // Questions are asked only in sessions, and all of those write this in the same way.
-            let to =
-                |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision: Revision::LATEST_SESSION });
-            write::notification(Method::Cancelled.name(), out, to);
-        });
-    }
-}
-
 /// A request that is being worked on.
 struct Pending {
     cancel: Arc<Cancel>,
@@ -468,7 +424,7 @@ struct Pending {
 }
 
 /// Work that is being driven.
-struct Active(Arc<Connection>);
+struct Active(Arc<Caller>);
 
 impl Drop for Active {
     fn drop(&mut self) {

@@ -65,8 +65,8 @@ impl Handle {
 
     /// Tells those who subscribed to it that a resource has changed.
     pub fn resource_updated(&self, uri: &str) {
-        for connection in self.0.connections() {
-            connection.resource_updated(uri);
+        for caller in self.0.callers() {
+            caller.resource_updated(uri);
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) use background::start;
 pub use catalog::Item;
 pub use catalog::Register;
 pub use completion::{Completing, CompletionInput, CompletionOutput};
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Caller, Connection, Reach};
 pub use custom::IntoJson;
 pub(crate) use request::caught_future;
 pub use resource::ResourceArgs;

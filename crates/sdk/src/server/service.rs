@@ -12,7 +12,7 @@ use linchpin_protocol::wire::{self, error_object, session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use serde_json::Map;
 
-use super::Connection;
+use super::{Connection, Reach};
 use super::catalog::{Catalog, Live};
 use super::context::Client;
 use super::handle::Handle;
@@ -71,7 +71,7 @@ impl Service {
     /// that says nothing of its revision is served as the newest one with sessions, without a session.
     pub async fn handle_json(&self, message: &[u8]) -> Option<Vec<u8>> {
         let outbox = Arc::new(Outbox::new(usize::MAX, || ()));
-        let connection = Connection::new(self.clone(), outbox.clone(), true);
+        let connection = Connection::new(self.clone(), outbox.clone(), Reach::OneShot);
         if message.len() > self.inner.settings.max_message {
             connection.too_long(self.inner.settings.max_message);
         } else if let Some(rest) = connection.receive(message) {

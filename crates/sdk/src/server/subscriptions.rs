@@ -167,6 +167,7 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
         scope.connection.answers().append(|out| stream.write(Method::ListenAcknowledged, &params, out));
         open.push(stream.clone());
     }
+    scope.connection.watch();
     let closing = Closing { connection: scope.connection.clone(), stream };
     Ok(Work::wait(
         async move {

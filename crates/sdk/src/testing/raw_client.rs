@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
 use crate::Service;
-use crate::server::{Connection, start};
+use crate::server::{Connection, Reach, start};
 use crate::transport::Outgoing;
 
 /// One connection to a server in this process, message by message.
@@ -50,7 +50,7 @@ impl RawClient {
         let answers = Arc::new(Outbox::unattended(usize::MAX));
         RawClient {
             service: service.clone(),
-            connection: Connection::new(service.clone(), answers.clone(), false),
+            connection: Connection::new(service.clone(), answers.clone(), Reach::Lasting),
             outgoing: Outgoing::of(answers.clone()),
             answers,
             waiting: VecDeque::new(),

@@ -7,7 +7,7 @@ use linchpin_jsonrpc::Outbox;
 use tokio::runtime::Handle;
 
 use super::{Line, Opening, Transport, Wire};
-use crate::server::{Connection, Service, start};
+use crate::server::{Connection, Reach, Service, start};
 
 /// Bytes that may wait for the client.
 const HIGH_WATER: usize = 1 << 20;
@@ -41,7 +41,7 @@ impl Link {
     fn new(service: &Service, wire: Wire) -> Arc<Self> {
         let to_client = Arc::new(Outbox::unattended(HIGH_WATER));
         let link = Arc::new(Link {
-            connection: Connection::new(service.clone(), to_client.clone(), false),
+            connection: Connection::new(service.clone(), to_client.clone(), Reach::Lasting),
             wire,
             to_client,
             runtime: Handle::current(),

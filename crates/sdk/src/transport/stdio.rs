@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::stream::Stream;
-use crate::server::{Connection, Service};
+use crate::server::{Connection, Reach, Service};
 use crate::sync::lock;
 use crate::{Error, Result};
 
@@ -57,7 +57,7 @@ pub(crate) async fn serve_on(
         }
     });
     let timeout = service.settings().shutdown_timeout;
-    let connection = Connection::new(service, writer.outbox.clone(), false);
+    let connection = Connection::new(service, writer.outbox.clone(), Reach::Lasting);
     let _gone = AbandonOnDrop(connection.clone());
     let (done, ended) = oneshot::channel();
     let reader = Reader { connection: connection.clone(), writer: writer.clone(), runtime };

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use super::Catalog;
 use crate::Result;
-use crate::server::{Connection, background};
+use crate::server::{Caller, background};
 use crate::sync::lock;
 
 /// Changes that follow each other within this time are told once.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 #[derive(Default)]
 pub(crate) struct Live {
     catalog: RwLock<Arc<Catalog>>,
-    connections: Mutex<Vec<Weak<Connection>>>,
+    callers: Mutex<Callers>,
     /// Where the last connection lives, for changes that come from outside of any runtime.
     runtime: Mutex<Option<Handle>>,
     changes: Mutex<Vec<Kind>>,
@@ -49,18 +49,16 @@ impl Live {
         lock(&self.kept).push(value);
     }
 
-    /// From now on this connection is told of changes.
-    pub(crate) fn watch(&self, connection: &Arc<Connection>) {
+    /// From now on this client is told of changes.
+    pub(crate) fn watch(&self, caller: &Arc<Caller>) {
         if let Ok(runtime) = Handle::try_current() {
             *lock(&self.runtime) = Some(runtime);
         }
-        let mut connections = lock(&self.connections);
-        connections.retain(|connection| connection.strong_count() > 0);
-        connections.push(Arc::downgrade(connection));
+        lock(&self.callers).add(caller);
     }
 
-    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
-        lock(&self.connections).iter().filter_map(Weak::upgrade).collect()
+    pub(crate) fn callers(&self) -> Vec<Arc<Caller>> {
+        lock(&self.callers).known.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Tells all clients that a list has changed, a little later, together with what else changes until then.
@@ -91,11 +89,31 @@ impl Live {
     fn tell(&self) {
         let changes = std::mem::take(&mut *lock(&self.changes));
         let runtime = self.runtime();
-        for connection in self.connections() {
+        for caller in self.callers() {
             for &kind in &changes {
-                connection.list_changed(kind, runtime.as_ref());
+                caller.list_changed(kind, runtime.as_ref());
             }
         }
+    }
+}
+
+/// Those who are told.
+#[derive(Default)]
+struct Callers {
+    known: Vec<Weak<Caller>>,
+    /// How many there may be before those who left are looked for.
+    sweep_at: usize,
+}
+
+impl Callers {
+    fn add(&mut self, caller: &Arc<Caller>) {
+        let caller = Arc::downgrade(caller);
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|known| known.strong_count() > 0);
+            self.known.shrink_to(64);
+            self.sweep_at = (2 * self.known.len()).max(64);
+        }
+        self.known.push(caller);
     }
 }
 

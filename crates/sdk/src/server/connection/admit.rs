@@ -28,7 +28,7 @@ impl Connection {
         params: &Params<'_>,
         meta: Option<&RequestMeta>,
     ) -> Result<Admitted, ProtocolError> {
-        let spoken = &self.service.settings().revisions;
+        let spoken = &self.service().settings().revisions;
         let speaks = |era: Era| spoken.iter().any(|revision| revision.era() == era);
         let stateless = |meta: &&RequestMeta| stateless_era::is_stateless(meta) && speaks(Era::Stateless);
         let (revision, client) = if let Some(meta) = meta.filter(stateless) {
@@ -39,21 +39,22 @@ impl Connection {
             match (Method::find(method), session_era::negotiate("", spoken)) {
                 (Some(Method::Initialize), _) => return self.open(params),
                 (Some(Method::Ping), Some(newest)) => return Ok(Admitted::Request(newest, NOBODY.clone())),
-                (_, Some(newest)) if self.one_shot => return Ok(Admitted::Request(newest, NOBODY.clone())),
+                (_, Some(newest)) if self.is_one_shot() => return Ok(Admitted::Request(newest, NOBODY.clone())),
                 _ => return Err(ProtocolError::InvalidRequest(too_early(method, speaks))),
             }
         };
-        self.last.store(revision as u8, Ordering::Relaxed);
+        self.caller.last.store(revision as u8, Ordering::Relaxed);
         self.check_id(id, method)?;
         Ok(Admitted::Request(revision, client))
     }
 
     fn open(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {
-        let (session, result) = self.service.initialize(params, &self.outbox)?;
+        let (session, result) = self.service().initialize(params, &self.caller.outbox)?;
         let revision = session.revision();
-        self.last.store(revision as u8, Ordering::Relaxed);
-        if !self.one_shot {
-            let _ = self.session.set(session);
+        self.caller.last.store(revision as u8, Ordering::Relaxed);
+        if !self.is_one_shot() {
+            let _ = self.caller.session.set(session);
+            self.watch();
         }
         Ok(Admitted::Opened(revision, Box::new(result)))
     }
@@ -64,7 +65,7 @@ impl Connection {
     }
 
     fn check_id(&self, id: &Id<'_>, method: &str) -> Result<(), ProtocolError> {
-        let in_flight = lock(&self.in_flight);
+        let in_flight = lock(&self.caller.in_flight);
         if in_flight.is_empty() {
             return Ok(());
         }
@@ -73,8 +74,8 @@ impl Connection {
                 "the id {id} is in use by a request that is not done"
             )));
         }
-        if in_flight.len() >= self.service.settings().max_in_flight && method != Method::Ping.name() {
-            let limit = self.service.settings().max_in_flight;
+        if in_flight.len() >= self.service().settings().max_in_flight && method != Method::Ping.name() {
+            let limit = self.service().settings().max_in_flight;
             return Err(ProtocolError::Internal(format!(
                 "{limit} requests are being worked on: wait for answers first"
             )));

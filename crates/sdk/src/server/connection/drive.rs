@@ -13,7 +13,7 @@ use super::super::context::Context;
 use super::super::request::{Outcome, Work};
 use super::super::rounds::{Binding, Round};
 use super::super::scope::Scope;
-use super::{Connection, Pending};
+use super::{Caller, Connection, Pending};
 use crate::sync::lock;
 
 /// A call under way: the handler's work and all that must outlive the request that began it.
@@ -62,8 +62,8 @@ impl Connection {
     /// Puts a request into the table of those not done, where a cancellation finds it.
     pub(crate) fn enter(self: &Arc<Self>, id: &Id<'static>, cancel: &Arc<Cancel>) -> InFlight {
         let pending = Pending { cancel: cancel.clone(), answers: self.answers.clone() };
-        lock(&self.in_flight).insert(id.clone(), pending);
-        InFlight { connection: self.clone(), id: id.clone() }
+        lock(&self.caller.in_flight).insert(id.clone(), pending);
+        InFlight { caller: self.caller.clone(), id: id.clone() }
     }
 
     /// The rest of a request that could not be finished at once.
@@ -93,7 +93,7 @@ impl Connection {
                 return;
             }
             if let Step::Done(outcome) = &step {
-                self.service.observe(&call.method, call.target(), begun, call.revision, outcome);
+                self.service().observe(&call.method, call.target(), begun, call.revision, outcome);
             }
             self.answers.room().await;
             if !cancel.answer() {
@@ -105,19 +105,19 @@ impl Connection {
                 Step::Done(outcome) => self.round_done(outcome, revision, round),
                 _ => self.ask_round(call, begun, round),
             };
-            self.answers.send(|out| self.write_answer(&id, revision, &outcome, out));
+            self.send_answer(|out| self.write_answer(&id, revision, &outcome, out));
         })
     }
 }
 
 /// A request in the table of those not done, for as long as it is worked on.
 pub(crate) struct InFlight {
-    connection: Arc<Connection>,
+    caller: Arc<Caller>,
     id: Id<'static>,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        lock(&self.connection.in_flight).remove(&self.id);
+        lock(&self.caller.in_flight).remove(&self.id);
     }
 }

@@ -129,9 +129,7 @@ impl Running {
                 });
             }),
             // Whoever listens need not be on the connection that the call came by.
-            Era::Stateless => service.live().connections().iter().for_each(|connection| {
-                connection.streams().task_changed(&params, |message| connection.notify(message));
-            }),
+            Era::Stateless => service.live().callers().iter().for_each(|caller| caller.task_changed(&params)),
         }
     }
 
