@@ -1,7 +1,10 @@
-//! The server that is measured: `bench-server stdio`. Written with the public, typed API and default features,
+//! The server that is measured: `bench-server stdio`, or `bench-server http --port N` (all modes at `/mcp`, until
+//! SIGTERM). Written with the public, typed API and default features,
 //! like any server; its tools match those of the peers in `bench/peers`.
 
-use anyhow::bail;
+use std::io::Write as _;
+
+use anyhow::{Context as _, anyhow, bail};
 use linchpin::{Json, Register, Server, Tool, args};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,10 +29,12 @@ struct Sum {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    match std::env::args().nth(1).as_deref() {
-        Some("stdio") => {}
-        _ => bail!("usage: bench-server stdio"),
-    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let port = match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["stdio"] => None,
+        ["http", "--port", port] => Some(port.parse::<u16>().context("the port is a number up to 65535")?),
+        _ => bail!("usage: bench-server stdio | http --port N"),
+    };
     let mut server = Server::new("bench-server", env!("CARGO_PKG_VERSION"))
         .tool("echo", "Echo the message back", |Echo { message }| async move { message })
         .tool("add", "Add two numbers", |Add { a, b }| async move { Json(Sum { sum: a + b }) })
@@ -37,7 +42,14 @@ async fn main() -> anyhow::Result<()> {
     for number in 0..50 {
         server = server.add(dummy(number));
     }
-    server.run().await.map_err(|error| anyhow::anyhow!("{error}"))
+    serve(server, port).await.map_err(|error| anyhow!("{error}"))
+}
+
+async fn serve(server: Server, port: Option<u16>) -> linchpin::Result {
+    let Some(port) = port else { return server.run().await };
+    let endpoint = server.http().legacy_sse().bind(("127.0.0.1", port)).await?;
+    writeln!(std::io::stdout(), "{}", endpoint.url())?;
+    endpoint.run().await
 }
 
 /// A tool that only makes `tools/list` as long as a real server's.

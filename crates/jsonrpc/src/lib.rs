@@ -26,7 +26,7 @@ pub use envelope::{Message, Reply, parse};
 pub use error::{ErrorObject, ParseError, ParseErrorKind, code};
 pub use id::Id;
 pub use line::{Line, LineBuffer};
-pub use outbox::Outbox;
+pub use outbox::{Outbox, Taken};
 pub use params::Params;
 pub use path::path_at;
 pub use peer::{Call, CallError, Patience, Paused, Peer};

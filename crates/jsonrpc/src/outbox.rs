@@ -55,6 +55,13 @@ impl Outbox {
         Self { state: Mutex::default(), high_water, room: Notify::new(), wake: OnceLock::new() }
     }
 
+    /// A queue that is emptied by [`Self::poll_take`], with room for `room` bytes from the beginning.
+    pub fn polled(high_water: usize, room: usize) -> Self {
+        let outbox = Self::unattended(high_water);
+        outbox.state().lines = Vec::with_capacity(room);
+        outbox
+    }
+
     /// Says whom to wake; the first one stays. Called at once if something waits already.
     pub fn on_send(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
@@ -66,11 +73,12 @@ impl Outbox {
     fn wake(&self) {
         match self.wake.get() {
             Some(wake) => wake(),
-            None => self.wake_poller(),
+            None => self.nudge(),
         }
     }
 
-    fn wake_poller(&self) {
+    /// Has whoever polls look again.
+    pub fn nudge(&self) {
         let waker = self.state().waker.take();
         waker.into_iter().for_each(Waker::wake);
     }

@@ -54,6 +54,8 @@ pub enum Error {
         /// What the server speaks.
         supported: Vec<Revision>,
     },
+    /// An HTTP header says something else than the body; the text says which.
+    HeaderMismatch(String),
     /// The fault is ours; the text is safe to show.
     Internal(String),
     /// An application's own code.
@@ -77,7 +79,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::InvalidRequest(text) | Error::Internal(text) => f.write_str(text),
+            Error::InvalidRequest(text) | Error::Internal(text) | Error::HeaderMismatch(text) => {
+                f.write_str(text)
+            }
             Error::MethodNotFound(method) => write!(f, "Method not found: {method}"),
             Error::InvalidParams { path, reason } if path.is_empty() => write!(f, "Invalid params: {reason}"),
             Error::InvalidParams { path, reason } => write!(f, "Invalid params at {path}: {reason}"),

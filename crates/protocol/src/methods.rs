@@ -52,6 +52,16 @@ macro_rules! methods {
                 matches!(self, Method::CallTool | Method::ReadResource | Method::GetPrompt)
             }
 
+            /// The parameter that names what it is about, which clients repeat in a header (stateless era).
+            pub const fn named_by(self) -> Option<&'static str> {
+                match self {
+                    Method::CallTool | Method::GetPrompt => Some("name"),
+                    Method::ReadResource => Some("uri"),
+                    Method::GetTask | Method::UpdateTask | Method::CancelTask => Some("taskId"),
+                    _ => None,
+                }
+            }
+
             /// Whether a revision has it.
             pub fn is_in(self, revision: Revision) -> bool {
                 revision.has(match self { $( Method::$variant => Feature::$feature, )* })

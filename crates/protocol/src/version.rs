@@ -157,6 +157,8 @@ pub enum Feature {
     Extensions,
     /// Resource not found has a code of its own, not "invalid params".
     ResourceNotFoundCode,
+    /// Streams that begin with an event that has an id and no message.
+    PrimedStreams,
     /// An error answer may leave `id` out when it could not be read.
     AnonymousErrors,
 }
@@ -185,7 +187,9 @@ impl Feature {
             | Feature::SamplingTools
             | Feature::Tasks
             | Feature::AnonymousErrors => (V2025_11_25, V2026_07_28),
-            Feature::CoreTasks | Feature::ElicitationIds => (V2025_11_25, V2025_11_25),
+            Feature::CoreTasks | Feature::ElicitationIds | Feature::PrimedStreams => {
+                (V2025_11_25, V2025_11_25)
+            }
             Feature::Stateless
             | Feature::AnyStructuredContent
             | Feature::CacheHints

@@ -29,6 +29,7 @@
 
 pub mod client;
 mod error;
+mod http;
 mod question;
 pub mod server;
 mod sync;
@@ -52,6 +53,8 @@ pub use server::{
     Prompt, Register, Resource, ResourceTemplate, Server, Service, State, Tool,
 };
 
+#[cfg(feature = "http-server")]
+pub use server::{Http, HttpService, Listening};
 #[cfg(feature = "rounds")]
 pub use server::{Key, Keys};
 

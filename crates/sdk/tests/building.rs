@@ -304,3 +304,47 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
     let first = server().tool("a b", "", || async {}).tool("add", "", || async {});
     assert_eq!(refused(first), named("a b"), "the first fault is the one that is told");
 }
+
+#[test]
+fn parameters_that_are_mirrored_into_headers() {
+    for revision in Revision::ALL {
+        let schema = json!({"type": "object", "properties": {"region": {"type": "string"}}});
+        let server = Server::new("test", "1")
+            .add(Tool::new("typed").header("b", "B-Number").handler(|Add { a, b }| async move { a + b }))
+            .add(
+                Tool::raw("raw", schema).header("region", "Region").handler(|_: Map<String, Value>| async {}),
+            );
+        let mut peer = Peer::open(revision, server);
+        let tools = peer.result("tools/list", json!({}))["tools"].clone();
+        let marks =
+            |tool: usize, property: &str| &tools[tool]["inputSchema"]["properties"][property]["x-mcp-header"];
+        assert_eq!(*marks(0, "b"), "B-Number");
+        assert_eq!(*marks(0, "a"), Value::Null);
+        assert_eq!(*marks(1, "region"), "Region");
+        let sum = peer.result("tools/call", json!({"name": "typed", "arguments": {"a": 1, "b": 2}}));
+        assert_eq!(sum["content"][0]["text"], "3");
+        peer.close();
+    }
+}
+
+#[test]
+fn parameters_that_cannot_be_mirrored_are_refused() {
+    let add =
+        |tool: Tool| refused(Server::new("test", "1").add(tool.handler(|Add { a, b }| async move { a + b })));
+    assert_eq!(
+        add(Tool::new("add").header("c", "C")),
+        "the tool `add` cannot be registered: the header `C` is for the parameter `c`, which it does not have: it has \
+         `a`, `b`"
+    );
+    assert!(
+        add(Tool::new("add").header("a", "A").header("b", "a")).contains("the same header as the one of `a`")
+    );
+    assert!(add(Tool::new("add").header("a", "A b")).contains("must be made of letters"));
+    let schema = json!({"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}});
+    let raw = Tool::raw("raw", schema).handler(|_: Map<String, Value>| async {});
+    assert_eq!(
+        refused(Server::new("test", "1").add(raw)),
+        "the tool `raw` cannot be registered: the `x-mcp-header` at /properties/a of the input schema is on a parameter \
+         that is not of type `string`, `integer` or `boolean`"
+    );
+}

@@ -27,6 +27,7 @@ pub fn error_object(error: &Error, revision: Revision) -> ErrorObject {
             let supported: Vec<Value> = supported.iter().map(|revision| revision.as_str().into()).collect();
             (code::UNSUPPORTED_VERSION, Some(json!({ "supported": supported, "requested": requested })))
         }
+        Error::HeaderMismatch(_) => (code::HEADER_MISMATCH, None),
         Error::Internal(_) => (code::INTERNAL_ERROR, None),
         Error::Custom { code, data, .. } => (*code, data.clone()),
     };

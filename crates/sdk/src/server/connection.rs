@@ -3,9 +3,11 @@
 mod admit;
 mod caller;
 mod drive;
+#[cfg(feature = "http-server")]
+mod http;
 mod notices;
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -43,9 +45,11 @@ pub(crate) struct Connection {
     reach: Reach,
     /// The HTTP request that is being served.
     #[cfg(feature = "http-server")]
-    http: Option<Arc<http::request::Parts>>,
+    http: Option<Arc<::http::request::Parts>>,
     /// The code of the error that was answered, or zero.
     failure: AtomicI64,
+    /// Whether the request was refused before anything was done.
+    refused: AtomicBool,
 }
 
 /// What a connection can carry.
@@ -81,6 +85,7 @@ impl Connection {
             #[cfg(feature = "http-server")]
             http: None,
             failure: AtomicI64::new(0),
+            refused: AtomicBool::new(false),
         }
     }
 
@@ -100,30 +105,6 @@ impl Connection {
         self
     }
 
-    /// The same client's connection, for one request by HTTP.
-    #[cfg(feature = "http-server")]
-    pub(crate) fn request_part(&self, outbox: Arc<Outbox>, http: Arc<http::request::Parts>) -> Arc<Self> {
-        let part = Self::of(self.caller.clone(), outbox, Reach::Request);
-        Arc::new(Connection { http: Some(http), ..part })
-    }
-
-    /// A connection for one request by HTTP, of a client without a session.
-    #[cfg(feature = "http-server")]
-    pub(crate) fn for_request(
-        service: Service,
-        outbox: Arc<Outbox>,
-        reach: Reach,
-        http: Arc<http::request::Parts>,
-    ) -> Arc<Self> {
-        Self::new(service, outbox, reach).tap_http(http)
-    }
-
-    #[cfg(feature = "http-server")]
-    fn tap_http(self: Arc<Self>, http: Arc<http::request::Parts>) -> Arc<Self> {
-        let part = Self::of(self.caller.clone(), self.outbox.clone(), self.reach);
-        Arc::new(Connection { http: Some(http), ..part })
-    }
-
     pub(crate) fn service(&self) -> &Service {
         &self.caller.service
     }
@@ -134,20 +115,6 @@ impl Connection {
 
     pub(crate) fn name(&self) -> &str {
         self.caller.name.get_or_init(super::unguessable)
-    }
-
-    /// The HTTP request that is being served.
-    #[cfg(feature = "http-server")]
-    pub(crate) fn http(&self) -> Option<&Arc<http::request::Parts>> {
-        self.http.as_ref()
-    }
-
-    /// Asks that the stream of this request is let go, for the client to come back to it.
-    #[cfg(feature = "http-server")]
-    pub(crate) fn hang_up(&self, pause: Duration) {
-        if self.reach == Reach::Request {
-            self.outbox.hang_up(pause);
-        }
     }
 
     /// The client, to be asked in the way that belongs to the request.
@@ -192,12 +159,6 @@ impl Connection {
     /// Sends an answer that was waited for.
     pub(super) fn send_answer(&self, message: impl FnOnce(&mut Vec<u8>)) {
         if self.reach == Reach::Request { self.answers.conclude(message) } else { self.answers.send(message) }
-    }
-
-    /// The code of the error that was answered.
-    #[cfg(feature = "http-server")]
-    pub(crate) fn failure(&self) -> Option<i64> {
-        Some(self.failure.load(Ordering::Acquire)).filter(|code| *code != 0)
     }
 
     /// Takes one message. What it gives at once is in the outbox afterwards; the future that may come back is
@@ -272,6 +233,7 @@ impl Connection {
                 return self.settle(id, method, None, begun, revision, &outcome);
             }
             Err(error) => {
+                self.refused.store(true, Ordering::Relaxed);
                 let revision = self.session().map_or(Revision::LATEST_SESSION, Session::revision);
                 return self.settle(id, method, None, begun, revision, &Outcome::from(Err(error.into())));
             }
@@ -351,7 +313,6 @@ impl Connection {
             }
         }
     }
-
 
     /// Counts `work` as this connection's until it is done, so that [`Self::finish`] waits for it.
     pub(crate) fn tracked(self: &Arc<Self>, work: BoxFuture<()>) -> impl Future<Output = ()> + Send + use<> {

@@ -293,6 +293,20 @@ impl Context {
         });
     }
 
+    /// The HTTP request, where there is one: its headers, and what a server around this one has put into its
+    /// extensions.
+    #[cfg(feature = "http-server")]
+    pub fn http(&self) -> Option<Arc<::http::request::Parts>> {
+        self.connection().and_then(|connection| connection.http().cloned())
+    }
+
+    /// Lets the client's connection go while the handler works on: it comes back for the rest after `pause`, and
+    /// nobody holds a connection meanwhile. Where the client could not come back nothing happens.
+    #[cfg(feature = "http-server")]
+    pub fn close_stream(&self, pause: std::time::Duration) {
+        self.connection().into_iter().for_each(|connection| connection.hang_up(pause));
+    }
+
     /// Whether the client has given the request up. From the first question on, it is up to the handler to end.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancel.is_cancelled()

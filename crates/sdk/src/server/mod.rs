@@ -21,6 +21,8 @@ mod dispatch;
 mod form;
 mod handle;
 mod handler;
+#[cfg(feature = "http-server")]
+mod http;
 mod layer;
 mod listed;
 mod output;
@@ -53,6 +55,11 @@ pub use builder::Server;
 pub use context::{Context, Progress};
 pub use handle::Handle;
 pub use handler::Handler;
+#[cfg(feature = "http-server")]
+pub use http::{
+    Body, EventStore, Http, HttpService, KeptEvent, Listening, Refusal, SavedSession, SessionKey,
+    SessionStore,
+};
 pub use layer::{Next, Request, Response};
 pub use listed::Listed;
 pub use output::{Audio, Image, IntoContent, IntoPrompt, IntoResource, IntoToolOutput, Json};

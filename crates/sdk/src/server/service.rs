@@ -12,7 +12,6 @@ use linchpin_protocol::wire::{self, error_object, session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use serde_json::Map;
 
-use super::{Connection, Reach};
 use super::catalog::{Catalog, Live};
 use super::context::Client;
 use super::handle::Handle;
@@ -22,6 +21,7 @@ use super::rounds::Parking;
 use super::session::Session;
 use super::settings::Settings;
 use super::tasks::{self, Tasks};
+use super::{Connection, Reach};
 use crate::client::{Client as InMemoryClient, ClientBuilder};
 use crate::transport::memory::Memory;
 use crate::{Error, Result, transport};

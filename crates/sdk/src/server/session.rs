@@ -105,6 +105,11 @@ impl Session {
         true
     }
 
+    #[cfg(feature = "http-server")]
+    pub(crate) fn subscriptions(&self) -> Vec<String> {
+        lock(&self.0.subscriptions).iter().cloned().collect()
+    }
+
     pub(crate) fn unsubscribe(&self, uri: &str) {
         lock(&self.0.subscriptions).remove(uri);
     }

@@ -19,6 +19,7 @@ use super::scope::Scope;
 use super::state::StateMap;
 use super::validate::Validator;
 use super::{BoxFuture, Listed, schema};
+use crate::http::annotation;
 use crate::{Error, Result};
 
 /// A tool that is being described. [`Tool::handler`] finishes it.
@@ -38,6 +39,8 @@ pub struct Tool {
     definition: model::Tool,
     timeout: Option<Duration>,
     raw: bool,
+    /// Parameters that are mirrored into headers, and the names of those.
+    headers: Vec<(String, String)>,
 }
 
 impl Tool {
@@ -54,7 +57,7 @@ impl Tool {
             icons: None,
             meta: None,
         };
-        Tool { definition, timeout: None, raw: false }
+        Tool { definition, timeout: None, raw: false, headers: Vec::new() }
     }
 
     /// A tool with a schema written by hand; its handler takes a JSON object.
@@ -111,6 +114,24 @@ impl Tool {
         self
     }
 
+    /// Over HTTP, clients repeat this parameter in the header `Mcp-Param-{name}`, so that what stands between them
+    /// and the server can route by it. Not for secrets: headers end up in logs.
+    ///
+    /// The parameter is a string, an integer or a boolean.
+    ///
+    /// ```
+    /// # use linchpin::{Tool, args};
+    /// #[args] struct Query { region: String, sql: String }
+    ///
+    /// let tool = Tool::new("query")
+    ///     .header("region", "Region")
+    ///     .handler(|Query { region, sql }| async move { format!("{sql} in {region}") });
+    /// ```
+    pub fn header(mut self, parameter: impl Into<String>, name: impl Into<String>) -> Self {
+        self.headers.push((parameter.into(), name.into()));
+        self
+    }
+
     /// The function behind it.
     pub fn handler<Form, H>(self, handler: H) -> impl Register
     where
@@ -150,6 +171,10 @@ impl Tool {
                 "its arguments must be a struct: the schema must have \"type\": \"object\"".into(),
             ));
         }
+        for (parameter, name) in &self.headers {
+            annotation::mark(&mut self.definition.input_schema, parameter, name).map_err(refuse)?;
+        }
+        annotation::find(&self.definition.input_schema).map_err(refuse)?;
         let mut output_proven = false;
         let output_check = match (&self.definition.output_schema, output) {
             (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
@@ -164,6 +189,8 @@ impl Tool {
         };
         Ok(Item::Tool(Arc::new(ToolEntry {
             name,
+            #[cfg(feature = "http-server")]
+            mirror: mirror(&self.definition),
             definition: self.definition,
             call,
             timeout: self.timeout,
@@ -173,6 +200,12 @@ impl Tool {
             state: None,
         })))
     }
+}
+
+/// The parameters that clients repeat in headers; none of a tool of another server that says it wrongly.
+#[cfg(feature = "http-server")]
+fn mirror(definition: &model::Tool) -> crate::http::mirror::Mirror {
+    crate::http::mirror::Mirror::of(&definition.input_schema).unwrap_or_default()
 }
 
 /// A registered tool.
@@ -185,6 +218,9 @@ pub struct ToolEntry {
     output_check: Option<Validator>,
     /// Whether the type proves the output schema, as long as no number in it has become `null`.
     output_proven: bool,
+    /// Parameters that clients repeat in headers.
+    #[cfg(feature = "http-server")]
+    pub(crate) mirror: crate::http::mirror::Mirror,
     /// State of the mounted server it came from.
     pub(crate) state: Option<Arc<StateMap>>,
 }
@@ -194,6 +230,8 @@ impl ToolEntry {
     pub(super) fn remote(definition: model::Tool, call: Box<dyn Call>) -> ToolEntry {
         ToolEntry {
             name: (&*definition.name).into(),
+            #[cfg(feature = "http-server")]
+            mirror: mirror(&definition),
             definition,
             call,
             timeout: None,
@@ -211,6 +249,8 @@ impl ToolEntry {
         let state = Some(self.state.clone().unwrap_or_else(|| state.clone()));
         ToolEntry {
             name: name.into(),
+            #[cfg(feature = "http-server")]
+            mirror: mirror(&definition),
             definition,
             call: Box::new(Mounted(self)),
             timeout: None,

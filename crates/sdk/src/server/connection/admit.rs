@@ -30,16 +30,23 @@ impl Connection {
     ) -> Result<Admitted, ProtocolError> {
         let spoken = &self.service().settings().revisions;
         let speaks = |era: Era| spoken.iter().any(|revision| revision.era() == era);
-        let stateless = |meta: &&RequestMeta| stateless_era::is_stateless(meta) && speaks(Era::Stateless);
-        let (revision, client) = if let Some(meta) = meta.filter(stateless) {
-            (stateless_era::check(meta, spoken)?, Self::stateless_client(meta))
+        let is_stateless = |meta: &RequestMeta| stateless_era::is_stateless(meta) && speaks(Era::Stateless);
+        let (revision, client) = if meta.is_some_and(is_stateless) || self.claims_stateless() {
+            let nothing = RequestMeta::default();
+            let meta = meta.unwrap_or(&nothing);
+            self.check_version_header(meta)?;
+            let revision = stateless_era::check(meta, spoken)?;
+            self.check_headers(method, params)?;
+            (revision, Self::stateless_client(meta))
         } else if let Some(session) = self.session() {
             (session.revision(), session.client().clone())
         } else {
             match (Method::find(method), session_era::negotiate("", spoken)) {
                 (Some(Method::Initialize), _) => return self.open(params),
                 (Some(Method::Ping), Some(newest)) => return Ok(Admitted::Request(newest, NOBODY.clone())),
-                (_, Some(newest)) if self.is_one_shot() => return Ok(Admitted::Request(newest, NOBODY.clone())),
+                (_, Some(newest)) if self.is_one_shot() => {
+                    return Ok(Admitted::Request(newest, NOBODY.clone()));
+                }
                 _ => return Err(ProtocolError::InvalidRequest(too_early(method, speaks))),
             }
         };
@@ -48,7 +55,7 @@ impl Connection {
         Ok(Admitted::Request(revision, client))
     }
 
-    fn open(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {
+    pub(super) fn open(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {
         let (session, result) = self.service().initialize(params, &self.caller.outbox)?;
         let revision = session.revision();
         self.caller.last.store(revision as u8, Ordering::Relaxed);
@@ -57,6 +64,21 @@ impl Connection {
             self.watch();
         }
         Ok(Admitted::Opened(revision, Box::new(result)))
+    }
+
+    #[cfg(not(feature = "http-server"))]
+    fn claims_stateless(&self) -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "http-server"))]
+    fn check_version_header(&self, _: &RequestMeta) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
+    #[cfg(not(feature = "http-server"))]
+    fn check_headers(&self, _method: &str, _: &Params<'_>) -> Result<(), ProtocolError> {
+        Ok(())
     }
 
     fn stateless_client(meta: &RequestMeta) -> Arc<Client> {

@@ -66,10 +66,15 @@ impl Caller {
         }
     }
 
+    /// Ends the streams of the client in good order: each is answered.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn close_streams(&self) {
+        self.streams.close();
+    }
+
     pub(super) fn peer(&self) -> &Peer {
-        self.peer.get_or_init(|| {
-            Peer::new(self.outbox.clone(), self.service.settings().max_in_flight, withdraw)
-        })
+        self.peer
+            .get_or_init(|| Peer::new(self.outbox.clone(), self.service.settings().max_in_flight, withdraw))
     }
 
     /// Takes in an answer of the client; `false` when nobody waits for it.

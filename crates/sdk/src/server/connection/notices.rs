@@ -18,11 +18,7 @@ use super::{Connection, NOBODY};
 use crate::sync::lock;
 
 impl Connection {
-    pub(super) fn notification(
-        self: &Arc<Self>,
-        method: &str,
-        params: &Params<'_>,
-    ) -> Option<BoxFuture<()>> {
+    pub(super) fn notification(self: &Arc<Self>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
         let known = Method::find(method);
         match known {
             Some(Method::Initialized) => self.session().into_iter().for_each(Session::set_initialized),

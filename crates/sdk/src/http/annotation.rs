@@ -1,0 +1,315 @@
+//! `x-mcp-header` in the input schema of a tool: which parameters are mirrored into headers, and whether the schema
+//! may say so. A tool that breaks one of the rules is invalid as a whole; clients leave it out.
+
+use serde_json::{Map, Value};
+
+const KEYWORD: &str = "x-mcp-header";
+/// More names than this are a mistake or an attack: they would fill the head of every request.
+const MOST: usize = 32;
+const DEEPEST: usize = 128;
+
+/// Keywords whose members are named by the author: a name is not a keyword.
+const MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+/// Keywords that hold values, not schemas.
+const DATA: [&str; 5] = ["const", "enum", "default", "examples", "required"];
+
+/// A parameter that is mirrored.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Annotation {
+    /// The names of the properties that lead to it.
+    pub path: Vec<String>,
+    /// What follows `Mcp-Param-`.
+    pub name: String,
+}
+
+/// Every annotation of the schema. `Err` says what is wrong and where.
+pub(crate) fn find(schema: &Value) -> Result<Vec<Annotation>, String> {
+    let mut search = Search { found: Vec::new(), place: Vec::new() };
+    search.schema(schema, Some(&mut Vec::new()))?;
+    Ok(search.found)
+}
+
+struct Search<'a> {
+    found: Vec<Annotation>,
+    /// The keys that lead to where the search is, for messages.
+    place: Vec<&'a str>,
+}
+
+/// The properties that lead to a schema, or `None` if the way is not through properties alone.
+type Path<'p, 'a> = Option<&'p mut Vec<&'a str>>;
+
+impl<'a> Search<'a> {
+    fn schema(&mut self, schema: &'a Value, mut path: Path<'_, 'a>) -> Result<(), String> {
+        if self.place.len() > DEEPEST {
+            return Err(format!("the schema is nested more than {DEEPEST} levels deep"));
+        }
+        match schema {
+            Value::Object(object) => {
+                if let Some(name) = object.get(KEYWORD) {
+                    self.annotation(object, name, path.as_deref().map(Vec::as_slice))?;
+                }
+                for (key, value) in object.iter().filter(|(key, _)| *key != KEYWORD) {
+                    self.enter(key, |search| search.keyword(key, value, path.as_deref_mut()))?;
+                }
+                Ok(())
+            }
+            Value::Array(list) => list.iter().try_for_each(|element| self.schema(element, None)),
+            _ => Ok(()),
+        }
+    }
+
+    fn keyword(&mut self, key: &str, value: &'a Value, mut path: Path<'_, 'a>) -> Result<(), String> {
+        match value {
+            _ if DATA.contains(&key) => Ok(()),
+            Value::Object(members) if MAPS.contains(&key) => {
+                for (name, schema) in members {
+                    let mut path = path.as_deref_mut().filter(|_| key == "properties");
+                    if let Some(path) = &mut path {
+                        path.push(name);
+                    }
+                    self.enter(name, |search| search.schema(schema, path.as_deref_mut()))?;
+                    if let Some(path) = path {
+                        path.pop();
+                    }
+                }
+                Ok(())
+            }
+            _ => self.schema(value, None),
+        }
+    }
+
+    fn enter(
+        &mut self,
+        key: &'a str,
+        search: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.place.push(key);
+        let outcome = search(self);
+        self.place.pop();
+        outcome
+    }
+
+    fn annotation(
+        &mut self,
+        schema: &Map<String, Value>,
+        name: &Value,
+        path: Option<&[&str]>,
+    ) -> Result<(), String> {
+        let wrong = |reason: &str| {
+            let place = match &self.place[..] {
+                [] => "the root".to_owned(),
+                place => format!("/{}", place.join("/")),
+            };
+            Err(format!("the `{KEYWORD}` at {place} of the input schema {reason}"))
+        };
+        let Some(path) = path.filter(|path| !path.is_empty()) else {
+            return wrong("is not on a parameter: only `properties` may lead to it, from the root on");
+        };
+        let Some(name) = name.as_str() else { return wrong("must be a string") };
+        if name.is_empty() {
+            return wrong("is empty: it must name a header");
+        }
+        if !name.bytes().all(is_token) {
+            return wrong("must be made of letters, digits and !#$%&'*+-.^_`|~ alone");
+        }
+        if !is_primitive(schema.get("type")) {
+            return wrong("is on a parameter that is not of type `string`, `integer` or `boolean`");
+        }
+        if let Some(other) = self.found.iter().find(|other| other.name.eq_ignore_ascii_case(name)) {
+            return wrong(&format!("names the same header as the one of `{}`", other.path.join(".")));
+        }
+        if self.found.len() == MOST {
+            return wrong(&format!("is one too many: a tool has at most {MOST}"));
+        }
+        let path = path.iter().map(|&step| step.to_owned()).collect();
+        self.found.push(Annotation { path, name: name.to_owned() });
+        Ok(())
+    }
+}
+
+/// Types that fit into a header, or `null` beside one of them: `null` is as good as left out.
+fn is_primitive(kind: Option<&Value>) -> bool {
+    let fits = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
+    match kind {
+        Some(Value::Array(kinds)) => {
+            kinds.iter().any(fits) && kinds.iter().all(|kind| fits(kind) || kind == "null")
+        }
+        Some(kind) => fits(kind),
+        None => false,
+    }
+}
+
+/// The characters of a header's name.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Marks a parameter of the schema. `Err` says which parameters there are.
+pub(crate) fn mark(schema: &mut Value, parameter: &str, name: &str) -> Result<(), String> {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    let known: Vec<_> = properties.iter().flat_map(|properties| properties.keys()).cloned().collect();
+    if let Some(Value::Object(property)) = properties.and_then(|properties| properties.get_mut(parameter)) {
+        property.insert(KEYWORD.into(), name.into());
+        return Ok(());
+    }
+    let known = match &known[..] {
+        [] => "it has none".to_owned(),
+        known => format!("it has `{}`", known.join("`, `")),
+    };
+    Err(format!("the header `{name}` is for the parameter `{parameter}`, which it does not have: {known}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn names(schema: &Value) -> Result<Vec<String>, String> {
+        find(schema).map(|found| {
+            found.into_iter().map(|found| format!("{}={}", found.path.join("."), found.name)).collect()
+        })
+    }
+
+    fn property(schema: &Value) -> Result<Vec<String>, String> {
+        names(&json!({"type": "object", "properties": {"a": schema}}))
+    }
+
+    fn refused(schema: &Value) -> String {
+        names(schema).expect_err(&schema.to_string())
+    }
+
+    #[test]
+    fn parameters_at_any_depth_of_properties() {
+        let schema = json!({"type": "object", "required": ["region"], "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "dry": {"type": ["boolean", "null"], "x-mcp-header": "Dry-Run"},
+            "where": {"type": "object", "properties": {
+                "tenant": {"type": "integer", "x-mcp-header": "t!#$%&'*+.^_`|~1"},
+                "other": {"type": "number"},
+            }},
+        }});
+        assert_eq!(
+            names(&schema).unwrap(),
+            ["region=Region", "dry=Dry-Run", "where.tenant=t!#$%&'*+.^_`|~1"]
+        );
+        assert_eq!(names(&json!({"type": "object"})).unwrap(), [""; 0]);
+        assert_eq!(names(&json!(true)).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn a_parameter_or_a_value_may_have_the_name_of_the_keyword() {
+        let named = json!({"properties": {"x-mcp-header": {"type": "string", "x-mcp-header": "A"}}});
+        assert_eq!(names(&named).unwrap(), ["x-mcp-header=A"]);
+        for keyword in ["const", "default"] {
+            assert!(property(&json!({keyword: {"x-mcp-header": "A"}})).unwrap().is_empty(), "{keyword}");
+        }
+        for keyword in ["enum", "examples"] {
+            assert!(property(&json!({keyword: [{"x-mcp-header": "A"}]})).unwrap().is_empty(), "{keyword}");
+        }
+    }
+
+    #[test]
+    fn names_are_tokens() {
+        for name in ["", " ", "a b", "a\r\n", "a:b", "\u{1}", "é", "a/b", "(a)", "a\0"] {
+            let schema = json!({"type": "string", "x-mcp-header": name});
+            let text = property(&schema).expect_err(name);
+            assert!(text.starts_with("the `x-mcp-header` at /properties/a of the input schema "), "{text}");
+        }
+        for name in [json!(1), json!(null), json!(["A"]), json!(true)] {
+            let text = property(&json!({"type": "string", "x-mcp-header": name})).unwrap_err();
+            assert!(text.ends_with("must be a string"), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_whatever_their_case() {
+        let schema = json!({"properties": {
+            "a": {"type": "string", "x-mcp-header": "Region"},
+            "b": {"properties": {"c": {"type": "string", "x-mcp-header": "rEGION"}}},
+        }});
+        assert_eq!(
+            refused(&schema),
+            "the `x-mcp-header` at /properties/b/properties/c of the input schema names the same header as the \
+             one of `a`"
+        );
+    }
+
+    #[test]
+    fn only_types_that_fit_into_a_header() {
+        for kind in
+            [json!("number"), json!("object"), json!("array"), json!("null"), json!(["string", "number"])]
+        {
+            let text = property(&json!({"type": kind, "x-mcp-header": "A"})).expect_err(&kind.to_string());
+            assert!(text.contains("not of type"), "{text}");
+        }
+        assert!(property(&json!({"enum": ["a"], "x-mcp-header": "A"})).is_err());
+        assert!(property(&json!({"type": ["null"], "x-mcp-header": "A"})).is_err());
+        assert!(property(&json!({"type": [], "x-mcp-header": "A"})).is_err());
+    }
+
+    #[test]
+    fn only_properties_lead_to_a_parameter() {
+        let leaf = json!({"type": "string", "x-mcp-header": "A"});
+        let object = json!({"type": "object", "properties": {"x": leaf}});
+        for schema in [&leaf, &object] {
+            for keyword in [
+                "items",
+                "additionalProperties",
+                "not",
+                "if",
+                "then",
+                "else",
+                "contains",
+                "$ref",
+                "unknown",
+                "x-own",
+            ] {
+                refused(&json!({keyword: schema}));
+                assert!(property(&json!({keyword: schema})).is_err(), "{keyword}");
+            }
+            for keyword in ["oneOf", "anyOf", "allOf", "prefixItems", "items"] {
+                refused(&json!({keyword: [schema]}));
+                refused(&json!({keyword: [[{"properties": {"a": schema}}]]}));
+            }
+            for keyword in ["$defs", "definitions", "patternProperties", "dependentSchemas"] {
+                refused(&json!({keyword: {"x": schema}}));
+                refused(&json!({keyword: {"properties": schema}}));
+            }
+        }
+        let text = refused(&leaf);
+        assert!(
+            text.starts_with("the `x-mcp-header` at the root of the input schema is not on a parameter"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn there_is_a_most() {
+        let many = |count: usize| {
+            let properties: Map<String, Value> = (0..count)
+                .map(|n| (format!("p{n}"), json!({"type": "string", "x-mcp-header": format!("H{n}")})))
+                .collect();
+            names(&json!({"properties": properties}))
+        };
+        assert_eq!(many(MOST).unwrap().len(), MOST);
+        assert!(many(MOST + 1).unwrap_err().ends_with("is one too many: a tool has at most 32"));
+        let mut deep = json!({});
+        for _ in 0..1000 {
+            deep = json!({"not": deep});
+        }
+        assert!(refused(&deep).contains("nested"));
+    }
+
+    #[test]
+    fn marking_names_the_parameters_there_are() {
+        let mut schema = json!({"properties": {"a": {"type": "string"}, "b": {}}});
+        mark(&mut schema, "a", "A").unwrap();
+        assert_eq!(schema["properties"]["a"], json!({"type": "string", "x-mcp-header": "A"}));
+        assert_eq!(
+            mark(&mut schema, "c", "C").unwrap_err(),
+            "the header `C` is for the parameter `c`, which it does not have: it has `a`, `b`"
+        );
+        assert!(mark(&mut json!({"type": "object"}), "c", "C").unwrap_err().ends_with(": it has none"));
+    }
+}

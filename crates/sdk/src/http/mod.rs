@@ -1,0 +1,14 @@
+//! What clients and servers share about HTTP: names of headers, values in them, and event streams.
+//!
+//! Nothing here opens a socket or knows a session. `annotation` is needed even without HTTP, since a tool is
+//! described the same way on every transport.
+
+pub(crate) mod annotation;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub(crate) mod mirror;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub(crate) mod names;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub(crate) mod sentinel;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub(crate) mod sse;

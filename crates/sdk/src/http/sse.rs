@@ -1,0 +1,379 @@
+//! Event streams (`text/event-stream`) as the WHATWG describes them, under any division into chunks and never over
+//! a given size.
+//!
+//! Two things are stricter than in a browser: an event over the size and bytes that are not UTF-8 end the stream,
+//! because a message with parts missing or replaced is worse than none.
+
+use std::fmt;
+use std::time::Duration;
+
+use memchr::memchr2;
+
+const BOM: &[u8] = "\u{feff}".as_bytes();
+/// Buffers that have grown beyond this are given back after the event.
+const KEPT: usize = 64 * 1024;
+
+/// One event of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Event<'a> {
+    /// The last id that the stream has named, in this event or before; `None` if it has not, or took it back.
+    pub id: Option<&'a str>,
+    /// Whether the id came with this very event.
+    pub has_id: bool,
+    /// Its type, `message` unless the stream says otherwise.
+    pub event: &'a str,
+    /// Its data, lines joined by `\n`.
+    pub data: &'a str,
+}
+
+/// Why a stream cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// An event is over the size.
+    TooLarge,
+    /// A line is not UTF-8.
+    Invalid,
+}
+
+/// Reads a stream. At its end an event that is not complete counts as not sent.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    max_event: usize,
+    /// The bytes of a line whose end has not arrived.
+    line: Vec<u8>,
+    /// How much of a byte order mark has been seen; `None` once something else was.
+    bom: Option<usize>,
+    /// The last byte ended a line as a carriage return: a line feed right after it belongs to it.
+    after_return: bool,
+    data: String,
+    /// Whether the event has a `data` field at all.
+    has_data: bool,
+    event: String,
+    /// The id that the event being read names, if `has_id`.
+    id: String,
+    has_id: bool,
+    last_id: String,
+    retry: Option<Duration>,
+    fault: Option<Fault>,
+}
+
+impl Parser {
+    /// A parser for one stream; `max_event` is the most bytes that one event may have.
+    pub(crate) fn new(max_event: usize) -> Self {
+        Parser {
+            max_event,
+            line: Vec::new(),
+            bom: Some(0),
+            after_return: false,
+            data: String::new(),
+            has_data: false,
+            event: String::new(),
+            id: String::new(),
+            has_id: false,
+            last_id: String::new(),
+            retry: None,
+            fault: None,
+        }
+    }
+
+    /// The id to resume from: that of the last complete event that had one, even if it had no data.
+    pub(crate) fn last_event_id(&self) -> Option<&str> {
+        (!self.last_id.is_empty()).then_some(&*self.last_id)
+    }
+
+    /// How long to wait before connecting again, if the stream has said so.
+    pub(crate) fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    /// Reads on; `on` gets every event that is complete now. After a fault there is nothing more to read.
+    pub(crate) fn feed(&mut self, chunk: &[u8], mut on: impl FnMut(Event<'_>)) -> Result<(), Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let read = self.lines(chunk, &mut on);
+        self.fault = read.err();
+        read
+    }
+
+    fn lines(&mut self, chunk: &[u8], on: &mut impl FnMut(Event<'_>)) -> Result<(), Fault> {
+        let mut rest = self.skip_bom(chunk);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
+            rest = &rest[1..];
+        }
+        while let Some(end) = memchr2(b'\n', b'\r', rest) {
+            let (line, later) = (&rest[..end], &rest[end + 1..]);
+            self.make_room(line.len())?;
+            if self.line.is_empty() {
+                self.end_line(line, on)?;
+            } else {
+                let mut whole = std::mem::take(&mut self.line);
+                whole.extend_from_slice(line);
+                self.end_line(&whole, on)?;
+                whole.clear();
+                whole.shrink_to(KEPT);
+                self.line = whole;
+            }
+            rest = match (rest[end], later) {
+                (b'\r', [b'\n', later @ ..]) => later,
+                (b'\r', []) => {
+                    self.after_return = true;
+                    later
+                }
+                _ => later,
+            };
+        }
+        self.make_room(rest.len())?;
+        self.line.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// Takes a byte order mark off the beginning of the stream, even if it arrives in parts.
+    fn skip_bom<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
+        let Some(mut seen) = self.bom else { return chunk };
+        let mut rest = chunk;
+        while let [first, later @ ..] = rest {
+            if *first != BOM[seen] {
+                // What looked like a mark is the beginning of a line after all.
+                self.line.extend_from_slice(&BOM[..seen]);
+                self.bom = None;
+                return rest;
+            }
+            (seen, rest) = (seen + 1, later);
+            if seen == BOM.len() {
+                self.bom = None;
+                return rest;
+            }
+        }
+        self.bom = Some(seen);
+        rest
+    }
+
+    /// Whether the event may have so much more in its current line.
+    fn make_room(&self, more: usize) -> Result<(), Fault> {
+        let size = self.data.len() + self.event.len() + self.line.len() + more;
+        if size > self.max_event { Err(Fault::TooLarge) } else { Ok(()) }
+    }
+
+    fn end_line(&mut self, line: &[u8], on: &mut impl FnMut(Event<'_>)) -> Result<(), Fault> {
+        if line.is_empty() {
+            self.end_event(on);
+            return Ok(());
+        }
+        let line = std::str::from_utf8(line).map_err(|_| Fault::Invalid)?;
+        let (field, value) = match line.split_once(':') {
+            Some((field, value)) => (field, value.strip_prefix(' ').unwrap_or(value)),
+            None => (line, ""),
+        };
+        match field {
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.data.push('\n');
+                }
+                self.data.push_str(value);
+            }
+            "event" => value.clone_into(&mut self.event),
+            "id" if !value.contains('\0') => {
+                value.clone_into(&mut self.id);
+                self.has_id = true;
+            }
+            "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.retry = Some(Duration::from_millis(value.parse().unwrap_or(u64::MAX)));
+            }
+            // A comment, or a field that nobody knows.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_event(&mut self, on: &mut impl FnMut(Event<'_>)) {
+        let has_id = std::mem::take(&mut self.has_id);
+        if has_id {
+            std::mem::swap(&mut self.id, &mut self.last_id);
+        }
+        if std::mem::take(&mut self.has_data) {
+            on(Event {
+                id: self.last_event_id(),
+                has_id,
+                event: if self.event.is_empty() { "message" } else { &self.event },
+                data: &self.data,
+            });
+        }
+        self.data.clear();
+        self.data.shrink_to(KEPT);
+        self.event.clear();
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fault::TooLarge => "an event of the stream is larger than allowed",
+            Fault::Invalid => "the stream of events is not UTF-8",
+        })
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An event as owned text: id, whether it is the event's own, type, data.
+    type Seen = (Option<String>, bool, String, String);
+
+    #[derive(Debug, PartialEq)]
+    struct Outcome {
+        events: Vec<Seen>,
+        last_id: Option<String>,
+        retry: Option<Duration>,
+        fault: Option<Fault>,
+    }
+
+    fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Outcome {
+        let mut parser = Parser::new(max_event);
+        let mut events = Vec::new();
+        let mut fault = None;
+        for chunk in chunks {
+            let outcome = parser.feed(chunk, |event| {
+                let Event { id, has_id, event, data } = event;
+                events.push((id.map(str::to_owned), has_id, event.to_owned(), data.to_owned()));
+            });
+            fault = outcome.err();
+        }
+        let last_id = parser.last_event_id().map(str::to_owned);
+        Outcome { events, last_id, retry: parser.retry(), fault }
+    }
+
+    fn whole(stream: &str) -> Outcome {
+        read([stream.as_bytes()], 1000)
+    }
+
+    /// Type and data of the events.
+    fn texts(stream: &str) -> Vec<(String, String)> {
+        whole(stream).events.into_iter().map(|(_, _, event, data)| (event, data)).collect()
+    }
+
+    fn message(data: &str) -> (String, String) {
+        ("message".to_owned(), data.to_owned())
+    }
+
+    #[test]
+    fn the_examples_of_the_standard() {
+        assert_eq!(texts("data: YHOO\ndata: +2\ndata: 10\n\n"), [message("YHOO\n+2\n10")]);
+        let stream =
+            ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n";
+        let seen = |id: Option<&str>, has_id, data: &str| {
+            (id.map(str::to_owned), has_id, "message".to_owned(), data.to_owned())
+        };
+        let expected = [
+            seen(Some("1"), true, "first event"),
+            seen(None, true, "second event"),
+            seen(None, false, " third event"),
+        ];
+        assert_eq!(whole(stream).events, expected);
+        assert_eq!(texts("data\n\ndata\ndata\n\ndata:"), [message(""), message("\n")]);
+        assert_eq!(texts("data:test\n\ndata: test\n\n"), [message("test"), message("test")]);
+        let types = texts("event: add\ndata: 1\n\nevent: remove\n\nevent:\ndata: 2\n\n");
+        assert_eq!(types, [("add".to_owned(), "1".to_owned()), message("2")]);
+    }
+
+    #[test]
+    fn every_end_of_a_line() {
+        for end in ["\n", "\r", "\r\n"] {
+            let stream = format!("data: a{end}data: b{end}{end}: x{end}data: c{end}{end}");
+            assert_eq!(texts(&stream), [message("a\nb"), message("c")], "{end:?}");
+        }
+        assert_eq!(texts("data: a\r\rdata: b\n\r\ndata: c\r\n\n"), ["a", "b", "c"].map(message));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_left_out_once() {
+        assert_eq!(texts("\u{feff}data: a\n\n"), [message("a")]);
+        assert_eq!(texts("\u{feff}\u{feff}data: a\n\n"), []);
+        assert_eq!(texts("data: \u{feff}\n\n"), [message("\u{feff}")]);
+        // The first two bytes of a mark, and then something else.
+        let outcome = read([&b"\xef"[..], b"\xbb", b"\xbf", b"data: a\n\n"], 1000);
+        assert_eq!(outcome.events.len(), 1);
+        assert_eq!(read([&b"\xef\xbb"[..], b"data: a\n\n"], 1000).fault, Some(Fault::Invalid));
+    }
+
+    #[test]
+    fn ids_count_when_their_event_is_complete() {
+        let outcome = whole("id: 7\n\nid: 8\ndata: cut off\n");
+        assert_eq!((outcome.last_id.as_deref(), outcome.events.len()), (Some("7"), 0));
+        assert_eq!(whole("id: 7\n\nid: a\0b\n\n").last_id.as_deref(), Some("7"), "an id with NUL is none");
+        assert_eq!(whole("id: 7\n\nid\n\n").last_id, None);
+        let sticky = whole("id: 7\ndata: a\n\ndata: b\n\n").events;
+        assert_eq!(sticky[1], (Some("7".into()), false, "message".into(), "b".into()));
+    }
+
+    #[test]
+    fn retry_is_a_whole_number_and_counts_at_once() {
+        let retry = |stream| whole(stream).retry.map(|time| time.as_millis());
+        assert_eq!(retry("retry: 250\n"), Some(250));
+        assert_eq!(retry("retry: 250\nretry: 1s\nretry\nretry: -1\n"), Some(250));
+        assert_eq!(retry("retry: 99999999999999999999999\n"), Some(u128::from(u64::MAX)));
+        assert_eq!(retry("retry: 250"), None);
+    }
+
+    #[test]
+    fn an_event_over_the_size_ends_the_stream() {
+        let small = "data: 1234\n\n".repeat(50);
+        assert_eq!(read([small.as_bytes()], 10).events.len(), 50);
+        for stream in
+            ["data: 12345\n\n", "data: 12345", ":2345678901", "data:\n\ndata: 1\ndata: 22\ndata: 333\n"]
+        {
+            let outcome = read([stream.as_bytes(), b"\n\ndata: 1\n\n"], 10);
+            assert_eq!(outcome.fault, Some(Fault::TooLarge), "{stream:?}");
+        }
+        assert_eq!(read([":\n".repeat(1000).as_bytes()], 10).fault, None, "comments leave nothing behind");
+        assert_eq!(read(["data\n".repeat(20).as_bytes()], 10).fault, Some(Fault::TooLarge));
+    }
+
+    #[test]
+    fn what_is_not_utf8_ends_the_stream_after_the_events_before_it() {
+        let outcome = read([&b"data: a\n\ndata: \xff\n\n"[..], b"data: b\n\n"], 1000);
+        assert_eq!((outcome.events.len(), outcome.fault), (1, Some(Fault::Invalid)));
+    }
+
+    #[test]
+    fn a_large_event_does_not_keep_its_memory() {
+        let mut parser = Parser::new(1 << 21);
+        let large = format!("data: {}", "x".repeat(1 << 20));
+        parser.feed(large.as_bytes(), |_| {}).unwrap();
+        parser.feed(b"\n\n", |_| {}).unwrap();
+        assert!(parser.data.capacity() <= KEPT && parser.line.capacity() <= KEPT);
+    }
+
+    /// Streams made of the pieces that matter, and of anything.
+    fn stream() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            6 => prop::sample::select(vec![
+                "\n", "\r", "\r\n", "data: ", "data:", "data", "id: 4", "id", "event: a", "retry: 12", ":", " ",
+                "\u{feff}", "世界", "\0", "x", "data: {\"a\":1}\n\n",
+            ]).prop_map(|text| text.as_bytes().to_vec()),
+            1 => prop::collection::vec(any::<u8>(), 0..4),
+        ];
+        prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter(stream in stream(), cuts in prop::collection::vec(0usize..200, 0..30), max in 0usize..80) {
+            let expected = read([&*stream], max);
+            prop_assert_eq!(&read(stream.chunks(1), max), &expected, "byte by byte");
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let chunks = cuts.windows(2).map(|ends| &stream[ends[0]..ends[1]]);
+            prop_assert_eq!(&read(chunks, max), &expected, "cut at {:?}", cuts);
+        }
+    }
+}

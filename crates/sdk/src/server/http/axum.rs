@@ -1,0 +1,17 @@
+//! The endpoint as a router of axum.
+
+use axum::Router;
+
+use super::{Http, HttpService};
+use crate::Result;
+
+impl Http {
+    /// The endpoint as a router, to be merged with others.
+    ///
+    /// `axum::serve` has no time limits: put a proxy in front that has, or use [`Http::bind`].
+    pub fn into_router(self) -> Result<Router> {
+        let service: HttpService = self.into_service()?;
+        let paths: Vec<_> = service.paths().map(str::to_owned).collect();
+        Ok(paths.iter().fold(Router::new(), |router, path| router.route_service(path, service.clone())))
+    }
+}

@@ -1,0 +1,118 @@
+//! Bodies: requests are read up to a cap, answers are bytes or a stream.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use super::stream::StreamBody;
+
+/// The body of an answer.
+#[derive(Debug, Default)]
+pub struct Body(Kind);
+
+#[derive(Debug, Default)]
+enum Kind {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Stream(Box<StreamBody>),
+}
+
+impl Body {
+    pub(super) fn stream(stream: StreamBody) -> Self {
+        Body(Kind::Stream(Box::new(stream)))
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Body(Kind::Full(bytes.into()))
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.0 = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Stream(stream) => stream.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.0, Kind::Empty)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Why a body could not be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    TooLarge,
+    TooSlow,
+    Broken,
+}
+
+/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to come.
+pub(super) async fn read<B>(body: B, cap: usize, patience: Duration) -> Result<Bytes, Unread>
+where
+    B: HttpBody<Data: Buf>,
+{
+    let hint = body.size_hint().lower();
+    if usize::try_from(hint).map_or(true, |length| length > cap) {
+        return Err(Unread::TooLarge);
+    }
+    let mut reading = std::pin::pin!(collect(body, cap));
+    let first = std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
+    match first {
+        Poll::Ready(read) => read,
+        Poll::Pending => tokio::time::timeout(patience, reading).await.unwrap_or(Err(Unread::TooSlow)),
+    }
+}
+
+async fn collect<B: HttpBody<Data: Buf>>(body: B, cap: usize) -> Result<Bytes, Unread> {
+    let mut body = std::pin::pin!(body);
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let Ok(mut data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+        if data.remaining() > cap - (first.len() + all.len()).min(cap) {
+            return Err(Unread::TooLarge);
+        }
+        // Most bodies come in one piece, which is not copied.
+        if first.is_empty() && all.is_empty() {
+            first = data.copy_to_bytes(data.remaining());
+            continue;
+        }
+        if all.is_empty() {
+            all.extend_from_slice(&std::mem::take(&mut first));
+        }
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            all.extend_from_slice(chunk);
+            let count = chunk.len();
+            data.advance(count);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
+}

@@ -1,0 +1,191 @@
+//! One endpoint: where HTTP requests come in, are looked at from outside, and find their way.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ORIGIN, VARY, WWW_AUTHENTICATE,
+};
+use ::http::request::Parts;
+use ::http::{HeaderValue, Method, Request, StatusCode};
+use bytes::Buf;
+use http_body::Body as HttpBody;
+use tokio::runtime::Handle;
+
+use super::super::{Service, start};
+use super::key::SessionId;
+use super::options::{Options, Refusal};
+use super::reply::{self, Reply};
+use super::sessions::Sessions;
+use super::{get, legacy, post};
+use crate::http::names;
+
+const ALLOWED: &str = "GET, POST, DELETE";
+
+/// What all requests to one endpoint share.
+pub(super) struct Endpoint {
+    pub(super) service: Service,
+    pub(super) options: Options,
+    pub(super) sessions: Sessions,
+    pub(super) legacy: legacy::Lines,
+    is_reaping: AtomicBool,
+}
+
+impl Endpoint {
+    pub(super) fn new(service: Service, options: Options) -> Arc<Self> {
+        let sessions = Sessions::new(options.bounds);
+        let (legacy, is_reaping) = (legacy::Lines::default(), AtomicBool::new(false));
+        Arc::new(Endpoint { service, options, sessions, legacy, is_reaping })
+    }
+
+    /// Serves one request. `local` is the address it arrived at, where that is known.
+    pub(super) async fn handle<B>(self: &Arc<Self>, request: Request<B>, local: Option<IpAddr>) -> Reply
+    where
+        B: HttpBody<Data: Buf> + Send,
+    {
+        let (parts, body) = request.into_parts();
+        if let Err(stranger) = self.options.guard.check(&parts, local) {
+            return reply::refuse(StatusCode::FORBIDDEN, stranger.text());
+        }
+        match parts.headers.get(ORIGIN).filter(|origin| self.lets_read(origin)).cloned() {
+            None => self.route(parts, body).await,
+            Some(origin) => {
+                let mut reply =
+                    if parts.method == Method::OPTIONS { preflight() } else { self.route(parts, body).await };
+                let headers = reply.headers_mut();
+                headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
+                headers.append(VARY, HeaderValue::from_static("origin"));
+                reply
+            }
+        }
+    }
+
+    fn lets_read(&self, origin: &HeaderValue) -> bool {
+        origin.to_str().is_ok_and(|origin| self.options.guard.is_allowed(origin))
+    }
+
+    async fn route<B: HttpBody<Data: Buf> + Send>(self: &Arc<Self>, parts: Parts, body: B) -> Reply {
+        let path = parts.uri.path();
+        let is_legacy = self.options.legacy.as_deref() == Some(path);
+        if path != self.options.path && !is_legacy {
+            return reply::refuse(StatusCode::NOT_FOUND, "nothing is served at this path");
+        }
+        let principal = match self.identify(&parts) {
+            Ok(principal) => principal,
+            Err(refusal) => return turned_away(refusal),
+        };
+        match parts.method {
+            Method::POST => post::post(self, parts, body, principal).await,
+            Method::GET => get::get(self, &parts, principal).await,
+            Method::DELETE => self.delete(&parts, principal.as_deref()),
+            _ => reply::not_allowed(ALLOWED),
+        }
+    }
+
+    fn identify(&self, parts: &Parts) -> Result<Option<Arc<str>>, Refusal> {
+        match &self.options.identify {
+            Some(identify) => Ok(identify(parts)?.map(Into::into)),
+            None => Ok(None),
+        }
+    }
+
+    fn delete(&self, parts: &Parts, principal: Option<&str>) -> Reply {
+        if !self.options.sessions {
+            return reply::not_allowed("POST");
+        }
+        let Some(id) = parts.headers.get(&names::SESSION_ID) else {
+            return reply::refuse(
+                StatusCode::BAD_REQUEST,
+                "the header Mcp-Session-Id must say which session to end",
+            );
+        };
+        let id = SessionId::parse(id.as_bytes());
+        let Some((id, in_use)) = id.and_then(|id| Some((id, self.sessions.find(&id, principal)?))) else {
+            return no_session();
+        };
+        drop(in_use);
+        self.sessions.remove(&id);
+        self.forget(&id);
+        reply::empty(StatusCode::NO_CONTENT)
+    }
+
+    /// Forgets what is kept of a session beside it.
+    pub(super) fn forget(&self, id: &SessionId) {
+        let key = id.key();
+        self.options.events.forget(&key);
+        self.options.store.iter().for_each(|store| store.remove(&key));
+    }
+
+    /// The server, for this principal.
+    pub(super) fn service_for(&self, principal: Option<&Arc<str>>) -> Service {
+        principal
+            .map_or_else(|| self.service.clone(), |principal| self.service.for_principal(principal.clone()))
+    }
+
+    /// Has idle sessions looked for, from the first session on.
+    pub(super) fn reap_later(self: &Arc<Self>) {
+        if !self.is_reaping.swap(true, Ordering::Relaxed) {
+            start(&Handle::current(), reap(Arc::downgrade(self), self.options.bounds.ttl));
+        }
+    }
+
+    /// Ends all streams in good order: the server ends.
+    pub(super) fn close(&self) {
+        self.service.live().callers().iter().for_each(|caller| caller.close_streams());
+        self.sessions.close_streams();
+        self.legacy.close();
+    }
+}
+
+/// How often idle sessions are looked for.
+const SHORTEST_REAP: Duration = Duration::from_secs(1);
+
+async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
+    let pause = (ttl / 8).max(SHORTEST_REAP);
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(endpoint) = endpoint.upgrade() else { return };
+        for session in endpoint.sessions.reap() {
+            endpoint.options.events.forget(&session.key);
+        }
+    }
+}
+
+/// The session is not there, or not the sender's.
+pub(super) fn no_session() -> Reply {
+    reply::refuse(
+        StatusCode::NOT_FOUND,
+        "this session is not known, or no longer: open a new one with initialize, without Mcp-Session-Id",
+    )
+}
+
+fn turned_away(refusal: Refusal) -> Reply {
+    match refusal {
+        Refusal::Unauthorized => {
+            let mut reply = reply::refuse(StatusCode::UNAUTHORIZED, "this server must know who asks");
+            reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            reply
+        }
+        Refusal::Forbidden => reply::refuse(StatusCode::FORBIDDEN, "this is not allowed"),
+    }
+}
+
+/// What a browser asks before it lets a page of another origin send a request.
+fn preflight() -> Reply {
+    let mut reply = reply::empty(StatusCode::NO_CONTENT);
+    let headers = reply.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED));
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        // `*` leaves out Authorization, and old browsers do not know it.
+        HeaderValue::from_static(
+            "*, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id",
+        ),
+    );
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    reply
+}

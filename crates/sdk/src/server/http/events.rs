@@ -1,0 +1,168 @@
+//! Events that were sent, kept for a while: a client whose stream was cut gets those that it missed.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+
+use super::super::BoxFuture;
+use super::key::SessionKey;
+use crate::sync::lock;
+
+/// A message that was sent on a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptEvent {
+    /// Its number in the stream; they go up by one.
+    pub number: u64,
+    /// The message.
+    pub message: Box<[u8]>,
+}
+
+/// Where events are kept. The default keeps them in memory, bounded; another one lets a client go on at another
+/// instance of the server.
+pub trait EventStore: Send + Sync + 'static {
+    /// Keeps an event. It is called before the event is sent, and must not block.
+    fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent);
+
+    /// The events of a stream after `number`, in order; whatever is no longer kept is left out, and noticed by its
+    /// number.
+    fn after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<KeptEvent>>;
+
+    /// The session is over.
+    fn forget(&self, session: &SessionKey);
+}
+
+/// Events of one session that are kept, and bytes of all sessions.
+const MAX_EVENTS: usize = 1_024;
+const MAX_BYTES: usize = 64 << 20;
+/// What an event costs besides its message.
+const OVERHEAD: usize = 64;
+
+/// The events in memory. The oldest are dropped first.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    sessions: HashMap<SessionKey, VecDeque<Entry>>,
+    /// All events by age: the session, and the serial number of the event.
+    order: VecDeque<(SessionKey, u64)>,
+    serial: u64,
+    bytes: usize,
+}
+
+struct Entry {
+    serial: u64,
+    stream: u32,
+    event: KeptEvent,
+}
+
+impl Kept {
+    fn add(&mut self, session: SessionKey, stream: u32, event: KeptEvent) {
+        self.serial += 1;
+        self.bytes += event.message.len() + OVERHEAD;
+        let entries = self.sessions.entry(session).or_default();
+        entries.push_back(Entry { serial: self.serial, stream, event });
+        self.order.push_back((session, self.serial));
+        if entries.len() > MAX_EVENTS {
+            self.drop_oldest_of(session);
+        }
+        while self.bytes > MAX_BYTES
+            && let Some((session, serial)) = self.order.pop_front()
+        {
+            let oldest = self.sessions.get(&session).and_then(|entries| entries.front());
+            if oldest.is_some_and(|oldest| oldest.serial == serial) {
+                self.drop_oldest_of(session);
+            }
+        }
+        // Those that were dropped for other reasons are forgotten here, too.
+        if self.order.len() > 4_096 && self.order.len() > 2 * self.count() {
+            let sessions = &self.sessions;
+            self.order.retain(|(session, serial)| {
+                let oldest = sessions.get(session).and_then(|entries| entries.front());
+                oldest.is_some_and(|oldest| oldest.serial <= *serial)
+            });
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.sessions.values().map(VecDeque::len).sum()
+    }
+
+    fn drop_oldest_of(&mut self, session: SessionKey) {
+        let Some(entries) = self.sessions.get_mut(&session) else { return };
+        if let Some(dropped) = entries.pop_front() {
+            self.bytes -= dropped.event.message.len() + OVERHEAD;
+        }
+        if entries.is_empty() {
+            self.sessions.remove(&session);
+        }
+    }
+}
+
+impl EventStore for Memory {
+    fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent) {
+        lock(&self.0).add(*session, stream, event);
+    }
+
+    fn after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<KeptEvent>> {
+        let kept = lock(&self.0);
+        let entries = kept.sessions.get(session).into_iter().flatten();
+        let missed = entries.filter(|entry| entry.stream == stream && entry.event.number > number);
+        Box::pin(std::future::ready(missed.map(|entry| entry.event.clone()).collect()))
+    }
+
+    fn forget(&self, session: &SessionKey) {
+        let mut kept = lock(&self.0);
+        if let Some(entries) = kept.sessions.remove(session) {
+            kept.bytes -= entries.iter().map(|entry| entry.event.message.len() + OVERHEAD).sum::<usize>();
+        }
+        if kept.sessions.is_empty() {
+            kept.order = VecDeque::new();
+            kept.sessions.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: u64, size: usize) -> KeptEvent {
+        KeptEvent { number, message: vec![b'x'; size].into() }
+    }
+
+    async fn numbers(memory: &Memory, key: &SessionKey, stream: u32, after: u64) -> Vec<u64> {
+        memory.after(key, stream, after).await.iter().map(|event| event.number).collect()
+    }
+
+    #[tokio::test]
+    async fn a_stream_gets_what_it_missed_and_nothing_of_others() {
+        let (memory, own, foreign) = (Memory::default(), SessionKey::random(), SessionKey::random());
+        for number in 1..=3 {
+            memory.keep(&own, 1, event(number, 1));
+            memory.keep(&own, 2, event(number, 1));
+            memory.keep(&foreign, 1, event(number, 1));
+        }
+        assert_eq!(numbers(&memory, &own, 1, 1).await, [2, 3]);
+        memory.forget(&foreign);
+        assert!(numbers(&memory, &foreign, 1, 0).await.is_empty());
+        assert_eq!(numbers(&memory, &own, 2, 0).await, [1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn it_is_bounded_by_count_and_by_bytes() {
+        let (memory, key) = (Memory::default(), SessionKey::random());
+        for number in 1..=MAX_EVENTS as u64 + 10 {
+            memory.keep(&key, 0, event(number, 1));
+        }
+        assert_eq!(numbers(&memory, &key, 0, 0).await.first(), Some(&11));
+        let big = SessionKey::random();
+        for number in 1..=3 {
+            memory.keep(&big, 0, event(number, MAX_BYTES / 2));
+        }
+        assert!(lock(&memory.0).bytes <= MAX_BYTES);
+        assert_eq!(numbers(&memory, &big, 0, 0).await, [3]);
+        assert!(numbers(&memory, &key, 0, 0).await.is_empty(), "the oldest went first");
+        memory.forget(&big);
+        assert_eq!((lock(&memory.0).bytes, lock(&memory.0).order.len()), (0, 0));
+    }
+}

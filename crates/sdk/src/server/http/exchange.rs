@@ -1,0 +1,177 @@
+//! A request and its answer: one message of JSON, unless something is sent before it or it takes long.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use ::http::StatusCode;
+use linchpin_jsonrpc::{Message, Outbox, Taken, code};
+use linchpin_protocol::version::Feature;
+use linchpin_protocol::{Era, code as mcp};
+use tokio::runtime::Handle;
+
+use super::super::{BoxFuture, Connection, start};
+use super::endpoint::Endpoint;
+use super::reply::{self, Reply};
+use super::sessions::InUse;
+use super::stream::{Stream, StreamBody};
+
+pub(super) struct Exchange<'a> {
+    endpoint: &'a Arc<Endpoint>,
+    connection: Arc<Connection>,
+    outbox: Arc<Outbox>,
+    session: Option<InUse>,
+    wants_answer: bool,
+}
+
+/// Gives a request up when its client is gone, unless it is done.
+struct GivenUp(Arc<Connection>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// The answer that is in `outbox`.
+pub(super) fn answered(connection: &Connection, outbox: &Outbox, era: Era) -> Reply {
+    let mut lines = Vec::new();
+    outbox.take(&mut lines);
+    lines.pop(); // the newline
+    if lines.is_empty() {
+        return reply::accepted();
+    }
+    reply::json(status(connection, era), lines)
+}
+
+/// The status of an answer: what went wrong before anything was done is said there, too.
+fn status(connection: &Connection, era: Era) -> StatusCode {
+    match (connection.failure(), era) {
+        (Some(code::PARSE_ERROR | code::INVALID_REQUEST), _) => StatusCode::BAD_REQUEST,
+        (Some(code::METHOD_NOT_FOUND), Era::Stateless) => StatusCode::NOT_FOUND,
+        (
+            Some(mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION),
+            Era::Stateless,
+        ) => StatusCode::BAD_REQUEST,
+        (Some(_), Era::Stateless) if connection.was_refused() => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+fn is_one_message(lines: &[u8]) -> bool {
+    memchr::memchr(b'\n', lines).is_some_and(|end| end + 1 == lines.len())
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(
+        endpoint: &'a Arc<Endpoint>,
+        connection: Arc<Connection>,
+        outbox: Arc<Outbox>,
+        session: Option<InUse>,
+    ) -> Self {
+        Exchange { endpoint, connection, outbox, session, wants_answer: true }
+    }
+
+    fn era(&self) -> Era {
+        if self.session.is_some() || self.connection.is_one_shot() { Era::Session } else { Era::Stateless }
+    }
+
+    pub(super) async fn run(mut self, message: &Message<'_>) -> Reply {
+        self.wants_answer = matches!(message, Message::Request { .. });
+        let Some(mut rest) = self.connection.take(message) else {
+            self.outbox.complete(); // what a handler left behind may still send goes elsewhere
+            let mut lines = Vec::new();
+            self.outbox.take(&mut lines);
+            return self.finished(lines);
+        };
+        // Most batches are done at once.
+        let first = std::future::poll_fn(|cx| Poll::Ready(rest.as_mut().poll(cx))).await;
+        if first.is_pending() {
+            self.begin(rest);
+        } else {
+            self.outbox.complete();
+        }
+        self.wait().await
+    }
+
+    /// Has the rest of the work done. In a session it goes on whatever happens to this response.
+    fn begin(&self, rest: BoxFuture<()>) {
+        let (outbox, tracked) = (self.outbox.clone(), self.connection.tracked(rest));
+        let in_use = self.session.as_ref().map(InUse::again);
+        start(&Handle::current(), async move {
+            tracked.await;
+            outbox.complete();
+            drop(in_use);
+        });
+    }
+
+    /// Waits until it is clear how the answer leaves.
+    async fn wait(self) -> Reply {
+        // Without a session the request ends with its response.
+        let given_up = self.session.is_none().then(|| GivenUp(self.connection.clone()));
+        let mut patience = self.patience().map(|patience| Box::pin(tokio::time::sleep(patience)));
+        let mut lines = Vec::new();
+        loop {
+            let found = std::future::poll_fn(|cx| match self.outbox.poll_take(&mut lines, cx) {
+                Poll::Ready(found) => Poll::Ready(Some(found)),
+                Poll::Pending => match &mut patience {
+                    Some(patience) => patience.as_mut().poll(cx).map(|()| None),
+                    None => Poll::Pending,
+                },
+            });
+            match found.await {
+                Some(Taken::Last) => return self.finished(lines),
+                Some(Taken::HangUp(pause)) if self.is_primed() => {
+                    return self.stream(&lines, given_up, Some(pause));
+                }
+                Some(Taken::HangUp(_)) if lines.is_empty() => {} // there would be no way back
+                Some(Taken::Some | Taken::HangUp(_)) | None => return self.stream(&lines, given_up, None),
+            }
+        }
+    }
+
+    /// Whether streams begin with an event that clients can come back from.
+    fn is_primed(&self) -> bool {
+        let revision = self.session.as_ref().and_then(|used| used.session().connection.session());
+        revision.is_some_and(|session| session.revision().has(Feature::PrimedStreams))
+    }
+
+    /// How long an answer may take before the response becomes a stream.
+    fn patience(&self) -> Option<Duration> {
+        self.is_primed().then_some(self.endpoint.options.stream_after)
+    }
+
+    /// All that there is to say is in `lines`.
+    fn finished(self, mut lines: Vec<u8>) -> Reply {
+        if is_one_message(&lines) {
+            lines.pop();
+            return reply::json(status(&self.connection, self.era()), lines);
+        }
+        if lines.is_empty() && !self.wants_answer {
+            return reply::accepted();
+        }
+        // Several messages, or none because the request was cancelled.
+        let stream = self.body().with_lines(&lines, true);
+        reply::events(stream)
+    }
+
+    fn body(&self) -> StreamBody {
+        let quiet = self.endpoint.options.keep_alive;
+        let Some(in_use) = &self.session else { return StreamBody::new(self.outbox.clone(), quiet) };
+        let session = in_use.session();
+        let store = self.endpoint.options.events.clone();
+        let stream = Stream::new(session.next_stream(), self.outbox.clone(), store, session.key);
+        session.add_stream(stream.clone());
+        let body = StreamBody::resumable(stream, quiet);
+        if self.is_primed() { body.primed() } else { body }
+    }
+
+    fn stream(self, lines: &[u8], given_up: Option<GivenUp>, hang_up: Option<Duration>) -> Reply {
+        let mut body = self.body().with_lines(lines, false);
+        if let Some(pause) = hang_up {
+            body = body.hung_up(pause);
+        }
+        let in_use = self.session;
+        reply::events(body.on_gone(Box::new(move || drop((given_up, in_use)))))
+    }
+}

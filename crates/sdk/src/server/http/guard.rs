@@ -1,0 +1,249 @@
+//! Who may reach the endpoint: the `Host` and `Origin` that browsers cannot lie about. Without this a page on the
+//! web could talk to a server on the reader's machine (DNS rebinding).
+
+use std::net::IpAddr;
+
+use ::http::request::Parts;
+use ::http::uri::Authority;
+use ::http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Names of this machine, which no one else's DNS can answer for.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The hosts and origins that are let in.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Guard {
+    hosts: Vec<Host>,
+    origins: Vec<String>,
+    any_host: bool,
+}
+
+/// A name, with its port if only that one is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Host {
+    name: String,
+    port: Option<u16>,
+}
+
+/// Why a request was turned away.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stranger {
+    Host,
+    Origin,
+}
+
+impl Stranger {
+    pub(super) fn text(&self) -> &'static str {
+        match self {
+            Stranger::Host => {
+                "this Host is not served here: its owner can allow it with `allow_host` if it should be"
+            }
+            Stranger::Origin => {
+                "pages of this Origin may not use this server: its owner can allow it with `allow_origin`"
+            }
+        }
+    }
+}
+
+/// Splits a host and its port; `None` if it is neither a name nor an address.
+fn parse(text: &str) -> Option<Host> {
+    let authority: Authority = text.parse().ok()?;
+    if text.contains('@') {
+        return None;
+    }
+    let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
+    let rest = text.get(authority.host().len()..)?;
+    let port = match rest.strip_prefix(':') {
+        Some(port) => Some(port.parse().ok()?),
+        None if rest.is_empty() => None,
+        None => return None,
+    };
+    (!name.is_empty()).then_some(Host { name, port })
+}
+
+/// The only value of a header: `Err` when there are several, or one that is no text.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next().map(HeaderValue::to_str).transpose().map_err(|_| ())?;
+    if values.next().is_some() { Err(()) } else { Ok(first) }
+}
+
+impl Guard {
+    pub(super) fn allow_host(&mut self, host: &str) -> Result<(), String> {
+        let parsed =
+            parse(host).ok_or_else(|| format!("\"{host}\" is no host: give a name, or name:port"))?;
+        self.hosts.push(parsed);
+        Ok(())
+    }
+
+    pub(super) fn allow_any_host(&mut self) {
+        self.any_host = true;
+    }
+
+    pub(super) fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
+        let wrong = || {
+            format!("\"{origin}\" is no origin: give scheme://host, with :port unless it is the usual one")
+        };
+        let (scheme, host) = origin.split_once("://").ok_or_else(wrong)?;
+        if !matches!(scheme, "http" | "https") || parse(host).is_none() {
+            return Err(wrong());
+        }
+        self.origins.push(origin.to_ascii_lowercase());
+        Ok(())
+    }
+
+    /// Whether a request may come in. `local` is the address it arrived at, where that is known.
+    pub(super) fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), Stranger> {
+        let host = only(&parts.headers, &header::HOST).map_err(|()| Stranger::Host)?;
+        let named = parts.uri.authority().map(Authority::as_str);
+        // HTTP/2 and absolute targets name it in the target; both must be right, and one must be there.
+        let host = host.or(named).ok_or(Stranger::Host)?;
+        for each in named.into_iter().chain([host]) {
+            if !self.knows(each, local) {
+                return Err(Stranger::Host);
+            }
+        }
+        match only(&parts.headers, &header::ORIGIN).map_err(|()| Stranger::Origin)? {
+            Some(origin) if self.trusts(origin, host) => Ok(()),
+            Some(_) => Err(Stranger::Origin),
+            None if from_elsewhere(&parts.headers) => Err(Stranger::Origin),
+            None => Ok(()),
+        }
+    }
+
+    fn knows(&self, host: &str, local: Option<IpAddr>) -> bool {
+        if self.any_host {
+            return parse(host).is_some();
+        }
+        let is_local = |name: &str| LOCAL.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let name_of = |text: &str| text.rsplit_once(':').map_or(text.len(), |(name, _)| name.len());
+        // The usual case, without parsing: `localhost:1234`.
+        if let Some((name, port)) = host.split_at_checked(name_of(host))
+            && is_local(name)
+            && port.get(1..).is_none_or(|port| port.parse::<u16>().is_ok())
+        {
+            return true;
+        }
+        let Some(host) = parse(host) else { return false };
+        let is_here = || local.is_some_and(|local| host.name.trim_matches(['[', ']']).parse() == Ok(local));
+        is_local(&host.name)
+            || self
+                .hosts
+                .iter()
+                .any(|known| known.name == host.name && known.port.is_none_or(|port| host.port == Some(port)))
+            || is_here()
+    }
+
+    /// Pages of this very endpoint, and of the origins that were allowed.
+    fn trusts(&self, origin: &str, host: &str) -> bool {
+        let same = origin.split_once("://").is_some_and(|(scheme, from)| {
+            matches!(scheme, "http" | "https") && from.eq_ignore_ascii_case(host)
+        });
+        same || self.is_allowed(origin)
+    }
+
+    /// Whether answers may be read by pages of this origin.
+    pub(super) fn is_allowed(&self, origin: &str) -> bool {
+        self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+    }
+}
+
+/// Whether a browser says that a page of another site is behind the request.
+fn from_elsewhere(headers: &HeaderMap) -> bool {
+    headers.get(SEC_FETCH_SITE).is_some_and(|site| matches!(site.as_bytes(), b"cross-site" | b"same-site"))
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::Request;
+
+    use super::*;
+
+    fn check(guard: &Guard, headers: &[(&str, &str)]) -> Result<(), Stranger> {
+        let request = headers
+            .iter()
+            .fold(Request::post("/mcp"), |request, (name, value)| request.header(*name, *value));
+        guard.check(&request.body(()).unwrap().into_parts().0, Some("192.0.2.7".parse().unwrap()))
+    }
+
+    #[test]
+    fn names_of_this_machine_are_let_in_and_others_are_not() {
+        let guard = Guard::default();
+        for host in [
+            "localhost",
+            "localhost:80",
+            "LOCALHOST:8080",
+            "127.0.0.1:1",
+            "[::1]:9",
+            "[::1]",
+            "192.0.2.7:80",
+            "localhost.",
+        ] {
+            assert_eq!(check(&guard, &[("host", host)]), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost:80:80",
+            "localhost:x",
+            "localhost:99999",
+            "evil@localhost",
+            "localhost@evil.example",
+            "",
+            "127.0.0.2",
+            "[::2]",
+            "0.0.0.0",
+            "localhost/",
+            "192.0.2.8",
+            "127.0.0.1:",
+            "2130706433",
+        ] {
+            assert_eq!(check(&guard, &[("host", host)]), Err(Stranger::Host), "{host}");
+        }
+        assert_eq!(check(&guard, &[]), Err(Stranger::Host));
+        assert_eq!(check(&guard, &[("host", "localhost"), ("host", "localhost")]), Err(Stranger::Host));
+    }
+
+    #[test]
+    fn pages_of_others_are_turned_away() {
+        let guard = Guard::default();
+        let host = ("host", "localhost:8080");
+        assert_eq!(check(&guard, &[host, ("origin", "http://localhost:8080")]), Ok(()));
+        for origin in [
+            "null",
+            "http://evil.example",
+            "http://localhost",
+            "http://localhost:80",
+            "http://localhost:8080.evil.example",
+            "file://",
+            "http://evil.example:8080",
+            "chrome-extension://abc",
+            "http://user@localhost:8080",
+            "",
+        ] {
+            assert_eq!(check(&guard, &[host, ("origin", origin)]), Err(Stranger::Origin), "{origin}");
+        }
+        let twice = [host, ("origin", "http://localhost:8080"), ("origin", "http://evil.example")];
+        assert_eq!(check(&guard, &twice), Err(Stranger::Origin));
+        assert_eq!(check(&guard, &[host, ("sec-fetch-site", "cross-site")]), Err(Stranger::Origin));
+        assert_eq!(check(&guard, &[host, ("sec-fetch-site", "same-origin")]), Ok(()));
+    }
+
+    #[test]
+    fn what_was_allowed_is_let_in() {
+        let mut guard = Guard::default();
+        guard.allow_host("mcp.example:8443").unwrap();
+        guard.allow_host("other.example").unwrap();
+        guard.allow_origin("https://app.example").unwrap();
+        assert_eq!(check(&guard, &[("host", "mcp.example:8443"), ("origin", "https://app.example")]), Ok(()));
+        assert_eq!(check(&guard, &[("host", "OTHER.example:1")]), Ok(()));
+        assert_eq!(check(&guard, &[("host", "mcp.example:8444")]), Err(Stranger::Host));
+        assert_eq!(
+            check(&guard, &[("host", "other.example"), ("origin", "http://app.example")]),
+            Err(Stranger::Origin)
+        );
+        assert!(guard.allow_host("a b").is_err() && guard.allow_origin("app.example").is_err());
+    }
+}

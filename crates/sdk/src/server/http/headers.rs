@@ -1,0 +1,77 @@
+//! Headers that repeat what the body says (stateless era): they must say the same, or somebody on the way is fooled.
+
+use std::borrow::Cow;
+
+use ::http::request::Parts;
+use ::http::{HeaderName, HeaderValue};
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::model::RequestMeta;
+use linchpin_protocol::{Error as ProtocolError, Method};
+
+use super::super::catalog::Catalog;
+use crate::http::{names, sentinel};
+
+type Checked = Result<(), ProtocolError>;
+
+fn mismatch(text: impl Into<String>) -> ProtocolError {
+    ProtocolError::HeaderMismatch(text.into())
+}
+
+/// The one value of a header; several are refused, since others on the way may have read another one.
+fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ProtocolError> {
+    let mut values = parts.headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(mismatch(format!("the header {name} is there more than once")));
+    }
+    Ok(first)
+}
+
+/// Whether the version header says what the body says.
+pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> Checked {
+    let said = single(parts, &names::PROTOCOL_VERSION)?.map(HeaderValue::as_bytes);
+    match (said, &meta.protocol_version) {
+        (None, _) => Err(mismatch("the header MCP-Protocol-Version is missing")),
+        (Some(said), Some(version)) if said != version.as_bytes() => {
+            Err(mismatch("the header MCP-Protocol-Version names another revision than the body"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the other headers say what the body says.
+pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &Catalog) -> Checked {
+    match single(parts, &names::METHOD)? {
+        None => return Err(mismatch("the header Mcp-Method is missing")),
+        Some(said) if said.as_bytes() != method.as_bytes() => {
+            return Err(mismatch("the header Mcp-Method names another method than the body"));
+        }
+        Some(_) => {}
+    }
+    let known = Method::find(method);
+    let Some(name) = known.and_then(Method::named_by).and_then(|member| text_of(params.find(member)?)) else {
+        return Ok(()); // nothing to repeat, or the parameters will be refused for themselves
+    };
+    let said = single(parts, &names::NAME)?.ok_or_else(|| mismatch("the header Mcp-Name is missing"))?;
+    match sentinel::decode(said.as_bytes()) {
+        Some(said) if said == name => {}
+        Some(_) => return Err(mismatch("the header Mcp-Name names something else than the body")),
+        None => return Err(mismatch("the header Mcp-Name cannot be read")),
+    }
+    if known == Some(Method::CallTool)
+        && let Some(tool) = catalog.tools.find(&name)
+        && !tool.mirror.is_empty()
+    {
+        let arguments = params.find("arguments").unwrap_or("{}");
+        tool.mirror.check(arguments, &parts.headers).map_err(ProtocolError::HeaderMismatch)?;
+    }
+    Ok(())
+}
+
+/// The text of a JSON string.
+fn text_of(json: &str) -> Option<Cow<'_, str>> {
+    match json.strip_prefix('"')?.strip_suffix('"')? {
+        plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
+        _ => serde_json::from_str(json).ok().map(Cow::Owned),
+    }
+}

@@ -1,0 +1,100 @@
+//! The first transport over HTTP: one stream of events for all that the server says, and a POST for each message of
+//! the client. The stream is the session; it names the address for the POSTs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use ::http::StatusCode;
+use ::http::request::Parts;
+use linchpin_jsonrpc::Outbox;
+use tokio::runtime::Handle;
+
+use super::super::{Connection, Reach, start};
+use super::endpoint::{Endpoint, no_session};
+use super::key::SessionId;
+use super::reply::{self, Reply};
+use super::stream::StreamBody;
+use crate::sync::lock;
+
+/// Bytes that may wait for a client.
+const HIGH_WATER: usize = 1 << 20;
+/// The name of the id in the address.
+const PARAMETER: &str = "sessionId=";
+
+/// The open streams.
+#[derive(Default)]
+pub(super) struct Lines(Mutex<HashMap<SessionId, Arc<Line>>>);
+
+struct Line {
+    connection: Arc<Connection>,
+    outbox: Arc<Outbox>,
+    principal: Option<Arc<str>>,
+}
+
+impl Lines {
+    pub(super) fn close(&self) {
+        lock(&self.0).values().for_each(|line| line.outbox.complete());
+    }
+}
+
+/// The session that a POST belongs to, if it is one of these.
+pub(super) fn line_of(endpoint: &Endpoint, parts: &Parts) -> Option<Option<SessionId>> {
+    endpoint.options.legacy.as_ref()?;
+    let mut pairs = parts.uri.query()?.split('&');
+    pairs.find_map(|pair| pair.strip_prefix(PARAMETER)).map(|id| SessionId::parse(id.as_bytes()))
+}
+
+/// Opens a stream.
+pub(super) fn open(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Option<Arc<str>>) -> Reply {
+    let outbox = Arc::new(Outbox::polled(HIGH_WATER, 0));
+    let service = endpoint.service_for(principal.as_ref());
+    let connection =
+        Connection::for_request(service, outbox.clone(), Reach::Lasting, Arc::new(parts.clone()));
+    let id = SessionId::random();
+    {
+        let mut lines = lock(&endpoint.legacy.0);
+        let held = lines.values().filter(|line| principal.is_some() && line.principal == principal).count();
+        let bounds = endpoint.options.bounds;
+        if lines.len() >= bounds.most || held >= bounds.most_of_one {
+            return reply::refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many streams are open: try again later",
+            );
+        }
+        let line = Line { connection: connection.clone(), outbox: outbox.clone(), principal };
+        lines.insert(id, Arc::new(line));
+    }
+    let first = format!("event: endpoint\ndata: {}?{PARAMETER}{}\n\n", endpoint.options.path, id.text());
+    let owner = Arc::downgrade(endpoint);
+    let body = StreamBody::new(outbox, endpoint.options.keep_alive).with_text(&first);
+    reply::events(body.on_gone(Box::new(move || {
+        connection.abandon();
+        if let Some(endpoint) = owner.upgrade() {
+            let mut lines = lock(&endpoint.legacy.0);
+            lines.remove(&id);
+            if lines.is_empty() {
+                lines.shrink_to_fit();
+            }
+        }
+    })))
+}
+
+/// Takes a message; its answer leaves on the stream.
+pub(super) fn post(
+    endpoint: &Endpoint,
+    id: Option<SessionId>,
+    body: &[u8],
+    principal: Option<&str>,
+) -> Reply {
+    let line = id.and_then(|id| lock(&endpoint.legacy.0).get(&id).cloned());
+    let Some(line) = line.filter(|line| line.principal.as_deref() == principal) else { return no_session() };
+    if line.outbox.is_full() {
+        let text = "the answers so far were not read: read the stream first";
+        return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    if let Some(rest) = line.connection.receive(body) {
+        start(&Handle::current(), line.connection.tracked(rest));
+    }
+    line.outbox.nudge();
+    reply::accepted()
+}

@@ -1,0 +1,275 @@
+//! One message by POST: which era it belongs to, and how its answer leaves.
+
+use std::sync::Arc;
+
+use ::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use ::http::request::Parts;
+use ::http::{HeaderMap, HeaderValue, StatusCode};
+use bytes::Buf;
+use http_body::Body as HttpBody;
+use linchpin_jsonrpc::write::{self, UnknownId};
+use linchpin_jsonrpc::{Id, Message, Outbox, Params, ParseError, parse};
+use linchpin_protocol::model::key;
+use linchpin_protocol::wire::error_object;
+use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
+use tokio::runtime::Handle;
+
+use super::super::{Connection, Reach, start};
+use super::body::{self, Unread};
+use super::endpoint::{Endpoint, no_session};
+use super::exchange::{Exchange, answered};
+use super::key::SessionId;
+use super::reply::{self, Reply};
+use super::sessions::{Full, Session};
+use super::{legacy, store};
+use crate::http::names;
+
+/// Bytes that may wait for the stream that belongs to no request: a client need not open one.
+pub(super) const STANDALONE_HIGH_WATER: usize = 64 << 10;
+/// Bytes that may wait for a client that reads the answer to its request.
+const REQUEST_HIGH_WATER: usize = 1 << 20;
+/// Room for most answers.
+const ROOM: usize = 512;
+
+pub(super) async fn post<B>(
+    endpoint: &Arc<Endpoint>,
+    parts: Parts,
+    body: B,
+    principal: Option<Arc<str>>,
+) -> Reply
+where
+    B: HttpBody<Data: Buf> + Send,
+{
+    let line = legacy::line_of(endpoint, &parts);
+    if let Err(refusal) = check_headers(&parts.headers, line.is_some()) {
+        return refusal;
+    }
+    let cap = endpoint.service.settings().max_message;
+    let body = match body::read(body, cap, endpoint.options.body_timeout).await {
+        Ok(body) => body,
+        Err(unread) => return not_read(&unread, cap),
+    };
+    if let Some(line) = line {
+        return legacy::post(endpoint, line, &body, principal.as_deref());
+    }
+    let message = match parse(&body, endpoint.service.settings().limits) {
+        Ok(message) => message,
+        Err(error) => return unreadable(&error),
+    };
+    let request = Post { endpoint, parts: Arc::new(parts), message: &message, principal };
+    request.serve().await
+}
+
+/// What must be right before a body is read.
+fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Result<(), Reply> {
+    let content = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let media = content.split(|byte| *byte == b';').next().unwrap_or_default();
+    // Exactly this: browsers send anything else to strangers without asking them first.
+    if !media.trim_ascii().eq_ignore_ascii_case(b"application/json") {
+        let text = "messages are sent with Content-Type: application/json";
+        return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let text = "messages are sent as they are, without Content-Encoding";
+        return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    if !answers_elsewhere
+        && !(accepts(headers, b"application", b"json") && accepts(headers, b"text", b"event-stream"))
+    {
+        let text =
+            "the client must accept both kinds of answers: Accept: application/json, text/event-stream";
+        return Err(reply::refuse(StatusCode::NOT_ACCEPTABLE, text));
+    }
+    Ok(())
+}
+
+/// Whether the client takes this kind of answer.
+pub(super) fn accepts(headers: &HeaderMap, main: &[u8], sub: &[u8]) -> bool {
+    let kinds = headers.get_all(ACCEPT).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    kinds.map(|kind| kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()).any(|kind| {
+        let mut halves = kind.splitn(2, |byte| *byte == b'/');
+        let fits = |half: Option<&[u8]>, wanted: &[u8]| {
+            half.is_some_and(|half| half == b"*" || half.eq_ignore_ascii_case(wanted))
+        };
+        fits(halves.next(), main) && fits(halves.next(), sub)
+    })
+}
+
+fn not_read(unread: &Unread, cap: usize) -> Reply {
+    match unread {
+        Unread::TooLarge => {
+            let text = format!("the message is longer than the {cap} bytes that this server reads");
+            reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
+        }
+        Unread::TooSlow => reply::refuse(StatusCode::REQUEST_TIMEOUT, "the message did not come in time"),
+        Unread::Broken => reply::refuse(StatusCode::BAD_REQUEST, "the message broke off"),
+    }
+}
+
+fn unreadable(error: &ParseError) -> Reply {
+    let object = linchpin_jsonrpc::ErrorObject { code: error.code(), message: error.to_string(), data: None };
+    let mut out = Vec::with_capacity(256);
+    write::error(error.id.as_ref().filter(|_| !error.is_response), UnknownId::Absent, &object, &mut out);
+    reply::json(StatusCode::BAD_REQUEST, out)
+}
+
+/// A message on its way.
+struct Post<'a> {
+    endpoint: &'a Arc<Endpoint>,
+    parts: Arc<Parts>,
+    message: &'a Message<'a>,
+    principal: Option<Arc<str>>,
+}
+
+impl Post<'_> {
+    async fn serve(self) -> Reply {
+        let spoken = &self.endpoint.service.settings().revisions;
+        let version = self.parts.headers.get(&names::PROTOCOL_VERSION);
+        let named = version.and_then(|version| Revision::find(version.to_str().ok()?));
+        let named = named.filter(|revision| spoken.contains(revision));
+        if version.is_some() && named.is_none() {
+            return self.unsupported();
+        }
+        if named.is_some_and(|revision| revision.era() == Era::Stateless) {
+            return self.stateless().await;
+        }
+        if let Some(id) =
+            self.parts.headers.get(&names::SESSION_ID).filter(|_| self.endpoint.options.sessions)
+        {
+            let id = SessionId::parse(id.as_bytes());
+            return match id {
+                Some(id) => self.in_session(id).await,
+                None => no_session(),
+            };
+        }
+        match self.message {
+            Message::Request { method, params, .. } if *method == Method::Initialize.name() => {
+                self.open(params).await
+            }
+            Message::Request { params, .. } if claims_stateless(params) => self.stateless().await,
+            _ if !self.endpoint.options.sessions => self.without_session().await,
+            _ => self.refused(
+                "open a session with initialize first, and send its Mcp-Session-Id with every message",
+            ),
+        }
+    }
+
+    fn id(&self) -> Option<&Id<'_>> {
+        match self.message {
+            Message::Request { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
+    fn refused(&self, text: &str) -> Reply {
+        self.refused_with(&ProtocolError::InvalidRequest(text.to_owned()))
+    }
+
+    fn refused_with(&self, error: &ProtocolError) -> Reply {
+        let mut out = Vec::with_capacity(256);
+        write::error(self.id(), UnknownId::Absent, &error_object(error, Revision::LATEST), &mut out);
+        reply::json(StatusCode::BAD_REQUEST, out)
+    }
+
+    fn unsupported(&self) -> Reply {
+        let version = self.parts.headers.get(&names::PROTOCOL_VERSION);
+        let requested =
+            version.map_or_else(String::new, |version| String::from_utf8_lossy(version.as_bytes()).into());
+        let supported = self.endpoint.service.settings().revisions.clone();
+        self.refused_with(&ProtocolError::UnsupportedVersion { requested, supported })
+    }
+
+    fn connection(&self, reach: Reach, outbox: &Arc<Outbox>) -> Arc<Connection> {
+        let service = self.endpoint.service_for(self.principal.as_ref());
+        Connection::for_request(service, outbox.clone(), reach, self.parts.clone())
+    }
+
+    /// A message that stands alone.
+    async fn stateless(self) -> Reply {
+        if matches!(self.message, Message::Response { .. } | Message::Batch(_)) {
+            return self
+                .refused("this revision has neither answers by clients nor batches: send one request");
+        }
+        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let connection = self.connection(Reach::Request, &outbox);
+        Exchange::new(self.endpoint, connection, outbox, None).run(self.message).await
+    }
+
+    /// A message of an old client, where none of them gets a session.
+    async fn without_session(self) -> Reply {
+        if matches!(self.message, Message::Response { .. }) {
+            return self.refused("there is no session in which this server could have asked anything");
+        }
+        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let connection = self.connection(Reach::OneShot, &outbox);
+        Exchange::new(self.endpoint, connection, outbox, None).run(self.message).await
+    }
+
+    /// A message of a session.
+    async fn in_session(self, id: SessionId) -> Reply {
+        let found = self.endpoint.sessions.find(&id, self.principal.as_deref());
+        let Some(session) = (match found {
+            Some(session) => Some(session),
+            None => store::restore(self.endpoint, id, self.principal.as_ref()).await,
+        }) else {
+            return no_session();
+        };
+        if matches!(self.message, Message::Notification { .. } | Message::Response { .. }) {
+            if let Some(rest) = session.session().connection.take(self.message) {
+                start(&Handle::current(), session.session().connection.tracked(rest));
+            }
+            return reply::accepted();
+        }
+        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let connection = session.session().connection.request_part(outbox.clone(), self.parts.clone());
+        let exchange = Exchange::new(self.endpoint, connection, outbox, Some(session));
+        let reply = exchange.run(self.message).await;
+        store::note(self.endpoint, self.message, id).await;
+        reply
+    }
+
+    /// Opens a session.
+    async fn open(self, params: &Params<'_>) -> Reply {
+        if !self.endpoint.options.sessions {
+            return self.without_session().await;
+        }
+        let lasting = Arc::new(Outbox::polled(STANDALONE_HIGH_WATER, 0));
+        let service = self.endpoint.service_for(self.principal.as_ref());
+        let lasting = Connection::new(service, lasting, Reach::Lasting);
+        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let part = lasting.request_part(outbox.clone(), self.parts.clone());
+        // Whatever answers it, it is answered at once: no handler is behind it.
+        let _ = part.take(self.message);
+        let mut reply = answered(&part, &outbox, Era::Session);
+        if lasting.session().is_none() {
+            return reply;
+        }
+        let id = SessionId::random();
+        let session = Session::new(id.key(), self.principal.clone(), lasting);
+        match self.endpoint.sessions.add(id, session) {
+            Ok((_in_use, gone)) => {
+                gone.iter().for_each(|gone| self.endpoint.options.events.forget(&gone.key));
+            }
+            Err(full) => return no_room(&full),
+        }
+        self.endpoint.reap_later();
+        store::save(self.endpoint, id, self.principal.as_deref(), params);
+        reply.headers_mut().insert(names::SESSION_ID, id.header());
+        reply
+    }
+}
+
+/// Whether a request without the version header seems to be of the stateless era.
+fn claims_stateless(params: &Params<'_>) -> bool {
+    params.find("_meta").is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
+}
+
+fn no_room(full: &Full) -> Reply {
+    let text = match full {
+        Full::One => "you hold as many sessions as one may, and all are in use: end one first",
+        Full::All => "this server holds as many sessions as it can, and all are in use: try again later",
+    };
+    let mut reply = reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    reply
+}

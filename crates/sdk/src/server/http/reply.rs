@@ -1,0 +1,67 @@
+//! Answers as HTTP responses.
+
+use ::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use ::http::{HeaderName, HeaderValue, Response, StatusCode};
+use linchpin_jsonrpc::write::{self, UnknownId};
+use linchpin_jsonrpc::{ErrorObject, code};
+
+use super::body::Body;
+use super::stream::StreamBody;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// A response.
+pub(super) type Reply = Response<Body>;
+
+/// One message.
+pub(super) fn json(status: StatusCode, message: Vec<u8>) -> Reply {
+    let mut reply = Response::new(Body::from(message));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, JSON);
+    reply
+}
+
+/// A stream of messages.
+pub(super) fn events(stream: StreamBody) -> Reply {
+    let mut reply = Response::new(Body::stream(stream));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, EVENTS);
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    reply
+}
+
+/// No body.
+pub(super) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Body::default());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// The request was taken, and there is nothing to say.
+pub(super) fn accepted() -> Reply {
+    empty(StatusCode::ACCEPTED)
+}
+
+/// A refusal: an error that answers no message in particular.
+pub(super) fn refuse(status: StatusCode, message: &str) -> Reply {
+    refuse_with(status, &ErrorObject { code: code::INVALID_REQUEST, message: message.to_owned(), data: None })
+}
+
+/// As [`refuse`], with an error of its own.
+pub(super) fn refuse_with(status: StatusCode, error: &ErrorObject) -> Reply {
+    let mut out = Vec::with_capacity(256);
+    write::error(None, UnknownId::Absent, error, &mut out);
+    json(status, out)
+}
+
+/// The method is not served here.
+pub(super) fn not_allowed(allow: &'static str) -> Reply {
+    let text = format!("this HTTP method is not served here; use one of {allow}");
+    let mut reply = refuse(StatusCode::METHOD_NOT_ALLOWED, &text);
+    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    reply
+}

@@ -1,0 +1,61 @@
+//! The endpoint inside another server.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::{Request, Response};
+use bytes::Buf;
+use http_body::Body as HttpBody;
+
+use super::super::BoxFuture;
+use super::body::Body;
+use super::endpoint::Endpoint;
+
+/// An endpoint as a `tower` service. Cheap to clone; clones share sessions.
+#[derive(Clone)]
+pub struct HttpService(Arc<Endpoint>);
+
+impl HttpService {
+    pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
+        HttpService(endpoint)
+    }
+
+    #[cfg(feature = "axum")]
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        let options = &self.0.options;
+        std::iter::once(&*options.path).chain(options.legacy.as_deref())
+    }
+
+    /// Serves one request.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data: Buf> + Send,
+    {
+        self.0.handle(request, None).await
+    }
+
+    /// Ends all streams in good order, as a server does that ends: without this they go on for as long as their
+    /// clients read.
+    pub fn close_streams(&self) {
+        self.0.close();
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for HttpService
+where
+    B: HttpBody<Data: Buf> + Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { Ok(service.handle(request).await) })
+    }
+}

@@ -1,0 +1,271 @@
+//! The sessions of an endpoint: found by their id and their owner, bounded in number, let go when nobody uses them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::Connection;
+use super::key::{SessionId, SessionKey};
+use super::stream::Stream;
+use crate::sync::lock;
+
+/// Streams of one session that may wait for their client to come back.
+const MAX_STREAMS: usize = 256;
+
+/// One client's session.
+pub(super) struct Session {
+    pub(super) key: SessionKey,
+    pub(super) principal: Option<Arc<str>>,
+    pub(super) connection: Arc<Connection>,
+    /// The stream that belongs to no request, and those of requests, by number.
+    streams: Mutex<Vec<Arc<Stream>>>,
+    next_stream: AtomicU32,
+    /// When it was used last, in milliseconds of the table's clock.
+    used: AtomicU64,
+    /// Requests and streams that use it now.
+    users: AtomicUsize,
+}
+
+impl Session {
+    pub(super) fn new(
+        key: SessionKey,
+        principal: Option<Arc<str>>,
+        connection: Arc<Connection>,
+    ) -> Arc<Self> {
+        Arc::new(Session {
+            key,
+            principal,
+            connection,
+            streams: Mutex::default(),
+            next_stream: AtomicU32::new(1),
+            used: AtomicU64::new(0),
+            users: AtomicUsize::new(0),
+        })
+    }
+
+    /// The number of a new stream.
+    pub(super) fn next_stream(&self) -> u32 {
+        self.next_stream.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Remembers a stream, for its client to come back to.
+    pub(super) fn add_stream(&self, stream: Arc<Stream>) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|stream| !stream.is_done());
+        if streams.len() >= MAX_STREAMS
+            && let Some(oldest) =
+                streams.iter().position(|stream| stream.number() != 0 && !stream.is_attached())
+        {
+            streams.remove(oldest).close();
+        }
+        streams.push(stream);
+    }
+
+    pub(super) fn stream(&self, number: u32) -> Option<Arc<Stream>> {
+        lock(&self.streams).iter().find(|stream| stream.number() == number).cloned()
+    }
+
+    /// The stream that belongs to no request, made by the first who wants it.
+    pub(super) fn standalone(&self, make: impl FnOnce() -> Arc<Stream>) -> Arc<Stream> {
+        let mut streams = lock(&self.streams);
+        if let Some(stream) = streams.iter().find(|stream| stream.number() == 0) {
+            return stream.clone();
+        }
+        let stream = make();
+        streams.push(stream.clone());
+        stream
+    }
+
+    /// Ends everything that goes on in it.
+    fn end(&self) {
+        self.connection.abandon();
+        lock(&self.streams).drain(..).for_each(|stream| stream.close());
+    }
+}
+
+/// Somebody uses a session: it is not idle.
+pub(super) struct InUse {
+    session: Arc<Session>,
+    begun: Instant,
+}
+
+impl InUse {
+    /// Another use of the same session.
+    pub(super) fn again(&self) -> Self {
+        self.session.users.fetch_add(1, Ordering::Acquire);
+        InUse { session: self.session.clone(), begun: self.begun }
+    }
+
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.session.used.store(now, Ordering::Relaxed);
+        self.session.users.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// How many sessions there may be, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) most: usize,
+    pub(super) most_of_one: usize,
+    pub(super) ttl: Duration,
+}
+
+/// Why there is no new session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// This principal holds as many as one may.
+    One,
+    /// All are in use.
+    All,
+}
+
+/// All sessions.
+pub(super) struct Sessions {
+    table: Mutex<Table>,
+    bounds: Bounds,
+    begun: Instant,
+}
+
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<SessionId, Arc<Session>>,
+    /// The order in which they are looked at when one must go.
+    order: VecDeque<(SessionId, u64)>,
+    /// How many each principal holds.
+    held: HashMap<Arc<str>, usize>,
+}
+
+impl Table {
+    fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
+        let session = self.by_id.remove(id)?;
+        if let Some(principal) = &session.principal
+            && let Some(held) = self.held.get_mut(principal)
+        {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(principal);
+            }
+        }
+        if self.by_id.is_empty() {
+            *self = Table::default(); // its memory, too
+        } else if self.order.len() > 64 && self.order.len() > 2 * self.by_id.len() {
+            self.order.retain(|(id, _)| self.by_id.contains_key(id));
+            self.order.shrink_to_fit();
+            self.by_id.shrink_to(2 * self.by_id.len());
+        }
+        Some(session)
+    }
+
+    /// Takes out the session that was used longest ago of those that `may_go`. One that was used since it was last
+    /// looked at has another turn.
+    fn evict(&mut self, may_go: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
+        for _ in 0..2 * self.order.len() {
+            let (id, seen) = self.order.pop_front()?;
+            let Some(session) = self.by_id.get(&id) else { continue };
+            let used = session.used.load(Ordering::Relaxed);
+            if used == seen && session.users.load(Ordering::Acquire) == 0 && may_go(session) {
+                return self.remove(&id);
+            }
+            self.order.push_back((id, used));
+        }
+        None
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Sessions { table: Mutex::default(), bounds, begun: Instant::now() }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The session of this id, without using it.
+    pub(super) fn peek(&self, id: &SessionId) -> Option<Arc<Session>> {
+        lock(&self.table).by_id.get(id).cloned()
+    }
+
+    fn enter(&self, session: &Arc<Session>) -> InUse {
+        session.users.fetch_add(1, Ordering::Acquire);
+        InUse { session: session.clone(), begun: self.begun }
+    }
+
+    /// Adds a session. Where all room is taken, the one that is idle for longest makes some: anybody's for those
+    /// whom nobody knows, their own for a principal.
+    pub(super) fn add(
+        &self,
+        id: SessionId,
+        session: Arc<Session>,
+    ) -> Result<(InUse, Option<Arc<Session>>), Full> {
+        session.used.store(self.now(), Ordering::Relaxed);
+        let in_use = self.enter(&session);
+        let mut table = lock(&self.table);
+        let mut gone = None;
+        if let Some(principal) = &session.principal
+            && table.held.get(principal).is_some_and(|held| *held >= self.bounds.most_of_one)
+        {
+            let own = |other: &Session| other.principal.as_ref() == Some(principal);
+            gone = Some(table.evict(own).ok_or(Full::One)?);
+        }
+        if table.by_id.len() >= self.bounds.most {
+            gone = Some(table.evict(|_| true).ok_or(Full::All)?);
+        }
+        if let Some(principal) = &session.principal {
+            *table.held.entry(principal.clone()).or_default() += 1;
+        }
+        table.order.push_back((id, session.used.load(Ordering::Relaxed)));
+        table.by_id.insert(id, session);
+        drop(table);
+        gone.iter().for_each(|gone| gone.end());
+        Ok((in_use, gone))
+    }
+
+    /// The session of this id, if it is this principal's. Whether it is another's or nobody's looks the same.
+    pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<InUse> {
+        let table = lock(&self.table);
+        let session = table.by_id.get(id).filter(|session| session.principal.as_deref() == principal)?;
+        Some(self.enter(session))
+    }
+
+    /// Ends a session.
+    pub(super) fn remove(&self, id: &SessionId) -> Option<Arc<Session>> {
+        let session = lock(&self.table).remove(id)?;
+        session.end();
+        Some(session)
+    }
+
+    /// Ends the sessions that nobody has used for too long.
+    pub(super) fn reap(&self) -> Vec<Arc<Session>> {
+        let ttl = u64::try_from(self.bounds.ttl.as_millis()).unwrap_or(u64::MAX);
+        let oldest = self.now().saturating_sub(ttl);
+        let stale = |session: &Session| {
+            session.users.load(Ordering::Acquire) == 0 && session.used.load(Ordering::Relaxed) < oldest
+        };
+        let mut table = lock(&self.table);
+        let ids: Vec<_> =
+            table.by_id.iter().filter(|(_, session)| stale(session)).map(|(id, _)| *id).collect();
+        let gone: Vec<_> = ids.iter().filter_map(|id| table.remove(id)).collect();
+        drop(table);
+        gone.iter().for_each(|session| session.end());
+        gone
+    }
+
+    /// Closes the streams of all sessions, for the server ends.
+    pub(super) fn close_streams(&self) {
+        let sessions: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
+        for session in sessions {
+            session.stream(0).into_iter().for_each(|stream| stream.close());
+        }
+    }
+}

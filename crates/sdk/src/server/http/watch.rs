@@ -1,0 +1,231 @@
+//! Looks after the time of all connections of a listener, with one clock: who is silent, slow to ask or slow to read
+//! is cut. A connection costs no timer, and a request only a few writes to memory.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::options::Connections;
+use crate::sync::lock;
+
+/// How often the connections are looked at.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+
+/// Nothing of a first request has come.
+const NEW: u8 = 0;
+/// Part of the head of a request has come.
+const HEAD: u8 = 1;
+/// A request is being served.
+const BUSY: u8 = 2;
+/// The last request is done.
+const IDLE: u8 = 3;
+
+/// One connection, as its watcher sees it.
+pub(super) struct Watched {
+    clock: Arc<AtomicU64>,
+    phase: AtomicU8,
+    since: AtomicU64,
+    /// Since when nothing could be written; zero while it can.
+    stalled: AtomicU64,
+    address: IpAddr,
+    /// Told to end: by now if it is late, in good order if the server ends.
+    pub(super) end: Notify,
+    pub(super) is_late: AtomicU8,
+}
+
+impl Watched {
+    fn enter(&self, phase: u8) {
+        self.since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    /// A request has come.
+    pub(super) fn begin(&self) {
+        self.enter(BUSY);
+    }
+
+    /// It is answered.
+    pub(super) fn done(&self) {
+        self.enter(IDLE);
+    }
+
+    fn saw_bytes(&self) {
+        if matches!(self.phase.load(Ordering::Relaxed), NEW | IDLE) {
+            self.enter(HEAD);
+        }
+    }
+
+    fn wrote<T>(&self, result: &Poll<T>) {
+        match result {
+            Poll::Ready(_) => self.stalled.store(0, Ordering::Relaxed),
+            Poll::Pending if self.stalled.load(Ordering::Relaxed) == 0 => {
+                self.stalled.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            Poll::Pending => {}
+        }
+    }
+
+    fn is_over(&self, now: u64, bounds: &Connections) -> bool {
+        let passed = |since: u64, limit: Duration| Duration::from_millis(now.saturating_sub(since)) > limit;
+        let stalled = self.stalled.load(Ordering::Relaxed);
+        let since = self.since.load(Ordering::Relaxed);
+        let late = match self.phase.load(Ordering::Relaxed) {
+            NEW => passed(since, bounds.first_byte),
+            HEAD => passed(since, bounds.head),
+            IDLE => passed(since, bounds.idle),
+            _ => false,
+        };
+        late || (stalled != 0 && passed(stalled, bounds.write))
+    }
+}
+
+/// All connections of a listener.
+pub(super) struct Watch {
+    bounds: Connections,
+    clock: Arc<AtomicU64>,
+    begun: Instant,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    connections: HashMap<u64, Arc<Watched>>,
+    next: u64,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// A connection that is watched, until this is dropped.
+pub(super) struct Guest {
+    watch: Arc<Watch>,
+    number: u64,
+    pub(super) watched: Arc<Watched>,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut known = lock(&self.watch.known);
+        known.connections.remove(&self.number);
+        if let Some(count) = known.by_address.get_mut(&self.watched.address) {
+            *count -= 1;
+            if *count == 0 {
+                known.by_address.remove(&self.watched.address);
+            }
+        }
+        if known.connections.is_empty() {
+            known.connections.shrink_to_fit();
+        }
+    }
+}
+
+impl Watch {
+    pub(super) fn new(bounds: Connections) -> Arc<Self> {
+        // Not from zero, which means that nothing has stalled.
+        let clock = Arc::new(AtomicU64::new(1));
+        Arc::new(Watch { bounds, clock, begun: Instant::now(), known: Mutex::default() })
+    }
+
+    /// Lets a connection in; `None` when there are too many.
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
+        let mut known = lock(&self.known);
+        let of_one = known.by_address.get(&address).copied().unwrap_or_default();
+        if known.connections.len() >= self.bounds.most || of_one >= self.bounds.most_of_one_address {
+            return None;
+        }
+        let watched = Arc::new(Watched {
+            clock: self.clock.clone(),
+            phase: AtomicU8::new(NEW),
+            since: AtomicU64::new(self.clock.load(Ordering::Relaxed)),
+            stalled: AtomicU64::new(0),
+            address,
+            end: Notify::new(),
+            is_late: AtomicU8::new(0),
+        });
+        let number = known.next;
+        known.next += 1;
+        known.connections.insert(number, watched.clone());
+        *known.by_address.entry(address).or_default() += 1;
+        Some(Guest { watch: self.clone(), number, watched })
+    }
+
+    /// Looks at all connections.
+    pub(super) fn tick(&self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        self.clock.store(now, Ordering::Relaxed);
+        let late: Vec<_> = {
+            let known = lock(&self.known);
+            known.connections.values().filter(|each| each.is_over(now, &self.bounds)).cloned().collect()
+        };
+        for connection in late {
+            connection.is_late.store(1, Ordering::Release);
+            connection.end.notify_one();
+        }
+    }
+
+    /// Asks all connections to end once they are done.
+    pub(super) fn end_all(&self) {
+        lock(&self.known).connections.values().for_each(|connection| connection.end.notify_one());
+    }
+}
+
+/// A socket whose reads and writes are noticed.
+pub(super) struct WatchedIo {
+    pub(super) stream: TcpStream,
+    pub(super) watched: Arc<Watched>,
+}
+
+impl AsyncRead for WatchedIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.watched.saw_bytes();
+        }
+        result
+    }
+}
+
+impl AsyncWrite for WatchedIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.watched.wrote(&result);
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.watched.wrote(&result);
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
