@@ -73,14 +73,20 @@ fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Result<(), Rep
         let text = "messages are sent as they are, without Content-Encoding";
         return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
-    if !answers_elsewhere
-        && !(accepts(headers, b"application", b"json") && accepts(headers, b"text", b"event-stream"))
-    {
+    if !answers_elsewhere && !accepts_both(headers) {
         let text =
             "the client must accept both kinds of answers: Accept: application/json, text/event-stream";
         return Err(reply::refuse(StatusCode::NOT_ACCEPTABLE, text));
     }
     Ok(())
+}
+
+/// Whether the client takes both kinds of answers.
+fn accepts_both(headers: &HeaderMap) -> bool {
+    // As nearly all clients write it.
+    let is_usual = |value: &HeaderValue| value == "application/json, text/event-stream";
+    headers.get(ACCEPT).is_some_and(is_usual)
+        || accepts(headers, b"application", b"json") && accepts(headers, b"text", b"event-stream")
 }
 
 /// Whether the client takes this kind of answer.
