@@ -29,6 +29,15 @@ pub enum CallError {
     TooMany(usize),
     /// The answer is not what JSON-RPC 2.0 allows.
     Malformed(String),
+    /// The transport could not carry this request or its answer; others go on.
+    Transport {
+        /// What went wrong, as a name that programs can look for.
+        code: &'static str,
+        /// The status of the answer, where the transport has such.
+        status: Option<u16>,
+        /// What went wrong, in words.
+        message: Arc<str>,
+    },
 }
 
 impl fmt::Display for CallError {
@@ -40,6 +49,7 @@ impl fmt::Display for CallError {
             CallError::Lost(reason) => write!(f, "the connection ended before the answer came: {reason}"),
             CallError::TooMany(limit) => write!(f, "{limit} requests are waiting for answers already"),
             CallError::Malformed(what) => write!(f, "the answer is malformed: {what}"),
+            CallError::Transport { code, message, .. } => write!(f, "{message} ({code})"),
         }
     }
 }
@@ -358,6 +368,12 @@ impl Peer {
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
         let Some(id) = self.shared.number(id) else { return };
         self.shared.settle(id, |_| Err(error)); // the one who waited may have left in the meantime
+    }
+
+    /// Whether a request still waits for its answer.
+    pub fn is_waiting(&self, id: &Id<'_>) -> bool {
+        let Some(id) = self.shared.number(id) else { return false };
+        self.shared.waiting().calls.get(&id).is_some_and(Waiter::is_open)
     }
 
     /// Fails the request that waits for an answer, if there is exactly one.

@@ -28,6 +28,8 @@
 )]
 
 pub mod client;
+#[cfg(feature = "http-client")]
+pub mod egress;
 mod error;
 mod http;
 mod question;

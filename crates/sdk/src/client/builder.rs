@@ -19,21 +19,23 @@ use super::eras::Eras;
 use super::error::ClientError;
 use super::handlers::{Changed, Handlers};
 use super::inbox::Inbox;
+use super::repeat::NOT_CONNECTED;
 use super::settings::Settings;
 use crate::Result;
 use crate::transport::{Transport, Wire};
 
-/// A client that is being described. [`ClientBuilder::connect`] finishes it.
+/// A client that is being described. [`ClientBuilder::connect`] finishes it. What only some ways to a server have is
+/// said of those alone: of `ClientBuilder<Http>`, or of a [`Command`](super::Command).
 #[must_use = "a client does nothing until it is connected"]
-pub struct ClientBuilder {
-    pub(super) transport: Box<dyn Transport>,
+pub struct ClientBuilder<T = Box<dyn Transport>> {
+    pub(super) transport: T,
     settings: Settings,
     handlers: Handlers,
     eras: Eras,
 }
 
-impl ClientBuilder {
-    pub(super) fn new(transport: Box<dyn Transport>) -> Self {
+impl<T: Transport> ClientBuilder<T> {
+    pub(super) fn new(transport: T) -> Self {
         let handlers = Handlers { tasks: true, ..Handlers::default() };
         ClientBuilder { transport, settings: Settings::default(), handlers, eras: Eras::of_process() }
     }
@@ -89,6 +91,19 @@ impl ClientBuilder {
     /// Speaks only these revisions.
     pub fn revisions(mut self, revisions: impl IntoIterator<Item = Revision>) -> Self {
         self.settings.revisions = revisions.into_iter().collect();
+        self
+    }
+
+    /// The same client, whatever the way to its server.
+    pub fn boxed(self) -> ClientBuilder {
+        let ClientBuilder { transport, settings, handlers, eras } = self;
+        ClientBuilder { transport: Box::new(transport), settings, handlers, eras }
+    }
+
+    /// Always asks the server. Otherwise lists, and resources that were read, are kept for as long as the server says
+    /// that they are fresh; [`Call::fresh`](super::Call::fresh) and [`Pages::fresh`](super::Pages::fresh) ask once.
+    pub fn without_cache(mut self) -> Self {
+        self.settings.cache = false;
         self
     }
 
@@ -217,11 +232,16 @@ impl ClientBuilder {
                     // Only now: the server may ask as soon as it reads this, and is answered in what was agreed on.
                     if era == Era::Session {
                         core.notify(Method::Initialized.name(), &EmptyParams::default());
+                        // A server that does not take it is found out by the next request.
+                        let _ = tokio::time::timeout(settings.open_timeout, line.flush()).await;
                     }
                     return Client::new(core, line).opened().await;
                 }
                 Err(error) => {
                     line.close().await;
+                    if is_refusal(&error) {
+                        return Err(error); // whatever it speaks
+                    }
                     // A server of old may die of a request it does not know, and one that is remembered may have
                     // been replaced: the other beginning is tried once.
                     opening = match (opening, &error) {
@@ -231,11 +251,86 @@ impl ClientBuilder {
                             Opening::Known(Era::Session)
                         }
                         (Opening::Known(_), _) if eras.find(&name).is_some() => Opening::Probe,
-                        _ => return Err(error),
+                        _ => return Err(unreached(&name, error)),
                     };
                     eras.forget(&name);
                 }
             }
         }
     }
+}
+
+#[cfg(feature = "http-client")]
+mod over_http {
+    use std::time::Duration;
+
+    use super::ClientBuilder;
+    use crate::egress::Egress;
+    use crate::transport::Direction;
+    use crate::transport::http::{HeadersRequest, Http};
+
+    /// What only a server on the network has.
+    impl ClientBuilder<Http> {
+        fn with(mut self, change: impl FnOnce(Http) -> Http) -> Self {
+            self.transport = change(self.transport);
+            self
+        }
+
+        /// See [`Http::header`].
+        pub fn header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+            self.with(|http| http.header(name, value))
+        }
+
+        /// See [`Http::headers_with`].
+        pub fn headers_with<F, Fut, H, K, V>(self, provider: F) -> Self
+        where
+            F: Fn(HeadersRequest) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = crate::Result<H>> + Send + 'static,
+            H: IntoIterator<Item = (K, V)>,
+            K: Into<String>,
+            V: Into<String>,
+        {
+            self.with(|http| http.headers_with(provider))
+        }
+
+        /// See [`Http::egress`].
+        pub fn egress(self, egress: Egress) -> Self {
+            self.with(|http| http.egress(egress))
+        }
+
+        /// See [`Http::read_timeout`].
+        pub fn read_timeout(self, timeout: Duration) -> Self {
+            self.with(|http| http.read_timeout(timeout))
+        }
+
+        /// See [`Http::max_reconnects`].
+        pub fn max_reconnects(self, most: usize) -> Self {
+            self.with(|http| http.max_reconnects(most))
+        }
+
+        /// See [`Http::on_message`].
+        pub fn on_message(self, told: impl Fn(Direction, &str) + Send + Sync + 'static) -> Self {
+            self.with(|http| http.on_message(told))
+        }
+
+        /// See [`Http::on_diagnostic`].
+        pub fn on_diagnostic(self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
+            self.with(|http| http.on_diagnostic(told))
+        }
+    }
+}
+
+/// A server that was not reached at all.
+fn unreached(server: &str, error: ClientError) -> ClientError {
+    match error {
+        ClientError::Call(CallError::Transport { code: NOT_CONNECTED, message, .. }) => {
+            ClientError::Open { server: server.to_owned(), source: io::Error::other(message.to_string()) }
+        }
+        error => error,
+    }
+}
+
+/// Whether the server, or somebody before it, does not let the client in.
+fn is_refusal(error: &ClientError) -> bool {
+    matches!(error, ClientError::Call(CallError::Transport { status: Some(401 | 403 | 407), .. }))
 }

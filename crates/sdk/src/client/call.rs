@@ -59,6 +59,12 @@ impl<T> Call<T> {
         self
     }
 
+    /// Asks the server, also where a result is known that counts as fresh.
+    pub fn fresh(mut self) -> Self {
+        self.request.options.fresh = true;
+        self
+    }
+
     /// Has the questions that come with this request answered by somebody else than the client's handlers.
     pub(crate) fn answered_by(
         mut self,

@@ -118,11 +118,16 @@ async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Resu
             refusal.map(|refusal| refusal.supported).unwrap_or_default()
         }
         // Another error that only the stateless era has.
-        Err(CallError::Rejected(error)) if error.code == code::MISSING_CLIENT_CAPABILITY => {
+        Err(CallError::Rejected(error))
+            if matches!(error.code, code::MISSING_CLIENT_CAPABILITY | code::HEADER_MISMATCH) =>
+        {
             return Err(CallError::Rejected(error).into());
         }
         // What servers of old answer to an unknown method is up to them.
         Err(CallError::Rejected(_) | CallError::Malformed(_) | CallError::TimedOut(_)) => {
+            return Ok(Verdict::Legacy);
+        }
+        Err(CallError::Transport { status: Some(status), .. }) if is_ignorance(status) => {
             return Ok(Verdict::Legacy);
         }
         Err(error) => return Err(error.into()),
@@ -132,6 +137,12 @@ async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Resu
         known.is_some_and(|revision| revision.era() == Era::Session)
     };
     if offered.iter().any(spoken) { Ok(Verdict::Legacy) } else { Err(unsupported(core, offered)) }
+}
+
+/// Whether a status may come from a server of old that does not know what it was asked. Refusals of whoever asks,
+/// and of proxies that do not reach the server, say nothing about it.
+fn is_ignorance(status: u16) -> bool {
+    !matches!(status, 401 | 403 | 407 | 408 | 429 | 502..=504)
 }
 
 fn discovered(revision: Revision, result: DiscoverResult) -> Agreed {

@@ -1,6 +1,6 @@
 //! What all handles to one connection share: requests go out here, and their answers come back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -10,15 +10,20 @@ use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{
     CancelledParams, ClientCapabilities, Implementation, LogLevel, Meta, ServerCapabilities, key,
 };
+use linchpin_protocol::version::Feature;
 use linchpin_protocol::{Era, Method, Revision};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::cache::{Cache, is_kept};
 use super::check::Outputs;
 use super::handlers::{Answerer, Changed, Handlers};
+use super::repeat;
+use super::rounds::kind;
 use super::settings::Settings;
 use crate::server::{Progress, start};
 use crate::sync::lock;
+use crate::transport::Carrier;
 
 /// What requests say of their client; callers cannot say otherwise.
 const IDENTITY: [&str; 4] =
@@ -48,6 +53,13 @@ pub(crate) struct Core {
     pub(crate) agreed: Arc<OnceLock<Agreed>>,
     pub(crate) runtime: Handle,
     pub(crate) outputs: Outputs,
+    pub(crate) cache: Cache,
+    /// The transport, where it does more than carry messages.
+    pub(crate) carrier: OnceLock<Weak<dyn Carrier>>,
+    /// What is to be set again in a new session: the level of log messages, and the resources that are watched, each
+    /// with how many watch it.
+    pub(crate) level: Mutex<Option<LogLevel>>,
+    pub(crate) subscribed: Mutex<BTreeMap<String, usize>>,
     /// Who is told of progress, by the number of the request.
     pub(crate) progress: Mutex<HashMap<i64, ProgressHook>>,
     /// Requests of the server that are being answered, to give them up.
@@ -83,6 +95,10 @@ impl Core {
             agreed,
             runtime,
             outputs: Outputs::default(),
+            cache: Cache::default(),
+            carrier: OnceLock::new(),
+            level: Mutex::default(),
+            subscribed: Mutex::default(),
             progress: Mutex::default(),
             answering: Mutex::default(),
             askers: Mutex::default(),
@@ -103,8 +119,61 @@ impl Core {
         self.peer.notify(method, |out| params.encode(&mut Encoder { out, revision }));
     }
 
-    /// Sends a request and waits for its result, as JSON text. `params` is a JSON object.
+    /// The transport, where it does more than carry messages.
+    pub(crate) fn carrier(&self) -> Option<Arc<dyn Carrier>> {
+        self.carrier.get().and_then(Weak::upgrade)
+    }
+
+    /// Sends a request and waits for its result, as JSON text. `params` is a JSON object. What only reads is sent
+    /// once more if it was lost alone.
     pub(crate) async fn ask(
+        &self,
+        revision: Revision,
+        method: &str,
+        params: &[u8],
+        options: &Options,
+    ) -> Result<String, CallError> {
+        match self.ask_once(revision, method, params, options).await {
+            Err(error) if self.may_repeat(method, &error) => {
+                tracing::debug!(method, %error, "a request was lost and is sent again");
+                Box::pin(self.ask_once(revision, method, params, options)).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// As [`Self::ask`], unless a result is kept that counts as fresh.
+    pub(crate) async fn ask_kept(
+        &self,
+        revision: Revision,
+        method: Method,
+        params: &[u8],
+        options: &Options,
+    ) -> Result<String, CallError> {
+        let plain = options.meta.is_none() && options.capabilities.is_none();
+        if !is_kept(method) || !self.settings.cache || !plain || !revision.has(Feature::CacheHints) {
+            return self.ask(revision, method.name(), params, options).await;
+        }
+        let miss = match self.cache.find(method, params) {
+            Ok(text) if !options.fresh => return Ok(text),
+            Ok(_) => self.cache.pass(method, params),
+            Err(miss) => miss,
+        };
+        let text = Box::pin(self.ask(revision, method.name(), params, options)).await?;
+        if kind(&text) == "complete" {
+            self.cache.keep(miss, &text);
+        }
+        Ok(text)
+    }
+
+    fn may_repeat(&self, method: &str, error: &CallError) -> bool {
+        repeat::is_lost(error)
+            && repeat::is_repeatable(method)
+            && self.carrier().is_some()
+            && !self.outbox.is_closed()
+    }
+
+    async fn ask_once(
         &self,
         revision: Revision,
         method: &str,
@@ -230,6 +299,8 @@ pub(crate) struct Options {
     pub(crate) answerer: Option<Arc<dyn Answerer>>,
     /// What that one can answer.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
+    /// The server is asked, also where a result is known that counts as fresh.
+    pub(crate) fresh: bool,
 }
 
 /// Says that an answer is no longer wanted.

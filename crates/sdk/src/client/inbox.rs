@@ -19,7 +19,7 @@ use super::handlers::{Answerer, Changed};
 use crate::question::{Question, Reply};
 use crate::server::{BoxFuture, Progress, caught_future, start};
 use crate::sync::lock;
-use crate::transport::Receiver;
+use crate::transport::{Carrier, Receiver};
 use crate::{Error, ErrorKind};
 
 /// What a message may hold: lists of large servers hold much.
@@ -30,7 +30,7 @@ const MAX_ANSWERING: usize = 64;
 pub(crate) struct Inbox(pub(crate) Arc<Core>);
 
 impl Receiver for Inbox {
-    fn receive(&self, message: &[u8]) {
+    fn receive(&self, message: &[u8]) -> bool {
         match parse(message, LIMITS) {
             // The server could not read a request, and does not know which: the only one that waits, if it is one.
             Ok(Message::Response { id: None, reply: jsonrpc::Reply::Error(text) }) => {
@@ -47,17 +47,22 @@ impl Receiver for Inbox {
             Ok(Message::Batch(messages)) => {
                 // One level: a batch holds messages, not other batches.
                 let elements = messages.iter().filter(|message| !message.trim_start().starts_with('['));
-                elements.for_each(|message| self.receive(message.as_bytes()));
+                elements.for_each(|message| {
+                    self.receive(message.as_bytes());
+                });
             }
-            Err(_) if message.iter().all(u8::is_ascii_whitespace) => {}
+            Err(_) if message.iter().all(u8::is_ascii_whitespace) => return false,
             Err(error) => {
                 tracing::warn!(%error, "the server sent something that is no message");
                 let id = error.id.clone().filter(|_| error.is_response).or_else(|| guess_id(message));
-                if let Some(id) = id {
+                // A transport that carries each request by itself knows which one this was.
+                if let Some(id) = id.filter(|_| self.0.carrier().is_none()) {
                     self.0.peer.fail(&id, CallError::Malformed(error.to_string()));
                 }
+                return false;
             }
         }
+        true
     }
 
     fn too_long(&self) {
@@ -71,6 +76,26 @@ impl Receiver for Inbox {
 
     fn ended(&self, reason: &str) {
         self.0.end(reason);
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        self.0.agreed.get().map(|agreed| agreed.revision)
+    }
+
+    fn fail(&self, id: &Id<'_>, error: CallError) {
+        self.0.peer.fail(id, error);
+    }
+
+    fn is_waiting(&self, id: &Id<'_>) -> bool {
+        self.0.peer.is_waiting(id)
+    }
+
+    fn renewed(&self) {
+        start(&self.0.runtime, super::session::restore(self.0.clone()));
+    }
+
+    fn carried_by(&self, carrier: Weak<dyn Carrier>) {
+        let _ = self.0.carrier.set(carrier);
     }
 }
 
@@ -89,10 +114,11 @@ impl Inbox {
             Some(Method::ResourcesChanged) => self.changed(Changed::Resources),
             Some(Method::PromptsChanged) => self.changed(Changed::Prompts),
             Some(Method::ResourceUpdated) => {
-                if let (Some(told), Ok(params)) =
-                    (&self.0.handlers.resource_updated, wire::decode::<ResourceUpdatedParams>(text))
-                {
-                    guarded(|| told(params.uri));
+                if let Ok(params) = wire::decode::<ResourceUpdatedParams>(text) {
+                    self.0.cache.forget_resource(&params.uri);
+                    if let Some(told) = &self.0.handlers.resource_updated {
+                        guarded(|| told(params.uri));
+                    }
                 }
             }
             Some(Method::ListenAcknowledged) => self.acknowledged(params),
@@ -104,8 +130,16 @@ impl Inbox {
     }
 
     fn changed(&self, list: Changed) {
-        if list == Changed::Tools {
-            self.0.outputs.forget();
+        match list {
+            Changed::Tools => {
+                self.0.outputs.forget();
+                self.0.cache.forget(Method::ListTools);
+            }
+            Changed::Prompts => self.0.cache.forget(Method::ListPrompts),
+            Changed::Resources => {
+                self.0.cache.forget(Method::ListResources);
+                self.0.cache.forget(Method::ListResourceTemplates);
+            }
         }
         if let Some(told) = &self.0.handlers.list_changed {
             guarded(|| told(list));

@@ -4,6 +4,7 @@
 //! that can be given a timeout and a progress hook, and are sent when they are awaited; dropping them cancels.
 
 mod builder;
+mod cache;
 mod call;
 mod check;
 mod connect;
@@ -13,7 +14,9 @@ mod error;
 mod handlers;
 mod inbox;
 mod pages;
+pub(crate) mod repeat;
 mod rounds;
+mod session;
 mod settings;
 mod subscription;
 mod tasks;
@@ -42,6 +45,8 @@ pub use eras::Eras;
 pub use error::ClientError;
 pub(crate) use handlers::Answerer;
 pub use handlers::Changed;
+#[cfg(feature = "http-client")]
+pub(crate) use inbox::guarded;
 pub use pages::{Item, Pages};
 pub use subscription::Subscription;
 pub use tasks::{Started, TaskHandle};
@@ -49,6 +54,8 @@ pub use tasks::{Started, TaskHandle};
 use crate::sync::lock;
 #[cfg(unix)]
 pub use crate::transport::child::Command;
+#[cfg(feature = "http-client")]
+use crate::transport::http::Http;
 use crate::transport::{Line, Transport};
 
 /// A connected client. Clones share the connection, which ends when the last of them is dropped.
@@ -74,6 +81,22 @@ impl Client {
     #[cfg(unix)]
     pub fn command(command: Command) -> ClientBuilder {
         Self::over(command)
+    }
+
+    /// A client of a server on the network, by its URL: Streamable HTTP of every revision, or HTTP+SSE if that is what
+    /// it speaks.
+    #[cfg(feature = "http-client")]
+    pub fn http(url: impl Into<String>) -> ClientBuilder<Http> {
+        ClientBuilder::new(Http::new(url))
+    }
+
+    /// A client of a server on the network that speaks HTTP+SSE, as before Streamable HTTP. [`Self::http`] finds that
+    /// out by itself.
+    #[cfg(feature = "http-client")]
+    pub fn sse(url: impl Into<String>) -> ClientBuilder<Http> {
+        let is_session = |revision: &Revision| revision.era() == linchpin_protocol::Era::Session;
+        let sessions = Revision::ALL.into_iter().filter(is_session);
+        ClientBuilder::new(Http::sse(url)).revisions(sessions)
     }
 
     /// A client of a server that is reached in a way of your own.
@@ -229,6 +252,7 @@ impl Client {
 
     /// Sets the least level of log messages, in a session. In the stateless era the level is said when connecting.
     pub async fn set_log_level(&self, level: LogLevel) -> Result<(), ClientError> {
+        *lock(&self.core.level) = Some(level);
         self.send::<EmptyResult>(Method::SetLevel, &SetLevelParams { level, meta: None }).await.map(|_| ())
     }
 

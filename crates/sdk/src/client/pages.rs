@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 
+use linchpin_jsonrpc::CallError;
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PageParams, Prompt,
@@ -30,7 +31,7 @@ pub trait Item: Sized + Send {
     #[doc(hidden)]
     fn open(page: Self::Page) -> (Vec<Self>, Option<String>);
     #[doc(hidden)]
-    fn seen(_: &Seen<'_>, _: &[Self]) {}
+    fn seen(_: &Seen<'_>, _: &mut Vec<Self>) {}
 }
 
 /// Who has seen a page.
@@ -54,7 +55,10 @@ macro_rules! items {
 
 items! {
     Tool in ListToolsResult.tools by ListTools {
-        fn seen(by: &Seen<'_>, tools: &[Self]) {
+        fn seen(by: &Seen<'_>, tools: &mut Vec<Self>) {
+            if let Some(carrier) = by.0.carrier().filter(|_| by.0.revision().era() == Era::Stateless) {
+                tools.retain(|tool| carrier.admit(tool));
+            }
             by.0.outputs.note(tools);
         }
     };
@@ -80,13 +84,21 @@ pub struct Pages<T> {
     items: usize,
     bytes: usize,
     done: bool,
+    options: Options,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Item> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
         let (cursor, seen) = (None, HashSet::new());
-        Pages { client, cursor, seen, read: 0, items: 0, bytes: 0, done: false, of: PhantomData }
+        let options = Options::default();
+        Pages { client, cursor, seen, read: 0, items: 0, bytes: 0, done: false, options, of: PhantomData }
+    }
+
+    /// Asks the server, also where a page is known that counts as fresh.
+    pub fn fresh(mut self) -> Self {
+        self.options.fresh = true;
+        self
     }
 
     /// Everything.
@@ -111,15 +123,22 @@ impl<T: Item> Pages<T> {
         }
         let params = PageParams { cursor: self.cursor.clone(), meta: None };
         let revision = self.client.revision();
-        let text = core.ask(revision, method, &to_vec(&params, revision), &Options::default()).await?;
+        let text = match core.ask_kept(revision, T::METHOD, &to_vec(&params, revision), &self.options).await {
+            // The cursor may come from a page that was kept for too long.
+            Err(error @ CallError::Rejected(_)) if self.cursor.is_some() => {
+                core.cache.forget(T::METHOD);
+                return Err(error.into());
+            }
+            answer => answer?,
+        };
         if revision.era() == Era::Stateless && kind(&text) != "complete" {
             return Err(ClientError::UnexpectedResult {
                 method: method.to_owned(),
                 kind: kind(&text).into_owned(),
             });
         }
-        let (items, next) = T::open(decoded(method, &text)?);
-        T::seen(&Seen(core), &items);
+        let (mut items, next) = T::open(decoded(method, &text)?);
+        T::seen(&Seen(core), &mut items);
         self.read += 1;
         self.items += items.len();
         self.bytes += text.len();

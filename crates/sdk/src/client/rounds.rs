@@ -11,12 +11,13 @@ use linchpin_jsonrpc::{CallError, Limits, Params};
 use linchpin_protocol::encode::{Encode, Encoder, to_vec};
 use linchpin_protocol::model::{CreateTaskResult, InputRequest, InputRequiredResult, Task, TaskMetadata};
 use linchpin_protocol::version::Feature;
-use linchpin_protocol::{Era, Method};
+use linchpin_protocol::{Era, Method, code};
 use tokio::time::Instant;
 
 use super::call::decoded;
 use super::handlers::Answerer;
 use super::inbox::for_server;
+use super::repeat::is_lost;
 use super::tasks::TaskHandle;
 use super::{Client, ClientError, Options};
 use crate::question::{Question, Reply};
@@ -77,9 +78,19 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
     let mut current: Option<Vec<u8>> = None;
     let mut time = Budget::new(client, &request.options);
     for round in 0..=core.settings.max_rounds {
-        let text =
-            core.ask(revision, request.method.name(), current.as_ref().unwrap_or(&params), &request.options);
-        let text = text.await.map_err(|error| lost(request, error))?;
+        let asked = match &current {
+            None => core.ask_kept(revision, request.method, &params, &request.options).await,
+            // What was answered with the help of others is not kept.
+            Some(params) => core.ask(revision, request.method.name(), params, &request.options).await,
+        };
+        let asked = match asked {
+            Err(error) if request.tool.is_some() => {
+                let params = current.as_ref().unwrap_or(&params);
+                Box::pin(once_more(client, request, params, error)).await
+            }
+            asked => asked,
+        };
+        let text = asked.map_err(|error| lost(request, error))?;
         if session {
             return begun_in_session(request, as_task, text);
         }
@@ -117,11 +128,40 @@ fn wire_decodes_as_task(text: &str) -> bool {
     Params::parse(text, Limits::default()).is_ok_and(|result| result.find("task").is_some())
 }
 
+/// A call that failed may have been written for a tool that has changed since. One whose headers did not match was
+/// refused before it was carried out: the tools are listed, and it is sent once more.
+async fn once_more(
+    client: &Client,
+    request: &Request,
+    params: &[u8],
+    error: CallError,
+) -> Result<String, CallError> {
+    let core = &client.core;
+    match &error {
+        CallError::Rejected(refused) if refused.code == code::HEADER_MISMATCH && core.carrier().is_some() => {
+            if client.tools().fresh().all().await.is_err() {
+                return Err(error);
+            }
+            core.ask(client.revision(), request.method.name(), params, &request.options).await
+        }
+        CallError::Rejected(refused)
+            if matches!(refused.code, code::INVALID_PARAMS | code::METHOD_NOT_FOUND) =>
+        {
+            core.cache.forget(Method::ListTools);
+            Err(error)
+        }
+        _ => Err(error),
+    }
+}
+
 /// A call that was sent and has no answer may have been carried out.
 fn lost(request: &Request, error: CallError) -> ClientError {
     match (&request.tool, error) {
         (Some(tool), CallError::Lost(reason)) => {
             ClientError::OutcomeUnknown { tool: tool.clone(), reason: reason.to_string() }
+        }
+        (Some(tool), error) if is_lost(&error) => {
+            ClientError::OutcomeUnknown { tool: tool.clone(), reason: error.to_string() }
         }
         (_, error) => error.into(),
     }

@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) max_pages: usize,
     pub(crate) max_rounds: usize,
     pub(crate) text_ids: bool,
+    /// Whether results are kept for as long as the server says that they are fresh.
+    pub(crate) cache: bool,
     pub(crate) log_level: Option<LogLevel>,
 }
 
@@ -35,6 +37,7 @@ impl Default for Settings {
             max_pages: 1_000,
             max_rounds: 32,
             text_ids: false,
+            cache: true,
             log_level: None,
         }
     }

@@ -37,6 +37,7 @@ impl Client {
         }
         let params = SubscribeParams { uri: uri.clone(), meta: None };
         self.send::<EmptyResult>(Method::Subscribe, &params).await?;
+        *lock(&self.core.subscribed).entry(uri.clone()).or_default() += 1;
         Ok(Subscription { _stream: None, resource: Some((self.core.clone(), uri)) })
     }
 
@@ -92,6 +93,17 @@ impl Client {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let Some((core, uri)) = self.resource.take() else { return };
+        {
+            let mut subscribed = lock(&core.subscribed);
+            let watching = subscribed.get_mut(&uri).map_or(0, |watching| {
+                *watching -= 1;
+                *watching
+            });
+            if watching > 0 {
+                return; // somebody else still does
+            }
+            subscribed.remove(&uri);
+        }
         start(&core.runtime.clone(), async move {
             let (revision, method) = (core.revision(), Method::Unsubscribe.name());
             let params = to_vec(&SubscribeParams { uri, meta: None }, revision);

@@ -73,6 +73,8 @@ pub use tasks::{Stored, TaskOutcome, TaskRecord, TaskStore};
 pub use tool::Tool;
 
 pub(crate) use background::start;
+#[cfg(feature = "http-client")]
+pub(crate) use background::start_abortable;
 #[doc(hidden)]
 pub use catalog::Item;
 pub use catalog::Register;

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use linchpin_jsonrpc::Outbox;
+use linchpin_jsonrpc::{CallError, Id, Outbox};
+use linchpin_protocol::Revision;
 
 use crate::sync::lock;
 use crate::transport::memory::carry;
-use crate::transport::{Line, Receiver, Transport, Wire};
+use crate::transport::{Carrier, Line, Receiver, Transport, Wire};
 
 /// Is handed every message and decides what goes on.
 pub(super) trait Between: Send + Sync + 'static {
@@ -86,8 +87,9 @@ impl<B: Between> Junction<B> {
 }
 
 impl<B: Between> Receiver for Junction<B> {
-    fn receive(&self, message: &[u8]) {
+    fn receive(&self, message: &[u8]) -> bool {
         self.between.received(message);
+        true
     }
 
     fn too_long(&self) {
@@ -96,6 +98,26 @@ impl<B: Between> Receiver for Junction<B> {
 
     fn ended(&self, reason: &str) {
         self.sides.client.ended(reason);
+    }
+
+    fn revision(&self) -> Option<Revision> {
+        self.sides.client.revision()
+    }
+
+    fn fail(&self, id: &Id<'_>, error: CallError) {
+        self.sides.client.fail(id, error);
+    }
+
+    fn is_waiting(&self, id: &Id<'_>) -> bool {
+        self.sides.client.is_waiting(id)
+    }
+
+    fn renewed(&self) {
+        self.sides.client.renewed();
+    }
+
+    fn carried_by(&self, carrier: Weak<dyn Carrier>) {
+        self.sides.client.carried_by(carrier);
     }
 }
 
@@ -109,6 +131,15 @@ impl<B: Between> Line for JunctionLine<B> {
                 line.close().await;
             }
             self.0.sides.cut("it was closed");
+        })
+    }
+
+    fn flush(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let line = lock(&self.0.sides.line).clone();
+        Box::pin(async move {
+            if let Some(line) = line {
+                line.flush().await;
+            }
         })
     }
 }

@@ -46,9 +46,10 @@ pub use raw_client::RawClient;
 pub use reaction::Reaction;
 pub use script::Script;
 pub use streams::{Streams, piped};
-pub use transcript::{Direction, Transcript};
+pub use transcript::Transcript;
 
 use crate::Service;
+pub use crate::transport::Direction;
 use crate::transport::Transport;
 use crate::transport::memory::Memory;
 

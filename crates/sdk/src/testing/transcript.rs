@@ -7,25 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::between::{self, Between, Sides};
 use crate::sync::lock;
-use crate::transport::{Line, Transport, Wire};
-
-/// Which way a message went, as the client sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the client to the server.
-    Sent,
-    /// From the server to the client.
-    Received,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Direction::Sent => "→",
-            Direction::Received => "←",
-        })
-    }
-}
+use crate::transport::{Direction, Line, Transport, Wire};
 
 /// A transport that writes down what passes through another one. Clones share the record. Ids are counted from 1
 /// on each connection, so the same conversation gives the same text.

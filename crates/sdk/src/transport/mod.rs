@@ -6,6 +6,9 @@
 
 #[cfg(unix)]
 pub(crate) mod child;
+mod direction;
+#[cfg(feature = "http-client")]
+pub mod http;
 pub(crate) mod memory;
 pub(crate) mod stdio;
 mod stream;
@@ -14,8 +17,10 @@ mod wire;
 use std::io;
 use std::pin::Pin;
 
+pub use direction::Direction;
+pub use linchpin_jsonrpc::Id;
 pub(crate) use wire::Receiver;
-pub use wire::{Outgoing, Wire};
+pub use wire::{Carrier, Outgoing, Wire};
 
 /// What opening gives, in time.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>>;
@@ -47,4 +52,10 @@ pub trait Line: Send + Sync {
     /// Ends it in good order: what was sent arrives, and nothing is left behind. When it is done
     /// [`Wire::ended`] has been called.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Waits until the notifications that were sent so far have arrived, where they could otherwise be overtaken by
+    /// what is sent next.
+    fn flush(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 }

@@ -1,18 +1,42 @@
 //! One connection's end of a transport: where messages that arrive go, and where those to be sent come from.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use linchpin_jsonrpc::Outbox;
+use linchpin_jsonrpc::{CallError, Id, Outbox};
+use linchpin_protocol::Revision;
+use linchpin_protocol::model::Tool;
 use tokio::sync::Notify;
 
 /// What is done with messages that arrive.
 pub(crate) trait Receiver: Send + Sync {
-    /// One message, without its newline.
-    fn receive(&self, message: &[u8]);
+    /// One message, without its newline. Whether it was one.
+    fn receive(&self, message: &[u8]) -> bool;
     /// A message that was longer than [`Wire::max_message`] and was skipped.
     fn too_long(&self);
     /// Nothing more will arrive.
     fn ended(&self, reason: &str);
+    /// What both sides have agreed on.
+    fn revision(&self) -> Option<Revision> {
+        None
+    }
+    /// One request has no answer.
+    fn fail(&self, _: &Id<'_>, _: CallError) {}
+    /// Whether a request waits for its answer.
+    fn is_waiting(&self, _: &Id<'_>) -> bool {
+        false
+    }
+    /// The session is another one.
+    fn renewed(&self) {}
+    /// What the transport does beyond carrying messages.
+    fn carried_by(&self, _: Weak<dyn Carrier>) {}
+}
+
+/// What some transports do beyond carrying messages: those that carry each request by itself, and can lose one
+/// without losing the others. What only reads is asked again once when it was lost; calls of tools never are.
+pub trait Carrier: Send + Sync {
+    /// Takes note of a tool that the server lists. A tool that cannot be called over this transport is left out
+    /// (`false`).
+    fn admit(&self, tool: &Tool) -> bool;
 }
 
 /// What a transport is opened with. Cheap to clone.
@@ -29,9 +53,14 @@ impl Wire {
     }
 
     /// Hands over one message that has arrived, with or without its newline. It is dealt with before this
-    /// returns, as far as that needs no waiting.
+    /// returns, as far as that needs no waiting. What is no message is skipped.
     pub fn receive(&self, message: &[u8]) {
-        self.receiver.receive(message.strip_suffix(b"\n").unwrap_or(message));
+        self.try_receive(message);
+    }
+
+    /// As [`Self::receive`], and says whether it was a message.
+    pub fn try_receive(&self, message: &[u8]) -> bool {
+        self.receiver.receive(message.strip_suffix(b"\n").unwrap_or(message))
     }
 
     /// Says that a message was longer than [`Self::max_message`] and was skipped.
@@ -44,6 +73,31 @@ impl Wire {
     pub fn ended(&self, reason: &str) {
         self.receiver.ended(reason);
         self.outbox.close();
+    }
+
+    /// Says that one request will have no answer; everything else goes on. Nothing happens if it was answered before.
+    pub fn fail(&self, id: &Id<'_>, error: CallError) {
+        self.receiver.fail(id, error);
+    }
+
+    /// Whether a request still waits for its answer.
+    pub fn is_waiting(&self, id: &Id<'_>) -> bool {
+        self.receiver.is_waiting(id)
+    }
+
+    /// The revision that both sides have agreed on, once they have.
+    pub fn revision(&self) -> Option<Revision> {
+        self.receiver.revision()
+    }
+
+    /// Says that the session was lost and another one opened in its place: what belongs to a session is set again.
+    pub fn renewed(&self) {
+        self.receiver.renewed();
+    }
+
+    /// Says that the transport carries each request by itself. Once, before anything is sent.
+    pub fn carried_by(&self, carrier: Weak<dyn Carrier>) {
+        self.receiver.carried_by(carrier);
     }
 
     /// The longest message that is wanted, in bytes.

@@ -72,8 +72,9 @@ impl Record {
 }
 
 impl Receiver for Record {
-    fn receive(&self, message: &[u8]) {
+    fn receive(&self, message: &[u8]) -> bool {
         self.add(Event::Message(String::from_utf8_lossy(message).into_owned()));
+        true
     }
 
     fn too_long(&self) {

@@ -1,0 +1,237 @@
+//! What kind of place an address is. Pure: no names, no policy.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A kind of place on the network, from the most public to what nothing should be sent to.
+///
+/// IPv4 in IPv6 (mapped, compatible, NAT64, 6to4, Teredo, ISATAP) is what it carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Anywhere on the internet.
+    Public,
+    /// A private network: RFC 1918, shared address space of providers, unique local and site-local IPv6.
+    Private,
+    /// Only this link, and the metadata services of clouds wherever they are.
+    LinkLocal,
+    /// This machine.
+    Loopback,
+    /// Multicast, unspecified, reserved, for documentation or benchmarks.
+    Forbidden,
+}
+
+impl Class {
+    /// The class of an address.
+    pub fn of(address: IpAddr) -> Class {
+        match address {
+            IpAddr::V4(address) => of_v4(address),
+            IpAddr::V6(address) => of_v6(address),
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Public => "a public address",
+            Class::Private => "a private address",
+            Class::LinkLocal => "a link-local or metadata address",
+            Class::Loopback => "an address of this machine",
+            Class::Forbidden => "an address that nothing is sent to",
+        })
+    }
+}
+
+fn of_v4(address: Ipv4Addr) -> Class {
+    match address.octets() {
+        [127, ..] => Class::Loopback,
+        // 100.100.100.200 and 168.63.129.16 are metadata services outside of 169.254/16.
+        [169, 254, ..] | [100, 100, 100, 200] | [168, 63, 129, 16] => Class::LinkLocal,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Class::Private,
+        // This network; protocol assignments; documentation; relays of 6to4; benchmarks; multicast; reserved.
+        [0 | 224..=255, ..]
+        | [192, 0, 0 | 2, _]
+        | [198, 51, 100, _]
+        | [203, 0, 113, _]
+        | [192, 88, 99, _]
+        | [198, 18..=19, ..] => Class::Forbidden,
+        _ => Class::Public,
+    }
+}
+
+fn of_v6(address: Ipv6Addr) -> Class {
+    let segments = address.segments();
+    // Interface identifiers of ISATAP end in an IPv4 address, under any prefix.
+    if let [.., 0 | 0x200, 0x5efe, high, low] = segments {
+        let prefix = of_v6_prefix(address, [segments[0], segments[1], segments[2], segments[3], 0, 0, 0, 1]);
+        return prefix.max(of_v4(v4(high, low)));
+    }
+    of_v6_prefix(address, segments)
+}
+
+fn of_v6_prefix(address: Ipv6Addr, segments: [u16; 8]) -> Class {
+    match segments {
+        [0, 0, 0, 0, 0, 0, 0, 1] => Class::Loopback,
+        [0, 0, 0, 0, 0, 0, 0, 0] => Class::Forbidden,
+        // Mapped, mapped for translation (RFC 2765), compatible, and the well-known prefix of NAT64.
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => of_v4(v4(high, low)),
+        [0x64, 0xff9b, 1, ..] => of_local_nat64(address),
+        // Teredo carries two: the server's, and the client's with every bit turned over.
+        [0x2001, 0, high, low, .., client_high, client_low] => {
+            of_v4(v4(high, low)).max(of_v4(v4(!client_high, !client_low)))
+        }
+        [0x2002, high, low, ..] => of_v4(v4(high, low)),
+        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfe80..=0xfebf, ..] => Class::LinkLocal,
+        [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Class::Private,
+        // Protocol assignments, documentation.
+        [0x2001, 1..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Class::Forbidden,
+        // Nothing else has been given out to the world.
+        [0x2000..=0x3fff, ..] => Class::Public,
+        _ => Class::Forbidden,
+    }
+}
+
+/// A local prefix of NAT64 is somebody's own network at best. Where the IPv4 address stands depends on the length of
+/// the prefix: both common places count, if there is something.
+fn of_local_nat64(address: Ipv6Addr) -> Class {
+    let octets = address.octets();
+    let at_48 = Ipv4Addr::new(octets[6], octets[7], octets[9], octets[10]);
+    let at_96 = Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15]);
+    let carried = [at_48, at_96].into_iter().filter(|address| !address.is_unspecified()).map(of_v4);
+    carried.fold(Class::Private, Class::max)
+}
+
+fn v4(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn class(address: &str) -> Class {
+        Class::of(address.parse().unwrap_or_else(|_| panic!("{address} is an address")))
+    }
+
+    #[test]
+    fn ipv4() {
+        let table = [
+            (
+                Class::Public,
+                "1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 126.255.255.255 128.0.0.0 100.63.255.255 100.128.0.0",
+            ),
+            (
+                Class::Public,
+                "172.15.255.255 172.32.0.0 192.167.255.255 192.169.0.0 169.253.255.255 169.255.0.0 198.17.255.255",
+            ),
+            (
+                Class::Public,
+                "198.20.0.0 223.255.255.255 192.0.1.0 192.0.3.0 203.0.112.255 203.0.114.0 168.63.129.17",
+            ),
+            (
+                Class::Private,
+                "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255 100.64.0.0",
+            ),
+            (Class::Private, "100.127.255.255 100.100.100.201"),
+            (Class::LinkLocal, "169.254.0.0 169.254.169.254 169.254.255.255 100.100.100.200 168.63.129.16"),
+            (Class::Loopback, "127.0.0.0 127.0.0.1 127.0.0.2 127.255.255.255"),
+            (
+                Class::Forbidden,
+                "0.0.0.0 0.255.255.255 192.0.0.1 192.0.2.1 198.51.100.1 203.0.113.1 198.18.0.0 198.19.255.255",
+            ),
+            (Class::Forbidden, "192.88.99.1 224.0.0.1 239.255.255.255 240.0.0.0 255.255.255.255"),
+        ];
+        check(&table);
+    }
+
+    #[test]
+    fn ipv6() {
+        let table = [
+            (Class::Public, "2606:4700::1111 2a00:1450::1 2001:4860:4860::8888 2001:200::1 2400:: 3ffe::1"),
+            (Class::Private, "fc00:: fd00::1 fdff:ffff:: fec0::1 feff::1"),
+            (Class::LinkLocal, "fe80::1 febf::1 fd00:ec2::254"),
+            (Class::Loopback, "::1"),
+            (
+                Class::Forbidden,
+                ":: ff02::1 ff00:: 2001:db8::1 3fff::1 100::1 2001:2::1 2001:10::1 2001:20::1 5f00::1 4000::1",
+            ),
+            (Class::Forbidden, "1::1 fe00::1 200::1 e000::1 64:ff9b:2::1"),
+        ];
+        check(&table);
+    }
+
+    #[test]
+    fn ipv4_inside_ipv6() {
+        let carriers = |address: &str| {
+            let v4: Ipv4Addr = address.parse().unwrap();
+            let [high, low] = [u32::from(v4) >> 16, u32::from(v4) & 0xffff];
+            [
+                format!("::ffff:{address}"),
+                format!("::{address}"),
+                format!("::ffff:0:{address}"),
+                format!("64:ff9b::{address}"),
+                format!("2002:{high:x}:{low:x}::1"),
+                format!("2001:0:808:808::{:x}:{:x}", high ^ 0xffff, low ^ 0xffff),
+                format!("2001:0:{high:x}:{low:x}::f7f7:f7f7"),
+                format!("2606:4700::5efe:{address}"),
+                format!("2606:4700::200:5efe:{address}"),
+            ]
+        };
+        let table = [
+            ("8.8.8.8", Class::Public),
+            ("10.1.2.3", Class::Private),
+            ("192.168.0.1", Class::Private),
+            ("100.64.0.1", Class::Private),
+            ("169.254.169.254", Class::LinkLocal),
+            ("127.0.0.1", Class::Loopback),
+            ("127.0.0.2", Class::Loopback),
+            ("224.0.0.1", Class::Forbidden),
+            ("203.0.113.7", Class::Forbidden),
+        ];
+        for (address, expected) in table {
+            for carrier in carriers(address) {
+                assert_eq!(class(&carrier), expected, "{carrier}");
+            }
+        }
+        assert_eq!(class("fe80::5efe:8.8.8.8"), Class::LinkLocal, "the prefix counts too");
+        assert_eq!(class("fd00::5efe:127.0.0.1"), Class::Loopback);
+        assert_eq!(class("64:ff9b:1::8.8.8.8"), Class::Private);
+        assert_eq!(class("64:ff9b:1::127.0.0.1"), Class::Loopback);
+        assert_eq!(class("64:ff9b:1:7f00:0:100::"), Class::Loopback);
+        assert_eq!(class("64:ff9b:1:a00:0:100::"), Class::Private);
+    }
+
+    #[test]
+    fn a_class_reads_as_a_noun() {
+        assert_eq!(Class::Private.to_string(), "a private address");
+    }
+
+    fn check(table: &[(Class, &str)]) {
+        for (expected, addresses) in table {
+            for address in addresses.split(' ') {
+                assert_eq!(class(address), *expected, "{address}");
+            }
+        }
+    }
+
+    proptest! {
+        /// What the standard library knows of an address must not be public here.
+        #[test]
+        fn no_private_address_is_public(address in any::<u32>(), six in any::<u128>()) {
+            let address = Ipv4Addr::from(address);
+            if address.is_private() || address.is_loopback() || address.is_link_local() || address.is_multicast() {
+                prop_assert_ne!(Class::of(address.into()), Class::Public);
+            }
+            let mapped = Class::of(address.to_ipv6_mapped().into());
+            prop_assert_eq!(mapped, Class::of(address.into()));
+            let six = Ipv6Addr::from(six);
+            if six.is_unique_local() || six.is_unicast_link_local() || six.is_multicast() {
+                prop_assert_ne!(Class::of(six.into()), Class::Public);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What is sent, and what comes back.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::error::{EgressError, EgressErrorKind};
+use super::pool::{Line, Pool};
+use super::target::Place;
+
+/// How much of an answer nobody wants is still read, to keep the connection.
+const DRAINED_FRAMES: usize = 4;
+
+/// The body of a request: bytes that are already there. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Body(Bytes);
+
+impl Body {
+    /// No body.
+    pub fn empty() -> Self {
+        Body::default()
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Body(bytes.into())
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let bytes = std::mem::take(&mut self.0);
+        Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
+    }
+}
+
+/// The body of a response, as it arrives.
+///
+/// It drives its connection itself, so nothing runs in the background. Read to its end, the connection serves the next
+/// request; dropped before that, the connection is closed.
+pub struct ResponseBody {
+    incoming: Incoming,
+    line: Option<Line>,
+    pool: Arc<Pool>,
+    place: Arc<Place>,
+}
+
+impl ResponseBody {
+    pub(super) fn new(incoming: Incoming, line: Line, pool: Arc<Pool>, place: Arc<Place>) -> Self {
+        let mut body = ResponseBody { incoming, line: Some(line), pool, place };
+        if body.incoming.is_end_stream() {
+            body.release();
+        }
+        body
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn chunk(&mut self) -> Option<Result<Bytes, EgressError>> {
+        loop {
+            let frame = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await?;
+            match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => return Some(Ok(data)),
+                Ok(Err(_trailers)) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// The whole body, of at most so many bytes.
+    pub async fn read_to_end(mut self, max: usize) -> Result<Bytes, EgressError> {
+        if self.incoming.size_hint().lower() > max as u64 {
+            return Err(self.too_large(max));
+        }
+        let Some(first) = self.chunk().await.transpose()? else { return Ok(Bytes::new()) };
+        // Most answers are one piece, which is not copied.
+        let mut whole: Option<BytesMut> = None;
+        let mut length = first.len();
+        while length <= max {
+            let Some(next) = self.chunk().await.transpose()? else {
+                return Ok(whole.map_or(first, BytesMut::freeze));
+            };
+            length += next.len();
+            whole.get_or_insert_with(|| BytesMut::from(&*first)).extend_from_slice(&next);
+        }
+        Err(self.too_large(max))
+    }
+
+    fn too_large(&self, max: usize) -> EgressError {
+        let text = format!("the response of `{}` is larger than {max} bytes", self.place.host);
+        EgressError::new(EgressErrorKind::TooLarge, text)
+    }
+
+    /// Gives the connection back, if it can serve another request.
+    fn release(&mut self) {
+        if let Some(line) = self.line.take() {
+            self.pool.put(&self.place, line);
+        }
+    }
+}
+
+impl HttpBody for ResponseBody {
+    type Data = Bytes;
+    type Error = EgressError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, EgressError>>> {
+        let this = self.get_mut();
+        if let Some(line) = &mut this.line {
+            line.drive(cx);
+        }
+        let frame = std::task::ready!(Pin::new(&mut this.incoming).poll_frame(cx));
+        if frame.is_none() || this.incoming.is_end_stream() {
+            this.release();
+        }
+        Poll::Ready(frame.map(|frame| {
+            frame.map_err(|error| {
+                let text = format!("the response of `{}` broke off: {error}", this.place.host);
+                EgressError::new(EgressErrorKind::Http, text).because(error)
+            })
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl Drop for ResponseBody {
+    /// Often the end is already here and only nobody has looked at it.
+    fn drop(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..DRAINED_FRAMES {
+            if self.line.is_none()
+                || !matches!(Pin::new(&mut *self).poll_frame(&mut cx), Poll::Ready(Some(Ok(_))))
+            {
+                return;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! Requests over connections that are kept: no task for a connection, no timer for a request.
+//!
+//! Whoever waits for a response drives its connection. A kept connection is not driven by anybody; that its server has
+//! closed it is noticed when it is taken out again. One task, only while there are kept connections, closes the old ones.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::header::HOST;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::address::Class;
+use super::body::{Body, ResponseBody};
+use super::builder::Builder;
+use super::dial::{Dialer, Stream};
+use super::error::{EgressError, EgressErrorKind};
+use super::policy::Trust;
+use super::target::{Place, Target};
+use crate::server::start;
+use crate::sync::lock;
+
+/// The head of a response must fit in here; bodies are read in pieces of at most this size.
+const BUFFER: usize = 64 * 1024;
+
+/// The way out: requests to servers on the network, under a [policy](super::Policy). Cheap to clone; clones share
+/// connections.
+///
+/// ```no_run
+/// use linchpin::egress::{Body, Egress, Target};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let egress = Egress::new();
+/// let target = Target::typed("https://example.com/")?;
+/// let response = egress.send(http::Request::new(Body::empty()), &target).await?;
+/// let page = response.into_body().read_to_end(1024 * 1024).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Egress {
+    dialer: Arc<Dialer>,
+    pool: Arc<Pool>,
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Egress::new()
+    }
+}
+
+impl Egress {
+    /// With the default settings.
+    pub fn new() -> Self {
+        Builder::default().finish()
+    }
+
+    /// With settings of your own.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(super) fn with(dialer: Dialer, limits: Limits) -> Self {
+        let pool = Pool { limits, kept: Mutex::default() };
+        Egress { dialer: Arc::new(dialer), pool: Arc::new(pool) }
+    }
+
+    /// Sends a request. Where it goes is for the target to say: its URI and its `Host` are overwritten.
+    ///
+    /// Redirects come back as they are; see [`Egress::follow`]. A response can take as long as it likes: whoever waits
+    /// decides for how long. Dropping the future closes the connection.
+    pub async fn send(
+        &self,
+        mut request: Request<Body>,
+        target: &Target,
+    ) -> Result<Response<ResponseBody>, EgressError> {
+        let place = target.place();
+        *request.uri_mut() = target.request_uri();
+        request.headers_mut().insert(HOST, place.authority.clone());
+        while let Some(line) = poll_fn(|cx| Poll::Ready(self.pool.take(target, cx))).await {
+            match line.exchange(request).await {
+                Ok((response, line)) => return Ok(self.answer(response, line, target)),
+                // It was closed while it was kept, and nothing has been written: the next one, or a new one.
+                Err((_, Some(unsent))) => request = unsent,
+                Err((error, None)) => return Err(broken(target, error)),
+            }
+        }
+        let trust = target.trust();
+        let (stream, class) = self.dialer.dial(target, trust).await?;
+        let line = Line::open(stream, class, trust).await.map_err(|error| broken(target, error))?;
+        match line.exchange(request).await {
+            Ok((response, line)) => Ok(self.answer(response, line, target)),
+            Err((error, _)) => Err(broken(target, error)),
+        }
+    }
+
+    fn answer(&self, response: Response<Incoming>, line: Line, target: &Target) -> Response<ResponseBody> {
+        target.reached(line.class);
+        response.map(|body| ResponseBody::new(body, line, self.pool.clone(), target.place().clone()))
+    }
+
+    /// How many connections are kept for later requests.
+    pub fn idle_connections(&self) -> usize {
+        lock(&self.pool.kept).places.values().map(Vec::len).sum()
+    }
+}
+
+impl std::fmt::Debug for Egress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Egress").field("idle", &self.idle_connections()).finish_non_exhaustive()
+    }
+}
+
+fn broken(target: &Target, error: hyper::Error) -> EgressError {
+    let what = if error.is_parse() { "what came back is not HTTP/1.1" } else { "the connection broke" };
+    let text = format!("no response from `{}`: {what} ({error})", target.host());
+    EgressError::new(EgressErrorKind::Http, text).because(error)
+}
+
+/// A connection and the end of it that takes requests.
+pub(super) struct Line {
+    connection: Connection<TokioIo<Stream>, Body>,
+    sender: SendRequest<Body>,
+    class: Class,
+    /// How far the URL was trusted that it was opened for.
+    trust: Trust,
+    /// The connection has ended: it must not be driven any more.
+    over: bool,
+}
+
+impl Line {
+    async fn open(stream: Stream, class: Class, trust: Trust) -> Result<Line, hyper::Error> {
+        let (sender, connection) =
+            http1::Builder::new().max_buf_size(BUFFER).handshake(TokioIo::new(stream)).await?;
+        Ok(Line { connection, sender, class, trust, over: false })
+    }
+
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        if !self.over {
+            // How it ended, the one who waits for the response hears too.
+            self.over = Pin::new(&mut self.connection).poll(cx).is_ready();
+        }
+    }
+
+    /// One request and the head of its response. An error comes with the request if nothing of it was written.
+    async fn exchange(
+        mut self,
+        request: Request<Body>,
+    ) -> Result<(Response<Incoming>, Line), (hyper::Error, Option<Request<Body>>)> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let outcome = poll_fn(|cx| {
+            // Before the answer, so that one poll is enough when the response is already here.
+            self.drive(cx);
+            answer.as_mut().poll(cx)
+        });
+        match outcome.await {
+            Ok(response) => Ok((response, self)),
+            Err(mut error) => {
+                let unsent = error.take_message();
+                Err((error.into_error(), unsent))
+            }
+        }
+    }
+
+    /// Whether it can take a request, as far as can be known.
+    fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        self.drive(cx);
+        !self.over && self.sender.is_ready()
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub idle_timeout: Duration,
+    pub idle_per_host: usize,
+}
+
+/// The kept connections.
+pub(super) struct Pool {
+    limits: Limits,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    places: HashMap<Arc<Place>, Vec<Idle>>,
+    /// Whether the task that closes old ones is there.
+    watched: bool,
+}
+
+struct Idle {
+    line: Line,
+    since: Instant,
+}
+
+impl Pool {
+    /// The connection to the target that was used last and can take a request.
+    fn take(&self, target: &Target, cx: &mut Context<'_>) -> Option<Line> {
+        let trust = target.trust();
+        // A name that was public before must not lead to a nearer place now.
+        let fits = |idle: &Idle| {
+            idle.line.trust == trust
+                && (idle.line.class == Class::Public || target.home() != Some(Class::Public))
+        };
+        loop {
+            let Idle { mut line, since } = {
+                let mut kept = lock(&self.kept);
+                let list = kept.places.get_mut(target.place())?;
+                let at = list.iter().rposition(fits)?;
+                list.remove(at)
+            };
+            if since.elapsed() < self.limits.idle_timeout && line.is_ready(cx) {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Keeps a connection, if it can take another request and there is room.
+    pub(super) fn put(self: &Arc<Self>, place: &Arc<Place>, mut line: Line) {
+        if !line.is_ready(&mut Context::from_waker(Waker::noop())) {
+            return;
+        }
+        let mut kept = lock(&self.kept);
+        if !kept.watched {
+            // Without a runtime there is nobody to close it later.
+            let Ok(runtime) = Handle::try_current() else { return };
+            kept.watched = true;
+            start(&runtime, close_old(Watch(Arc::downgrade(self)), self.limits.idle_timeout));
+        }
+        let idle = Idle { line, since: Instant::now() };
+        match kept.places.get_mut(place) {
+            Some(list) if list.len() < self.limits.idle_per_host => list.push(idle),
+            Some(_) => {}
+            None if self.limits.idle_per_host == 0 => {}
+            None => {
+                kept.places.insert(place.clone(), vec![idle]);
+            }
+        }
+    }
+
+    /// Closes connections that are too old or that their server has closed. Whether any are left.
+    fn sweep(&self) -> bool {
+        let mut kept = lock(&self.kept);
+        let mut cx = Context::from_waker(Waker::noop());
+        for list in kept.places.values_mut() {
+            list.retain_mut(|idle| {
+                idle.since.elapsed() < self.limits.idle_timeout && idle.line.is_ready(&mut cx)
+            });
+        }
+        kept.places.retain(|_, list| !list.is_empty());
+        kept.watched = !kept.places.is_empty();
+        kept.watched
+    }
+}
+
+/// Ends with the last connection, or with the pool.
+async fn close_old(mut watch: Watch, idle_timeout: Duration) {
+    let pause = (idle_timeout / 2).max(Duration::from_millis(1));
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(pool) = watch.0.upgrade() else { return };
+        if !pool.sweep() {
+            // Somebody else may be watching by now: that is not ended with this.
+            watch.0 = Weak::new();
+            return;
+        }
+    }
+}
+
+/// Whoever watches the pool. When the runtime ends before the pool, somebody else may watch.
+struct Watch(Weak<Pool>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(pool) = self.0.upgrade() {
+            lock(&pool.kept).watched = false;
+        }
+    }
+}

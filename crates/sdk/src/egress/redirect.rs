@@ -1,0 +1,106 @@
+//! Redirects: followed by those who ask for it, one step at a time, and nothing secret leaves its origin.
+
+use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+
+use super::body::{Body, ResponseBody};
+use super::error::{EgressError, EgressErrorKind};
+use super::pool::Egress;
+use super::target::Target;
+use crate::http::names::{LAST_EVENT_ID, NAME, PARAM_PREFIX, SESSION_ID};
+
+/// Which redirects are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redirects {
+    most: usize,
+    elsewhere: bool,
+}
+
+impl Redirects {
+    /// At most so many, all within the origin of the first request.
+    pub fn same_origin(most: usize) -> Self {
+        Redirects { most, elsewhere: false }
+    }
+
+    /// At most so many, to anywhere that the policy allows a learned URL to lead.
+    pub fn anywhere(most: usize) -> Self {
+        Redirects { most, elsewhere: true }
+    }
+}
+
+impl Egress {
+    /// Sends a request and follows redirects. The target that is returned is the one that answered.
+    ///
+    /// `GET` and `HEAD` follow every kind; other methods only 307 and 308, which repeat the request as it is. What is
+    /// not followed comes back as the response. Where a redirect leaves the origin, credentials, the session and what
+    /// mirrors the body stay behind, for good.
+    pub async fn follow(
+        &self,
+        request: Request<Body>,
+        target: &Target,
+        redirects: Redirects,
+    ) -> Result<(Response<ResponseBody>, Target), EgressError> {
+        let mut target = target.clone();
+        let (parts, body) = request.into_parts();
+        let mut headers = parts.headers;
+        for followed in 0.. {
+            let mut request = Request::new(body.clone());
+            *request.method_mut() = parts.method.clone();
+            *request.headers_mut() = headers.clone();
+            let response = self.send(request, &target).await?;
+            let Some(next) = location(&response, &parts.method, &target)? else {
+                return Ok((response, target));
+            };
+            let stop = |reason: String| {
+                let text = format!("`{}` redirects to `{}`: {reason}", target.host(), next.host());
+                Err(EgressError::new(EgressErrorKind::Redirect, text))
+            };
+            if followed == redirects.most {
+                return stop(format!("that is one redirect too many, at most {followed} are followed"));
+            }
+            if !target.same_origin(&next) {
+                if !redirects.elsewhere {
+                    return stop(
+                        "another place, which is not followed here; use its URL if you trust it".into(),
+                    );
+                }
+                leave_secrets(&mut headers);
+            }
+            target = next;
+        }
+        Err(EgressError::new(EgressErrorKind::Redirect, "there are more redirects than can be counted"))
+    }
+}
+
+/// Where the response leads, if it is to be followed.
+fn location(
+    response: &Response<ResponseBody>,
+    method: &Method,
+    target: &Target,
+) -> Result<Option<Target>, EgressError> {
+    let follows = match response.status() {
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => {
+            *method == Method::GET || *method == Method::HEAD
+        }
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+        _ => false,
+    };
+    let Some(location) = response.headers().get(LOCATION).filter(|_| follows) else { return Ok(None) };
+    let next = location.to_str().map_err(|_| "its characters are not allowed in a URL".to_owned());
+    let next = next.and_then(|location| target.learned(location).map_err(|error| error.to_string()));
+    next.map(Some).map_err(|reason| {
+        let text = format!("`{}` redirects to somewhere that cannot be followed: {reason}", target.host());
+        EgressError::new(EgressErrorKind::Redirect, text)
+    })
+}
+
+fn leave_secrets(headers: &mut HeaderMap) {
+    for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, SESSION_ID, LAST_EVENT_ID, NAME] {
+        headers.remove(name);
+    }
+    let mirrored: Vec<_> =
+        headers.keys().filter(|name| name.as_str().starts_with(PARAM_PREFIX)).cloned().collect();
+    for name in mirrored {
+        headers.remove(name);
+    }
+}

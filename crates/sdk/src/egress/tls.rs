@@ -1,0 +1,133 @@
+//! TLS: rustls with ring, and the certificates that the operating system trusts.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::BoxFuture;
+use super::builder::Builder;
+use super::dial::Stream;
+use super::error::{EgressError, EgressErrorKind};
+use super::target::Host;
+
+/// Loading them takes milliseconds and reads files: once for the whole process.
+static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
+
+#[derive(Clone, Default)]
+pub(super) struct Tls {
+    added: Vec<CertificateDer<'static>>,
+    config: Arc<OnceLock<Result<Arc<ClientConfig>, String>>>,
+}
+
+impl Builder {
+    /// Trusts the certificates of this authority too: PEM with one or more of them, or a single one as DER.
+    pub fn root_certificate(mut self, certificate: &[u8]) -> Self {
+        match parse(certificate) {
+            Ok(found) => self.tls.added.extend(found),
+            Err(error) => self.note(error),
+        }
+        self
+    }
+}
+
+fn parse(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, EgressError> {
+    let wrong = || EgressError::setup("the root certificate is neither PEM with a certificate nor DER");
+    let found = if certificate.first() == Some(&0x30) {
+        vec![CertificateDer::from(certificate.to_vec())]
+    } else {
+        CertificateDer::pem_slice_iter(certificate)
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong().because(error))?
+    };
+    if found.is_empty() {
+        return Err(wrong());
+    }
+    let mut store = RootCertStore::empty();
+    for certificate in &found {
+        store.add(certificate.clone()).map_err(|error| wrong().because(error))?;
+    }
+    Ok(found)
+}
+
+impl Tls {
+    /// Agrees on TLS with the host behind the connection.
+    pub(super) fn secure(&self, host: &Host, stream: TcpStream) -> BoxFuture<Result<Stream, EgressError>> {
+        let (this, host) = (self.clone(), host.clone());
+        Box::pin(async move {
+            let failed = |reason: &dyn fmt::Display| {
+                EgressError::new(EgressErrorKind::Tls, format!("no TLS connection to `{host}`: {reason}"))
+            };
+            let config = this.config().await.map_err(|reason| failed(&reason))?;
+            let name = match &host {
+                Host::Address(address) => ServerName::from(*address),
+                Host::Name(name) => ServerName::try_from(name.clone())
+                    .map_err(|_| failed(&"the host is not a name that a certificate can be for"))?,
+            };
+            match TlsConnector::from(config).connect(name, stream).await {
+                Ok(stream) => Ok(Box::new(stream) as Stream),
+                Err(error) => Err(failed(&format_args!("{error}; {}", advice(&error))).because(error)),
+            }
+        })
+    }
+
+    async fn config(&self) -> Result<Arc<ClientConfig>, String> {
+        if let Some(config) = self.config.get() {
+            return config.clone();
+        }
+        let this = self.clone();
+        let load = move || this.config.get_or_init(|| build(&this.added)).clone();
+        tokio::task::spawn_blocking(load).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+}
+
+fn build(added: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = SYSTEM
+        .get_or_init(|| {
+            let mut roots = RootCertStore::empty();
+            // A certificate that cannot be read is one that is not trusted.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots
+        })
+        .clone();
+    roots.add_parsable_certificates(added.iter().cloned());
+    if roots.is_empty() {
+        return Err(
+            "this machine has no trusted root certificates; install them (the package is often called \
+                    ca-certificates) or add one to the client"
+                .to_owned(),
+        );
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config =
+        config.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// What to look at, by what went wrong.
+fn advice(error: &std::io::Error) -> &'static str {
+    use rustls::CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
+        UnknownIssuer,
+    };
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
+            "the certificate comes from an authority that this machine does not know: if it is yours, add its root certificate"
+        }
+        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+            "the certificate is for another name: check the host in the URL"
+        }
+        Some(rustls::Error::InvalidCertificate(
+            Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
+        )) => "check the certificate's dates and this machine's clock",
+        Some(rustls::Error::InvalidMessage(_)) => "check that the port is one for https",
+        _ => "check that the port is one for https and what stands between here and there",
+    }
+}

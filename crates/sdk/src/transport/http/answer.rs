@@ -1,0 +1,120 @@
+//! One request and its answer.
+
+use std::sync::Arc;
+
+use ::http::header::CONTENT_TYPE;
+use ::http::{HeaderMap, Method as Verb, Response, StatusCode};
+use linchpin_jsonrpc::CallError;
+use linchpin_protocol::{Method, code};
+
+use super::body::{Kind, Reading};
+use super::fault;
+use super::link::Link;
+use super::message::Request;
+use super::state::Way;
+use crate::egress::ResponseBody;
+use crate::http::names;
+use crate::sync::lock;
+use crate::transport::Direction;
+
+/// The longest id of a session that is taken.
+const MAX_SESSION_ID: usize = 4 << 10;
+
+impl Link {
+    /// Sends a request and hands over what comes back. `Err` is why there is no answer.
+    pub(super) async fn exchange(self: &Arc<Self>, request: &Request) -> Result<(), CallError> {
+        let response = self.send(Verb::POST, &request.headers, request.line.clone()).await?;
+        let status = response.status();
+        self.diagnose(|| format!("{} was answered {status}", request.method));
+        if status.is_success() {
+            if request.is(Method::Initialize) {
+                self.opened(response.headers());
+            }
+            return self.answered(request, response).await;
+        }
+        match (status, self.refusal(response).await) {
+            (_, CallError::Rejected(error)) if error.code == code::METHOD_NOT_FOUND => {
+                Err(CallError::Rejected(error))
+            }
+            (StatusCode::NOT_FOUND, _) if request.session.is_some() => {
+                self.lost_session(request.session.unwrap_or_default()).await
+            }
+            (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, error)
+                if request.is(Method::Initialize) && !matches!(error, CallError::Rejected(_)) =>
+            {
+                self.greet_as_of_old(request, error).await
+            }
+            (_, error) => Err(error),
+        }
+    }
+
+    /// Takes note of the session that the server has opened.
+    fn opened(&self, headers: &HeaderMap) {
+        self.set_session(headers);
+        // What was asked before, and was answered by silence, is not wanted any more.
+        let mut state = lock(&self.state);
+        if let Some(greeting) = state.greeting.as_ref().map(|greeting| greeting.id.clone()) {
+            state.under_way.extract_if(|id, _| *id != greeting).for_each(|(_, task)| task.abort());
+        }
+    }
+
+    /// The session that the head of an answer names is the one from now on.
+    pub(super) fn set_session(&self, headers: &HeaderMap) {
+        let session = headers.get(names::SESSION_ID).filter(|id| {
+            let visible = |byte: &u8| (0x21..=0x7e).contains(byte);
+            !id.is_empty() && id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(visible)
+        });
+        let session = session.cloned().map(|mut id| {
+            id.set_sensitive(true);
+            id
+        });
+        lock(&self.state).set_session(session);
+    }
+
+    async fn answered(
+        self: &Arc<Self>,
+        request: &Request,
+        response: Response<ResponseBody>,
+    ) -> Result<(), CallError> {
+        let status = response.status();
+        let content_type = response.headers().get(CONTENT_TYPE).cloned();
+        let says_events =
+            content_type.as_ref().is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
+        let mut reading = Reading::new(response.into_body(), self.http.read_timeout);
+        let limit = self.wire.max_message();
+        let kind = reading.kind(says_events).await.map_err(|broken| broken.into_error(limit))?;
+        if matches!(lock(&self.state).way, Way::Sse(_)) {
+            // The answer comes on the stream. What is said here is "Accepted", or nothing.
+            reading.beginning(limit).await;
+            return Ok(());
+        }
+        match kind {
+            Kind::Json => {
+                let body = reading.whole(limit).await.map_err(|broken| broken.into_error(limit))?;
+                self.tell(Direction::Received, &body);
+                let is_message = self.wire.try_receive(&body);
+                if !is_message {
+                    return Err(CallError::Malformed("the body is no message".into()));
+                }
+                if self.wire.is_waiting(&request.id) {
+                    return Err(CallError::Malformed("the body does not answer the request".into()));
+                }
+                Ok(())
+            }
+            Kind::Events => self.stream(request, reading).await,
+            Kind::Empty => {
+                let reason = format!("the server answered HTTP {} without a body", status.as_u16());
+                Err(CallError::Malformed(reason))
+            }
+            Kind::Other => Err(fault::not_a_message(content_type.as_ref(), status)),
+        }
+    }
+
+    /// The server no longer knows the session: another one is opened for what comes next.
+    pub(super) async fn lost_session(self: &Arc<Self>, generation: u64) -> Result<(), CallError> {
+        match self.renew(generation).await {
+            Ok(()) => Err(fault::session_not_found("another one was opened")),
+            Err(error) => Err(fault::session_not_found(&format!("another one could not be opened: {error}"))),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Messages that want no answer: notifications, and answers to the server. They are sent one after the other, so that
+//! they arrive in order.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use ::http::header::HeaderValue;
+use ::http::{Method as Verb, StatusCode};
+use bytes::Bytes;
+use linchpin_jsonrpc::{CallError, Id};
+use linchpin_protocol::{Era, Method};
+use tokio::sync::Notify;
+
+use super::body::Reading;
+use super::fault;
+use super::link::Link;
+use crate::http::names;
+use crate::server::start;
+use crate::sync::lock;
+
+/// Bytes that may wait before more has to wait elsewhere.
+const HIGH_WATER: usize = 1 << 20;
+/// How much of a refusal is read.
+const REFUSAL: usize = 4 << 10;
+
+#[derive(Default)]
+pub(super) struct Lane {
+    queue: Mutex<Queue>,
+    empty: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    is_moving: bool,
+}
+
+struct Waiting {
+    line: Bytes,
+    method: Option<Method>,
+    /// The request that this one gives up.
+    cancels: Option<Id<'static>>,
+}
+
+impl Lane {
+    pub(super) fn is_full(&self) -> bool {
+        lock(&self.queue).bytes > HIGH_WATER
+    }
+
+    pub(super) fn push(
+        &self,
+        link: &Arc<Link>,
+        line: Bytes,
+        method: Option<Method>,
+        cancels: Option<Id<'static>>,
+    ) {
+        let mut queue = lock(&self.queue);
+        queue.bytes += line.len();
+        queue.waiting.push_back(Waiting { line, method, cancels });
+        if !std::mem::replace(&mut queue.is_moving, true) {
+            start(&link.runtime, link.clone().send_waiting());
+        }
+    }
+
+    fn next(&self) -> Option<Waiting> {
+        let mut queue = lock(&self.queue);
+        let next = queue.waiting.pop_front();
+        match &next {
+            Some(next) => queue.bytes -= next.line.len(),
+            None => {
+                queue.is_moving = false;
+                drop(queue);
+                self.empty.notify_waiters();
+            }
+        }
+        next
+    }
+
+    /// Waits until everything has been sent and taken.
+    pub(super) async fn idle(&self) {
+        loop {
+            let mut empty = std::pin::pin!(self.empty.notified());
+            empty.as_mut().enable();
+            if !lock(&self.queue).is_moving {
+                return;
+            }
+            empty.await;
+        }
+    }
+}
+
+impl Link {
+    async fn send_waiting(self: Arc<Self>) {
+        while let Some(next) = self.lane.next() {
+            let Waiting { line, method, cancels } = next;
+            if !self.is_over() {
+                let sent = tokio::time::timeout(self.http.read_timeout, self.send_one(line, method)).await;
+                if let Ok(Err(error)) = sent {
+                    let what = method.map_or("an answer to the server", Method::name);
+                    tracing::debug!(%error, what, "a message did not arrive");
+                    self.diagnose(|| format!("{what} did not arrive: {error}"));
+                }
+            }
+            // Only now, since the server might otherwise take the closed stream for an accident.
+            if let Some(id) = cancels {
+                self.abort(&id);
+            }
+            self.take_all(); // what had to wait for room
+        }
+    }
+
+    async fn send_one(self: &Arc<Self>, line: Bytes, method: Option<Method>) -> Result<(), CallError> {
+        let agreed = self.wire.revision();
+        let (mut headers, generation) = {
+            let mut state = lock(&self.state);
+            let headers = state.headers_now(agreed);
+            (headers, state.generation)
+        };
+        let stateless = agreed.is_some_and(|agreed| agreed.era() == Era::Stateless);
+        if let Some(method) = method.filter(|_| stateless) {
+            headers.insert(names::METHOD, HeaderValue::from_static(method.name()));
+        }
+        let has_session = headers.contains_key(names::SESSION_ID);
+        let response = self.send(Verb::POST, &headers, line).await?;
+        let status = response.status();
+        if status.is_success() {
+            if method == Some(Method::Initialized) {
+                self.listen();
+            }
+            // Read to its end, so that the connection can be used again.
+            Reading::new(response.into_body(), self.http.read_timeout).beginning(REFUSAL).await;
+            return Ok(());
+        }
+        if status == StatusCode::NOT_FOUND && has_session {
+            self.renew(generation).await?;
+            return Err(fault::session_not_found("it was renewed, and the message is not sent again"));
+        }
+        Err(self.refusal(response).await)
+    }
+}

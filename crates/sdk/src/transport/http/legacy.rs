@@ -1,0 +1,109 @@
+//! HTTP+SSE, as before Streamable HTTP: one stream on which the server says everything, and an endpoint that it names
+//! there for everything that is said to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::{Method as Verb, header};
+use bytes::Bytes;
+use linchpin_jsonrpc::CallError;
+use tokio::sync::oneshot;
+
+use super::body::{Kind, Reading};
+use super::fault;
+use super::link::Link;
+use super::message::Request;
+use super::state::Way;
+use super::stream::{Ended, Flow, Tail};
+use crate::egress::Target;
+use crate::http::sse::Event;
+use crate::server::start_abortable;
+use crate::sync::lock;
+
+/// The stream may be silent for as long as nobody has anything to say.
+const SILENCE: Duration = Duration::from_hours(24 * 365);
+
+impl Link {
+    /// Greets a server that did not take the greeting as Streamable HTTP has it.
+    pub(super) async fn greet_as_of_old(
+        self: &Arc<Self>,
+        request: &Request,
+        error: CallError,
+    ) -> Result<(), CallError> {
+        if matches!(lock(&self.state).way, Way::Sse(_)) || self.find_endpoint().await.is_err() {
+            return Err(error);
+        }
+        let response = self.send(Verb::POST, &request.headers, request.line.clone()).await?;
+        if response.status().is_success() {
+            return Ok(()); // it is answered on the stream
+        }
+        Err(self.refusal(response).await)
+    }
+
+    /// Opens the stream and waits until the server has named its endpoint.
+    pub(super) async fn find_endpoint(self: &Arc<Self>) -> Result<(), CallError> {
+        let mut headers = lock(&self.state).first_headers(None);
+        headers.remove(header::CONTENT_TYPE);
+        let response = self.send(Verb::GET, &headers, Bytes::new()).await?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response).await);
+        }
+        let content_type = response.headers().get(header::CONTENT_TYPE).cloned();
+        let status = response.status();
+        let mut reading = Reading::new(response.into_body(), SILENCE);
+        if !matches!(reading.kind(false).await, Ok(Kind::Events)) {
+            return Err(fault::not_a_message(content_type.as_ref(), status));
+        }
+        let (found, named) = oneshot::channel();
+        let task = start_abortable(&self.runtime, self.clone().hear(reading, found));
+        lock(&self.state).listening = Some(task);
+        let silent = || CallError::Lost("the server did not name an endpoint".into());
+        let endpoint = named.await.map_err(|_| silent())??;
+        self.diagnose(|| format!("the server speaks HTTP+SSE; messages go to {endpoint}"));
+        lock(&self.state).way = Way::Sse(endpoint);
+        Ok(())
+    }
+
+    /// Reads the stream for as long as it lasts.
+    async fn hear(self: Arc<Self>, mut reading: Reading, found: oneshot::Sender<Result<Target, CallError>>) {
+        let (mut found, mut tail) = (Some(found), Tail::default());
+        let heard = self.follow(&mut reading, &mut tail, |event| match found.take() {
+            Some(found) => {
+                let endpoint = self.endpoint(event);
+                let flow = if endpoint.is_ok() { Flow::Go } else { Flow::Done };
+                let _ = found.send(endpoint); // nobody waits any more if the connection was closed
+                flow
+            }
+            None => {
+                if !self.deliver(event) {
+                    tracing::warn!("an event of the stream is no message");
+                }
+                Flow::Go
+            }
+        });
+        let reason = match heard.await {
+            Ended::Cut(reason) => reason,
+            Ended::Fault(error) => error.to_string(),
+            Ended::Done => return,
+        };
+        if found.is_none() {
+            self.end(&reason);
+        }
+    }
+
+    /// The endpoint that an event names. It must be where the stream is: a server must not send the client, with what
+    /// it knows, to somebody else.
+    fn endpoint(&self, event: &Event<'_>) -> Result<Target, CallError> {
+        if event.event != "endpoint" {
+            return Err(CallError::Malformed(
+                "the first event of the stream does not name an endpoint".into(),
+            ));
+        }
+        let endpoint =
+            self.target.learned(event.data).map_err(|error| CallError::Malformed(error.to_string()))?;
+        if endpoint.same_origin(&self.target) {
+            return Ok(endpoint);
+        }
+        Err(CallError::Malformed("the endpoint that the server names is at another origin".into()))
+    }
+}

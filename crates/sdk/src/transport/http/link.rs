@@ -1,0 +1,244 @@
+//! One connection: messages are taken as they are written, and each goes its way.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use linchpin_jsonrpc::{CallError, Id};
+use linchpin_protocol::{Era, Method};
+use tokio::runtime::Handle;
+
+use super::lane::Lane;
+use super::message::{self, Outgoing, Request};
+use super::mirrors::Mirrors;
+use super::options::Http;
+use super::state::{Greeting, State, Way};
+use crate::egress::Target;
+use crate::server::{start, start_abortable};
+use crate::sync::lock;
+use crate::transport::{Carrier, Direction, Line, Wire};
+
+/// How long the server has to take what was sent last, and to end a session.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// What stands in texts in place of the session's id.
+const HIDDEN: &str = "[session]";
+
+pub(super) struct Link {
+    pub(super) wire: Wire,
+    pub(super) http: Http,
+    /// Where the server is.
+    pub(super) target: Target,
+    /// The same, for whoever is asked for headers.
+    pub(super) url: Arc<str>,
+    pub(super) runtime: Handle,
+    pub(super) state: Mutex<State>,
+    /// Held while a session is opened in place of a lost one.
+    pub(super) renewing: tokio::sync::Mutex<()>,
+    pub(super) lane: Lane,
+    pub(super) mirrors: Mirrors,
+    /// Held while messages are taken, so that they stay in order.
+    turn: Mutex<()>,
+}
+
+impl Link {
+    pub(super) fn open(http: Http, target: Target, wire: Wire) -> Arc<Self> {
+        let state = Mutex::new(State::new(&http.headers));
+        let link = Arc::new(Link {
+            wire,
+            url: target.to_string().into(),
+            http,
+            target,
+            runtime: Handle::current(),
+            state,
+            renewing: tokio::sync::Mutex::default(),
+            lane: Lane::default(),
+            mirrors: Mirrors::default(),
+            turn: Mutex::new(()),
+        });
+        let carrier: Weak<Link> = Arc::downgrade(&link);
+        link.wire.carried_by(carrier.clone() as Weak<dyn Carrier>);
+        link.wire.on_outgoing(move || carrier.upgrade().into_iter().for_each(|link| link.take_all()));
+        link
+    }
+
+    /// Takes what is to be sent, unless so much waits already that it should wait as well.
+    pub(super) fn take_all(self: &Arc<Self>) {
+        while self.wire.has_outgoing() && !self.lane.is_full() {
+            let _turn = match self.turn.try_lock() {
+                Ok(turn) => turn,
+                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let mut lines = Vec::new();
+            self.wire.take(&mut lines);
+            let lines = Bytes::from(lines);
+            let mut from = 0;
+            while let Some(length) = lines[from..].iter().position(|byte| *byte == b'\n') {
+                self.take(lines.slice(from..from + length));
+                from += length + 1;
+            }
+        }
+    }
+
+    fn take(self: &Arc<Self>, line: Bytes) {
+        if line.is_empty() {
+            return;
+        }
+        self.tell(Direction::Sent, &line);
+        let agreed = self.wire.revision();
+        let outgoing = message::read(&line, agreed, &mut lock(&self.state), &self.mirrors);
+        match outgoing {
+            Outgoing::Request(request) => self.begin(*request),
+            // Where each request stands alone, to close its stream is to give it up.
+            Outgoing::Cancel(id) if agreed.is_some_and(|agreed| agreed.era() == Era::Stateless) => {
+                self.abort(&id)
+            }
+            Outgoing::Cancel(id) => self.lane.push(self, line, Some(Method::Cancelled), Some(id)),
+            Outgoing::Other { method } => self.lane.push(self, line, method, None),
+            Outgoing::Unfit(Some(id), error) => self.wire.fail(&id, error),
+            Outgoing::Unfit(None, error) => tracing::warn!(%error, "a message was not sent"),
+        }
+    }
+
+    /// Sends a request, on a task of its own.
+    fn begin(self: &Arc<Self>, request: Request) {
+        let id = request.id.clone();
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return;
+        }
+        if request.is(Method::Initialize) {
+            state.greeting = Some(Greeting { id: id.clone(), line: request.line.clone() });
+        }
+        let done = Done { link: self.clone(), id: id.clone() };
+        // The task cannot be done with before it is noted, since it needs the state for that.
+        let task = start_abortable(&self.runtime, async move {
+            let answered = done.link.exchange(&request).await;
+            if let Err(error) = answered {
+                done.link.failed(&request, error);
+            }
+        });
+        state.under_way.insert(id, task);
+    }
+
+    fn failed(&self, request: &Request, error: CallError) {
+        self.diagnose(|| format!("{} failed: {error}", request.method));
+        self.wire.fail(&request.id, error);
+    }
+
+    /// Gives up a request.
+    pub(super) fn abort(&self, id: &Id<'_>) {
+        let task = lock(&self.state).under_way.remove(&id.clone().into_owned());
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+
+    /// Whether the connection was closed.
+    pub(super) fn is_over(&self) -> bool {
+        lock(&self.state).is_over
+    }
+
+    /// Ends everything that goes on.
+    pub(super) fn end(&self, reason: &str) {
+        let (tasks, listening) = {
+            let mut state = lock(&self.state);
+            state.is_over = true;
+            (std::mem::take(&mut state.under_way), state.listening.take())
+        };
+        tasks.into_values().chain(listening).for_each(|task| task.abort());
+        self.wire.ended(reason);
+    }
+
+    /// Tells whoever listens to messages.
+    pub(super) fn tell(&self, direction: Direction, message: &[u8]) {
+        if let Some(told) = &self.http.on_message {
+            let text = String::from_utf8_lossy(message);
+            let text = self.without_secrets(&text);
+            crate::client::guarded(|| told(direction, &text));
+        }
+    }
+
+    /// Tells whoever wants to know what happens.
+    pub(super) fn diagnose(&self, line: impl FnOnce() -> String) {
+        if let Some(told) = &self.http.on_diagnostic {
+            let line = line().replace(['\r', '\n'], " ");
+            let line = self.without_secrets(&line);
+            crate::client::guarded(|| told(&line));
+        }
+    }
+
+    /// A text without the session's id.
+    pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let state = lock(&self.state);
+        match state.session().and_then(|session| session.to_str().ok()) {
+            Some(session) if text.contains(session) => Cow::Owned(text.replace(session, HIDDEN)),
+            _ => Cow::Borrowed(text),
+        }
+    }
+
+    /// Ends the session, if there is one.
+    async fn end_session(self: Arc<Self>) {
+        let headers = {
+            let mut state = lock(&self.state);
+            let agreed = self.wire.revision().filter(|_| state.session().is_some());
+            let Some(agreed) = agreed.filter(|_| matches!(state.way, Way::Streamable)) else { return };
+            state.headers(agreed)
+        };
+        // A server may keep it, or be gone.
+        let ended =
+            tokio::time::timeout(LAST_WORDS, self.send(::http::Method::DELETE, &headers, Bytes::new()));
+        if let Ok(Err(error)) = ended.await {
+            self.diagnose(|| format!("the session could not be ended: {error}"));
+        }
+    }
+}
+
+/// Notes that a request is no longer under way, however it ends.
+struct Done {
+    link: Arc<Link>,
+    id: Id<'static>,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        lock(&self.link.state).under_way.remove(&self.id);
+    }
+}
+
+/// The client's hold on a connection.
+pub(super) struct HttpLine(Arc<Link>);
+
+impl HttpLine {
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        HttpLine(link)
+    }
+}
+
+impl Line for HttpLine {
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            if self.0.is_over() {
+                return;
+            }
+            let _ = tokio::time::timeout(LAST_WORDS, self.0.lane.idle()).await;
+            self.0.end("it was closed");
+            self.0.clone().end_session().await;
+        })
+    }
+
+    fn flush(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.0.lane.idle())
+    }
+}
+
+impl Drop for HttpLine {
+    fn drop(&mut self) {
+        if !self.0.is_over() {
+            self.0.end("it was closed");
+            start(&self.0.runtime, self.0.clone().end_session());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The stream of messages that belong to no request, in a session.
+
+use std::sync::Arc;
+
+use linchpin_protocol::Era;
+
+use super::link::Link;
+use super::state::Way;
+use super::stream::{Ended, Flow, Interrupted, Tail};
+use crate::server::start_abortable;
+use crate::sync::lock;
+
+impl Link {
+    /// Opens it, in place of the one before. Servers may have none.
+    pub(super) fn listen(self: &Arc<Self>) {
+        let session = self.wire.revision().is_some_and(|revision| revision.era() == Era::Session);
+        let mut state = lock(&self.state);
+        if !session || state.is_over || !matches!(state.way, Way::Streamable) {
+            return;
+        }
+        let generation = state.generation;
+        let task = start_abortable(&self.runtime, self.clone().listen_on(generation));
+        if let Some(before) = state.listening.replace(task) {
+            before.abort();
+        }
+    }
+
+    async fn listen_on(self: Arc<Self>, generation: u64) {
+        let mut tail = Tail::default();
+        loop {
+            let reason = match self.take_up(&tail).await {
+                Ok(mut reading) => {
+                    let heard = self.follow(&mut reading, &mut tail, |event| {
+                        if !self.deliver(event) {
+                            tracing::warn!("an event of the stream is no message");
+                        }
+                        Flow::Go
+                    });
+                    match heard.await {
+                        Ended::Cut(reason) => reason,
+                        Ended::Fault(error) => {
+                            tracing::warn!(%error, "the stream of the session cannot be read");
+                            error.to_string()
+                        }
+                        Ended::Done => return,
+                    }
+                }
+                Err(Interrupted::Again(reason)) => reason,
+                Err(Interrupted::Over(_)) => {
+                    self.diagnose(|| "the server has no stream for what belongs to no request".to_owned());
+                    return;
+                }
+                Err(Interrupted::Session(lost)) => {
+                    // Another stream is opened with the new session.
+                    if let Err(error) = self.renew(lost.min(generation)).await {
+                        tracing::warn!(%error, "the session is lost, and another one could not be opened");
+                    }
+                    return;
+                }
+            };
+            let Some(pause) = tail.pause(self.http.max_reconnects) else {
+                tracing::warn!(reason, "the stream of the session is not taken up again: it brings nothing");
+                self.diagnose(|| format!("the stream of the session is given up: {reason}"));
+                return;
+            };
+            self.diagnose(|| format!("the stream of the session was cut ({reason}): it is taken up again"));
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

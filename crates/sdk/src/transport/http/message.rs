@@ -1,0 +1,157 @@
+//! Outgoing messages: what each one is, and the headers that mirror it.
+
+use std::borrow::Cow;
+
+use ::http::header::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use linchpin_jsonrpc::{CallError, Id, Limits, Message, Params, parse};
+use linchpin_protocol::model::key;
+use linchpin_protocol::{Era, Method, Revision};
+
+use super::fault;
+use super::mirrors::Mirrors;
+use super::state::State;
+use crate::http::{names, sentinel};
+
+/// What an outgoing message may hold: it is our own.
+const LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_000_000 };
+/// The most bytes that the headers of one request have.
+const MAX_HEADERS: usize = 16 << 10;
+
+/// A message to be sent.
+pub(super) enum Outgoing {
+    Request(Box<Request>),
+    /// A request is no longer wanted.
+    Cancel(Id<'static>),
+    /// Wants no answer.
+    Other {
+        method: Option<Method>,
+    },
+    /// Cannot be sent.
+    Unfit(Option<Id<'static>>, CallError),
+}
+
+/// A request on its way.
+pub(super) struct Request {
+    pub(super) id: Id<'static>,
+    pub(super) method: Cow<'static, str>,
+    pub(super) line: Bytes,
+    pub(super) headers: HeaderMap,
+    pub(super) era: Era,
+    /// The session that it belongs to, if it names one.
+    pub(super) session: Option<u64>,
+}
+
+impl Request {
+    pub(super) fn is(&self, method: Method) -> bool {
+        self.method == method.name()
+    }
+}
+
+/// What a line is, with the headers of a request.
+pub(super) fn read(line: &Bytes, agreed: Option<Revision>, state: &mut State, mirrors: &Mirrors) -> Outgoing {
+    match parse(line, LIMITS) {
+        Ok(Message::Request { id, method, params }) => {
+            let id = id.into_owned();
+            match request(&id, &method, &params, line, agreed, state, mirrors) {
+                Ok(request) => Outgoing::Request(Box::new(request)),
+                Err(error) => Outgoing::Unfit(Some(id), error),
+            }
+        }
+        Ok(Message::Notification { method, params }) => match Method::find(&method) {
+            Some(Method::Cancelled) => match cancelled(&params) {
+                Some(id) => Outgoing::Cancel(id),
+                None => Outgoing::Other { method: Some(Method::Cancelled) },
+            },
+            method => Outgoing::Other { method },
+        },
+        Ok(Message::Response { .. } | Message::Batch(_)) => Outgoing::Other { method: None },
+        Err(error) => {
+            let reason = format!("the message cannot be sent: {error}");
+            Outgoing::Unfit(error.id, fault::bad_request(&reason))
+        }
+    }
+}
+
+fn cancelled(params: &Params<'_>) -> Option<Id<'static>> {
+    serde_json::from_str(params.find("requestId")?).ok()
+}
+
+fn request(
+    id: &Id<'static>,
+    method: &str,
+    params: &Params<'_>,
+    line: &Bytes,
+    agreed: Option<Revision>,
+    state: &mut State,
+    mirrors: &Mirrors,
+) -> Result<Request, CallError> {
+    let known = Method::find(method);
+    let stated = || stated(params);
+    let (headers, revision) = match agreed {
+        // Opening a session names none.
+        _ if known == Some(Method::Initialize) => (state.first_headers(None), None),
+        Some(agreed) => (state.headers(agreed), Some(agreed)),
+        None => (state.first_headers(stated()), stated()),
+    };
+    let era = revision.map_or(Era::Session, Revision::era);
+    let session = headers.contains_key(names::SESSION_ID).then_some(state.generation);
+    let name = known.map_or_else(|| Cow::Owned(method.to_owned()), |known| Cow::Borrowed(known.name()));
+    let mut request = Request { id: id.clone(), method: name, line: line.clone(), headers, era, session };
+    if era == Era::Stateless {
+        mirror(&mut request, known, params, mirrors)?;
+    }
+    Ok(request)
+}
+
+/// The revision that a request says it is of.
+fn stated(params: &Params<'_>) -> Option<Revision> {
+    let meta = Params::parse(params.find("_meta")?, LIMITS).ok()?;
+    Revision::find(meta.find(key::PROTOCOL_VERSION)?.trim_matches('"'))
+}
+
+/// Adds the headers that repeat what a message says.
+fn mirror(
+    request: &mut Request,
+    known: Option<Method>,
+    params: &Params<'_>,
+    mirrors: &Mirrors,
+) -> Result<(), CallError> {
+    let unfit = |what: &str| fault::bad_request(&format!("the {what} cannot be repeated in a header"));
+    let method = match known {
+        Some(method) => HeaderValue::from_static(method.name()),
+        None => HeaderValue::from_str(&request.method).map_err(|_| unfit("method"))?,
+    };
+    request.headers.insert(names::METHOD, method);
+    let source = match known {
+        Some(Method::CallTool | Method::GetPrompt) => "name",
+        Some(Method::ReadResource) => "uri",
+        Some(Method::GetTask | Method::UpdateTask | Method::CancelTask) => "taskId",
+        _ => return Ok(()),
+    };
+    let Some(name) = params.find(source).and_then(text) else { return Ok(()) };
+    let value = HeaderValue::from_str(&sentinel::encode(&name)).map_err(|_| unfit(source))?;
+    let mut size = value.len();
+    request.headers.insert(names::NAME, value);
+    if known == Some(Method::CallTool)
+        && let Some(mirror) = mirrors.find(&name)
+    {
+        for (name, value) in mirror.headers(params.find("arguments").unwrap_or("{}")) {
+            size += name.as_str().len() + value.len() + 4;
+            request.headers.insert(name, value);
+        }
+    }
+    if size > MAX_HEADERS {
+        let reason = format!("what is repeated in headers has {size} bytes, and {MAX_HEADERS} are allowed");
+        return Err(fault::bad_request(&reason));
+    }
+    Ok(())
+}
+
+/// A JSON string's text.
+fn text(json: &str) -> Option<Cow<'_, str>> {
+    match json.strip_prefix('"')?.strip_suffix('"')? {
+        plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
+        _ => serde_json::from_str(json).ok().map(Cow::Owned),
+    }
+}

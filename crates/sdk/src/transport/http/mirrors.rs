@@ -1,0 +1,57 @@
+//! The parameters of tools that are repeated in headers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use linchpin_protocol::model::Tool;
+
+use super::link::Link;
+use crate::http::mirror::Mirror;
+use crate::sync::lock;
+use crate::transport::Carrier;
+
+/// Tools that are remembered.
+const MAX_TOOLS: usize = 10_000;
+
+/// What is known of the tools that were listed. Most have nothing to repeat, and are not kept.
+#[derive(Default)]
+pub(super) struct Mirrors(Mutex<HashMap<String, Arc<Mirror>>>);
+
+impl Mirrors {
+    pub(super) fn find(&self, tool: &str) -> Option<Arc<Mirror>> {
+        lock(&self.0).get(tool).cloned()
+    }
+
+    fn note(&self, tool: &Tool) -> Result<(), String> {
+        let mirror = Mirror::of(&tool.input_schema);
+        let mut known = lock(&self.0);
+        if known.len() >= MAX_TOOLS && !known.contains_key(&tool.name) {
+            known.clear(); // a call without its headers is refused, and they are listed again
+        }
+        match mirror {
+            Ok(mirror) if !mirror.is_empty() => known.insert(tool.name.clone(), Arc::new(mirror)),
+            Ok(_) => known.remove(&tool.name),
+            Err(reason) => {
+                known.remove(&tool.name);
+                return Err(reason);
+            }
+        };
+        Ok(())
+    }
+}
+
+impl Carrier for Link {
+    fn admit(&self, tool: &Tool) -> bool {
+        let noted = self.mirrors.note(tool);
+        if let Err(reason) = &noted {
+            let name = &tool.name;
+            tracing::warn!(
+                tool = name,
+                reason,
+                "a tool is left out: its headers are not defined as they must be"
+            );
+            self.diagnose(|| format!("the tool `{name}` is left out: {reason}"));
+        }
+        noted.is_ok()
+    }
+}

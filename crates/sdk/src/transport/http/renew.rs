@@ -1,0 +1,110 @@
+//! Another session in place of one that the server no longer knows.
+
+use std::sync::Arc;
+
+use ::http::Method as Verb;
+use bytes::Bytes;
+use linchpin_jsonrpc::{CallError, Id, Limits, Message, Reply, parse, write};
+use linchpin_protocol::model::InitializeResult;
+use linchpin_protocol::{Method, Revision, wire};
+
+use super::body::{Kind, Reading};
+use super::link::Link;
+use super::stream::{Ended, Flow, Tail};
+use crate::sync::lock;
+
+/// What the answer to `initialize` may hold.
+const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
+
+impl Link {
+    /// Opens another session in place of the one with this number, unless that was done before. Whoever comes while
+    /// it is being opened waits for it.
+    pub(super) async fn renew(self: &Arc<Self>, lost: u64) -> Result<(), CallError> {
+        let _only = self.renewing.lock().await;
+        let (greeting, headers) = {
+            let state = lock(&self.state);
+            if state.generation != lost {
+                return Ok(());
+            }
+            (state.greeting.clone(), state.first_headers(None))
+        };
+        let nothing = || CallError::Lost("there was no session".into());
+        let (greeting, agreed) = (greeting.ok_or_else(nothing)?, self.wire.revision().ok_or_else(nothing)?);
+        self.diagnose(|| "the server no longer knows the session: another one is opened".to_owned());
+        let opened = async {
+            let response = self.send(Verb::POST, &headers, greeting.line.clone()).await?;
+            if !response.status().is_success() {
+                return Err(self.refusal(response).await);
+            }
+            let head = response.headers().clone();
+            let answer =
+                self.answer_to(&greeting.id, Reading::new(response.into_body(), self.http.read_timeout));
+            check(&answer.await?, agreed)?;
+            self.set_session(&head);
+            self.send_initialized().await
+        };
+        match tokio::time::timeout(self.http.read_timeout, opened).await {
+            Ok(opened) => opened?,
+            Err(_) => return Err(CallError::TimedOut(self.http.read_timeout)),
+        }
+        self.listen();
+        self.wire.renewed();
+        Ok(())
+    }
+
+    /// The result of a request whose answer nobody but this waits for.
+    async fn answer_to(&self, id: &Id<'_>, mut reading: Reading) -> Result<String, CallError> {
+        let limit = self.wire.max_message();
+        let mut answer = None;
+        match reading.kind(false).await.map_err(|broken| broken.into_error(limit))? {
+            Kind::Json => {
+                let body = reading.whole(limit).await.map_err(|broken| broken.into_error(limit))?;
+                answer = result_of(&body, id);
+            }
+            Kind::Events => {
+                let mut tail = Tail::default();
+                let followed = self.follow(&mut reading, &mut tail, |event| {
+                    answer = result_of(event.data.as_bytes(), id);
+                    if answer.is_some() { Flow::Done } else { Flow::Go }
+                });
+                if let Ended::Fault(error) = followed.await {
+                    return Err(error);
+                }
+            }
+            Kind::Empty | Kind::Other => {}
+        }
+        answer.unwrap_or_else(|| Err(CallError::Malformed("the body does not answer the request".into())))
+    }
+
+    async fn send_initialized(&self) -> Result<(), CallError> {
+        let Some(agreed) = self.wire.revision() else { return Ok(()) };
+        let headers = lock(&self.state).headers(agreed);
+        let mut line = Vec::new();
+        write::notification(Method::Initialized.name(), &mut line, |_| ());
+        let response = self.send(Verb::POST, &headers, Bytes::from(line)).await?;
+        if response.status().is_success() { Ok(()) } else { Err(self.refusal(response).await) }
+    }
+}
+
+/// The answer to a request, if a message is it.
+fn result_of(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
+    match parse(message, LIMITS) {
+        Ok(Message::Response { id: Some(answered), reply }) if answered == *id => Some(match reply {
+            Reply::Result(text) => Ok(text.to_owned()),
+            Reply::Error(text) => Err(serde_json::from_str(text)
+                .map_or_else(|error| CallError::Malformed(error.to_string()), CallError::Rejected)),
+        }),
+        _ => None,
+    }
+}
+
+/// A session of another revision would be another connection.
+fn check(result: &str, agreed: Revision) -> Result<(), CallError> {
+    let result: InitializeResult =
+        wire::decode(result).map_err(|invalid| CallError::Malformed(invalid.reason))?;
+    if result.protocol_version == agreed.as_str() {
+        return Ok(());
+    }
+    let now = format!("the server now speaks \"{:.40}\", and spoke {agreed} before", result.protocol_version);
+    Err(CallError::Lost(now.into()))
+}

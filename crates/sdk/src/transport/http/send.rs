@@ -1,0 +1,126 @@
+//! One HTTP request, with the headers of whoever provides them.
+
+use ::http::header::{HeaderMap, LOCATION, WWW_AUTHENTICATE};
+use ::http::{Method as Verb, Request as HttpRequest, Response, StatusCode};
+use bytes::Bytes;
+use linchpin_jsonrpc::{CallError, Message, Reply, parse};
+
+use super::body::Reading;
+use super::fault;
+use super::link::Link;
+use super::options::{HeadersRequest, checked};
+use super::state::Way;
+use crate::egress::{Body, Redirects, ResponseBody, Target};
+use crate::sync::lock;
+
+/// How much of the body of a refusal is read.
+const REFUSAL: usize = 64 << 10;
+/// Redirects of one request that are followed.
+const MAX_REDIRECTS: usize = 3;
+
+impl Link {
+    /// Where a request goes.
+    fn destination(&self, verb: &Verb) -> Option<Target> {
+        match &lock(&self.state).way {
+            Way::Sse(endpoint) if *verb == Verb::POST => Some(endpoint.clone()),
+            _ => None,
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer. Where the server wants to know who asks, and somebody
+    /// provides headers, it is sent once more.
+    pub(super) async fn send(
+        &self,
+        verb: Verb,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<ResponseBody>, CallError> {
+        let elsewhere = self.destination(&verb);
+        let target = elsewhere.as_ref().unwrap_or(&self.target);
+        if self.http.provider.is_none() {
+            return self.send_with(verb, headers, body, target).await;
+        }
+        let first = self.provided(&verb, headers, None).await?;
+        let response = self.send_with(verb.clone(), &first, body.clone(), target).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+        let challenge = challenge.unwrap_or_default().to_owned();
+        drop(response);
+        self.diagnose(|| format!("{verb} was refused with 401: other headers are asked for"));
+        let second = self.provided(&verb, headers, Some(challenge)).await?;
+        self.send_with(verb, &second, body, target).await
+    }
+
+    /// The headers with those of the provider.
+    async fn provided(
+        &self,
+        verb: &Verb,
+        headers: &HeaderMap,
+        refused: Option<String>,
+    ) -> Result<HeaderMap, CallError> {
+        let mut headers = headers.clone();
+        let Some(provider) = &self.http.provider else { return Ok(headers) };
+        let method = match *verb {
+            Verb::GET => "GET",
+            Verb::DELETE => "DELETE",
+            _ => "POST",
+        };
+        let provided = provider(HeadersRequest { method, url: self.url.clone(), refused });
+        let provided = crate::server::caught_future(provided).await;
+        for (name, value) in provided.map_err(|error| fault::no_headers(&error.to_string()))? {
+            let (name, value) = checked(&name, &value).map_err(|reason| fault::no_headers(&reason))?;
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    async fn send_with(
+        &self,
+        verb: Verb,
+        headers: &HeaderMap,
+        body: Bytes,
+        target: &Target,
+    ) -> Result<Response<ResponseBody>, CallError> {
+        let egress = &self.http.egress;
+        let mut request = HttpRequest::new(Body::from(body.clone()));
+        *request.method_mut() = verb.clone();
+        *request.headers_mut() = headers.clone();
+        let mut response = egress.send(request, target).await;
+        if let Ok(redirect) = &response
+            && redirect.status().is_redirection()
+            && redirect.headers().contains_key(LOCATION)
+        {
+            let mut request = HttpRequest::new(Body::from(body));
+            *request.method_mut() = verb;
+            *request.headers_mut() = headers.clone();
+            let followed = egress.follow(request, target, Redirects::anywhere(MAX_REDIRECTS)).await;
+            response = followed.map(|(response, target)| {
+                self.diagnose(|| format!("the server redirects to {target}"));
+                response
+            });
+        }
+        response.map_err(|error| {
+            if error.may_have_been_sent() {
+                CallError::Lost(error.to_string().into())
+            } else {
+                fault::not_connected(error.to_string())
+            }
+        })
+    }
+
+    /// The error that an answer stands for which is no success: the one in its body, or its status.
+    pub(super) async fn refusal(&self, response: Response<ResponseBody>) -> CallError {
+        let status = response.status();
+        let challenge = response.headers().get(WWW_AUTHENTICATE).cloned();
+        let body = Reading::new(response.into_body(), self.http.read_timeout).beginning(REFUSAL).await;
+        if let Ok(Message::Response { reply: Reply::Error(error), .. }) =
+            parse(&body, linchpin_jsonrpc::Limits::default())
+            && let Ok(error) = serde_json::from_str(error)
+        {
+            return CallError::Rejected(error);
+        }
+        fault::status(status, challenge.as_ref(), &self.without_secrets(&String::from_utf8_lossy(&body)))
+    }
+}

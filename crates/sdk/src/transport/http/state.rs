@@ -1,0 +1,104 @@
+//! What changes while a connection is used: the session, what is under way, and where messages go.
+
+use std::collections::HashMap;
+
+use ::http::header::{self, HeaderMap, HeaderValue};
+use bytes::Bytes;
+use linchpin_jsonrpc::Id;
+use linchpin_protocol::Revision;
+use tokio::task::AbortHandle;
+
+use crate::egress::Target;
+use crate::http::names;
+
+/// How messages travel.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    /// Each to the server's URL; answers come back on the same exchange.
+    Streamable,
+    /// To an endpoint that the server named; answers come on the one stream that it named it on.
+    Sse(Target),
+}
+
+/// The request that opened the session, to open another one.
+#[derive(Clone)]
+pub(super) struct Greeting {
+    pub(super) id: Id<'static>,
+    pub(super) line: Bytes,
+}
+
+pub(super) struct State {
+    pub(super) way: Way,
+    session: Option<HeaderValue>,
+    /// Counts the sessions.
+    pub(super) generation: u64,
+    /// What every request has.
+    base: HeaderMap,
+    /// The same with what was agreed on, and the session.
+    prepared: Option<HeaderMap>,
+    pub(super) greeting: Option<Greeting>,
+    /// Requests that are not answered, to give them up.
+    pub(super) under_way: HashMap<Id<'static>, AbortHandle>,
+    /// The stream of messages that belong to no request.
+    pub(super) listening: Option<AbortHandle>,
+    pub(super) is_over: bool,
+}
+
+impl State {
+    pub(super) fn new(own: &HeaderMap) -> Self {
+        let mut base = own.clone();
+        base.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        base.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        State {
+            way: Way::Streamable,
+            session: None,
+            generation: 0,
+            base,
+            prepared: None,
+            greeting: None,
+            under_way: HashMap::new(),
+            listening: None,
+            is_over: false,
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<&HeaderValue> {
+        self.session.as_ref()
+    }
+
+    /// Another session, or none.
+    pub(super) fn set_session(&mut self, session: Option<HeaderValue>) {
+        self.session = session;
+        self.generation += 1;
+        self.prepared = None;
+    }
+
+    /// The headers of every request, with what was agreed on and the session.
+    pub(super) fn headers(&mut self, agreed: Revision) -> HeaderMap {
+        if self.prepared.is_none() {
+            let mut headers = self.first_headers(Some(agreed));
+            if let Some(session) = &self.session {
+                headers.insert(names::SESSION_ID, session.clone());
+            }
+            self.prepared = Some(headers);
+        }
+        self.prepared.clone().unwrap_or_default()
+    }
+
+    /// The headers of whatever is sent now.
+    pub(super) fn headers_now(&mut self, agreed: Option<Revision>) -> HeaderMap {
+        match agreed {
+            Some(agreed) => self.headers(agreed),
+            None => self.first_headers(None),
+        }
+    }
+
+    /// The headers of a request that comes before the agreement, and of which revision it says it is.
+    pub(super) fn first_headers(&self, stated: Option<Revision>) -> HeaderMap {
+        let mut headers = self.base.clone();
+        if let Some(revision) = stated {
+            headers.insert(names::PROTOCOL_VERSION, HeaderValue::from_static(revision.as_str()));
+        }
+        headers
+    }
+}

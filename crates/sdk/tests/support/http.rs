@@ -1,0 +1,377 @@
+//! A scripted HTTP server on real sockets: it sees every byte that a client sends, and answers with any bytes, cut
+//! wherever a test wants.
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linchpin::Revision;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// How long something may take that happens at once. Only a failing test waits that long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) verb: String,
+    pub(crate) path: String,
+    /// By name in lower case; several of a name are joined by commas.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The body as JSON, or null.
+    pub(crate) body: Value,
+    /// Which connection it came on, from 1.
+    pub(crate) connection: usize,
+}
+
+impl Seen {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    /// The method of the message, or the verb if there is none.
+    pub(crate) fn method(&self) -> &str {
+        self.body["method"].as_str().unwrap_or(if self.body.is_null() { &self.verb } else { "an answer" })
+    }
+
+    pub(crate) fn is(&self, method: &str) -> bool {
+        self.method() == method
+    }
+
+    /// The answer to this request.
+    pub(crate) fn answer(&self, result: &Value) -> Value {
+        json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
+    }
+
+    pub(crate) fn error(&self, code: i64, message: &str) -> Value {
+        json!({ "jsonrpc": "2.0", "id": self.body["id"], "error": { "code": code, "message": message } })
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Bytes(Vec<u8>),
+    /// Until the test says so.
+    Wait(Arc<Notify>),
+    /// Until the client closes the connection; the test is told.
+    Gone(Arc<Notify>),
+}
+
+/// What the server does about one request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reply {
+    steps: Vec<Step>,
+    /// Whether the connection is closed at the end.
+    close: bool,
+    /// Close it after so many bytes.
+    cut: Option<usize>,
+}
+
+impl Reply {
+    /// A head and a body.
+    pub(crate) fn new(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
+        let mut head = format!("HTTP/1.1 {status} Something\r\ncontent-length: {}\r\n", body.len());
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        let bytes = [head.as_bytes(), b"\r\n", body].concat();
+        Reply { steps: vec![Step::Bytes(bytes)], ..Reply::default() }
+    }
+
+    pub(crate) fn status(status: u16) -> Self {
+        Self::new(status, &[], b"")
+    }
+
+    pub(crate) fn json(body: &Value) -> Self {
+        Self::json_with(200, &[], body)
+    }
+
+    pub(crate) fn json_with(status: u16, headers: &[(&str, &str)], body: &Value) -> Self {
+        let headers = [headers, &[("content-type", "application/json")]].concat();
+        Self::new(status, &headers, body.to_string().as_bytes())
+    }
+
+    /// An event stream, to which events are added. Its chunks are those of HTTP/1.1.
+    pub(crate) fn events() -> Self {
+        Self::events_with(&[])
+    }
+
+    pub(crate) fn events_with(headers: &[(&str, &str)]) -> Self {
+        Self::chunked(&[headers, &[("content-type", "text/event-stream")]].concat())
+    }
+
+    pub(crate) fn chunked(headers: &[(&str, &str)]) -> Self {
+        let mut head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n".to_owned();
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        Reply { steps: vec![Step::Bytes((head + "\r\n").into_bytes())], ..Reply::default() }
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.steps.push(Step::Bytes(bytes.to_vec()));
+        self
+    }
+
+    /// A chunk of a chunked body.
+    pub(crate) fn chunk(self, data: &[u8]) -> Self {
+        self.bytes(&[format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat())
+    }
+
+    pub(crate) fn event(self, message: &Value) -> Self {
+        self.chunk(format!("data: {message}\n\n").as_bytes())
+    }
+
+    pub(crate) fn event_with_id(self, id: &str, message: &Value) -> Self {
+        self.chunk(format!("id: {id}\ndata: {message}\n\n").as_bytes())
+    }
+
+    /// The end of a chunked body.
+    pub(crate) fn end(self) -> Self {
+        self.bytes(b"0\r\n\r\n")
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
+    /// Sends so many bytes and closes the connection.
+    pub(crate) fn cut_after(mut self, bytes: usize) -> Self {
+        self.cut = Some(bytes);
+        self
+    }
+
+    /// All bytes that would be sent.
+    pub(crate) fn len(&self) -> usize {
+        let length = |step: &Step| if let Step::Bytes(bytes) = step { bytes.len() } else { 0 };
+        self.steps.iter().map(length).sum()
+    }
+
+    /// Goes on when the test says so.
+    pub(crate) fn wait(mut self, until: &Arc<Notify>) -> Self {
+        self.steps.push(Step::Wait(until.clone()));
+        self
+    }
+
+    /// Goes no further; the test is told when the client closes the connection.
+    pub(crate) fn hang(mut self, gone: &Arc<Notify>) -> Self {
+        self.steps.push(Step::Gone(gone.clone()));
+        self
+    }
+}
+
+type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
+
+/// The server. It ends when it is dropped.
+pub(crate) struct HttpScript {
+    address: std::net::SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    arrived: Arc<Notify>,
+    connections: Arc<AtomicUsize>,
+    accepting: JoinHandle<()>,
+}
+
+impl HttpScript {
+    pub(crate) async fn start(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (seen, connections) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<AtomicUsize>::default());
+        let (handler, arrived): (Arc<Handler>, _) = (Arc::new(handler), Arc::<Notify>::default());
+        let (record, counter, told) = (seen.clone(), connections.clone(), arrived.clone());
+        let accepting = spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                stream.set_nodelay(true).unwrap();
+                let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
+                let (handler, record, told) = (handler.clone(), record.clone(), told.clone());
+                spawn(async move {
+                    // A client that is gone is what many tests are about.
+                    let _ = serve(stream, number, &*handler, &record, &told).await;
+                });
+            }
+        });
+        HttpScript { address, seen, arrived, connections, accepting }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    pub(crate) fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What was asked so far.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The methods of what was asked so far.
+    pub(crate) fn methods(&self) -> Vec<String> {
+        self.seen().iter().map(|seen| seen.method().to_owned()).collect()
+    }
+
+    /// What was asked of one method.
+    pub(crate) fn of(&self, method: &str) -> Vec<Seen> {
+        self.seen().into_iter().filter(|seen| seen.is(method)).collect()
+    }
+
+    /// Waits until a method was asked for so often, and gives what was asked.
+    pub(crate) async fn wait_for(&self, method: &str, count: usize) -> Vec<Seen> {
+        let waiting = async {
+            loop {
+                let mut arrived = std::pin::pin!(self.arrived.notified());
+                arrived.as_mut().enable();
+                let of = self.of(method);
+                if of.len() >= count {
+                    return of;
+                }
+                arrived.await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        waited.unwrap_or_else(|_| panic!("{method} did not come {count} times: {:?}", self.methods()))
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for HttpScript {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the runtime of a test ends with it")]
+fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(work)
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    connection: usize,
+    handler: &Handler,
+    record: &Mutex<Vec<Seen>>,
+    told: &Notify,
+) -> std::io::Result<()> {
+    let mut buffer = Vec::new();
+    while let Some(seen) = read_request(&mut stream, &mut buffer, connection).await? {
+        let reply = handler(&seen);
+        record.lock().unwrap().push(seen);
+        told.notify_waiters();
+        let mut left = reply.cut.unwrap_or(usize::MAX);
+        for step in &reply.steps {
+            match step {
+                Step::Bytes(bytes) => {
+                    stream.write_all(&bytes[..bytes.len().min(left)]).await?;
+                    left = left.saturating_sub(bytes.len());
+                    if left == 0 {
+                        return stream.shutdown().await;
+                    }
+                }
+                Step::Wait(until) => until.notified().await,
+                Step::Gone(gone) => {
+                    while stream.read(&mut [0; 1024]).await.is_ok_and(|count| count > 0) {}
+                    gone.notify_one();
+                    return Ok(());
+                }
+            }
+        }
+        if reply.close || reply.cut.is_some() {
+            return stream.shutdown().await;
+        }
+    }
+    Ok(())
+}
+
+async fn read_request(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+    connection: usize,
+) -> std::io::Result<Option<Seen>> {
+    let head_end = loop {
+        if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8(buffer[..head_end].to_vec()).unwrap();
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next().unwrap().split(' ');
+    let (verb, path) = (first.next().unwrap().to_owned(), first.next().unwrap().to_owned());
+    let mut headers = BTreeMap::<String, String>::new();
+    for line in lines {
+        let (name, value) = line.split_once(':').unwrap();
+        let (name, value) = (name.to_ascii_lowercase(), value.trim());
+        headers.entry(name).and_modify(|all| *all += &format!(",{value}")).or_insert(value.to_owned());
+    }
+    let length: usize = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    let end = head_end + 4 + length;
+    while buffer.len() < end {
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let body = buffer[head_end + 4..end].to_vec();
+    buffer.drain(..end);
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Ok(Some(Seen { verb, path, headers, body, connection }))
+}
+
+pub(crate) fn text(text: &str) -> Value {
+    json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })
+}
+
+/// The id of the session that [`speak`] opens.
+pub(crate) const SESSION: &str = "5e55-10n-1d";
+
+/// What a plain server of a revision does: it has tools and resources, and every tool says its name.
+pub(crate) fn speak(revision: Revision, seen: &Seen) -> Reply {
+    let stateless = revision == Revision::LATEST;
+    let capabilities =
+        json!({ "tools": {}, "resources": { "subscribe": true }, "prompts": {}, "logging": {} });
+    match seen.method() {
+        "server/discover" if stateless => Reply::json(&seen.answer(&json!({
+            "resultType": "complete", "supportedVersions": [revision.as_str()], "capabilities": capabilities,
+            "ttlMs": 0, "cacheScope": "private",
+        }))),
+        "server/discover" => Reply::json_with(400, &[], &seen.error(-32000, "Bad Request: no session")),
+        "initialize" if !stateless => {
+            let result = json!({
+                "protocolVersion": revision.as_str(), "capabilities": capabilities,
+                "serverInfo": { "name": "script", "version": "1" },
+            });
+            Reply::json_with(200, &[("mcp-session-id", SESSION)], &seen.answer(&result))
+        }
+        "tools/list" => Reply::json(&seen.answer(&json!({
+            "resultType": "complete", "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }],
+            "ttlMs": 0, "cacheScope": "private",
+        }))),
+        "tools/call" => Reply::json(&seen.answer(&text(seen.body["params"]["name"].as_str().unwrap()))),
+        "resources/read" => {
+            let uri = &seen.body["params"]["uri"];
+            Reply::json(&seen.answer(&json!({
+                "resultType": "complete", "contents": [{ "uri": uri, "text": "read" }],
+                "ttlMs": 0, "cacheScope": "private",
+            })))
+        }
+        "GET" => Reply::status(405),
+        "DELETE" => Reply::status(200),
+        _ if seen.body.get("id").is_none() || seen.body.get("method").is_none() => Reply::status(202),
+        _ if stateless => Reply::json_with(404, &[], &seen.error(-32601, "Method not found")),
+        _ => Reply::json(&seen.answer(&json!({}))),
+    }
+}
