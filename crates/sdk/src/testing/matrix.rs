@@ -23,6 +23,20 @@ pub enum Way {
     Memory,
     /// Over pipes of the operating system, to a server on a thread and a runtime of its own.
     Stdio,
+    /// Over HTTP on this machine, to a server on a thread and a runtime of its own: HTTP+SSE in the first revision,
+    /// Streamable HTTP from then on.
+    #[cfg(all(feature = "http-client", feature = "http-server"))]
+    Http,
+}
+
+impl Way {
+    /// All that the features of this build have.
+    const ALL: &[Way] = &[
+        Way::Memory,
+        Way::Stdio,
+        #[cfg(all(feature = "http-client", feature = "http-server"))]
+        Way::Http,
+    ];
 }
 
 /// What becomes of a handler while the client is asked something in the stateless era.
@@ -64,6 +78,8 @@ impl Case {
         match self.way {
             Way::Memory => Box::new(Memory(self.service.clone())),
             Way::Stdio => Box::new(piped(&self.service)),
+            #[cfg(all(feature = "http-client", feature = "http-server"))]
+            Way::Http => Box::new(super::site::site(&self.service, self.revision)),
         }
     }
 
@@ -84,6 +100,8 @@ impl fmt::Display for Case {
         let way = match self.way {
             Way::Memory => "in memory",
             Way::Stdio => "over stdio",
+            #[cfg(all(feature = "http-client", feature = "http-server"))]
+            Way::Http => "over HTTP",
         };
         write!(f, "{} {way}", self.revision)?;
         match (self.revision.era(), self.rounds) {
@@ -142,7 +160,7 @@ where
 fn cases(service: &Service) -> Vec<Case> {
     let mut cases = Vec::new();
     for revision in service.settings().revisions.iter().copied() {
-        for way in [Way::Memory, Way::Stdio] {
+        for way in Way::ALL.iter().copied() {
             let case = Case { service: service.clone(), revision, way, rounds: Rounds::Park };
             if revision.era() == Era::Stateless {
                 let service = service.without_parking();

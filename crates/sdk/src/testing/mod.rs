@@ -35,6 +35,8 @@ mod random;
 mod raw_client;
 mod reaction;
 mod script;
+#[cfg(all(feature = "http-client", feature = "http-server"))]
+mod site;
 mod stage;
 mod streams;
 mod transcript;
