@@ -10,10 +10,12 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use serde_json::json;
+
 use crate::failure::Failure;
-use crate::process::Process;
+use crate::target::{Place, Target};
 use crate::terminal::Screen;
-use crate::{call, demo, inspect, report};
+use crate::{call, demo, doctor, inspect, report};
 
 /// The Model Context Protocol hub.
 ///
@@ -35,15 +37,23 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the built-in demo server on standard input and output
-    Demo,
-    /// Start a server and show what it offers
+    /// Serve the built-in demo server on standard input and output, or over HTTP
+    Demo {
+        /// Serve clients of every revision at http://ADDRESS/mcp, such as 127.0.0.1:8080
+        #[arg(long, value_name = "ADDRESS")]
+        http: Option<String>,
+    },
+    /// Start or reach a server and show what it offers
     ///
-    /// Example: linchpin inspect npx -y @modelcontextprotocol/server-everything
-    Inspect(Target),
-    /// Start a server and call one of its tools
+    /// Examples: linchpin inspect npx -y @modelcontextprotocol/server-everything
+    ///           linchpin inspect http://127.0.0.1:8080/mcp
+    #[command(verbatim_doc_comment)]
+    Inspect(Server),
+    /// Start or reach a server and call one of its tools
     ///
-    /// Example: linchpin call add --args '{"a": 2, "b": 40}' -- linchpin demo
+    /// Examples: linchpin call add --args '{"a": 2, "b": 40}' -- linchpin demo
+    ///           linchpin call add --args '{"a": 2, "b": 40}' http://127.0.0.1:8080/mcp
+    #[command(verbatim_doc_comment)]
     Call {
         /// The name of the tool
         tool: String,
@@ -58,19 +68,30 @@ enum Command {
         answers: Vec<(String, String)>,
 
         #[command(flatten)]
-        target: Target,
+        server: Server,
     },
+    /// Show step by step how the connection to a server comes about, and what to do where it fails
+    ///
+    /// Examples: linchpin doctor https://mcp.example.com/mcp
+    ///           linchpin doctor npx -y @modelcontextprotocol/server-everything
+    #[command(verbatim_doc_comment)]
+    Doctor(Server),
 }
 
 #[derive(Args)]
-struct Target {
+struct Server {
     /// Seconds that the server may take to answer; signs of progress give it more, up to ten times as long
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     timeout: NonZeroU32,
 
-    /// The command that starts the server, as you would type it; everything after its name is the server's
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    /// A header for every request to a URL, such as 'Authorization: Bearer …'; may be given again
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    headers: Vec<(String, String)>,
+
+    /// The URL of the server, or the command that starts it, as you would type it; everything after the command's
+    /// name is the server's
+    #[arg(trailing_var_arg = true, required = true, value_name = "URL|COMMAND")]
+    server: Vec<OsString>,
 }
 
 impl Cli {
@@ -78,7 +99,7 @@ impl Cli {
     /// other words.
     pub(crate) fn log_level(&self) -> &'static str {
         match (self.verbose, &self.command) {
-            (0, Some(Command::Inspect(_) | Command::Call { .. })) => "error",
+            (0, Some(Command::Inspect(_) | Command::Call { .. } | Command::Doctor(_))) => "error",
             (0, _) => "warn",
             (1, _) => "info",
             (2, _) => "debug",
@@ -87,25 +108,42 @@ impl Cli {
     }
 }
 
-impl Target {
-    fn process(self, verbose: bool) -> Process {
+impl Server {
+    fn target(self, verbose: bool) -> Result<Target, Failure> {
         let timeout = Duration::from_secs(self.timeout.get().into());
-        Process { command: self.command, timeout, verbose, screen: Arc::new(Screen::new()) }
+        let place = Place::parse(self.server, self.headers)?;
+        Ok(Target { place, timeout, verbose, screen: Arc::new(Screen::new()), trace: None })
     }
+}
+
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("a header is written as NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let (json, verbose) = (cli.json, cli.verbose > 0);
     match cli.command {
         None => show_report(json).await?,
-        Some(Command::Demo) => demo::server().run().await.map_err(from_linchpin)?,
-        Some(Command::Inspect(target)) => inspect::run(target.process(verbose), json).await?,
-        Some(Command::Call { tool, args, answers, target }) => {
+        Some(Command::Demo { http: None }) => demo::server().run().await.map_err(from_linchpin)?,
+        Some(Command::Demo { http: Some(address) }) => serve_demo(&address, json).await?,
+        Some(Command::Inspect(server)) => inspect::run(server.target(verbose)?, json).await?,
+        Some(Command::Call { tool, args, answers, server }) => {
             let options = call::Options { tool, args, answers, json };
-            return call::run(target.process(verbose), options).await;
+            return call::run(server.target(verbose)?, options).await;
         }
+        Some(Command::Doctor(server)) => return doctor::run(server.target(verbose)?, json).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the demo server over HTTP until the program is asked to end.
+async fn serve_demo(address: &str, json: bool) -> Result<(), Failure> {
+    let bound = demo::server().http().legacy_sse().bind(address).await;
+    let endpoint = bound.map_err(|error| Failure::from(from_linchpin(error)).during(address))?;
+    let url = endpoint.url();
+    print(&if json { format!("{}\n", json!({ "url": url })) } else { format!("{url}\n") })?;
+    Ok(endpoint.run().await.map_err(from_linchpin)?)
 }
 
 async fn show_report(json: bool) -> anyhow::Result<()> {

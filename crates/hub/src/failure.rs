@@ -34,13 +34,15 @@ pub(crate) struct Failure {
     message: String,
     /// Code and data of the server's answer.
     answer: Option<Box<(i64, Option<Value>)>>,
+    /// The HTTP status of its answer.
+    status: Option<u16>,
     /// What the server wrote on its standard error at last.
     words: Vec<String>,
 }
 
 impl Failure {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), answer: None, words: Vec::new() }
+        Failure { kind, message: message.into(), answer: None, status: None, words: Vec::new() }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -60,6 +62,10 @@ impl Failure {
             self.words = words;
         }
         self
+    }
+
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.status
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -88,6 +94,9 @@ impl Failure {
             error["code"] = json!(code);
             error["data"] = json!(data);
         }
+        if let Some(status) = self.status {
+            error["status"] = json!(status);
+        }
         if !self.words.is_empty() {
             error["stderr"] = json!(self.words);
         }
@@ -115,11 +124,15 @@ impl From<ClientError> for Failure {
             _ => Kind::Protocol,
         };
         let message = crate::terminal::clean(&error.to_string());
+        let status = match &error {
+            ClientError::Call(CallError::Transport { status, .. }) => *status,
+            _ => None,
+        };
         let answer = match error {
             ClientError::Call(CallError::Rejected(error)) => Some(Box::new((error.code, error.data))),
             _ => None,
         };
-        Failure { answer, ..Failure::new(kind, message) }
+        Failure { answer, status, ..Failure::new(kind, message) }
     }
 }
 

@@ -4,12 +4,14 @@ mod ask;
 mod call;
 mod cli;
 mod demo;
+mod doctor;
 mod failure;
+mod heard;
 mod inspect;
-mod process;
 mod report;
 mod roots;
 mod signals;
+mod target;
 mod terminal;
 
 use std::io::{self, IsTerminal, Write};

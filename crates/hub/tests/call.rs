@@ -45,7 +45,7 @@ fn wrong_usage_says_what_is_wrong() {
     for (option, expected) in cases {
         run(&[&["call", "add"], &option[..], &[LINCHPIN, "demo"]].concat()).said(2, &[expected]);
     }
-    run(&["call", "add"]).said(2, &["<COMMAND>"]);
+    run(&["call", "add"]).said(2, &["<URL|COMMAND>"]);
     let failed = run(&["--json", "call", "add", "--args", "5", LINCHPIN, "demo"]);
     assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(2), &Value::from("usage")));
 }

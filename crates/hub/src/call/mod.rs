@@ -17,8 +17,8 @@ pub(crate) use arguments::parse_answer;
 use crate::ask::Asker;
 use crate::cli::print;
 use crate::failure::{Failure, Kind};
-use crate::process::Process;
 use crate::roots;
+use crate::target::Target;
 use crate::terminal::{Look, Screen, one_line, shorten};
 
 /// A name is close enough to be meant from this likeness on.
@@ -36,11 +36,11 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 }
 
-pub(crate) async fn run(process: Process, options: Options) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(server: Target, options: Options) -> Result<ExitCode, Failure> {
     let Options { tool, args, answers, json } = options;
     let arguments = arguments::read(&args)?;
-    let (screen, verbose) = (process.screen.clone(), process.verbose);
-    let timeout = process.timeout;
+    let (screen, verbose) = (server.screen.clone(), server.verbose);
+    let timeout = server.timeout;
     let asker = Asker::new(screen.clone(), answers);
     let (forms, pages, log) = (asker.clone(), asker.clone(), screen.clone());
     let dress = move |client: ClientBuilder| {
@@ -57,7 +57,7 @@ pub(crate) async fn run(process: Process, options: Options) -> Result<ExitCode, 
         asker.show_unused();
         Ok((result, client.revision()))
     };
-    let (result, revision) = process.with(dress, work).await?;
+    let (result, revision) = server.with(dress, work).await?;
     if json {
         print(&format!("{}\n", to_json(&tool, &result, &to_value(&result.content, revision))))?;
     } else {

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::cli::print;
 use crate::failure::Failure;
-use crate::process::Process;
 use crate::roots;
+use crate::target::Target;
 use crate::terminal::Look;
 
 /// What was found.
@@ -30,9 +30,9 @@ struct Found {
     prompts: Option<Vec<Prompt>>,
 }
 
-pub(crate) async fn run(process: Process, json: bool) -> Result<(), Failure> {
-    let verbose = process.verbose;
-    let found = process.with(dress, async |client| Found::collect(client).await).await?;
+pub(crate) async fn run(target: Target, json: bool) -> Result<(), Failure> {
+    let verbose = target.verbose;
+    let found = target.with(dress, async |client| Found::collect(client).await).await?;
     Ok(print(&if json {
         format!("{}\n", found.to_json())
     } else {

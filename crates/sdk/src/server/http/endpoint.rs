@@ -72,7 +72,7 @@ impl Endpoint {
         let path = parts.uri.path();
         let is_legacy = self.options.legacy.as_deref() == Some(path);
         if path != self.options.path && !is_legacy {
-            return reply::refuse(StatusCode::NOT_FOUND, "nothing is served at this path");
+            return reply::nothing_here(&self.options.path);
         }
         let principal = match self.identify(&parts) {
             Ok(principal) => principal,

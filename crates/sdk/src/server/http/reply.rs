@@ -58,6 +58,15 @@ pub(super) fn refuse_with(status: StatusCode, error: &ErrorObject) -> Reply {
     json(status, out)
 }
 
+/// The path is not the endpoint's: nobody there speaks the protocol.
+pub(super) fn nothing_here(path: &str) -> Reply {
+    let mut reply =
+        Response::new(Body::from(format!("Nothing is served here. The endpoint is {path}.\n").into_bytes()));
+    *reply.status_mut() = StatusCode::NOT_FOUND;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    reply
+}
+
 /// The method is not served here.
 pub(super) fn not_allowed(allow: &'static str) -> Reply {
     let text = format!("this HTTP method is not served here; use one of {allow}");

@@ -68,6 +68,9 @@ impl Link {
             id.set_sensitive(true);
             id
         });
+        if session.is_some() {
+            self.diagnose(|| "a session was opened".to_owned());
+        }
         lock(&self.state).set_session(session);
     }
 

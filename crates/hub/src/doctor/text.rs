@@ -1,0 +1,46 @@
+//! The steps, for people.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::trace::Step;
+use crate::terminal::{Look, Style, clean, wrap};
+
+/// Where the text of a step begins.
+const INDENT: usize = 18;
+
+pub(super) fn show(server: &str, steps: &[Step], look: Look) -> String {
+    let mut out = format!("{}\n\n", look.paint(Style::Bold, server));
+    for step in steps {
+        let (mark, style) = if step.ok { ("ok", Style::Good) } else { ("!!", Style::Bad) };
+        let took =
+            step.took.map(|took| format!("  {}", look.paint(Style::Dim, &time(took)))).unwrap_or_default();
+        let lines = wrap(&clean(&step.text), look.width.saturating_sub(INDENT + 10));
+        let mut lines = lines.iter();
+        let first = lines.next().map_or("", |line| line);
+        let _ = writeln!(out, " {} {:<13} {first}{took}", look.paint(style, mark), step.name);
+        for line in lines {
+            let _ = writeln!(out, "{:INDENT$}{line}", "");
+        }
+        if let Some(advice) = &step.advice {
+            for (index, line) in wrap(advice, look.width.saturating_sub(INDENT + 4)).iter().enumerate() {
+                let arrow = if index == 0 { "→ " } else { "  " };
+                let _ =
+                    writeln!(out, "{:INDENT$}{}", "", look.paint(Style::Warning, &format!("{arrow}{line}")));
+            }
+        }
+    }
+    let healthy = steps.iter().all(|step| step.ok);
+    let verdict = if healthy {
+        look.paint(Style::Good, "The server can be used.")
+    } else {
+        look.paint(Style::Bad, "The server cannot be used as it is.")
+    };
+    let _ = writeln!(out, "\n{verdict}");
+    out
+}
+
+fn time(took: Duration) -> String {
+    let ms = took.as_secs_f64() * 1_000.0;
+    if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
+}
