@@ -4,9 +4,15 @@
 //! feeds them the seeds, so that everything ever found stays found in a plain `cargo test`.
 
 mod codecs;
+mod egress;
 mod envelope;
+mod events;
+mod headers;
 mod lines;
 
 pub use codecs::codecs;
+pub use egress::egress;
 pub use envelope::envelope;
+pub use events::events;
+pub use headers::headers;
 pub use lines::lines;

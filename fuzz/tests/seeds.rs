@@ -29,3 +29,18 @@ fn lines() {
 fn codecs() {
     replay("codecs", fuzz::codecs);
 }
+
+#[test]
+fn events() {
+    replay("events", fuzz::events);
+}
+
+#[test]
+fn headers() {
+    replay("headers", fuzz::headers);
+}
+
+#[test]
+fn egress() {
+    replay("egress", fuzz::egress);
+}

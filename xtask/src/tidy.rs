@@ -5,6 +5,7 @@ mod dates;
 mod dependencies;
 mod layout;
 mod manifest;
+mod sockets;
 mod words;
 
 use std::fmt;
@@ -38,6 +39,7 @@ const RULES: &[Rule] = &[
     dates::revision_dates_stay_in_one_file,
     words::nothing_is_left_unfinished,
     words::tests_run_and_do_not_sleep,
+    sockets::sockets_are_opened_in_one_place,
     dependencies::crates_depend_downwards,
     dependencies::versions_come_from_the_workspace,
     dependencies::jsonrpc_knows_nothing_of_the_protocol,

@@ -63,9 +63,8 @@ fn a_url_is_inspected_and_called_like_a_command() {
     assert_eq!(shown, started);
     let called = run(&["call", "add", "--args", r#"{"a": 2, "b": 40}"#, &demo.url]).said(0, &[]);
     assert_eq!(called.stdout.trim(), r#"{"sum":42.0}"#);
-    // The first transport over HTTP, found by its path.
     let counted =
-        run(&["call", "countdown", "--args", r#"{"from": 2}"#, &demo.at("/sse")]).said(0, &["progress 2/2"]);
+        run(&["call", "countdown", "--args", r#"{"from": 2}"#, &demo.url]).said(0, &["progress 2/2"]);
     assert_eq!(counted.stdout.trim(), "Counted down from 2.");
 }
 
@@ -99,8 +98,6 @@ fn the_doctor_shows_every_step() {
     );
     let started = run(&["--json", "doctor", LINCHPIN, "demo"]).said(0, &[]);
     assert_eq!(steps(&started)[0], ("program".to_owned(), true));
-    let old = run(&["doctor", &demo.at("/sse")]).said(0, &[]).stdout;
-    assert!(old.contains("HTTP+SSE: the stream of events is the session"), "{old}");
 }
 
 #[test]
@@ -122,7 +119,7 @@ fn the_doctor_says_what_to_do() {
         (&*broken, "the server failed by itself"),
         ("http://127.0.0.1:1/mcp", "check host and port"),
         ("https://nosuch.invalid/mcp", "check its spelling"),
-        ("http://example.com/mcp", "https"),
+        ("http://1.1.1.1/mcp", "https"),
         ("no-such-program", "check the name"),
     ];
     for (server, advice) in cases {

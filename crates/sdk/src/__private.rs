@@ -1,9 +1,12 @@
-//! What the macros refer to. Not part of the public interface.
+//! What the macros and the fuzz targets refer to. Not part of the public interface.
 
 pub use schemars;
 pub use serde;
 
 pub use crate::server::{Item, Register};
+
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub use crate::http::outside as http;
 
 use crate::Result;
 

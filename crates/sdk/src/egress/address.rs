@@ -72,17 +72,17 @@ fn of_v6(address: Ipv6Addr) -> Class {
 fn of_v6_prefix(address: Ipv6Addr, segments: [u16; 8]) -> Class {
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 1] => Class::Loopback,
-        [0, 0, 0, 0, 0, 0, 0, 0] => Class::Forbidden,
-        // Mapped, mapped for translation (RFC 2765), compatible, and the well-known prefix of NAT64.
+        // Mapped, mapped for translation (RFC 2765), compatible, the well-known prefix of NAT64, 6to4. All zeros carry
+        // 0.0.0.0.
         [0, 0, 0, 0, 0, 0xffff | 0, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => of_v4(v4(high, low)),
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => of_v4(v4(high, low)),
         [0x64, 0xff9b, 1, ..] => of_local_nat64(address),
         // Teredo carries two: the server's, and the client's with every bit turned over.
         [0x2001, 0, high, low, .., client_high, client_low] => {
             of_v4(v4(high, low)).max(of_v4(v4(!client_high, !client_low)))
         }
-        [0x2002, high, low, ..] => of_v4(v4(high, low)),
         [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] | [0xfe80..=0xfebf, ..] => Class::LinkLocal,
         [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Class::Private,
         // Protocol assignments, documentation.

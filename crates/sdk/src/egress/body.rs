@@ -60,13 +60,13 @@ impl HttpBody for Body {
 /// request; dropped before that, the connection is closed.
 pub struct ResponseBody {
     incoming: Incoming,
-    line: Option<Line>,
+    line: Option<Box<Line>>,
     pool: Arc<Pool>,
     place: Arc<Place>,
 }
 
 impl ResponseBody {
-    pub(super) fn new(incoming: Incoming, line: Line, pool: Arc<Pool>, place: Arc<Place>) -> Self {
+    pub(super) fn new(incoming: Incoming, line: Box<Line>, pool: Arc<Pool>, place: Arc<Place>) -> Self {
         let mut body = ResponseBody { incoming, line: Some(line), pool, place };
         if body.incoming.is_end_stream() {
             body.release();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::dial::Dialer;
 use super::error::EgressError;
-use super::hop::Hop;
+use super::hop::{Hop, Watcher};
 use super::policy::Policy;
 use super::pool::{Egress, Limits};
 use super::proxy::{Proxy, from_environment};
@@ -21,7 +21,7 @@ pub struct Builder {
     proxy: Option<Proxy>,
     connect_timeout: Duration,
     limits: Limits,
-    on_hop: Option<Arc<dyn Fn(&Hop<'_>) + Send + Sync>>,
+    on_hop: Option<Watcher>,
     error: Option<EgressError>,
 }
 

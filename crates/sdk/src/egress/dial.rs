@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::address::Class;
 use super::error::{EgressError, EgressErrorKind};
-use super::hop::{Hop, Phase};
-use super::policy::{Policy, Reason, Trust};
+use super::hop::{Hop, Phase, Watcher};
+use super::policy::{Policy, Reason, Refusal, Trust};
 use super::proxy::Proxy;
 use super::resolve::Resolve;
 use super::target::{Host, Target};
@@ -35,7 +35,7 @@ pub(super) struct Dialer {
     pub tls: Tls,
     pub proxy: Option<Proxy>,
     pub connect_timeout: Duration,
-    pub on_hop: Option<Arc<dyn Fn(&Hop<'_>) + Send + Sync>>,
+    pub on_hop: Option<Watcher>,
 }
 
 impl Dialer {
@@ -43,11 +43,13 @@ impl Dialer {
     pub(super) async fn dial(&self, target: &Target, trust: Trust) -> Result<(Stream, Class), EgressError> {
         let deadline = Instant::now() + self.connect_timeout;
         let place = target.place();
-        let (stream, address, class) = match self.proxy.as_ref().filter(|proxy| proxy.is_for(&place.host)) {
-            Some(proxy) => self.dial_through(proxy, target, trust, deadline).await?,
-            None => {
+        let (stream, address, class) = match &self.proxy {
+            Some(proxy) if proxy.is_for(&place.host) => {
+                self.dial_through(proxy, target, trust, deadline).await?
+            }
+            _ => {
                 let found = self.look_up(target, deadline).await?;
-                let (addresses, class) = self.choose(target, trust, found)?;
+                let (addresses, class) = self.choose(target, trust, &found)?;
                 let (stream, address) = self.connect(target, &addresses, deadline).await?;
                 (stream, address, class)
             }
@@ -65,17 +67,11 @@ impl Dialer {
             Host::Address(address) => return Ok(vec![SocketAddr::new(*address, place.port)]),
             Host::Name(name) => name,
         };
-        let failed = |reason: String| {
-            let text = format!(
-                "the name `{name}` could not be resolved: {reason}; check its spelling and the network"
-            );
-            EgressError::new(EgressErrorKind::Dns, text)
-        };
         let begun = Instant::now();
         let outcome = match timeout_at(deadline, self.resolve.resolve(name)).await {
             Err(_) => Err(self.timed_out(Phase::Resolve, target)),
-            Ok(Err(error)) => Err(failed(error.to_string()).because(error)),
-            Ok(Ok(found)) if found.is_empty() => Err(failed("it has no address".into())),
+            Ok(Err(error)) => Err(unresolved(target, &error.to_string()).because(error)),
+            Ok(Ok(found)) if found.is_empty() => Err(unresolved(target, "it has no address")),
             Ok(Ok(found)) => {
                 Ok(found.into_iter().take(MOST_ADDRESSES).map(|ip| SocketAddr::new(ip, place.port)).collect())
             }
@@ -91,32 +87,30 @@ impl Dialer {
         &self,
         target: &Target,
         trust: Trust,
-        found: Vec<SocketAddr>,
+        found: &[SocketAddr],
     ) -> Result<(Vec<SocketAddr>, Class), EgressError> {
         let place = target.place();
         let literal = place.host.is_literal();
-        let class = found.iter().map(|address| Class::of(address.ip())).min().unwrap_or(Class::Forbidden);
-        // A name that was public before must not lead to a nearer place now.
-        if !literal && target.home() == Some(Class::Public) && class != Class::Public && place.typed {
-            return Err(refused(target, found.first().map(SocketAddr::ip), class, Reason::Moved));
-        }
+        let mut allowed = Vec::new();
         let mut refusal = None;
-        let allowed = found.into_iter().filter(|address| {
+        for address in found {
             match self.policy.check(address.ip(), place.https, literal, trust) {
-                Ok(own) => own == class,
-                Err(reason) => {
-                    refusal.get_or_insert(reason);
-                    false
-                }
+                Ok(class) => allowed.push((*address, class)),
+                Err(reason) => refusal = refusal.or(Some(reason)),
             }
-        });
-        let allowed: Vec<_> = allowed.collect();
-        match refusal {
-            Some(refusal) if allowed.is_empty() => {
-                Err(refused(target, Some(refusal.address), refusal.class, refusal.reason))
-            }
-            _ => Ok((allowed, class)),
         }
+        let Some((nearest, class)) = allowed.iter().copied().min_by_key(|(_, class)| *class) else {
+            return Err(match refusal {
+                Some(Refusal { address, class, reason }) => refused(target, Some(address), class, reason),
+                None => unresolved(target, "it has no address"),
+            });
+        };
+        // A name that was public before must not lead to a nearer place now.
+        if place.typed && !literal && class != Class::Public && target.home() == Some(Class::Public) {
+            return Err(refused(target, Some(nearest.ip()), class, Reason::Moved));
+        }
+        allowed.retain(|(_, own)| *own == class);
+        Ok((allowed.into_iter().map(|(address, _)| address).collect(), class))
     }
 
     /// Dials one address after the other; each has its share of the time that is left.
@@ -143,9 +137,7 @@ impl Dialer {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| {
-            EgressError::new(EgressErrorKind::Dns, format!("the name `{}` has no address", target.host()))
-        }))
+        Err(last.unwrap_or_else(|| unresolved(target, "it has no address")))
     }
 
     /// Through a proxy the address is not ours to see. What can be told by the name or by the address in the URL still
@@ -212,6 +204,13 @@ impl Dialer {
     }
 }
 
+fn unresolved(target: &Target, reason: &str) -> EgressError {
+    let host = target.host();
+    let text =
+        format!("the name `{host}` could not be resolved: {reason}; check its spelling and the network");
+    EgressError::new(EgressErrorKind::Dns, text)
+}
+
 fn not_connected(target: &Target, address: SocketAddr, error: io::Error) -> EgressError {
     let advice = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
@@ -228,4 +227,64 @@ fn refused(target: &Target, address: Option<IpAddr>, class: Class, reason: Reaso
     let (host, reason) = (target.host(), reason.text());
     let text = format!("no connection to `{host}` was tried: {subject} is {class}, {reason}");
     EgressError::new(EgressErrorKind::Refused(class), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::System;
+    use super::*;
+
+    fn dialer() -> Dialer {
+        Dialer {
+            policy: Policy::default(),
+            resolve: Arc::new(System),
+            tls: Tls::default(),
+            proxy: None,
+            connect_timeout: Duration::from_secs(1),
+            on_hop: None,
+        }
+    }
+
+    fn choose(target: &Target, found: &[&str]) -> Result<Vec<String>, String> {
+        let found: Vec<_> =
+            found.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 1)).collect();
+        let chosen = dialer().choose(target, target.trust(), &found).map_err(|error| error.to_string())?;
+        Ok(chosen.0.iter().map(|address| address.ip().to_string()).collect())
+    }
+
+    #[test]
+    fn of_mixed_answers_the_most_public_ones_count() {
+        let target = Target::typed("https://name.example/").unwrap();
+        let mixed = ["10.0.0.1", "8.8.8.8", "127.0.0.1", "2606:4700::1", "169.254.169.254", "0.0.0.0"];
+        assert_eq!(choose(&target, &mixed).unwrap(), ["8.8.8.8", "2606:4700::1"]);
+        assert_eq!(choose(&target, &["127.0.0.1", "10.0.0.1"]).unwrap(), ["10.0.0.1"]);
+        assert_eq!(choose(&target, &["::1", "127.0.0.1"]).unwrap(), ["::1", "127.0.0.1"]);
+        let learned = target.learned("https://other.example/").unwrap();
+        assert_eq!(choose(&learned, &mixed).unwrap(), ["8.8.8.8", "2606:4700::1"]);
+    }
+
+    #[test]
+    fn a_name_that_was_public_does_not_come_nearer() {
+        let target = Target::typed("https://name.example/").unwrap();
+        assert_eq!(choose(&target, &["10.0.0.1"]).unwrap(), ["10.0.0.1"]);
+        target.reached(Class::Public);
+        assert_eq!(choose(&target, &["8.8.8.8"]).unwrap(), ["8.8.8.8"]);
+        let moved = choose(&target, &["10.0.0.1"]).unwrap_err();
+        assert!(
+            moved.contains("10.0.0.1 is a private address, but the same name had a public one before"),
+            "{moved}"
+        );
+        target.reached(Class::Loopback);
+        choose(&target.learned("/same/origin").unwrap(), &["127.0.0.1"]).unwrap_err();
+    }
+
+    #[test]
+    fn nothing_to_choose_from() {
+        let target = Target::typed("https://name.example/").unwrap();
+        assert!(choose(&target, &[]).unwrap_err().contains("it has no address"));
+        let text = choose(&target, &["0.0.0.0", "169.254.169.254"]).unwrap_err();
+        let expected =
+            "no connection to `name.example` was tried: 0.0.0.0 is an address that nothing is sent to, so";
+        assert!(text.starts_with(expected), "{text}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::EgressError;
@@ -35,6 +36,9 @@ pub struct Hop<'a> {
     /// Why it failed, if it did. Another address may still work.
     pub error: Option<&'a EgressError>,
 }
+
+/// Who is told of each step.
+pub(super) type Watcher = Arc<dyn Fn(&Hop<'_>) + Send + Sync>;
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use super::error::{EgressError, EgressErrorKind};
 use super::target::Host;
 
 #[derive(Clone, Default)]
-pub(super) struct Tls;
+pub(super) struct Tls {}
 
 impl Tls {
     #[expect(clippy::unused_self, reason = "the same as with TLS")]

@@ -102,7 +102,12 @@ impl Egress {
         }
     }
 
-    fn answer(&self, response: Response<Incoming>, line: Line, target: &Target) -> Response<ResponseBody> {
+    fn answer(
+        &self,
+        response: Response<Incoming>,
+        line: Box<Line>,
+        target: &Target,
+    ) -> Response<ResponseBody> {
         target.reached(line.class);
         response.map(|body| ResponseBody::new(body, line, self.pool.clone(), target.place().clone()))
     }
@@ -125,7 +130,7 @@ fn broken(target: &Target, error: hyper::Error) -> EgressError {
     EgressError::new(EgressErrorKind::Http, text).because(error)
 }
 
-/// A connection and the end of it that takes requests.
+/// A connection and the end of it that takes requests. It is large and handed around a lot, hence always boxed.
 pub(super) struct Line {
     connection: Connection<TokioIo<Stream>, Body>,
     sender: SendRequest<Body>,
@@ -137,10 +142,10 @@ pub(super) struct Line {
 }
 
 impl Line {
-    async fn open(stream: Stream, class: Class, trust: Trust) -> Result<Line, hyper::Error> {
+    async fn open(stream: Stream, class: Class, trust: Trust) -> Result<Box<Line>, hyper::Error> {
         let (sender, connection) =
             http1::Builder::new().max_buf_size(BUFFER).handshake(TokioIo::new(stream)).await?;
-        Ok(Line { connection, sender, class, trust, over: false })
+        Ok(Box::new(Line { connection, sender, class, trust, over: false }))
     }
 
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
@@ -152,9 +157,9 @@ impl Line {
 
     /// One request and the head of its response. An error comes with the request if nothing of it was written.
     async fn exchange(
-        mut self,
+        mut self: Box<Self>,
         request: Request<Body>,
-    ) -> Result<(Response<Incoming>, Line), (hyper::Error, Option<Request<Body>>)> {
+    ) -> Result<(Response<Incoming>, Box<Line>), (hyper::Error, Option<Request<Body>>)> {
         let mut answer = pin!(self.sender.try_send_request(request));
         let outcome = poll_fn(|cx| {
             // Before the answer, so that one poll is enough when the response is already here.
@@ -197,13 +202,13 @@ struct Kept {
 }
 
 struct Idle {
-    line: Line,
+    line: Box<Line>,
     since: Instant,
 }
 
 impl Pool {
     /// The connection to the target that was used last and can take a request.
-    fn take(&self, target: &Target, cx: &mut Context<'_>) -> Option<Line> {
+    fn take(&self, target: &Target, cx: &mut Context<'_>) -> Option<Box<Line>> {
         let trust = target.trust();
         // A name that was public before must not lead to a nearer place now.
         let fits = |idle: &Idle| {
@@ -224,25 +229,28 @@ impl Pool {
     }
 
     /// Keeps a connection, if it can take another request and there is room.
-    pub(super) fn put(self: &Arc<Self>, place: &Arc<Place>, mut line: Line) {
+    pub(super) fn put(self: &Arc<Self>, place: &Arc<Place>, mut line: Box<Line>) {
         if !line.is_ready(&mut Context::from_waker(Waker::noop())) {
             return;
         }
-        let mut kept = lock(&self.kept);
-        if !kept.watched {
-            // Without a runtime there is nobody to close it later.
-            let Ok(runtime) = Handle::try_current() else { return };
-            kept.watched = true;
-            start(&runtime, close_old(Watch(Arc::downgrade(self)), self.limits.idle_timeout));
-        }
-        let idle = Idle { line, since: Instant::now() };
-        match kept.places.get_mut(place) {
-            Some(list) if list.len() < self.limits.idle_per_host => list.push(idle),
-            Some(_) => {}
-            None if self.limits.idle_per_host == 0 => {}
-            None => {
-                kept.places.insert(place.clone(), vec![idle]);
+        // Without a runtime there is nobody to close it later.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let is_watched = {
+            let mut kept = lock(&self.kept);
+            let idle = Idle { line, since: Instant::now() };
+            match kept.places.get_mut(place) {
+                Some(list) if list.len() < self.limits.idle_per_host => list.push(idle),
+                Some(_) => {}
+                None if self.limits.idle_per_host == 0 => {}
+                None => {
+                    kept.places.insert(place.clone(), vec![idle]);
+                }
             }
+            std::mem::replace(&mut kept.watched, true)
+        };
+        if !is_watched {
+            // Not while the lock is held: a runtime that ends drops at once what it is given.
+            start(&runtime, close_old(Watch(Arc::downgrade(self)), self.limits.idle_timeout));
         }
     }
 

@@ -85,7 +85,7 @@ impl Proxy {
         let place = format!("{}:{}", target.host(), target.port());
         let mut request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n");
         if let Some(authorization) = &self.authorization {
-            request.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
+            request.extend(["Proxy-Authorization: ", authorization, "\r\n"]);
         }
         request.push_str("\r\n");
         stream.write_all(request.as_bytes()).await.map_err(broken)?;
@@ -121,16 +121,8 @@ fn percent_decode(text: &str) -> Vec<u8> {
         let escaped = if *first == b'%' { later.split_at_checked(2) } else { None };
         let byte =
             escaped.and_then(|(digits, _)| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        match (byte, escaped) {
-            (Some(byte), Some((_, behind))) => {
-                decoded.push(byte);
-                rest = behind;
-            }
-            _ => {
-                decoded.push(*first);
-                rest = later;
-            }
-        }
+        decoded.push(byte.unwrap_or(*first));
+        rest = escaped.filter(|_| byte.is_some()).map_or(later, |(_, behind)| behind);
     }
     decoded
 }

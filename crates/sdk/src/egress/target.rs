@@ -4,6 +4,7 @@
 //! attacks are made of, and nobody who means well writes it.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -37,7 +38,7 @@ pub struct Target {
 }
 
 /// What has to be the same for a connection to be used again.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub https: bool,
     pub host: Host,
@@ -170,6 +171,13 @@ impl Place {
     }
 }
 
+/// The authority says nothing that host and port do not.
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.host, self.port).hash(state);
+    }
+}
+
 impl Host {
     /// What can be said of a host without looking it up.
     pub(super) fn class_by_name(&self) -> Class {
@@ -236,19 +244,16 @@ fn parse_authority(authority: &str) -> Result<(Host, Option<u16>), EgressError> 
     if authority.contains('@') {
         return Err(wrong("it has a user name or password; put them into a header instead"));
     }
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (inner, port) = rest.split_once(']').ok_or_else(|| wrong("a `]` is missing"))?;
-            let address: Ipv6Addr = inner
-                .parse()
-                .map_err(|_| wrong("what stands in [ ] is not an IPv6 address (zones are not known)"))?;
-            // The same place must have one name only.
-            (Host::Address(IpAddr::V6(address).to_canonical()), port)
-        }
-        None => {
-            let (host, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
-            (parse_host(host)?, port)
-        }
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (inner, port) = rest.split_once(']').ok_or_else(|| wrong("a `]` is missing"))?;
+        let address: Ipv6Addr = inner
+            .parse()
+            .map_err(|_| wrong("what stands in [ ] is not an IPv6 address (zones are not known)"))?;
+        // The same place must have one name only.
+        (Host::Address(IpAddr::V6(address).to_canonical()), port)
+    } else {
+        let (host, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+        (parse_host(host)?, port)
     };
     if port.is_empty() {
         return Ok((host, None));

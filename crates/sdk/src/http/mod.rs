@@ -9,6 +9,8 @@ pub(crate) mod mirror;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) mod names;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
+pub mod outside;
+#[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) mod sentinel;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) mod sse;

@@ -12,11 +12,9 @@ const SUFFIX: &str = "?=";
 pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let padded = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let bytes = text.as_bytes();
-    let plain = bytes.iter().all(|&byte| is_plain(byte))
-        && !padded(bytes.first())
-        && !padded(bytes.last())
-        && !(text.starts_with(PREFIX) && text.ends_with(SUFFIX));
-    if plain {
+    let ambiguous = text.starts_with(PREFIX) && text.ends_with(SUFFIX);
+    let trimmed = padded(bytes.first()) || padded(bytes.last());
+    if !ambiguous && !trimmed && bytes.iter().all(|&byte| is_plain(byte)) {
         return Cow::Borrowed(text);
     }
     let mut encoded = String::with_capacity(PREFIX.len() + bytes.len().div_ceil(3) * 4 + SUFFIX.len());

@@ -15,6 +15,7 @@ const KEPT: usize = 64 * 1024;
 
 /// One event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the word of the standard")]
 pub(crate) struct Event<'a> {
     /// The last id that the stream has named, in this event or before; `None` if it has not, or took it back.
     pub id: Option<&'a str>,

@@ -1,0 +1,14 @@
+//! The way out: what may be reached, over which connection, and what is said when something does not work.
+
+#![cfg(feature = "http-client")]
+#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+
+mod addresses;
+mod dns;
+mod failures;
+mod pool;
+mod proxy;
+mod redirects;
+mod support;
+#[cfg(feature = "tls")]
+mod tls;

@@ -1,0 +1,73 @@
+//! Connections are opened in one place, so that the rules for where they may lead cannot be gone around.
+
+use super::{Finding, SourceFile, rust};
+
+/// The way out.
+const EGRESS: &str = "crates/sdk/src/egress/";
+/// Where a server listens.
+const LISTENING: &str = "crates/sdk/src/server/http";
+
+const OUTGOING: [&str; 7] = [
+    "TcpStream::connect",
+    "TcpSocket",
+    "UdpSocket",
+    "UnixStream::connect",
+    "UnixDatagram",
+    "lookup_host",
+    "to_socket_addrs",
+];
+const LISTENERS: [&str; 2] = ["TcpListener", "UnixListener"];
+
+pub(super) fn sockets_are_opened_in_one_place(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in rust(files).filter(|file| is_product(&file.path)) {
+        for (number, line) in file.lines_before_tests() {
+            if line.trim_start().starts_with("//") {
+                continue;
+            }
+            if let Some(found) = OUTGOING.into_iter().find(|word| line.contains(word)) {
+                findings.push(
+                    file.finding(number, format!("\"{found}\": only {EGRESS} opens connections; use it")),
+                );
+            }
+            let listens = LISTENERS.into_iter().find(|word| line.contains(word));
+            if let Some(found) = listens.filter(|_| !file.path.starts_with(LISTENING)) {
+                findings.push(file.finding(number, format!("\"{found}\": only {LISTENING} listens; use it")));
+            }
+        }
+    }
+    findings
+}
+
+fn is_product(path: &str) -> bool {
+    let in_tests = path.split('/').any(|folder| folder == "tests");
+    path.starts_with("crates/") && path.contains("/src/") && !in_tests && !path.starts_with(EGRESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::places;
+    use super::*;
+
+    #[test]
+    fn sockets_elsewhere_are_found() {
+        let text = "// UdpSocket is meant for others.\nlet a = TcpStream::connect(b);\nlet c = TcpListener::bind(d);\n\
+                    #[cfg(test)]\nTcpStream::connect(e);\n";
+        let files = [
+            ("crates/sdk/src/client/a.rs", text),
+            ("crates/sdk/src/egress/dial.rs", text),
+            ("crates/sdk/src/server/http/listen.rs", text),
+            ("crates/sdk/tests/a.rs", text),
+            ("crates/hub/src/main.rs", text),
+            ("bench/src/main.rs", text),
+        ];
+        let expected = [
+            "crates/sdk/src/client/a.rs:2",
+            "crates/sdk/src/client/a.rs:3",
+            "crates/sdk/src/server/http/listen.rs:2",
+            "crates/hub/src/main.rs:2",
+            "crates/hub/src/main.rs:3",
+        ];
+        assert_eq!(places(sockets_are_opened_in_one_place, &files), expected);
+    }
+}
