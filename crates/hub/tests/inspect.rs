@@ -121,5 +121,5 @@ fn failures_are_objects_for_programs() {
     assert!(failed["error"]["message"].as_str().unwrap().contains("no database"));
     let failed = run(&["inspect", "--json"]);
     assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(2), &Value::from("usage")));
-    assert!(failed.json()["error"]["message"].as_str().unwrap().contains("<COMMAND>"));
+    assert!(failed.json()["error"]["message"].as_str().unwrap().contains("<URL|COMMAND>"));
 }
