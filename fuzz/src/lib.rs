@@ -9,6 +9,7 @@ mod envelope;
 mod events;
 mod headers;
 mod lines;
+mod schema;
 
 pub use codecs::codecs;
 pub use egress::egress;
@@ -16,3 +17,4 @@ pub use envelope::envelope;
 pub use events::events;
 pub use headers::headers;
 pub use lines::lines;
+pub use schema::schema;

@@ -44,3 +44,8 @@ fn headers() {
 fn egress() {
     replay("egress", fuzz::egress);
 }
+
+#[test]
+fn schema() {
+    replay("schema", fuzz::schema);
+}

@@ -5,11 +5,12 @@ use super::manifest::Manifest;
 use super::{Finding, SourceFile, rust};
 
 /// Everything that a crate may use of this workspace. A package that is not listed may use all but the hub.
-const MAY_USE: [(&str, &[&str]); 4] = [
+const MAY_USE: [(&str, &[&str]); 5] = [
     ("linchpin-jsonrpc", &[]),
     ("linchpin-protocol", &["linchpin-jsonrpc"]),
     ("linchpin-macros", &[]),
-    ("linchpin", &["linchpin-jsonrpc", "linchpin-protocol", "linchpin-macros"]),
+    ("linchpin-schema", &[]),
+    ("linchpin", &["linchpin-jsonrpc", "linchpin-protocol", "linchpin-macros", "linchpin-schema"]),
 ];
 const HUB: &str = "linchpin-hub";
 const TOKIO_IN_JSONRPC: [&str; 2] = ["sync", "time"];

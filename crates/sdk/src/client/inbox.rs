@@ -115,10 +115,7 @@ impl Inbox {
             Some(Method::PromptsChanged) => self.changed(Changed::Prompts),
             Some(Method::ResourceUpdated) => {
                 if let Ok(params) = wire::decode::<ResourceUpdatedParams>(text) {
-                    self.0.cache.forget_resource(&params.uri);
-                    if let Some(told) = &self.0.handlers.resource_updated {
-                        guarded(|| told(params.uri));
-                    }
+                    self.updated(params.uri);
                 }
             }
             Some(Method::ListenAcknowledged) => self.acknowledged(params),
@@ -129,7 +126,16 @@ impl Inbox {
         }
     }
 
-    fn changed(&self, list: Changed) {
+    /// A resource has changed.
+    pub(super) fn updated(&self, uri: String) {
+        self.0.cache.forget_resource(&uri);
+        if let Some(told) = &self.0.handlers.resource_updated {
+            guarded(|| told(uri));
+        }
+    }
+
+    /// A list has changed.
+    pub(super) fn changed(&self, list: Changed) {
         match list {
             Changed::Tools => {
                 self.0.outputs.forget();

@@ -13,6 +13,8 @@ mod eras;
 mod error;
 mod handlers;
 mod inbox;
+#[cfg(feature = "http-client")]
+mod over_http;
 mod pages;
 pub(crate) mod repeat;
 mod rounds;

@@ -22,13 +22,12 @@ pub(super) fn is_lost(error: &CallError) -> bool {
 pub(super) fn is_repeatable(method: &str) -> bool {
     use Method as M;
     let Some(method) = Method::find(method) else { return false };
-    match method {
-        M::Ping | M::Discover | M::SetLevel | M::Subscribe | M::Unsubscribe | M::Complete => true,
-        M::ListTools | M::ListResources | M::ListResourceTemplates | M::ListPrompts => true,
-        M::ReadResource | M::GetPrompt | M::ReadResourceDirectory | M::ListSkills | M::GetSkill => true,
-        M::GetTask | M::GetTaskPayload | M::ListTasks => true,
-        _ => false,
-    }
+    let lists = matches!(method, M::ListTools | M::ListResources | M::ListResourceTemplates | M::ListPrompts);
+    let reads = matches!(method, M::ReadResource | M::GetPrompt | M::Complete | M::Ping | M::Discover);
+    let sets = matches!(method, M::SetLevel | M::Subscribe | M::Unsubscribe);
+    let skills = matches!(method, M::ListSkills | M::GetSkill | M::ReadResourceDirectory);
+    let tasks = matches!(method, M::GetTask | M::GetTaskPayload | M::ListTasks);
+    lists || reads || sets || skills || tasks
 }
 
 #[cfg(test)]

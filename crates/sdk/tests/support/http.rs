@@ -2,16 +2,18 @@
 //! wherever a test wants.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use linchpin::Revision;
+use linchpin::client::Eras;
+use linchpin::transport::http::Http;
+use linchpin::{Client, ClientBuilder, Content, Revision, ToolOutput};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 /// How long something may take that happens at once. Only a failing test waits that long.
@@ -61,6 +63,30 @@ enum Step {
     Wait(Arc<Notify>),
     /// Until the client closes the connection; the test is told.
     Gone(Arc<Notify>),
+    /// What others say, as events.
+    Speaking(Speaking),
+}
+
+/// A stream that others speak on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Speaking(Arc<Mutex<Option<mpsc::Sender<Option<Value>>>>>);
+
+impl Speaking {
+    /// Says something to the client that listens.
+    pub(crate) fn say(&self, message: &Value) {
+        self.0.lock().unwrap().as_ref().unwrap().try_send(Some(message.clone())).unwrap();
+    }
+
+    /// Closes the connection.
+    pub(crate) fn cut(&self) {
+        self.0.lock().unwrap().take().unwrap().try_send(None).unwrap();
+    }
+
+    fn listen(&self) -> mpsc::Receiver<Option<Value>> {
+        let (say, said) = mpsc::channel(1_000);
+        *self.0.lock().unwrap() = Some(say);
+        said
+    }
 }
 
 /// What the server does about one request.
@@ -77,9 +103,7 @@ impl Reply {
     /// A head and a body.
     pub(crate) fn new(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let mut head = format!("HTTP/1.1 {status} Something\r\ncontent-length: {}\r\n", body.len());
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
+        head += &lines(headers);
         let bytes = [head.as_bytes(), b"\r\n", body].concat();
         Reply { steps: vec![Step::Bytes(bytes)], ..Reply::default() }
     }
@@ -108,10 +132,22 @@ impl Reply {
 
     pub(crate) fn chunked(headers: &[(&str, &str)]) -> Self {
         let mut head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n".to_owned();
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
+        head += &lines(headers);
         Reply { steps: vec![Step::Bytes((head + "\r\n").into_bytes())], ..Reply::default() }
+    }
+
+    /// The same with another header in place of what there may be of it.
+    pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
+        if let Some(Step::Bytes(bytes)) = self.steps.first_mut() {
+            let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+            let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+            let others: Vec<_> =
+                head.split("\r\n").filter(|line| !line.starts_with(&format!("{name}:"))).collect();
+            *bytes =
+                [others.join("\r\n").as_bytes(), format!("\r\n{name}: {value}").as_bytes(), &bytes[end..]]
+                    .concat();
+        }
+        self
     }
 
     /// Bytes as they are.
@@ -162,11 +198,30 @@ impl Reply {
         self
     }
 
+    /// Goes on with what is said elsewhere, for as long as the connection lasts.
+    pub(crate) fn speaking(mut self, stream: &Speaking) -> Self {
+        self.steps.push(Step::Speaking(stream.clone()));
+        self
+    }
+
+    /// The body of a reply that has one, as JSON.
+    pub(crate) fn body_json(&self) -> Option<Value> {
+        let Some(Step::Bytes(bytes)) = self.steps.first() else { return None };
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        serde_json::from_slice(&bytes[end + 4..]).ok()
+    }
+
     /// Goes no further; the test is told when the client closes the connection.
     pub(crate) fn hang(mut self, gone: &Arc<Notify>) -> Self {
         self.steps.push(Step::Gone(gone.clone()));
         self
     }
+}
+
+/// Headers as lines.
+fn lines(headers: &[(&str, &str)]) -> String {
+    let lines: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    lines.concat()
 }
 
 type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
@@ -177,6 +232,8 @@ pub(crate) struct HttpScript {
     seen: Arc<Mutex<Vec<Seen>>>,
     arrived: Arc<Notify>,
     connections: Arc<AtomicUsize>,
+    /// When the answers to calls of tools were cut, by the tool.
+    cuts: Arc<Mutex<HashMap<String, Instant>>>,
     accepting: JoinHandle<()>,
 }
 
@@ -187,18 +244,23 @@ impl HttpScript {
         let (seen, connections) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<AtomicUsize>::default());
         let (handler, arrived): (Arc<Handler>, _) = (Arc::new(handler), Arc::<Notify>::default());
         let (record, counter, told) = (seen.clone(), connections.clone(), arrived.clone());
+        let cuts = Arc::<Mutex<HashMap<String, Instant>>>::default();
+        let clock = cuts.clone();
         let accepting = spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 stream.set_nodelay(true).unwrap();
                 let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
                 let (handler, record, told) = (handler.clone(), record.clone(), told.clone());
+                let clock = clock.clone();
                 spawn(async move {
                     // A client that is gone is what many tests are about.
-                    let _ = serve(stream, number, &*handler, &record, &told).await;
+                    if let Ok(Some(cut)) = serve(stream, number, &*handler, &record, &told).await {
+                        clock.lock().unwrap().insert(cut, Instant::now());
+                    }
                 });
             }
         });
-        HttpScript { address, seen, arrived, connections, accepting }
+        HttpScript { address, seen, arrived, connections, cuts, accepting }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -241,6 +303,11 @@ impl HttpScript {
         waited.unwrap_or_else(|_| panic!("{method} did not come {count} times: {:?}", self.methods()))
     }
 
+    /// When the answer to the call of a tool was cut.
+    pub(crate) fn cut_at(&self, tool: &str) -> Option<Instant> {
+        self.cuts.lock().unwrap().get(tool).copied()
+    }
+
     /// Connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
@@ -258,16 +325,18 @@ fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     tokio::spawn(work)
 }
 
+/// Serves a connection. Gives the tool whose answer was cut, if one was.
 async fn serve(
     mut stream: TcpStream,
     connection: usize,
     handler: &Handler,
     record: &Mutex<Vec<Seen>>,
     told: &Notify,
-) -> std::io::Result<()> {
+) -> std::io::Result<Option<String>> {
     let mut buffer = Vec::new();
     while let Some(seen) = read_request(&mut stream, &mut buffer, connection).await? {
         let reply = handler(&seen);
+        let tool = seen.body["params"]["name"].as_str().map(str::to_owned);
         record.lock().unwrap().push(seen);
         told.notify_waiters();
         let mut left = reply.cut.unwrap_or(usize::MAX);
@@ -277,22 +346,34 @@ async fn serve(
                     stream.write_all(&bytes[..bytes.len().min(left)]).await?;
                     left = left.saturating_sub(bytes.len());
                     if left == 0 {
-                        return stream.shutdown().await;
+                        stream.shutdown().await?;
+                        return Ok(tool);
                     }
                 }
                 Step::Wait(until) => until.notified().await,
+                Step::Speaking(others) => {
+                    let mut said = others.listen();
+                    while let Some(Some(message)) = said.recv().await {
+                        let event = format!("event: message\ndata: {message}\n\n");
+                        let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+                        stream.write_all(chunk.as_bytes()).await?;
+                    }
+                    stream.shutdown().await?;
+                    return Ok(None);
+                }
                 Step::Gone(gone) => {
                     while stream.read(&mut [0; 1024]).await.is_ok_and(|count| count > 0) {}
                     gone.notify_one();
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         }
         if reply.close || reply.cut.is_some() {
-            return stream.shutdown().await;
+            stream.shutdown().await?;
+            return Ok(tool);
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 async fn read_request(
@@ -316,7 +397,7 @@ async fn read_request(
     for line in lines {
         let (name, value) = line.split_once(':').unwrap();
         let (name, value) = (name.to_ascii_lowercase(), value.trim());
-        headers.entry(name).and_modify(|all| *all += &format!(",{value}")).or_insert(value.to_owned());
+        headers.entry(name).and_modify(|all| *all = format!("{all},{value}")).or_insert(value.to_owned());
     }
     let length: usize = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
     let end = head_end + 4 + length;
@@ -329,6 +410,31 @@ async fn read_request(
     buffer.drain(..end);
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     Ok(Some(Seen { verb, path, headers, body, connection }))
+}
+
+/// A client of the script that remembers nothing.
+pub(crate) fn client(script: &HttpScript) -> ClientBuilder<Http> {
+    Client::http(script.url()).eras(Eras::new())
+}
+
+pub(crate) async fn connect(script: &HttpScript) -> Client {
+    client(script).connect().await.unwrap()
+}
+
+/// A plain server, but for what `special` does.
+pub(crate) async fn server(
+    revision: Revision,
+    special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
+) -> HttpScript {
+    HttpScript::start(move |seen| special(seen).unwrap_or_else(|| speak(revision, seen))).await
+}
+
+/// What a tool said.
+pub(crate) fn said(result: &ToolOutput) -> &str {
+    match &result.content[..] {
+        [Content::Text(text)] => &text.text,
+        other => panic!("{other:?} is no text"),
+    }
 }
 
 pub(crate) fn text(text: &str) -> Value {

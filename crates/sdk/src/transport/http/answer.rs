@@ -7,7 +7,7 @@ use ::http::{HeaderMap, Method as Verb, Response, StatusCode};
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::{Method, code};
 
-use super::body::{Kind, Reading};
+use super::body::{BOM, Kind, Reading};
 use super::fault;
 use super::link::Link;
 use super::message::Request;
@@ -54,7 +54,8 @@ impl Link {
         // What was asked before, and was answered by silence, is not wanted any more.
         let mut state = lock(&self.state);
         if let Some(greeting) = state.greeting.as_ref().map(|greeting| greeting.id.clone()) {
-            state.under_way.extract_if(|id, _| *id != greeting).for_each(|(_, task)| task.abort());
+            let before = state.under_way.extract_if(|id, _| *id != greeting);
+            before.filter_map(|(_, task)| task).for_each(|task| task.abort());
         }
     }
 
@@ -94,9 +95,9 @@ impl Link {
         match kind {
             Kind::Json => {
                 let body = reading.whole(limit).await.map_err(|broken| broken.into_error(limit))?;
-                self.tell(Direction::Received, &body);
-                let is_message = self.wire.try_receive(&body);
-                if !is_message {
+                let body = body.strip_prefix(BOM).unwrap_or(&body);
+                self.tell(Direction::Received, body);
+                if !self.wire.try_receive(body) {
                     return Err(CallError::Malformed("the body is no message".into()));
                 }
                 if self.wire.is_waiting(&request.id) {

@@ -13,7 +13,8 @@ use crate::egress::ResponseBody;
 
 /// Bytes after which it is clear what a body is.
 const ENOUGH: usize = 8;
-const BOM: &[u8] = "\u{feff}".as_bytes();
+/// May come before a text.
+pub(super) const BOM: &[u8] = "\u{feff}".as_bytes();
 
 /// Why a body could not be read to its end.
 #[derive(Debug)]

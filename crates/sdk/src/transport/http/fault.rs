@@ -22,6 +22,8 @@ const FORBIDDEN: &str = "HTTP_FORBIDDEN";
 const CONTENT_TYPE: &str = "HTTP_CONTENT_TYPE";
 /// The request cannot be written as HTTP.
 const REQUEST: &str = "HTTP_REQUEST";
+/// The server leads elsewhere, where the client does not go.
+const REDIRECT: &str = "HTTP_REDIRECT";
 /// The provider of headers failed.
 const HEADERS: &str = "HTTP_HEADERS_PROVIDER";
 
@@ -64,6 +66,10 @@ pub(super) fn session_not_found(what_then: &str) -> CallError {
 
 pub(super) fn no_headers(reason: &str) -> CallError {
     fault(HEADERS, None, format!("the provider of headers failed: {reason}"))
+}
+
+pub(super) fn bad_redirect(reason: &str) -> CallError {
+    fault(REDIRECT, None, reason)
 }
 
 pub(super) fn bad_request(reason: &str) -> CallError {

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ::http::header::HeaderValue;
 use ::http::{Method as Verb, StatusCode};
@@ -20,6 +21,8 @@ use crate::sync::lock;
 
 /// Bytes that may wait before more has to wait elsewhere.
 const HIGH_WATER: usize = 1 << 20;
+/// How long the server has to take one of them.
+const LONGEST: Duration = Duration::from_secs(30);
 /// How much of a refusal is read.
 const REFUSAL: usize = 4 << 10;
 
@@ -50,7 +53,7 @@ impl Lane {
 
     pub(super) fn push(
         &self,
-        link: &Arc<Link>,
+        of: &Arc<Link>,
         line: Bytes,
         method: Option<Method>,
         cancels: Option<Id<'static>>,
@@ -59,20 +62,19 @@ impl Lane {
         queue.bytes += line.len();
         queue.waiting.push_back(Waiting { line, method, cancels });
         if !std::mem::replace(&mut queue.is_moving, true) {
-            start(&link.runtime, link.clone().send_waiting());
+            start(&of.runtime, of.clone().send_waiting());
         }
     }
 
     fn next(&self) -> Option<Waiting> {
         let mut queue = lock(&self.queue);
         let next = queue.waiting.pop_front();
-        match &next {
-            Some(next) => queue.bytes -= next.line.len(),
-            None => {
-                queue.is_moving = false;
-                drop(queue);
-                self.empty.notify_waiters();
-            }
+        if let Some(next) = &next {
+            queue.bytes -= next.line.len();
+        } else {
+            queue.is_moving = false;
+            drop(queue);
+            self.empty.notify_waiters();
         }
         next
     }
@@ -92,11 +94,12 @@ impl Lane {
 
 impl Link {
     async fn send_waiting(self: Arc<Self>) {
+        let limit = self.http.read_timeout.min(LONGEST);
         while let Some(next) = self.lane.next() {
             let Waiting { line, method, cancels } = next;
             if !self.is_over() {
-                let sent = tokio::time::timeout(self.http.read_timeout, self.send_one(line, method)).await;
-                if let Ok(Err(error)) = sent {
+                let sent = tokio::time::timeout(limit, self.send_one(line, method)).await;
+                if let Err(error) = sent.unwrap_or(Err(CallError::TimedOut(limit))) {
                     let what = method.map_or("an answer to the server", Method::name);
                     tracing::debug!(%error, what, "a message did not arrive");
                     self.diagnose(|| format!("{what} did not arrive: {error}"));

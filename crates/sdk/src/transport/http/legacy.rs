@@ -67,19 +67,17 @@ impl Link {
     /// Reads the stream for as long as it lasts.
     async fn hear(self: Arc<Self>, mut reading: Reading, found: oneshot::Sender<Result<Target, CallError>>) {
         let (mut found, mut tail) = (Some(found), Tail::default());
-        let heard = self.follow(&mut reading, &mut tail, |event| match found.take() {
-            Some(found) => {
+        let heard = self.follow(&mut reading, &mut tail, |event| {
+            if let Some(found) = found.take() {
                 let endpoint = self.endpoint(event);
                 let flow = if endpoint.is_ok() { Flow::Go } else { Flow::Done };
                 let _ = found.send(endpoint); // nobody waits any more if the connection was closed
-                flow
+                return flow;
             }
-            None => {
-                if !self.deliver(event) {
-                    tracing::warn!("an event of the stream is no message");
-                }
-                Flow::Go
+            if !self.deliver(event) {
+                tracing::warn!("an event of the stream is no message");
             }
+            Flow::Go
         });
         let reason = match heard.await {
             Ended::Cut(reason) => reason,
@@ -94,7 +92,7 @@ impl Link {
     /// The endpoint that an event names. It must be where the stream is: a server must not send the client, with what
     /// it knows, to somebody else.
     fn endpoint(&self, event: &Event<'_>) -> Result<Target, CallError> {
-        if event.event != "endpoint" {
+        if event.event != "endpoint" || event.data.trim().is_empty() {
             return Err(CallError::Malformed(
                 "the first event of the stream does not name an endpoint".into(),
             ));

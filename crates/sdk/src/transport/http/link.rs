@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::time::Duration;
 
+use ::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Era, Method};
@@ -16,6 +17,7 @@ use super::mirrors::Mirrors;
 use super::options::Http;
 use super::state::{Greeting, State, Way};
 use crate::egress::Target;
+use crate::http::names;
 use crate::server::{start, start_abortable};
 use crate::sync::lock;
 use crate::transport::{Carrier, Direction, Line, Wire};
@@ -93,7 +95,7 @@ impl Link {
             Outgoing::Request(request) => self.begin(*request),
             // Where each request stands alone, to close its stream is to give it up.
             Outgoing::Cancel(id) if agreed.is_some_and(|agreed| agreed.era() == Era::Stateless) => {
-                self.abort(&id)
+                self.abort(&id);
             }
             Outgoing::Cancel(id) => self.lane.push(self, line, Some(Method::Cancelled), Some(id)),
             Outgoing::Other { method } => self.lane.push(self, line, method, None),
@@ -105,22 +107,28 @@ impl Link {
     /// Sends a request, on a task of its own.
     fn begin(self: &Arc<Self>, request: Request) {
         let id = request.id.clone();
-        let mut state = lock(&self.state);
-        if state.is_over {
-            return;
+        {
+            let mut state = lock(&self.state);
+            if state.is_over {
+                return;
+            }
+            if request.is(Method::Initialize) {
+                state.greeting = Some(Greeting { id: id.clone(), line: request.line.clone() });
+            }
+            state.under_way.insert(id.clone(), None);
         }
-        if request.is(Method::Initialize) {
-            state.greeting = Some(Greeting { id: id.clone(), line: request.line.clone() });
-        }
-        let done = Done { link: self.clone(), id: id.clone() };
-        // The task cannot be done with before it is noted, since it needs the state for that.
+        let mut done = Done { link: self.clone(), id: id.clone(), is_over: false };
         let task = start_abortable(&self.runtime, async move {
             let answered = done.link.exchange(&request).await;
             if let Err(error) = answered {
                 done.link.failed(&request, error);
             }
+            done.is_over = true;
         });
-        state.under_way.insert(id, task);
+        match lock(&self.state).under_way.get_mut(&id) {
+            Some(under_way) => *under_way = Some(task),
+            None => task.abort(), // it is over, or was given up meanwhile
+        }
     }
 
     fn failed(&self, request: &Request, error: CallError) {
@@ -131,7 +139,7 @@ impl Link {
     /// Gives up a request.
     pub(super) fn abort(&self, id: &Id<'_>) {
         let task = lock(&self.state).under_way.remove(&id.clone().into_owned());
-        if let Some(task) = task {
+        if let Some(Some(task)) = task {
             task.abort();
         }
     }
@@ -148,7 +156,7 @@ impl Link {
             state.is_over = true;
             (std::mem::take(&mut state.under_way), state.listening.take())
         };
-        tasks.into_values().chain(listening).for_each(|task| task.abort());
+        tasks.into_values().flatten().chain(listening).for_each(|task| task.abort());
         self.wire.ended(reason);
     }
 
@@ -181,12 +189,18 @@ impl Link {
 
     /// Ends the session, if there is one.
     async fn end_session(self: Arc<Self>) {
-        let headers = {
+        let agreed = self.wire.revision();
+        let mut headers = {
             let mut state = lock(&self.state);
-            let agreed = self.wire.revision().filter(|_| state.session().is_some());
-            let Some(agreed) = agreed.filter(|_| matches!(state.way, Way::Streamable)) else { return };
-            state.headers(agreed)
+            let Some(session) = state.session().filter(|_| matches!(state.way, Way::Streamable)).cloned()
+            else {
+                return;
+            };
+            let mut headers = state.headers_now(agreed);
+            headers.insert(names::SESSION_ID, session);
+            headers
         };
+        headers.remove(CONTENT_TYPE);
         // A server may keep it, or be gone.
         let ended =
             tokio::time::timeout(LAST_WORDS, self.send(::http::Method::DELETE, &headers, Bytes::new()));
@@ -200,11 +214,15 @@ impl Link {
 struct Done {
     link: Arc<Link>,
     id: Id<'static>,
+    is_over: bool,
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        lock(&self.link.state).under_way.remove(&self.id);
+        let was_wanted = lock(&self.link.state).under_way.remove(&self.id).is_some();
+        if was_wanted && !self.is_over {
+            self.link.wire.fail(&self.id, CallError::Lost("the runtime of the connection has ended".into()));
+        }
     }
 }
 

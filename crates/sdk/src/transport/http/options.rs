@@ -123,6 +123,16 @@ impl Http {
         self
     }
 
+    /// Connects through an HTTP proxy, `http://[user:password@]host:port`. It takes the place of [`Self::egress`], whose
+    /// settings can name a proxy, too.
+    pub fn proxy(mut self, url: &str) -> Self {
+        match Egress::builder().proxy(url).build() {
+            Ok(egress) => self.egress = egress,
+            Err(error) => self.fault = self.fault.or(Some(error.to_string())),
+        }
+        self
+    }
+
     /// How long a stream may be silent before it counts as cut; 5 minutes when nothing is said.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = timeout;
@@ -158,11 +168,11 @@ impl Http {
 
     async fn connect(&self, wire: Wire) -> io::Result<Box<dyn Line>> {
         let link = Link::open(self.clone(), self.target()?, wire);
-        let line = HttpLine::new(link.clone());
+        let hold = HttpLine::new(link.clone());
         if self.legacy {
             link.find_endpoint().await.map_err(|error| io::Error::other(error.to_string()))?;
         }
-        Ok(Box::new(line))
+        Ok(Box::new(hold))
     }
 }
 

@@ -10,7 +10,7 @@ use super::fault;
 use super::link::Link;
 use super::options::{HeadersRequest, checked};
 use super::state::Way;
-use crate::egress::{Body, Redirects, ResponseBody, Target};
+use crate::egress::{Body, EgressError, EgressErrorKind, Redirects, ResponseBody, Target};
 use crate::sync::lock;
 
 /// How much of the body of a refusal is read.
@@ -67,9 +67,9 @@ impl Link {
             Verb::DELETE => "DELETE",
             _ => "POST",
         };
-        let provided = provider(HeadersRequest { method, url: self.url.clone(), refused });
-        let provided = crate::server::caught_future(provided).await;
-        for (name, value) in provided.map_err(|error| fault::no_headers(&error.to_string()))? {
+        let given = provider(HeadersRequest { method, url: self.url.clone(), refused });
+        let given = crate::server::caught_future(given).await;
+        for (name, value) in given.map_err(|error| fault::no_headers(&error.to_string()))? {
             let (name, value) = checked(&name, &value).map_err(|reason| fault::no_headers(&reason))?;
             headers.insert(name, value);
         }
@@ -83,31 +83,38 @@ impl Link {
         body: Bytes,
         target: &Target,
     ) -> Result<Response<ResponseBody>, CallError> {
-        let egress = &self.http.egress;
-        let mut request = HttpRequest::new(Body::from(body.clone()));
-        *request.method_mut() = verb.clone();
-        *request.headers_mut() = headers.clone();
-        let mut response = egress.send(request, target).await;
-        if let Ok(redirect) = &response
-            && redirect.status().is_redirection()
-            && redirect.headers().contains_key(LOCATION)
-        {
-            let mut request = HttpRequest::new(Body::from(body));
-            *request.method_mut() = verb;
-            *request.headers_mut() = headers.clone();
-            let followed = egress.follow(request, target, Redirects::anywhere(MAX_REDIRECTS)).await;
-            response = followed.map(|(response, target)| {
-                self.diagnose(|| format!("the server redirects to {target}"));
-                response
-            });
+        let again = body.clone();
+        let mut sent = self.http.egress.send(written(&verb, headers.clone(), body), target).await;
+        if sent.as_ref().is_ok_and(|response| is_redirect(response, &verb)) {
+            sent = Box::pin(self.follow_redirect(&verb, headers, again, target)).await;
         }
-        response.map_err(|error| {
-            if error.may_have_been_sent() {
-                CallError::Lost(error.to_string().into())
-            } else {
-                fault::not_connected(error.to_string())
-            }
+        sent.map_err(|error| match error.kind() {
+            EgressErrorKind::Redirect => fault::bad_redirect(&error.to_string()),
+            _ if error.may_have_been_sent() => CallError::Lost(error.to_string().into()),
+            _ => fault::not_connected(error.to_string()),
         })
+    }
+
+    /// Sends a request that is redirected. To another origin it goes without anything that says who asks.
+    async fn follow_redirect(
+        &self,
+        verb: &Verb,
+        headers: &HeaderMap,
+        body: Bytes,
+        target: &Target,
+    ) -> Result<Response<ResponseBody>, EgressError> {
+        let egress = &self.http.egress;
+        let request = written(verb, headers.clone(), body.clone());
+        let mut followed = egress.follow(request, target, Redirects::same_origin(MAX_REDIRECTS)).await;
+        if followed.as_ref().is_err_and(|error| error.kind() == EgressErrorKind::Redirect) {
+            let open = headers.iter().filter(|(_, value)| !value.is_sensitive());
+            let open = open.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let request = written(verb, open, body);
+            followed = egress.follow(request, target, Redirects::anywhere(MAX_REDIRECTS)).await;
+        }
+        let (response, target) = followed?;
+        self.diagnose(|| format!("the server redirects to {target}"));
+        Ok(response)
     }
 
     /// The error that an answer stands for which is no success: the one in its body, or its status.
@@ -123,4 +130,21 @@ impl Link {
         }
         fault::status(status, challenge.as_ref(), &self.without_secrets(&String::from_utf8_lossy(&body)))
     }
+}
+
+fn written(verb: &Verb, headers: HeaderMap, body: Bytes) -> HttpRequest<Body> {
+    let mut request = HttpRequest::new(Body::from(body));
+    *request.method_mut() = verb.clone();
+    *request.headers_mut() = headers;
+    request
+}
+
+/// Whether an answer leads elsewhere. A POST stays one, and is repeated only where that is asked for.
+fn is_redirect(response: &Response<ResponseBody>, verb: &Verb) -> bool {
+    let leads = match response.status() {
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => *verb == Verb::GET,
+        _ => false,
+    };
+    leads && response.headers().contains_key(LOCATION)
 }

@@ -37,8 +37,8 @@ pub(super) struct State {
     /// The same with what was agreed on, and the session.
     prepared: Option<HeaderMap>,
     pub(super) greeting: Option<Greeting>,
-    /// Requests that are not answered, to give them up.
-    pub(super) under_way: HashMap<Id<'static>, AbortHandle>,
+    /// Requests that are not answered, to give them up; for a moment one has no task yet.
+    pub(super) under_way: HashMap<Id<'static>, Option<AbortHandle>>,
     /// The stream of messages that belong to no request.
     pub(super) listening: Option<AbortHandle>,
     pub(super) is_over: bool,

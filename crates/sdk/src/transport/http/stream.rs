@@ -10,6 +10,7 @@ use ::http::{Method as Verb, StatusCode};
 use bytes::Bytes;
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::Era;
+use tokio::time::Instant;
 
 use super::body::{Broken, Kind, Reading};
 use super::fault;
@@ -23,7 +24,9 @@ use crate::transport::Direction;
 /// How long a stream may go on after the answer, so that its connection can be used again.
 const LINGER: Duration = Duration::from_secs(1);
 /// The first and the longest pause before a stream is taken up again, if the server does not say.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// A connection that lasts so long is no failure.
+const LONG: Duration = Duration::from_secs(10);
 /// The longest pause that a server may ask for.
 const LONGEST_RETRY: Duration = Duration::from_mins(10);
 /// Events of connections before that are remembered.
@@ -39,6 +42,8 @@ pub(super) struct Tail {
     now: Vec<u64>,
     /// How often in a row it was taken up again and brought nothing.
     tries: usize,
+    /// When the connection was opened.
+    since: Option<Instant>,
 }
 
 /// How reading a stream ended.
@@ -82,11 +87,9 @@ impl Tail {
 
     /// A connection of the stream is over. How long to wait for the next, if there may be one.
     pub(super) fn pause(&mut self, most: usize) -> Option<Duration> {
-        if self.now.is_empty() {
-            self.tries += 1;
-        } else {
-            self.tries = 1;
-        }
+        // One that was there for long, and had nothing to say, was worth it as well.
+        let lasted = self.since.take().is_some_and(|since| since.elapsed() >= LONG);
+        self.tries = if self.now.is_empty() && !lasted { self.tries + 1 } else { 1 };
         if self.before.len() + self.now.len() > MAX_SEEN {
             self.before.clear();
         }
@@ -109,6 +112,7 @@ impl Link {
         tail: &mut Tail,
         mut on: impl FnMut(&Event<'_>) -> Flow,
     ) -> Ended {
+        tail.since = Some(Instant::now());
         let mut parser = Parser::new(self.wire.max_message());
         let mut flow = Flow::Go;
         loop {
@@ -259,5 +263,38 @@ impl Flow {
     /// What counts of two events of one piece: the first that is not to go on.
     fn after(self, before: Flow) -> Flow {
         if before == Flow::Go { self } else { before }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_and_have_an_end_unless_something_comes() {
+        let mut tail = Tail::default();
+        let millis = |tail: &mut Tail| tail.pause(5).map(|pause| pause.as_millis());
+        let grown: Vec<_> = (0..6).map(|_| millis(&mut tail)).collect();
+        assert_eq!(grown, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None]);
+        tail.now.push(1);
+        assert_eq!(millis(&mut tail), Some(100));
+        tail.retry = Some(Duration::from_millis(300));
+        assert_eq!(millis(&mut tail), Some(300));
+        assert_eq!(millis(&mut tail), Some(400));
+        tail.since = Some(Instant::now());
+        tokio::time::advance(LONG).await;
+        assert_eq!(millis(&mut tail), Some(300));
+        tail.retry = Some(Duration::MAX);
+        assert_eq!(tail.pause(5), Some(LONGEST_RETRY));
+    }
+
+    #[test]
+    fn only_what_earlier_connections_brought_is_known() {
+        let mut tail = Tail::default();
+        let event = |id| Event { id: Some(id), has_id: true, event: "message", data: "x" };
+        assert!(tail.is_new(&event("1")) && tail.is_new(&event("1")) && tail.is_new(&event("2")));
+        tail.pause(1);
+        assert!(!tail.is_new(&event("1")) && !tail.is_new(&event("2")) && tail.is_new(&event("3")));
+        assert!(tail.is_new(&Event { has_id: false, ..event("1") }));
     }
 }

@@ -1,0 +1,66 @@
+//! The keywords of arrays.
+
+use serde_json::Value;
+
+use super::{Compiler, Members, read};
+use crate::dialect::Dialect;
+use crate::node::{Contains, Counts, Node, Rest};
+
+impl Compiler<'_> {
+    /// Compiles a keyword if it is one of arrays.
+    pub(super) fn array_keyword(
+        &mut self,
+        node: &mut Node,
+        members: &Members,
+        key: &str,
+        value: &Value,
+    ) -> Result<bool, String> {
+        let newest = self.index.dialect == Dialect::Draft202012;
+        let old = self.index.dialect == Dialect::Draft07;
+        match key {
+            "minItems" => node.array.get_or_insert_default().size.min = read::count(value)?,
+            "maxItems" => node.array.get_or_insert_default().size.max = Some(read::count(value)?),
+            "uniqueItems" => {
+                if read::boolean(value)? {
+                    node.array.get_or_insert_default().unique = true;
+                }
+            }
+            "prefixItems" if newest => node.array.get_or_insert_default().prefix = self.schemas(value)?,
+            "items" if value.is_array() && newest => {
+                return Err("is an array, as in old drafts: use prefixItems, or say so with $schema".into());
+            }
+            "items" if value.is_array() => {
+                let prefix =
+                    if value == &Value::Array(Vec::new()) { Vec::new() } else { self.schemas(value)? };
+                node.array.get_or_insert_default().prefix = prefix;
+            }
+            "items" => node.array.get_or_insert_default().rest = Some(self.rest(value)?),
+            "additionalItems" if !newest => {
+                let rest = self.rest(value)?;
+                if members.get("items").is_some_and(Value::is_array) {
+                    node.array.get_or_insert_default().rest = Some(rest);
+                }
+            }
+            "contains" => {
+                let bound = |key: &str| members.get(key).filter(|_| !old).map(read::count).transpose();
+                let count = Counts { min: bound("minContains")?.unwrap_or(1), max: bound("maxContains")? };
+                let node_id = self.schema(value)?;
+                node.array.get_or_insert_default().contains =
+                    Some(Contains { node: node_id, count, marks: newest });
+            }
+            "minContains" | "maxContains" if !old => drop(read::count(value)?),
+            "unevaluatedItems" if !old => node.unevaluated_items = Some(self.schema(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What a subschema says about all that is left.
+    pub(super) fn rest(&self, value: &Value) -> Result<Rest, String> {
+        Ok(match value {
+            Value::Bool(true) => Rest::Any,
+            Value::Bool(false) => Rest::Never,
+            other => Rest::Each(self.schema(other)?),
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! From a document to nodes. Every subschema is compiled once, also those that nothing refers to: a schema is refused
+//! as a whole or not at all. Nothing here recurses; the index has found the subschemas.
+
+mod arrays;
+mod objects;
+mod read;
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{Dialect, is_annotation};
+use crate::fault::{Fault, push_step, shown};
+use crate::index::{Found, Index};
+use crate::node::{Applied, Bound, Id, Node, Types};
+use crate::number::Number;
+use crate::pattern::Pattern;
+use crate::{Limits, Schema};
+
+/// References that are followed at compile time. More in a row, or a circle, is left to the check and its limits.
+const SHORTCUTS: usize = 8;
+/// How deep the values of `const` and `enum` may nest.
+const VALUE_DEPTH: usize = 128;
+
+pub(crate) struct Compiler<'a> {
+    index: Index<'a>,
+    /// Bytes that compiled patterns may still take.
+    room: usize,
+}
+
+type Members = Map<String, Value>;
+
+pub(crate) fn compile(document: &Value, limits: Limits) -> Result<Schema, Fault> {
+    let mut compiler = Compiler { index: Index::new(document, limits)?, room: limits.patterns };
+    let mut nodes = Vec::with_capacity(compiler.index.found.len());
+    for number in 0..compiler.index.found.len() {
+        nodes.push(compiler.node(number)?);
+    }
+    let is_dynamic = |applied: &Applied| matches!(applied, Applied::Dynamic { .. });
+    let dynamic = nodes.iter().any(|node: &Node| node.applied.iter().any(is_dynamic));
+    // The document is the first that the index finds.
+    let root = compiler.shortcut(0);
+    Ok(Schema { nodes, root, dynamic, work: limits.work })
+}
+
+impl<'a> Compiler<'a> {
+    fn node(&mut self, number: usize) -> Result<Node, Fault> {
+        let Found { value, resource, .. } = self.index.found[number];
+        let mut node = Node { resource, ..Node::default() };
+        let Value::Object(members) = value else {
+            if *value == Value::Bool(false) {
+                node.types = Types::NONE;
+            }
+            return Ok(node.finish());
+        };
+        let alone = self.is_alone(members);
+        for (key, value) in members {
+            if alone && key != "$ref" {
+                continue;
+            }
+            self.keyword(&mut node, members, key, value).map_err(|reason| {
+                let mut path = self.index.found[number].path.clone();
+                push_step(&mut path, key);
+                Fault { path, reason }
+            })?;
+        }
+        objects::finish(&mut node);
+        Ok(node.finish())
+    }
+
+    /// In old drafts a `$ref` stands for itself, whatever is beside it.
+    fn is_alone(&self, members: &Members) -> bool {
+        self.index.dialect == Dialect::Draft07 && members.contains_key("$ref")
+    }
+
+    fn keyword(
+        &mut self,
+        node: &mut Node,
+        members: &'a Members,
+        key: &str,
+        value: &'a Value,
+    ) -> Result<(), String> {
+        match key {
+            "type" => node.types = read::types(value)?,
+            "const" => node.values.get_or_insert_default().constant = Some(read::value(value, VALUE_DEPTH)?),
+            "enum" => {
+                let options = value.as_array().ok_or("is not an array")?;
+                let options = options.iter().map(|option| read::value(option, VALUE_DEPTH));
+                node.values.get_or_insert_default().options = Some(options.collect::<Result<_, _>>()?);
+            }
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
+                number_keyword(node, key, value)?;
+            }
+            "minLength" => node.text.get_or_insert_default().length.min = read::count(value)?,
+            "maxLength" => node.text.get_or_insert_default().length.max = Some(read::count(value)?),
+            "pattern" => node.text.get_or_insert_default().pattern = Some(self.pattern(read::text(value)?)?),
+            "format" | "title" | "description" | "$comment" => drop(read::text(value)?),
+            "$defs" | "definitions" => {
+                read::object(value)?.values().try_for_each(|inner| self.schema(inner).map(drop))?;
+            }
+            "$ref" => node.applied.push(Applied::Each(self.reference(read::text(value)?, node.resource)?.0)),
+            "$dynamicRef" if self.index.dialect == Dialect::Draft202012 => {
+                node.applied.push(self.dynamic_reference(read::text(value)?, node.resource)?);
+            }
+            "$recursiveRef" if self.index.dialect == Dialect::Draft201909 => {
+                return Err("is not supported: use $ref, or $dynamicRef of 2020-12".into());
+            }
+            "allOf" => node.applied.extend(self.schemas(value)?.into_iter().map(Applied::Each)),
+            "anyOf" => node.applied.push(Applied::Any(self.schemas(value)?)),
+            "oneOf" => node.applied.push(Applied::One(self.schemas(value)?)),
+            "not" => node.applied.push(Applied::Not(self.schema(value)?, shown(value))),
+            "if" => {
+                let branch = |key: &str| members.get(key).map(|branch| self.schema(branch)).transpose();
+                let (then, otherwise) = (branch("then")?, branch("else")?);
+                node.applied.push(Applied::If { condition: self.schema(value)?, then, otherwise });
+            }
+            "then" | "else" => drop(self.schema(value)?),
+            _ => {
+                if !self.array_keyword(node, members, key, value)? {
+                    self.object_keyword(node, key, value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn schema(&self, value: &Value) -> Result<Id, String> {
+        self.index
+            .find(value)
+            .map(|id| self.shortcut(id))
+            .ok_or_else(|| "is not a schema: an object or a boolean".into())
+    }
+
+    fn schemas(&self, value: &Value) -> Result<Vec<Id>, String> {
+        match value.as_array() {
+            Some(items) if !items.is_empty() => items.iter().map(|item| self.schema(item)).collect(),
+            _ => Err("is not an array with at least one schema".into()),
+        }
+    }
+
+    fn pattern(&mut self, source: &str) -> Result<Pattern, String> {
+        Pattern::new(source, &mut self.room)
+    }
+
+    fn reference(&self, reference: &str, resource: u32) -> Result<(Id, &'a Value, u32), String> {
+        let (target, owner) = self.index.resolve(reference, resource)?;
+        let id = self
+            .index
+            .find(target)
+            .ok_or_else(|| format!("{reference:?} points to something that is no schema"))?;
+        Ok((self.shortcut(id), target, owner))
+    }
+
+    fn dynamic_reference(&self, reference: &str, resource: u32) -> Result<Applied, String> {
+        let (initial, target, owner) = self.reference(reference, resource)?;
+        let targets = self.index.dynamic_targets(reference, target, owner);
+        Ok(if targets.len() > 1 { Applied::Dynamic { initial, targets } } else { Applied::Each(initial) })
+    }
+
+    /// A subschema that is only a `$ref` is replaced by what it refers to.
+    fn shortcut(&self, mut id: Id) -> Id {
+        for _ in 0..SHORTCUTS {
+            let Found { value: Value::Object(members), resource, .. } = self.index.found[id as usize] else {
+                break;
+            };
+            let Some(Value::String(reference)) = members.get("$ref") else { break };
+            let only = |key: &String| key == "$ref" || is_annotation(key);
+            if !self.is_alone(members) && !members.keys().all(only) {
+                break;
+            }
+            let Ok((target, _)) = self.index.resolve(reference, resource) else { break };
+            let Some(target) = self.index.find(target) else { break };
+            id = target;
+        }
+        id
+    }
+}
+
+fn number_keyword(node: &mut Node, key: &str, value: &Value) -> Result<(), String> {
+    let Value::Number(number) = value else { return Err("is not a number".into()) };
+    let bound = Some(Bound { limit: Number::of(number), text: number.to_string() });
+    let numbers = node.number.get_or_insert_default();
+    match key {
+        "minimum" => numbers.minimum = bound,
+        "maximum" => numbers.maximum = bound,
+        "exclusiveMinimum" => numbers.exclusive_minimum = bound,
+        "exclusiveMaximum" => numbers.exclusive_maximum = bound,
+        _ if Number::of(number).is_positive() => numbers.multiple_of = bound,
+        _ => return Err("is not greater than 0".into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! The keywords of objects.
+
+use serde_json::Value;
+
+use super::{Compiler, read};
+use crate::dialect::Dialect;
+use crate::node::{Dependent, Member, Node};
+
+impl Compiler<'_> {
+    /// Compiles a keyword if it is one of objects; others mean nothing to a check.
+    pub(super) fn object_keyword(&mut self, node: &mut Node, key: &str, value: &Value) -> Result<(), String> {
+        let old = self.index.dialect == Dialect::Draft07;
+        match key {
+            "minProperties" => node.object.get_or_insert_default().size.min = read::count(value)?,
+            "maxProperties" => node.object.get_or_insert_default().size.max = Some(read::count(value)?),
+            "required" => node.object.get_or_insert_default().required = read::names(value)?,
+            "properties" => {
+                for (name, inner) in read::object(value)? {
+                    let member = self.schema(inner).map_err(|reason| format!("{name:?} {reason}"))?;
+                    let members = &mut node.object.get_or_insert_default().members;
+                    members.push(Member { name: name.as_str().into(), node: Some(member), required: false });
+                }
+            }
+            "patternProperties" => {
+                for (source, inner) in read::object(value)? {
+                    let pattern = (self.pattern(source)?, self.schema(inner)?);
+                    node.object.get_or_insert_default().patterns.push(pattern);
+                }
+            }
+            "additionalProperties" => node.object.get_or_insert_default().rest = Some(self.rest(value)?),
+            "propertyNames" => node.object.get_or_insert_default().names = Some(self.schema(value)?),
+            "dependentRequired" | "dependentSchemas" if old => {}
+            "dependentRequired" | "dependentSchemas" | "dependencies" => {
+                for (name, inner) in read::object(value)? {
+                    let names = key == "dependentRequired" || (key == "dependencies" && inner.is_array());
+                    let (required, schema) = if names {
+                        (read::names(inner)?, None)
+                    } else {
+                        (Vec::new(), Some(self.schema(inner)?))
+                    };
+                    let dependents = &mut node.object.get_or_insert_default().dependents;
+                    dependents.push(Dependent { name: name.as_str().into(), required, node: schema });
+                }
+            }
+            "unevaluatedProperties" if !old => node.unevaluated_properties = Some(self.schema(value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Brings `properties` and `required` together in one sorted table.
+pub(super) fn finish(node: &mut Node) {
+    let Some(object) = &mut node.object else { return };
+    object.members.sort_unstable_by(|one, two| one.order(&two.name));
+    let named = object.members.len();
+    for name in &object.required {
+        match object.members[..named].binary_search_by(|member| member.order(name)) {
+            Ok(at) => object.members[at].required = true,
+            Err(_) => object.members.push(Member { name: name.clone(), node: None, required: true }),
+        }
+    }
+    object.members.sort_unstable_by(|one, two| one.order(&two.name));
+}

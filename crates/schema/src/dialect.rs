@@ -1,0 +1,70 @@
+//! Dialects of JSON Schema, and the keywords that hold subschemas.
+
+use serde_json::Value;
+
+/// A dialect. Draft-06 is read as draft-07, which only adds to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Dialect {
+    Draft07,
+    Draft201909,
+    #[default]
+    Draft202012,
+}
+
+impl Dialect {
+    pub(crate) fn named(name: &Value) -> Result<Self, String> {
+        let Some(name) = name.as_str() else { return Err("$schema is not a string".into()) };
+        let address = name.trim_end_matches('#');
+        let address = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
+        match address.and_then(|address| address.strip_prefix("json-schema.org/")) {
+            Some("draft/2020-12/schema" | "schema") => Ok(Self::Draft202012),
+            Some("draft/2019-09/schema") => Ok(Self::Draft201909),
+            Some("draft-07/schema" | "draft-06/schema") => Ok(Self::Draft07),
+            _ => Err(format!("the dialect {name:?} is not supported: use 2020-12 or draft-07")),
+        }
+    }
+}
+
+/// How a keyword holds subschemas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    One,
+    Many,
+    OneOrMany,
+    Named,
+}
+
+pub(crate) fn shape(keyword: &str) -> Option<Shape> {
+    match keyword {
+        "additionalProperties"
+        | "propertyNames"
+        | "contains"
+        | "not"
+        | "if"
+        | "then"
+        | "else"
+        | "additionalItems"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => Some(Shape::One),
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Some(Shape::Many),
+        "items" => Some(Shape::OneOrMany),
+        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+        | "dependencies" => Some(Shape::Named),
+        _ => None,
+    }
+}
+
+/// Keywords that say nothing about validity: a subschema with only these and a `$ref` is what it refers to.
+pub(crate) fn is_annotation(keyword: &str) -> bool {
+    matches!(
+        keyword,
+        "title"
+            | "description"
+            | "default"
+            | "examples"
+            | "$comment"
+            | "deprecated"
+            | "readOnly"
+            | "writeOnly"
+    )
+}

@@ -1,0 +1,163 @@
+//! When two values are the same: numbers by value, objects without order. And whether the items of an array differ.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use serde_json::{Map, Value};
+
+use crate::number::Number;
+use crate::work::Work;
+
+/// Up to this many items are compared one by one, more by their hashes.
+const FEW: usize = 12;
+
+/// Spends work for every value that is looked at; when it runs out, the answer means nothing.
+pub(crate) fn is_equal(one: &Value, two: &Value, work: &mut Work) -> bool {
+    match (one, two) {
+        (Value::Number(one), Value::Number(two)) => work.spend(1) && Number::of(one) == Number::of(two),
+        (Value::String(one), Value::String(two)) => {
+            work.spend(1) && one.len() == two.len() && work.spend(text_cost(one)) && one == two
+        }
+        (Value::Array(one), Value::Array(two)) => {
+            one.len() == two.len()
+                && nested(work, |work| one.iter().zip(two).all(|(one, two)| is_equal(one, two, work)))
+        }
+        (Value::Object(one), Value::Object(two)) => {
+            one.len() == two.len() && nested(work, |work| is_equal_object(one, two, work))
+        }
+        (one, two) => work.spend(1) && one == two,
+    }
+}
+
+fn is_equal_object(one: &Map<String, Value>, two: &Map<String, Value>, work: &mut Work) -> bool {
+    one.iter().all(|(key, one)| two.get(key).is_some_and(|two| is_equal(one, two, work)))
+}
+
+/// What looking at every byte of a text costs.
+pub(crate) fn text_cost(text: &str) -> u64 {
+    text.len() as u64 / 64
+}
+
+fn nested(work: &mut Work, within: impl FnOnce(&mut Work) -> bool) -> bool {
+    if !work.enter() {
+        return false;
+    }
+    let answer = within(work);
+    work.leave();
+    answer
+}
+
+/// Whether no two items are the same.
+pub(crate) fn is_unique(items: &[Value], work: &mut Work) -> bool {
+    if items.len() <= FEW {
+        return items
+            .iter()
+            .enumerate()
+            .all(|(index, item)| !items[..index].iter().any(|earlier| is_equal(earlier, item, work)));
+    }
+    let mut hashes = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        hashes.push((hash(item, work), index));
+        if work.over().is_some() {
+            return false;
+        }
+    }
+    hashes.sort_unstable();
+    hashes.chunk_by(|one, two| one.0 == two.0).all(|alike| {
+        alike.iter().enumerate().all(|(at, &(_, index))| {
+            !alike[..at].iter().any(|&(_, earlier)| is_equal(&items[earlier], &items[index], work))
+        })
+    })
+}
+
+fn hash(value: &Value, work: &mut Work) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    std::mem::discriminant(value).hash(&mut hasher);
+    // Hashing and sorting cost more than a look.
+    if !work.enter() || !work.spend(7) {
+        return 0;
+    }
+    match value {
+        Value::Null => {}
+        Value::Bool(value) => value.hash(&mut hasher),
+        Value::Number(number) => match Number::of(number) {
+            Number::Whole(value) => value.hash(&mut hasher),
+            Number::Float(value) => value.to_bits().hash(&mut hasher),
+        },
+        Value::String(text) => {
+            work.spend(text_cost(text));
+            text.hash(&mut hasher);
+        }
+        Value::Array(items) => items.iter().for_each(|item| hash(item, work).hash(&mut hasher)),
+        Value::Object(members) => {
+            // A sum, because order must not count.
+            let sum = members.iter().fold(0_u64, |sum, (key, value)| {
+                let mut member = DefaultHasher::new();
+                (key, hash(value, work)).hash(&mut member);
+                sum.wrapping_add(member.finish())
+            });
+            sum.hash(&mut hasher);
+        }
+    }
+    work.leave();
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_the_same_whatever_their_form() {
+        for (one, two, expected) in [
+            (json!(1), json!(1.0), true),
+            (json!(0), json!(-0.0), true),
+            (json!(0), json!(false), false),
+            (json!("1"), json!(1), false),
+            (json!({"a": 1, "b": [2]}), json!({"b": [2.0], "a": 1}), true),
+            (json!({"a": 1}), json!({"a": 1, "b": 1}), false),
+            (json!({"a": 1}), json!({"b": 1}), false),
+            (json!([1, 2]), json!([2, 1]), false),
+            (json!(null), json!(null), true),
+            (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), false),
+        ] {
+            let work = &mut Work::new(1000);
+            assert_eq!(is_equal(&one, &two, work), expected, "{one} {two}");
+            assert_eq!(hash(&one, work) == hash(&two, work), expected, "{one} {two}");
+        }
+    }
+
+    #[test]
+    fn the_many_are_compared_like_the_few() {
+        let many = |last: Value| {
+            let mut items: Vec<Value> = (0..40).map(|index| json!({"a": index, "b": [index]})).collect();
+            items.push(last);
+            items
+        };
+        let work = &mut Work::new(100_000);
+        assert!(is_unique(&many(json!({"a": 40, "b": [3]})), work));
+        assert!(!is_unique(&many(json!({"b": [7.0], "a": 7})), work));
+        assert!(is_unique(&[json!(1), json!(true), json!("1")], work));
+        assert!(!is_unique(&[json!(1), json!(2), json!(1.0)], work));
+        assert!(work.over().is_none());
+    }
+
+    #[test]
+    fn values_without_end_use_up_the_work() {
+        let mut deep = json!(1);
+        for _ in 0..1_000 {
+            deep = json!([deep]);
+        }
+        let work = &mut Work::new(u64::MAX);
+        is_equal(&deep, &deep.clone(), work);
+        assert!(work.over().is_some());
+        let work = &mut Work::new(u64::MAX);
+        is_unique(&vec![deep; 20], work);
+        assert!(work.over().is_some());
+        let work = &mut Work::new(100);
+        is_unique(&vec![json!([1, 2, 3]); 100], work);
+        assert!(work.over().is_some());
+    }
+}

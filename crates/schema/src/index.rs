@@ -1,0 +1,266 @@
+//! The subschemas of a document: which there are, where they stand, and what references between them mean.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::dialect::{self, Dialect, Shape};
+use crate::fault::{Fault, push_step};
+use crate::node::Id;
+use crate::{Limits, uri};
+
+/// Deeper is never looked, whatever the limits say: looking recurses.
+const MAX_DEPTH: usize = 256;
+
+/// A subschema and its place.
+pub(crate) struct Found<'a> {
+    pub(crate) value: &'a Value,
+    pub(crate) resource: u32,
+    pub(crate) path: String,
+}
+
+/// A part of the document with an address of its own; the document itself is the first.
+struct Resource<'a> {
+    base: String,
+    root: &'a Value,
+    anchors: HashMap<&'a str, &'a Value>,
+    dynamic: HashMap<&'a str, &'a Value>,
+}
+
+pub(crate) struct Index<'a> {
+    pub(crate) dialect: Dialect,
+    pub(crate) found: Vec<Found<'a>>,
+    limits: Limits,
+    resources: Vec<Resource<'a>>,
+    by_base: HashMap<String, u32>,
+    /// By the address of the value, which stays where it is as long as the index lives.
+    by_value: HashMap<*const Value, Id>,
+}
+
+impl<'a> Index<'a> {
+    pub(crate) fn new(document: &'a Value, limits: Limits) -> Result<Self, Fault> {
+        let dialect = match document.get("$schema") {
+            None => Dialect::default(),
+            Some(name) => Dialect::named(name).map_err(|reason| Fault { path: "/$schema".into(), reason })?,
+        };
+        let mut index = Self {
+            dialect,
+            found: Vec::new(),
+            limits,
+            resources: Vec::new(),
+            by_base: HashMap::new(),
+            by_value: HashMap::new(),
+        };
+        index.add_resource(String::new(), document);
+        index.walk(document, 0, 0, &mut String::new())?;
+        if index.found.is_empty() {
+            return Err(Fault { path: String::new(), reason: "a schema is an object or a boolean".into() });
+        }
+        index.follow_references()?;
+        Ok(index)
+    }
+
+    pub(crate) fn find(&self, value: &Value) -> Option<Id> {
+        self.by_value.get(&std::ptr::from_ref(value)).copied()
+    }
+
+    /// Every subschema of `value`, as far as keywords tell. What is no schema is left to the compiler to refuse.
+    fn walk(
+        &mut self,
+        value: &'a Value,
+        resource: u32,
+        depth: usize,
+        path: &mut String,
+    ) -> Result<(), Fault> {
+        let fault = |path: &str, reason: String| Err(Fault { path: path.to_owned(), reason });
+        if !(value.is_boolean() || value.is_object()) || self.find(value).is_some() {
+            return Ok(());
+        }
+        if depth > self.limits.depth.min(MAX_DEPTH) {
+            return fault(
+                "",
+                format!("the schema is deeper than {} levels", self.limits.depth.min(MAX_DEPTH)),
+            );
+        }
+        let (Ok(id), true) = (Id::try_from(self.found.len()), self.found.len() < self.limits.subschemas)
+        else {
+            return fault("", format!("the schema holds more than {} subschemas", self.limits.subschemas));
+        };
+        let resource = match self.name(value, resource) {
+            Ok(resource) => resource,
+            Err(reason) => return fault(path, reason),
+        };
+        self.by_value.insert(value, id);
+        self.found.push(Found { value, resource, path: path.clone() });
+        for (key, inner) in value.as_object().into_iter().flatten() {
+            let Some(shape) = dialect::shape(key) else { continue };
+            let length = path.len();
+            push_step(path, key);
+            match (shape, inner) {
+                (Shape::One | Shape::OneOrMany, Value::Object(_) | Value::Bool(_)) => {
+                    self.walk(inner, resource, depth + 1, path)?;
+                }
+                (Shape::Many | Shape::OneOrMany, Value::Array(items)) => {
+                    for (index, item) in items.iter().enumerate() {
+                        self.step(&index.to_string(), item, resource, depth, path)?;
+                    }
+                }
+                (Shape::Named, Value::Object(members)) => {
+                    for (name, member) in members {
+                        self.step(name, member, resource, depth, path)?;
+                    }
+                }
+                _ => {}
+            }
+            path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        key: &str,
+        value: &'a Value,
+        resource: u32,
+        depth: usize,
+        path: &mut String,
+    ) -> Result<(), Fault> {
+        let length = path.len();
+        push_step(path, key);
+        self.walk(value, resource, depth + 1, path)?;
+        path.truncate(length);
+        Ok(())
+    }
+
+    /// Takes note of what a subschema calls itself, and gives the resource that it belongs to.
+    fn name(&mut self, value: &'a Value, mut resource: u32) -> Result<u32, String> {
+        let text = |key: &str| match value.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.as_str())),
+            Some(_) => Err(format!("{key} is not a string")),
+        };
+        if let Some(name) = value.get("$schema")
+            && Dialect::named(name)? != self.dialect
+        {
+            return Err("one document cannot be in two dialects".into());
+        }
+        let old = self.dialect == Dialect::Draft07;
+        let mut anchor = None;
+        if let Some(id) = text("$id")?.filter(|_| !(old && value.get("$ref").is_some())) {
+            let (address, fragment) = id.split_once('#').unwrap_or((id, ""));
+            if !address.is_empty() {
+                resource = self.enter(address, value, resource)?;
+            }
+            match fragment {
+                "" => {}
+                name if old => anchor = Some(name),
+                _ => return Err("$id has a fragment: use $anchor".into()),
+            }
+        }
+        if !old {
+            anchor = text("$anchor")?;
+        }
+        let dynamic = text("$dynamicAnchor")?.filter(|_| self.dialect == Dialect::Draft202012);
+        let owner = &mut self.resources[resource as usize];
+        for name in anchor.into_iter().chain(dynamic.filter(|_| anchor != dynamic)) {
+            if owner.anchors.insert(name, value).is_some() {
+                return Err(format!("there are two anchors {name:?}"));
+            }
+        }
+        owner.dynamic.extend(dynamic.map(|name| (name, value)));
+        Ok(resource)
+    }
+
+    fn enter(&mut self, address: &str, value: &'a Value, resource: u32) -> Result<u32, String> {
+        let outer = &self.resources[resource as usize];
+        let base = uri::resolve(&outer.base, address);
+        if self.by_base.contains_key(&base) {
+            return Err(format!("there are two schemas with the $id {base:?}"));
+        }
+        if std::ptr::eq(outer.root, value) {
+            self.by_base.insert(base.clone(), resource);
+            self.resources[resource as usize].base = base;
+            return Ok(resource);
+        }
+        Ok(self.add_resource(base, value))
+    }
+
+    fn add_resource(&mut self, base: String, root: &'a Value) -> u32 {
+        // There are no more resources than subschemas, and those are counted by an `Id`.
+        let number = u32::try_from(self.resources.len()).unwrap_or(u32::MAX);
+        self.by_base.insert(base.clone(), number);
+        self.resources.push(Resource { base, root, anchors: HashMap::new(), dynamic: HashMap::new() });
+        number
+    }
+
+    /// References may point to places where no keyword expects a schema.
+    fn follow_references(&mut self) -> Result<(), Fault> {
+        let mut next = 0;
+        while let Some(found) = self.found.get(next) {
+            let (value, resource) = (found.value, found.resource);
+            for key in ["$ref", "$dynamicRef"] {
+                let Some(reference) = value.get(key).and_then(Value::as_str) else { continue };
+                if key == "$dynamicRef" && self.dialect != Dialect::Draft202012 {
+                    continue;
+                }
+                let resolved = self.resolve(reference, resource);
+                let (target, owner) = resolved
+                    .map_err(|reason| Fault { path: format!("{}/{key}", self.found[next].path), reason })?;
+                let mut path =
+                    reference.split_once('#').map_or(String::new(), |(_, pointer)| pointer.to_owned());
+                self.walk(target, owner, 0, &mut path)?;
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// What a reference points to, and the resource that this belongs to.
+    pub(crate) fn resolve(&self, reference: &str, resource: u32) -> Result<(&'a Value, u32), String> {
+        let missing = || format!("{reference:?} points to nothing in this schema");
+        let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let mut owner = resource;
+        if !address.is_empty() {
+            let address = uri::resolve(&self.resources[resource as usize].base, address);
+            owner = *self.by_base.get(&address).ok_or_else(|| {
+                format!("{reference:?} points out of this schema, and nothing is fetched: put what it means into $defs")
+            })?;
+        }
+        let fragment = uri::decode(fragment);
+        let mut value = self.resources[owner as usize].root;
+        let Some(pointer) = fragment.strip_prefix('/') else {
+            if !fragment.is_empty() {
+                let anchors = &self.resources[owner as usize].anchors;
+                value = anchors.get(&*fragment).copied().ok_or_else(missing)?;
+            }
+            return Ok((value, owner));
+        };
+        for step in pointer.split('/') {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let inner = match value {
+                Value::Object(members) => members.get(&step),
+                Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+                _ => None,
+            };
+            value = inner.ok_or_else(missing)?;
+            if let Some(id) = self.find(value) {
+                owner = self.found[id as usize].resource;
+            }
+        }
+        Ok((value, owner))
+    }
+
+    /// Every resource's own meaning of a dynamic anchor, if the reference means one.
+    pub(crate) fn dynamic_targets(&self, reference: &str, initial: &Value, owner: u32) -> Vec<(u32, Id)> {
+        let name = uri::decode(reference.split_once('#').map_or("", |(_, name)| name));
+        let own = self.resources[owner as usize].dynamic.get(&*name);
+        if !own.is_some_and(|own| std::ptr::eq(*own, initial)) {
+            return Vec::new();
+        }
+        let targets = (0..).zip(&self.resources).filter_map(|(number, resource)| {
+            let target = resource.dynamic.get(&*name)?;
+            Some((number, self.find(target)?))
+        });
+        targets.collect()
+    }
+}

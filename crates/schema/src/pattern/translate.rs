@@ -1,0 +1,275 @@
+//! From the syntax of ECMA-262 to that of the engine. Everything that means something to one of them is written anew,
+//! so that nothing slips through with another meaning.
+
+use std::fmt::Write;
+use std::str::Chars;
+
+const DIGIT: &str = "[0-9]";
+const NO_DIGIT: &str = "[^0-9]";
+const WORD: &str = "[0-9A-Za-z_]";
+const NO_WORD: &str = "[^0-9A-Za-z_]";
+const SPACE: &str =
+    r"[\t-\r \x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}]";
+const NO_SPACE: &str =
+    r"[^\t-\r \x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}]";
+const ANY_IN_LINE: &str = r"[^\n\r\x{2028}\x{2029}]";
+const ANY: &str = r"[\x{0}-\x{10FFFF}]";
+const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
+
+/// A pattern in the syntax of the engine, or why there is none.
+pub(super) fn translate(source: &str) -> Result<String, String> {
+    let mut translator = Translator { rest: source.chars(), out: String::new(), repeatable: false };
+    while let Some(next) = translator.rest.next() {
+        translator.term(next)?;
+    }
+    Ok(translator.out)
+}
+
+struct Translator<'a> {
+    rest: Chars<'a>,
+    out: String,
+    /// Whether a quantifier may stand here.
+    repeatable: bool,
+}
+
+/// What one place in a pattern or a class matches.
+enum Atom {
+    One(char),
+    Set(String),
+}
+
+impl Translator<'_> {
+    fn term(&mut self, next: char) -> Result<(), String> {
+        match next {
+            '(' => return self.group(),
+            '*' | '+' | '?' => return self.quantifier(&next.to_string()),
+            '{' => {
+                if let Some(counts) = self.counts() {
+                    return self.quantifier(&counts);
+                }
+                literal(&mut self.out, '{');
+            }
+            '|' | '^' | '$' => {
+                self.out.push(next);
+                self.repeatable = false;
+                return Ok(());
+            }
+            '\\' => match self.peek() {
+                Some(boundary @ ('b' | 'B')) => {
+                    self.rest.next();
+                    self.out.push_str(if boundary == 'b' { r"(?-u:\b)" } else { r"(?-u:\B)" });
+                    self.repeatable = false;
+                    return Ok(());
+                }
+                _ => match self.escape()? {
+                    Atom::One(one) => literal(&mut self.out, one),
+                    Atom::Set(set) => self.out.push_str(&set),
+                },
+            },
+            '[' => self.class()?,
+            ')' => self.out.push(')'),
+            '.' => self.out.push_str(ANY_IN_LINE),
+            one => literal(&mut self.out, one),
+        }
+        self.repeatable = true;
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.clone().next()
+    }
+
+    fn skip(&mut self, prefix: &str) -> bool {
+        match self.rest.as_str().strip_prefix(prefix) {
+            Some(rest) => {
+                self.rest = rest.chars();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Nothing is captured: a group only groups.
+    fn group(&mut self) -> Result<(), String> {
+        self.repeatable = false;
+        for (prefix, name) in
+            [("?=", "lookahead"), ("?!", "lookahead"), ("?<=", "lookbehind"), ("?<!", "lookbehind")]
+        {
+            if self.skip(prefix) {
+                return Err(format!("uses a {name}, which is not supported"));
+            }
+        }
+        for flags in ["?i:", "?-i:", "?i)"] {
+            if self.skip(flags) {
+                self.out.push('(');
+                self.out.push_str(flags);
+                return Ok(());
+            }
+        }
+        if self.skip("?<") {
+            let Some((_, rest)) = self.rest.as_str().split_once('>') else {
+                return Err("has a group whose name does not end".into());
+            };
+            self.rest = rest.chars();
+        } else if !self.skip("?:") && self.peek() == Some('?') {
+            return Err("has a kind of group that is not supported".into());
+        }
+        self.out.push_str("(?:");
+        Ok(())
+    }
+
+    fn quantifier(&mut self, text: &str) -> Result<(), String> {
+        if !self.repeatable {
+            return Err(format!("has a {text} with nothing to repeat"));
+        }
+        self.out.push_str(text);
+        if self.skip("?") {
+            self.out.push('?');
+        }
+        self.repeatable = false;
+        Ok(())
+    }
+
+    /// The rest of `{2}`, `{2,}` or `{2,3}`. Anything else in braces stands for itself.
+    fn counts(&mut self) -> Option<String> {
+        let (counts, rest) = self.rest.as_str().split_once('}')?;
+        let (least, most) = counts.split_once(',').unwrap_or((counts, ""));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if least.is_empty() || !is_number(least) || !is_number(most) {
+            return None;
+        }
+        let text = format!("{{{counts}}}");
+        self.rest = rest.chars();
+        Some(text)
+    }
+
+    fn class(&mut self) -> Result<(), String> {
+        let negated = self.skip("^");
+        if self.skip("]") {
+            self.out.push_str(if negated { ANY } else { NOTHING });
+            return Ok(());
+        }
+        self.out.push_str(if negated { "[^" } else { "[" });
+        while let Some(first) = self.class_atom()? {
+            let mut ahead = self.rest.clone();
+            let is_range = ahead.next() == Some('-') && ahead.next().is_some_and(|next| next != ']');
+            match first {
+                Atom::Set(set) => self.out.push_str(&set),
+                Atom::One(first) if is_range => {
+                    self.rest.next();
+                    match self.class_atom()? {
+                        Some(Atom::One(last)) if last < first => {
+                            return Err(format!("has a range that goes down, from {first:?} to {last:?}"));
+                        }
+                        Some(Atom::One(last)) => {
+                            literal(&mut self.out, first);
+                            self.out.push('-');
+                            literal(&mut self.out, last);
+                        }
+                        Some(Atom::Set(set)) => {
+                            literal(&mut self.out, first);
+                            literal(&mut self.out, '-');
+                            self.out.push_str(&set);
+                        }
+                        None => break,
+                    }
+                }
+                Atom::One(first) => literal(&mut self.out, first),
+            }
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    /// The next member of a class, or `None` behind its end.
+    fn class_atom(&mut self) -> Result<Option<Atom>, String> {
+        match self.rest.next() {
+            None => Err("has a class that does not end".into()),
+            Some(']') => Ok(None),
+            Some('\\') if self.skip("b") => Ok(Some(Atom::One('\u{8}'))),
+            Some('\\') => self.escape().map(Some),
+            Some(one) => Ok(Some(Atom::One(one))),
+        }
+    }
+
+    /// What stands behind a backslash.
+    fn escape(&mut self) -> Result<Atom, String> {
+        let set = |set: &str| Ok(Atom::Set(set.to_owned()));
+        let Some(next) = self.rest.next() else { return Err("ends in a backslash".into()) };
+        let one = match next {
+            'd' => return set(DIGIT),
+            'D' => return set(NO_DIGIT),
+            'w' => return set(WORD),
+            'W' => return set(NO_WORD),
+            's' => return set(SPACE),
+            'S' => return set(NO_SPACE),
+            'p' | 'P' => return self.property(next),
+            't' => '\t',
+            'n' => '\n',
+            'v' => '\u{b}',
+            'f' => '\u{c}',
+            'r' => '\r',
+            'x' => self.hex(2).and_then(char::from_u32).ok_or("has a \\x without two hexadecimal digits")?,
+            'u' => self.unicode()?,
+            'c' => match self.rest.next() {
+                Some(letter) if letter.is_ascii_alphabetic() => char::from(letter as u8 % 32),
+                _ => return Err("has a \\c without a letter".into()),
+            },
+            '0' if !self.peek().is_some_and(|next| next.is_ascii_digit()) => '\0',
+            '0'..='9' | 'k' => return Err("refers back to a group, which is not supported".into()),
+            other if other.is_alphanumeric() => return Err(format!("has the unknown escape \\{other}")),
+            other => other,
+        };
+        Ok(Atom::One(one))
+    }
+
+    fn property(&mut self, kind: char) -> Result<Atom, String> {
+        let name = self.rest.as_str().strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        match name {
+            Some((name, rest))
+                if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_=".contains(&byte)) =>
+            {
+                self.rest = rest.chars();
+                Ok(Atom::Set(format!("\\{kind}{{{name}}}")))
+            }
+            _ => Err(format!("has a \\{kind} without a property in braces")),
+        }
+    }
+
+    fn unicode(&mut self) -> Result<char, String> {
+        const FAULT: &str = "has a \\u that names no character";
+        if let Some((digits, rest)) =
+            self.rest.as_str().strip_prefix('{').and_then(|rest| rest.split_once('}'))
+        {
+            self.rest = rest.chars();
+            let code = u32::from_str_radix(digits, 16).ok();
+            return Ok(code.and_then(char::from_u32).ok_or(FAULT)?);
+        }
+        let code = self.hex(4).ok_or(FAULT)?;
+        if !(0xD800..0xDC00).contains(&code) {
+            return Ok(char::from_u32(code).ok_or(FAULT)?);
+        }
+        let low = if self.skip("\\u") { self.hex(4) } else { None };
+        let low = low.filter(|low| (0xDC00..0xE000).contains(low)).ok_or(FAULT)?;
+        Ok(char::from_u32(0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00)).ok_or(FAULT)?)
+    }
+
+    fn hex(&mut self, digits: usize) -> Option<u32> {
+        let text = self.rest.as_str().get(..digits)?;
+        if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        self.rest = self.rest.as_str().get(digits..)?.chars();
+        u32::from_str_radix(text, 16).ok()
+    }
+}
+
+/// A character that stands for itself, in and out of classes.
+fn literal(out: &mut String, one: char) {
+    if one.is_ascii() && !one.is_ascii_alphanumeric() {
+        // A `String` takes everything that is written to it.
+        let _ = write!(out, "\\x{{{:X}}}", u32::from(one));
+    } else {
+        out.push(one);
+    }
+}

@@ -1,0 +1,63 @@
+//! Options of clients that only servers on the network have. Each is an option of [`Http`], where it is described.
+
+use std::time::Duration;
+
+use super::ClientBuilder;
+use crate::egress::Egress;
+use crate::transport::Direction;
+use crate::transport::http::{HeadersRequest, Http};
+
+/// What only a server on the network has.
+impl ClientBuilder<Http> {
+    fn with(mut self, change: impl FnOnce(Http) -> Http) -> Self {
+        self.transport = change(self.transport);
+        self
+    }
+
+    /// See [`Http::header`].
+    pub fn header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+        self.with(|http| http.header(name, value))
+    }
+
+    /// See [`Http::headers_with`].
+    pub fn headers_with<F, Fut, H, K, V>(self, provider: F) -> Self
+    where
+        F: Fn(HeadersRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = crate::Result<H>> + Send + 'static,
+        H: IntoIterator<Item = (K, V)>,
+        K: Into<String>,
+        V: Into<String>,
+    {
+        self.with(|http| http.headers_with(provider))
+    }
+
+    /// See [`Http::egress`].
+    pub fn egress(self, egress: Egress) -> Self {
+        self.with(|http| http.egress(egress))
+    }
+
+    /// See [`Http::proxy`].
+    pub fn proxy(self, url: &str) -> Self {
+        self.with(|http| http.proxy(url))
+    }
+
+    /// See [`Http::read_timeout`].
+    pub fn read_timeout(self, timeout: Duration) -> Self {
+        self.with(|http| http.read_timeout(timeout))
+    }
+
+    /// See [`Http::max_reconnects`].
+    pub fn max_reconnects(self, most: usize) -> Self {
+        self.with(|http| http.max_reconnects(most))
+    }
+
+    /// See [`Http::on_message`].
+    pub fn on_message(self, told: impl Fn(Direction, &str) + Send + Sync + 'static) -> Self {
+        self.with(|http| http.on_message(told))
+    }
+
+    /// See [`Http::on_diagnostic`].
+    pub fn on_diagnostic(self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.with(|http| http.on_diagnostic(told))
+    }
+}

@@ -1,0 +1,295 @@
+//! Servers on the network that break the rules: every answer that is too long, cut, malformed or about something else
+//! is said by name and at once, nothing hangs, and the next call works.
+#![cfg(feature = "http-client")]
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+#[path = "support/http.rs"]
+mod http;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HttpScript, PATIENCE, Reply, Seen, client, connect, said, server, text};
+use linchpin::{CallError, Client, ClientError, Revision};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// One revision of each era.
+const ERAS: [Revision; 2] = [Revision::LATEST_SESSION, Revision::LATEST];
+
+/// A server whose tool `bad` is answered as it is told.
+async fn bad(revision: Revision, answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> HttpScript {
+    server(revision, move |seen| (seen.body["params"]["name"] == "bad").then(|| answer(seen))).await
+}
+
+/// Calls the bad tool; then the good one, which must work.
+async fn bad_then_good(client: &Client) -> ClientError {
+    let failed = timeout(PATIENCE, client.call("bad", ())).await.expect("it hangs").unwrap_err();
+    assert_eq!(said(&client.call("good", ()).await.unwrap()), "good");
+    failed
+}
+
+fn code(error: &ClientError) -> &str {
+    match error {
+        ClientError::Call(CallError::Transport { code, .. }) => code,
+        ClientError::OutcomeUnknown { .. } => "unknown",
+        ClientError::Call(CallError::Malformed(_)) => "malformed",
+        ClientError::Call(CallError::Rejected(_)) => "rejected",
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_body_above_the_limit_is_not_read() {
+    const LIMIT: usize = 4_096;
+    for revision in ERAS {
+        let announced = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{{",
+            1_u64 << 40
+        );
+        let large = json!({ "jsonrpc": "2.0", "x": "x".repeat(LIMIT) }).to_string();
+        let bodies = [
+            Reply::default().bytes(announced.as_bytes()).hang(&Arc::new(Notify::new())),
+            Reply::new(200, &[("content-type", "application/json")], large.as_bytes()),
+            // Without an end, and without a length.
+            (0..64)
+                .fold(Reply::chunked(&[]).chunk(b"{"), |reply, _| reply.chunk(&[b' '; 1_024]))
+                .hang(&Arc::new(Notify::new())),
+        ];
+        for (number, body) in bodies.into_iter().enumerate() {
+            let script = bad(revision, move |_| body.clone()).await;
+            let client = client(&script).max_response(LIMIT).connect().await.unwrap();
+            let failed = bad_then_good(&client).await;
+            assert_eq!(code(&failed), "HTTP_BODY_TOO_LARGE", "{number}: {failed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_exactly_the_limit_is_read() {
+    let answer = |seen: &Seen, length: usize| {
+        let mut answer = seen.answer(&text("x")).to_string();
+        answer += &" ".repeat(length - answer.len());
+        answer
+    };
+    let script = server(Revision::LATEST, move |seen| {
+        let length = seen.body["params"]["name"].as_str()?.parse().ok()?;
+        Some(Reply::new(200, &[], answer(seen, length).as_bytes()))
+    })
+    .await;
+    let client = client(&script).max_response(1_000).connect().await.unwrap();
+    assert!(client.call("1000", ()).await.is_ok());
+    assert_eq!(code(&client.call("1001", ()).await.unwrap_err()), "HTTP_BODY_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn an_event_above_the_limit_ends_its_stream() {
+    let gone = Arc::new(Notify::new());
+    for revision in ERAS {
+        let events = [
+            Reply::events().chunk(format!("data: {}\n\n", "x".repeat(5_000)).as_bytes()),
+            (0..8).fold(Reply::events().chunk(b"data: "), |reply, _| reply.chunk(&[b'x'; 1_024])),
+            (0..8).fold(Reply::events(), |reply, _| {
+                reply.chunk(format!("data: {}\n", "x".repeat(1_000)).as_bytes())
+            }),
+            Reply::events().chunk(&[b'x'; 5_000]),
+        ];
+        for (number, events) in events.into_iter().enumerate() {
+            let gone = gone.clone();
+            let script = bad(revision, move |_| events.clone().hang(&gone)).await;
+            let client = client(&script).max_response(4_096).connect().await.unwrap();
+            let failed = bad_then_good(&client).await;
+            assert_eq!(code(&failed), "SSE_EVENT_DATA_TOO_LARGE", "{number}: {failed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn event_data_that_is_no_message_is_named() {
+    let data: [&[u8]; 6] = [
+        b"data: hello\n\n",
+        b"data: {\"jsonrpc\":\"2.0\"}\n\n",
+        b"data: {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\n\n",
+        b"data: \xff\xfe\n\n",
+        b"data: null\n\n",
+        b"data: {\"jsonrpc\":\"1.0\",\"id\":2,\"result\":{}}\n\n",
+    ];
+    for revision in ERAS {
+        for data in data {
+            let script =
+                bad(revision, move |_| Reply::events().chunk(data).hang(&Arc::new(Notify::new()))).await;
+            let failed = bad_then_good(&connect(&script).await).await;
+            assert_eq!(code(&failed), "INVALID_SSE_EVENT_DATA", "{failed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_answer_are_said_at_once() {
+    let other = json!({ "jsonrpc": "2.0", "id": 4711, "result": {} }).to_string();
+    for revision in ERAS {
+        for (status, body, expected) in [
+            (200, "", "malformed"),
+            (202, "", "malformed"),
+            (204, "", "malformed"),
+            (200, "{", "malformed"),
+            (200, "{}", "malformed"),
+            (200, "[]", "malformed"),
+            (200, &*other, "malformed"),
+            (200, "<html>hello</html>", "HTTP_CONTENT_TYPE"),
+            (200, "OK", "HTTP_CONTENT_TYPE"),
+            (301, "", "HTTP_STATUS"),
+            (400, "what?", "HTTP_STATUS"),
+            (500, "{\"error\":\"oops\"}", "HTTP_STATUS"),
+            (503, "", "HTTP_STATUS"),
+        ] {
+            let answer = body.to_owned();
+            let script = bad(revision, move |_| {
+                Reply::new(status, &[("content-type", "text/html")], answer.as_bytes())
+            })
+            .await;
+            let failed = bad_then_good(&connect(&script).await).await;
+            assert_eq!(code(&failed), expected, "{status} {body}: {failed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_a_refusal_is_the_answer_whatever_its_id() {
+    for revision in ERAS {
+        for id in [None, Some(Value::Null), Some(json!("server-error")), Some(json!(4711))] {
+            let mut error = json!({ "jsonrpc": "2.0", "error": { "code": -32602, "message": "no" } });
+            if let Some(id) = id {
+                error["id"] = id;
+            }
+            let script = bad(revision, move |_| Reply::json_with(400, &[], &error)).await;
+            let failed = bad_then_good(&connect(&script).await).await;
+            assert!(
+                matches!(&failed, ClientError::Call(CallError::Rejected(error)) if error.code == -32602),
+                "{failed:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_at_any_byte_is_lost_at_once() {
+    for revision in ERAS {
+        for streams in [false, true] {
+            let reply = move |seen: &Seen| {
+                let answer = seen.answer(&text("answer"));
+                if streams { Reply::events().event(&answer).end() } else { Reply::json(&answer) }
+            };
+            let script = server(revision, move |seen| {
+                let cut: usize = seen.body["params"]["name"].as_str()?.parse().ok()?;
+                Some(reply(seen).cut_after(cut))
+            })
+            .await;
+            let client = connect(&script).await;
+            // Enough to be the whole answer, wherever its id has one digit more.
+            let whole = 250;
+            let mut answered = 0;
+            for cut in 1..whole {
+                match timeout(PATIENCE, client.call(cut.to_string(), ())).await.expect("it hangs") {
+                    Ok(result) => {
+                        assert_eq!(said(&result), "answer");
+                        answered += 1;
+                    }
+                    Err(ClientError::OutcomeUnknown { .. }) => assert_eq!(answered, 0, "{cut}"),
+                    Err(other) => panic!("{revision} {streams} {cut}: {other:?}"),
+                }
+            }
+            assert!(answered > 5 && answered < whole - 100, "{answered}");
+            assert_eq!(script.of("tools/call").len(), whole - 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_end_does_not_keep_a_call_beyond_its_time() {
+    for revision in ERAS {
+        let gone = Arc::new(Notify::new());
+        let told = gone.clone();
+        let script = bad(revision, move |_| {
+            let notice = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": 1 } });
+            (0..5_000).fold(Reply::events(), |reply, _| reply.event(&notice)).hang(&told)
+        })
+        .await;
+        let client = client(&script).timeout(Duration::from_millis(500)).connect().await.unwrap();
+        let failed = timeout(PATIENCE, client.call("bad", ())).await.unwrap().unwrap_err();
+        assert!(matches!(failed, ClientError::Call(CallError::TimedOut(_))), "{failed:?}");
+        timeout(PATIENCE, gone.notified()).await.expect("the stream is still open");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_goes_on_after_the_answer_does_not_keep_it() {
+    for revision in ERAS {
+        let gone = Arc::new(Notify::new());
+        let told = gone.clone();
+        let script =
+            bad(revision, move |seen| Reply::events().event(&seen.answer(&text("done"))).hang(&told)).await;
+        let client = connect(&script).await;
+        assert_eq!(said(&timeout(PATIENCE, client.call("bad", ())).await.unwrap().unwrap()), "done");
+        timeout(PATIENCE, gone.notified()).await.expect("the stream is still open");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_dribbles_is_read() {
+    let script = bad(Revision::LATEST, |seen| {
+        let answer = seen.answer(&text("slow")).to_string();
+        answer.as_bytes().iter().fold(Reply::chunked(&[]), |reply, byte| reply.chunk(&[*byte])).end()
+    })
+    .await;
+    assert_eq!(said(&connect(&script).await.call("bad", ()).await.unwrap()), "slow");
+}
+
+#[tokio::test]
+async fn session_ids_that_no_server_may_give_are_not_taken() {
+    for id in ["with space", "", &"x".repeat(5_000), "gr\u{fc}n"] {
+        let id = id.to_owned();
+        let script = HttpScript::start(move |seen| {
+            let plain = http::speak(Revision::LATEST_SESSION, seen);
+            if seen.is("initialize") { plain.with_header("mcp-session-id", &id) } else { plain }
+        })
+        .await;
+        let client = connect(&script).await;
+        client.call("echo", ()).await.unwrap();
+        assert!(script.of("tools/call")[0].header("mcp-session-id").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn arguments_cannot_write_headers() {
+    let script = server(Revision::LATEST, |_| None).await;
+    let client = connect(&script).await;
+    for name in ["a\r\nx-evil: 1", "a\nGET / HTTP/1.1\r\n\r\n", "\0", "\u{7f}", " a ", "\t"] {
+        client.call(name, ()).await.unwrap();
+    }
+    let long = client.read("x".repeat(20_000)).await.unwrap_err();
+    assert_eq!(code(&long), "HTTP_REQUEST", "{long}");
+    client.close().await;
+    assert_eq!(script.seen().len(), 7);
+    for seen in script.seen() {
+        assert!(!seen.headers.contains_key("x-evil"), "{seen:?}");
+        let name = seen.header("mcp-name");
+        assert!(name.is_empty() || name.starts_with("=?base64?"), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_client_whose_runtime_has_ended_does_not_hang() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let (script, client) = first.block_on(async {
+        let script = server(Revision::LATEST, |_| None).await;
+        let client = connect(&script).await;
+        (script, client)
+    });
+    drop(first);
+    let lost = second.block_on(async { timeout(PATIENCE, client.call("echo", ())).await.expect("it hangs") });
+    assert!(matches!(lost, Err(ClientError::OutcomeUnknown { .. })), "{lost:?}");
+    drop((client, script));
+}

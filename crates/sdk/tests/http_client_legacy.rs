@@ -1,0 +1,200 @@
+//! Servers of before Streamable HTTP: found by themselves, spoken to on their endpoint, and not believed too much.
+#![cfg(feature = "http-client")]
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+#[path = "support/http.rs"]
+mod http;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HttpScript, PATIENCE, Reply, Seen, Speaking, said, speak};
+use linchpin::client::Eras;
+use linchpin::{CallError, Client, ClientError, Revision};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+const OLD: Revision = Revision::V2024_11_05;
+
+/// A server with HTTP+SSE at `/sse`; `endpoint` is what its first event says.
+async fn old(
+    first: &'static str,
+    special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
+) -> (HttpScript, Speaking) {
+    let stream = Speaking::default();
+    let to_client = stream.clone();
+    let script = HttpScript::start(move |seen| {
+        if let Some(reply) = special(seen) {
+            return reply;
+        }
+        match (&*seen.verb, &*seen.path) {
+            ("GET", "/sse") => Reply::events().chunk(first.as_bytes()).speaking(&to_client),
+            ("POST", path) if path.starts_with("/messages") => {
+                if seen.body.get("id").is_some() && seen.body.get("method").is_some() {
+                    to_client.say(&body_of(&speak(OLD, seen)));
+                }
+                Reply::new(202, &[], b"Accepted")
+            }
+            _ => Reply::new(404, &[("content-type", "text/html")], b"<h1>not here</h1>"),
+        }
+    })
+    .await;
+    (script, stream)
+}
+
+fn body_of(reply: &Reply) -> Value {
+    reply.body_json().unwrap()
+}
+
+const ENDPOINT: &str = "event: endpoint\ndata: /messages?sessionId=5ecret\n\n";
+
+fn url(script: &HttpScript) -> String {
+    format!("{}/sse", script.origin())
+}
+
+#[tokio::test]
+async fn it_is_found_when_both_eras_fail() {
+    let (script, _) = old(ENDPOINT, |_| None).await;
+    let lines = Arc::new(Mutex::new(Vec::<String>::new()));
+    let told = lines.clone();
+    let client = Client::http(url(&script))
+        .eras(Eras::new())
+        .header("x-key", "k")
+        .on_diagnostic(move |line| told.lock().unwrap().push(line.to_owned()))
+        .connect()
+        .await
+        .unwrap();
+    assert_eq!(client.revision(), OLD);
+    assert_eq!(client.tools().all().await.unwrap().len(), 1);
+    assert_eq!(said(&client.call("echo", ()).await.unwrap()), "echo");
+    client.close().await;
+    let asked: Vec<_> =
+        script.seen().iter().map(|seen| format!("{} {} {}", seen.verb, seen.path, seen.method())).collect();
+    let endpoint = "POST /messages?sessionId=5ecret";
+    let expected = [
+        "POST /sse server/discover".to_owned(),
+        "POST /sse initialize".to_owned(),
+        "GET /sse GET".to_owned(),
+        format!("{endpoint} initialize"),
+        format!("{endpoint} notifications/initialized"),
+        format!("{endpoint} tools/list"),
+        format!("{endpoint} tools/call"),
+    ];
+    assert_eq!(asked, expected);
+    assert!(script.seen().iter().all(|seen| seen.header("x-key") == "k"));
+    assert!(!lines.lock().unwrap().join("\n").contains("5ecret"));
+}
+
+#[tokio::test]
+async fn it_can_be_asked_for() {
+    let (script, _) = old(ENDPOINT, |_| None).await;
+    let client = Client::sse(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    client.call("echo", ()).await.unwrap();
+    assert_eq!(script.methods(), ["GET", "initialize", "notifications/initialized", "tools/call"]);
+    let (script, _) = old(ENDPOINT, |_| None).await;
+    let refused = Client::sse(script.url()).eras(Eras::new()).connect().await.unwrap_err();
+    assert!(
+        matches!(&refused, ClientError::Open { .. }) && refused.to_string().contains("404"),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_endpoint_elsewhere_is_refused() {
+    for first in [
+        "event: endpoint\ndata: http://127.0.0.1:1/messages\n\n",
+        "event: endpoint\ndata: https://example.com/messages\n\n",
+        "event: endpoint\ndata: //example.com/messages\n\n",
+        "event: endpoint\ndata: file:///etc/passwd\n\n",
+        "event: endpoint\ndata: http://user:password@example.com/\n\n",
+        "event: endpoint\ndata:\n\n",
+        "event: message\ndata: {}\n\n",
+        "data: /messages\n\n",
+    ] {
+        let (script, _) = old(first, |_| None).await;
+        let refused = timeout(PATIENCE, Client::sse(url(&script)).eras(Eras::new()).connect()).await.unwrap();
+        assert!(matches!(refused, Err(ClientError::Open { .. })), "{first}: {refused:?}");
+        // Found or not, what went wrong first is said.
+        let refused =
+            timeout(PATIENCE, Client::http(url(&script)).eras(Eras::new()).connect()).await.unwrap();
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(&refused, ClientError::Call(CallError::Transport { status: Some(404), .. })),
+            "{first}: {refused:?}"
+        );
+        assert_eq!(script.seen().iter().filter(|seen| seen.path != "/sse").count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn absolute_and_relative_endpoints_of_the_same_origin_work() {
+    let own = Arc::new(Mutex::new(String::new()));
+    let stream = Speaking::default();
+    let (to_client, place) = (stream.clone(), own.clone());
+    let script = HttpScript::start(move |seen| match &*seen.verb {
+        "GET" => {
+            let first = format!("event: endpoint\ndata: {}\n\n", place.lock().unwrap());
+            Reply::events().chunk(first.as_bytes()).speaking(&to_client)
+        }
+        _ if seen.path.starts_with("/messages") => {
+            if seen.body.get("id").is_some() {
+                to_client.say(&body_of(&speak(OLD, seen)));
+            }
+            Reply::status(202)
+        }
+        _ => Reply::status(405),
+    })
+    .await;
+    for endpoint in
+        [format!("{}/messages", script.origin()), "messages".to_owned(), "/messages?x=1".to_owned()]
+    {
+        own.lock().unwrap().clone_from(&endpoint);
+        let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+        assert_eq!(said(&client.call("echo", ()).await.unwrap()), "echo", "{endpoint}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_stream_is_the_end_of_the_connection() {
+    let (script, stream) =
+        old(ENDPOINT, |seen| (seen.body["params"]["name"] == "hangs").then(|| Reply::status(202))).await;
+    let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    let call = client.call("hangs", ()).into_future();
+    let cut = async {
+        script.wait_for("tools/call", 1).await;
+        stream.cut();
+    };
+    let (lost, ()) = timeout(PATIENCE, async { tokio::join!(call, cut) }).await.unwrap();
+    assert!(matches!(lost, Err(ClientError::OutcomeUnknown { .. })), "{lost:?}");
+    let closed = client.tools().all().await.unwrap_err();
+    assert!(matches!(closed, ClientError::Call(CallError::Closed(_))), "{closed:?}");
+    assert!(client.is_closed());
+}
+
+#[tokio::test]
+async fn a_refused_message_fails_its_request_and_no_other() {
+    let (script, _) =
+        old(ENDPOINT, |seen| (seen.body["params"]["name"] == "no").then(|| Reply::status(500))).await;
+    let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    let refused = client.call("no", ()).await.unwrap_err();
+    assert!(
+        matches!(refused, ClientError::Call(CallError::Transport { status: Some(500), .. })),
+        "{refused:?}"
+    );
+    client.call("echo", ()).await.unwrap();
+}
+
+#[tokio::test]
+async fn giving_up_is_said() {
+    let (script, stream) =
+        old(ENDPOINT, |seen| (seen.body["params"]["name"] == "hangs").then(|| Reply::status(202))).await;
+    let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    client.call("hangs", ()).timeout(Duration::from_millis(20)).await.unwrap_err();
+    let cancelled = script.wait_for("notifications/cancelled", 1).await;
+    assert_eq!(cancelled[0].path, "/messages?sessionId=5ecret");
+    // Its late answer is nobody's, and what is no message is passed over.
+    stream.say(&json!({ "jsonrpc": "2.0", "id": cancelled[0].body["params"]["requestId"], "result": {} }));
+    stream.say(&json!("noise"));
+    client.call("echo", ()).await.unwrap();
+}
