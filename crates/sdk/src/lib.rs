@@ -34,6 +34,8 @@ mod error;
 mod http;
 mod question;
 pub mod server;
+#[cfg(feature = "skills")]
+mod skills;
 mod sync;
 pub mod testing;
 pub mod transport;
@@ -57,6 +59,8 @@ pub use server::{
 
 #[cfg(feature = "http-server")]
 pub use server::{Http, HttpService, Listening};
+#[cfg(feature = "skills")]
+pub use server::Skill;
 #[cfg(feature = "rounds")]
 pub use server::{Key, Keys};
 

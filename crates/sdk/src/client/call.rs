@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use linchpin_jsonrpc::string::write_string;
 use linchpin_protocol::model::{
-    CallToolResult, ClientCapabilities, CompleteResult, EmptyResult, GetPromptResult, Meta,
-    ReadResourceResult,
+    CallToolResult, ClientCapabilities, CompleteResult, EmptyResult, GetPromptResult, GetSkillResult, Meta,
+    ReadResourceDirectoryResult, ReadResourceResult, Skill,
 };
 use linchpin_protocol::wire::Invalid;
 use linchpin_protocol::{Method, wire};
@@ -160,6 +160,14 @@ impl Outcome for ReadResourceResult {}
 impl Outcome for GetPromptResult {}
 impl Outcome for CompleteResult {}
 impl Outcome for EmptyResult {}
+impl Outcome for ReadResourceDirectoryResult {}
+
+/// Without what is said of its freshness.
+impl Outcome for Skill {
+    fn received(text: &str) -> Result<Self, Invalid> {
+        wire::decode::<GetSkillResult>(text).map(|result| result.skill)
+    }
+}
 
 pub(super) fn decoded<T: DeserializeOwned>(method: &str, text: &str) -> Result<T, ClientError> {
     wire::decode(text).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })

@@ -50,6 +50,18 @@ pub enum ClientError {
         /// How far it was read.
         pages: usize,
     },
+    /// The server does not say that it offers this.
+    NotServed {
+        /// What was to be asked for.
+        method: &'static str,
+    },
+    /// A skill, or a file of one, that is not what its entry says. It must not be used.
+    BadSkill {
+        /// Where it is.
+        uri: String,
+        /// What is wrong.
+        fault: String,
+    },
     /// Arguments that are no JSON object.
     BadArguments(String),
     /// The server asked for something that this client did not offer.
@@ -117,6 +129,8 @@ impl fmt::Display for ClientError {
             ClientError::EndlessList { method, pages } => {
                 write!(f, "{method} did not end within {pages} pages, or gave the same cursor twice")
             }
+            ClientError::NotServed { method } => write!(f, "the server does not offer {method}"),
+            ClientError::BadSkill { uri, fault } => write!(f, "{uri} cannot be used: {fault}"),
             ClientError::BadArguments(arguments) => {
                 write!(f, "arguments are a JSON object, not {arguments}")
             }

@@ -20,6 +20,7 @@ pub(crate) mod repeat;
 mod rounds;
 mod session;
 mod settings;
+mod skills;
 mod subscription;
 mod tasks;
 
@@ -50,6 +51,9 @@ pub use handlers::Changed;
 #[cfg(feature = "http-client")]
 pub(crate) use inbox::guarded;
 pub use pages::{Item, Pages};
+pub use skills::Child;
+#[cfg(feature = "skills")]
+pub use skills::{LoadedSkill, SkillFile};
 pub use subscription::Subscription;
 pub use tasks::{Started, TaskHandle};
 

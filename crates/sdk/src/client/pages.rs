@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PageParams, Prompt,
-    Resource, ResourceTemplate, Tool,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult, ListToolsResult,
+    PageParams, Prompt, ReadResourceDirectoryParams, Resource, ResourceTemplate, Skill, Tool, extension,
 };
 use linchpin_protocol::{Era, Method};
 use serde::de::DeserializeOwned;
@@ -32,6 +32,11 @@ pub trait Item: Sized + Send {
     fn open(page: Self::Page) -> (Vec<Self>, Option<String>);
     #[doc(hidden)]
     fn seen(_: &Seen<'_>, _: &mut Vec<Self>) {}
+    /// Whether the server offers it: what is not offered must not be asked for.
+    #[doc(hidden)]
+    fn offered(_: &Client) -> bool {
+        true
+    }
 }
 
 /// Who has seen a page.
@@ -65,6 +70,11 @@ items! {
     Resource in ListResourcesResult.resources by ListResources;
     ResourceTemplate in ListResourceTemplatesResult.resource_templates by ListResourceTemplates;
     Prompt in ListPromptsResult.prompts by ListPrompts;
+    Skill in ListSkillsResult.skills by ListSkills {
+        fn offered(client: &Client) -> bool {
+            client.offers(extension::SKILLS)
+        }
+    };
 }
 
 fn mark(cursor: &str) -> u64 {
@@ -77,6 +87,8 @@ fn mark(cursor: &str) -> u64 {
 #[must_use = "a list is read with `all` or `next_page`"]
 pub struct Pages<T> {
     client: Client,
+    /// The folder that is looked into, if it is one.
+    folder: Option<String>,
     cursor: Option<String>,
     /// Marks of the cursors so far: the cursors themselves may be long.
     seen: HashSet<u64>,
@@ -91,8 +103,30 @@ pub struct Pages<T> {
 impl<T: Item> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
         let (cursor, seen) = (None, HashSet::new());
-        let options = Options::default();
-        Pages { client, cursor, seen, read: 0, items: 0, bytes: 0, done: false, options, of: PhantomData }
+        Pages {
+            client,
+            folder: None,
+            cursor,
+            seen,
+            read: 0,
+            items: 0,
+            bytes: 0,
+            done: false,
+            options: Options::default(),
+            of: PhantomData,
+        }
+    }
+
+    pub(super) fn within(client: Client, folder: String) -> Self {
+        Pages { folder: Some(folder), ..Self::new(client) }
+    }
+
+    fn params(&self) -> Vec<u8> {
+        let (cursor, meta, revision) = (self.cursor.clone(), None, self.client.revision());
+        match self.folder.clone() {
+            None => to_vec(&PageParams { cursor, meta }, revision),
+            Some(uri) => to_vec(&ReadResourceDirectoryParams { uri, cursor, meta }, revision),
+        }
     }
 
     /// Asks the server, also where a page is known that counts as fresh.
@@ -121,9 +155,12 @@ impl<T: Item> Pages<T> {
             self.done = true;
             return Err(endless);
         }
-        let params = PageParams { cursor: self.cursor.clone(), meta: None };
+        if !T::offered(&self.client) {
+            self.done = true;
+            return Err(ClientError::NotServed { method });
+        }
         let revision = self.client.revision();
-        let text = match core.ask_kept(revision, T::METHOD, &to_vec(&params, revision), &self.options).await {
+        let text = match core.ask_kept(revision, T::METHOD, &self.params(), &self.options).await {
             // The cursor may come from a page that was kept for too long.
             Err(error @ CallError::Rejected(_)) if self.cursor.is_some() => {
                 core.cache.forget(T::METHOD);

@@ -97,7 +97,7 @@ impl Server {
         self.add(Prompt::new(name).description(description).handler(handler))
     }
 
-    /// Adds a finished tool, resource, template or prompt, or a function with an attribute macro.
+    /// Adds a finished tool, resource, template, prompt or skill, or a function with an attribute macro.
     #[expect(clippy::should_implement_trait, reason = "this is not the addition of numbers")]
     pub fn add(self, item: impl Register) -> Self {
         let added = item.register().and_then(|item| self.live.change(|catalog| catalog.add(item)));
@@ -122,8 +122,8 @@ impl Server {
         self
     }
 
-    /// Takes over the tools, resources, templates and prompts of another server. Its tools and prompts get
-    /// `prefix` and an underscore before their names; its resources keep their URIs; its handlers keep its state.
+    /// Takes over the tools, resources, templates, prompts and skills of another server. Its tools and prompts get
+    /// `prefix` and an underscore before their names; its resources and skills keep their URIs; its handlers keep its state.
     /// What works around the handlers (layers, hooks, methods of its own) belongs to the server that runs, and a
     /// server that has such is refused.
     pub fn mount(self, prefix: &str, other: Server) -> Self {

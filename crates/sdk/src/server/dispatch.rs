@@ -18,7 +18,7 @@ use super::request::{Work, caught, tool_failure};
 use super::scope::Scope;
 use super::session::MAX_URI;
 use super::tool::ToolEntry;
-use super::{Listed, layer, subscriptions, tasks};
+use super::{Listed, layer, skills, subscriptions, tasks};
 use crate::{Error, Result};
 
 /// Begins the work behind a request, through the layers if there are any.
@@ -65,11 +65,9 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         ClientRequest::CancelTask(params) => tasks::cancel(scope, params),
         ClientRequest::GetTaskPayload(params) => tasks::payload(scope, params),
         ClientRequest::ListTasks(cursor) => tasks::list(scope, cursor.as_deref()),
-        ClientRequest::ListSkills(_)
-        | ClientRequest::GetSkill(_)
-        | ClientRequest::ReadResourceDirectory(_) => {
-            Err(ProtocolError::MethodNotFound(scope.method.to_owned()).into())
-        }
+        ClientRequest::ListSkills(cursor) => skills::list(scope, cursor.as_deref()),
+        ClientRequest::GetSkill(params) => skills::get(scope, &params),
+        ClientRequest::ReadResourceDirectory(params) => skills::read_directory(scope, params),
         ClientRequest::Initialize(_) => {
             Err(ProtocolError::InvalidRequest("the session is open already: initialize comes once".into())
                 .into())
@@ -80,8 +78,10 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
 /// What this server does not have is no method here, however wrong its parameters are.
 fn served(scope: &Scope<'_>, error: DecodeError) -> DecodeError {
     let tasks = scope.method.starts_with("tasks/") && !tasks::are_served(scope);
-    let skills = ["skills/", "resources/directory/"].iter().any(|prefix| scope.method.starts_with(prefix));
-    if tasks || skills { DecodeError::NotInRevision } else { error }
+    let skills = scope.method.starts_with("skills/") && !skills::are_served(&scope.service.catalog());
+    let folders = scope.method.starts_with("resources/directory/")
+        && !skills::directories_are_served(&scope.service.catalog());
+    if tasks || skills || folders { DecodeError::NotInRevision } else { error }
 }
 
 /// A result that says nothing but that it worked; it takes no memory of its own.
@@ -104,9 +104,10 @@ fn invalid_at(prefix: &str) -> impl Fn(Invalid) -> Error {
     move |invalid| ProtocolError::invalid(format!("{prefix}{}", invalid.path), invalid.reason).into()
 }
 
-fn is_visible(scope: &Scope<'_>, item: Listed<'_>) -> bool {
-    let visible = scope.service.settings().visible.as_ref();
-    visible.is_none_or(|visible| visible(item, &scope.context()))
+pub(super) fn is_visible(scope: &Scope<'_>, item: Listed<'_>) -> bool {
+    let Some(visible) = &scope.service.settings().visible else { return true };
+    let cx = scope.context();
+    visible(item, &cx) && skills::show(&scope.service.catalog(), item, |skill| visible(skill, &cx))
 }
 
 fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
@@ -157,6 +158,9 @@ fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {
             let reading = template.read(uri, &values, scope).map_err(invalid_at("/uri"))?;
             return Ok(Work::wait(reading, answer));
         }
+    }
+    if let Some(reading) = skills::read(scope, &catalog, uri) {
+        return Ok(Work::wait(reading, answer));
     }
     match &scope.service.settings().catch_all {
         Some(catch_all) => Ok(Work::wait(catch_all.read(uri, scope), answer)),
@@ -242,6 +246,10 @@ fn set_level(scope: &Scope<'_>, params: &SetLevelParams) -> Work {
     done(Worked)
 }
 
+pub(super) fn unknown_cursor() -> Error {
+    ProtocolError::invalid("/cursor", "this cursor was not given by this server: begin without one").into()
+}
+
 /// One page of a list; the whole list is kept as bytes when every client sees the same.
 fn list<T, R>(
     scope: &Scope<'_>,
@@ -263,9 +271,7 @@ where
         return Ok(Work::done(Ok(Answer::Ready(items.encoded(scope.revision, encode).clone()))));
     }
     let page = items.page(cursor, settings.page_size, |item| is_visible(scope, item.listed()));
-    let page = page.ok_or_else(|| {
-        ProtocolError::invalid("/cursor", "this cursor was not given by this server: begin without one")
-    })?;
+    let page = page.ok_or_else(unknown_cursor)?;
     Ok(done(result(page.items, page.next_cursor)))
 }
 

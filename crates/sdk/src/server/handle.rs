@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::catalog::{Kind, Live, Register};
+use super::skills;
 use crate::Result;
 
 /// A handle on a server. Cheap to clone; take it with [`crate::Server::handle`] or [`crate::Service::handle`].
@@ -14,7 +15,7 @@ impl Handle {
         Handle(live)
     }
 
-    /// Adds a tool, resource, template or prompt.
+    /// Adds a tool, resource, template, prompt or skill.
     pub fn add(&self, item: impl Register) -> Result<()> {
         let item = item.register()?;
         let kind = self.0.change(|catalog| catalog.add(item))?;
@@ -34,11 +35,18 @@ impl Handle {
         self.told(removed, Kind::Prompts)
     }
 
-    /// Removes a resource by its URI, or a template by its text; `false` when there is none.
+    /// Removes a resource by its URI, or a template by its text; `false` when there is none. A file of a skill stays
+    /// while the skill does.
     pub fn remove_resource(&self, uri: &str) -> bool {
         let change =
-            self.0.change(|catalog| Ok(catalog.resources.remove(uri) || catalog.templates.remove(uri)));
+            self.0.change(|catalog| Ok(catalog.remove_resource(uri) || catalog.templates.remove(uri)));
         self.told(change.unwrap_or(false), Kind::Resources)
+    }
+
+    /// Removes a skill by the URI of its `SKILL.md`, and its files; `false` when there is none.
+    pub fn remove_skill(&self, uri: &str) -> bool {
+        let removed = self.0.change(|catalog| Ok(skills::remove(catalog, uri))).unwrap_or(false);
+        self.told(removed, Kind::Resources)
     }
 
     fn told(&self, changed: bool, kind: Kind) -> bool {

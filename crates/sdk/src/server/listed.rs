@@ -2,7 +2,7 @@
 
 use linchpin_protocol::model;
 
-/// A tool, resource, template or prompt, by its definition.
+/// A tool, resource, template, prompt or skill, by its definition.
 #[derive(Debug, Clone, Copy)]
 pub enum Listed<'a> {
     /// A tool.
@@ -13,16 +13,19 @@ pub enum Listed<'a> {
     ResourceTemplate(&'a model::ResourceTemplate),
     /// A prompt.
     Prompt(&'a model::Prompt),
+    /// A skill. Without it its files are not seen either.
+    Skill(&'a model::Skill),
 }
 
 impl<'a> Listed<'a> {
-    /// What it is asked for by: the name of a tool or prompt, the URI of a resource, the text of a template.
+    /// What it is asked for by: the name of a tool or prompt, the URI of a resource or skill, the text of a template.
     pub fn name(&self) -> &'a str {
         match self {
             Listed::Tool(tool) => &tool.name,
             Listed::Resource(resource) => &resource.uri,
             Listed::ResourceTemplate(template) => &template.uri_template,
             Listed::Prompt(prompt) => &prompt.name,
+            Listed::Skill(skill) => &skill.uri,
         }
     }
 }

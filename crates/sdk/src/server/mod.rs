@@ -42,6 +42,7 @@ mod scope;
 mod service;
 mod session;
 mod settings;
+mod skills;
 mod state;
 mod strings;
 mod subscriptions;
@@ -68,6 +69,8 @@ pub use report::{Event, Report};
 pub use resource::{Resource, ResourceTemplate};
 pub use service::Service;
 pub use session::Session;
+#[cfg(feature = "skills")]
+pub use skills::Skill;
 pub use state::State;
 pub use tasks::{Stored, TaskOutcome, TaskRecord, TaskStore};
 pub use tool::Tool;

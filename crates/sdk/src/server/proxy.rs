@@ -9,6 +9,7 @@ use std::time::Duration;
 use linchpin_jsonrpc::{CallError, ErrorObject};
 use linchpin_protocol::model::{
     self, CallToolResult, ClientCapabilities, CompleteParams, CompleteResult, CompletionReference,
+    ReadResourceDirectoryParams, ReadResourceDirectoryResult, extension,
 };
 use linchpin_protocol::version::Feature;
 use linchpin_protocol::wire::Invalid;
@@ -17,11 +18,12 @@ use serde_json::value::RawValue;
 use tokio::runtime::Handle as Runtime;
 
 use super::background::start;
-use super::catalog::{Catalog, Item, Kind, Live, check_name};
+use super::catalog::{Catalog, Entry, Item, Kind, Live, check_name};
 use super::completion::{Completers, Forward};
 use super::prompt::{Fill, Filling, PromptEntry};
 use super::resource::{Read, ReadMatch, Reading, ResourceEntry, TemplateEntry, Values};
 use super::scope::Scope;
+use super::skills::{self, Remote, SkillEntry};
 use super::tool::{self, ToolEntry};
 use super::{BoxFuture, Context};
 use crate::client::{Answerer, Call, Changed, Client, ClientError};
@@ -37,7 +39,7 @@ pub(crate) struct Proxy {
     client: Client,
     prefix: String,
     /// What is registered for it, by kind.
-    registered: Mutex<BTreeMap<Kind, Vec<String>>>,
+    registered: Mutex<BTreeMap<Kind, Vec<Registered>>>,
     /// Held while a list is read, so that the last one that was read is the one that stays.
     refreshing: tokio::sync::Mutex<()>,
     /// The lists that have changed since they were read, a bit for each.
@@ -77,10 +79,10 @@ impl Proxy {
         live.change(|catalog| {
             let mut registered = lock(&self.registered);
             let mut next = catalog.clone(); // a name that is taken must not leave half a list
-            for name in registered.get(&kind).into_iter().flatten() {
-                remove(&mut next, kind, name);
+            for item in registered.get(&kind).into_iter().flatten() {
+                item.remove(&mut next);
             }
-            let names = items.iter().map(|item| item.key().to_string()).collect();
+            let names = items.iter().map(Registered::of).collect();
             for item in items {
                 next.add(item)?;
             }
@@ -112,6 +114,7 @@ impl Proxy {
                 for template in client.resource_templates().all().await? {
                     items.push(self.template(template)?);
                 }
+                items.extend(self.skills().await);
             }
             _ => {}
         }
@@ -147,6 +150,22 @@ impl Proxy {
         )))
     }
 
+    /// The skills of the remote server; those that it cannot list are not worth all the rest.
+    async fn skills(&self) -> Vec<Item> {
+        if !self.client.offers(extension::SKILLS) {
+            return Vec::new();
+        }
+        let skills = self.client.skills().all().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the skills of a remote server are not offered");
+            Vec::new()
+        });
+        let remote = Arc::new(RemoteResource(self.client.clone()));
+        skills
+            .into_iter()
+            .map(|skill| Item::Skill(Arc::new(SkillEntry::remote(skill, remote.clone()))))
+            .collect()
+    }
+
     fn template(&self, definition: model::ResourceTemplate) -> Result<Item> {
         let reference = CompletionReference::Resource { uri: definition.uri_template.clone() };
         let completers = Completers::forward(Arc::new(RemoteCompletion(self.client.clone(), reference)));
@@ -155,11 +174,34 @@ impl Proxy {
     }
 }
 
-fn remove(catalog: &mut Catalog, kind: Kind, name: &str) {
-    match kind {
-        Kind::Tools => drop(catalog.tools.remove(name)),
-        Kind::Prompts => drop(catalog.prompts.remove(name)),
-        Kind::Resources => drop(catalog.resources.remove(name) || catalog.templates.remove(name)),
+/// Something that was registered, by what it is found by.
+enum Registered {
+    Tool(Arc<str>),
+    Prompt(Arc<str>),
+    Resource(Arc<str>),
+    Template(Arc<str>),
+    Skill(Arc<str>),
+}
+
+impl Registered {
+    fn of(item: &Item) -> Self {
+        match item {
+            Item::Tool(entry) => Registered::Tool(entry.key().clone()),
+            Item::Prompt(entry) => Registered::Prompt(entry.key().clone()),
+            Item::Resource(entry) => Registered::Resource(entry.key().clone()),
+            Item::Template(entry) => Registered::Template(entry.key().clone()),
+            Item::Skill(entry) => Registered::Skill(entry.key().clone()),
+        }
+    }
+
+    fn remove(&self, catalog: &mut Catalog) -> bool {
+        match self {
+            Registered::Tool(name) => catalog.tools.remove(name),
+            Registered::Prompt(name) => catalog.prompts.remove(name),
+            Registered::Resource(uri) => catalog.remove_resource(uri),
+            Registered::Template(text) => catalog.templates.remove(text),
+            Registered::Skill(uri) => skills::remove(catalog, uri),
+        }
     }
 }
 
@@ -284,6 +326,23 @@ fn is_not_found(error: &ErrorObject) -> bool {
 impl Read for RemoteResource {
     fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
         self.pass_on(uri, scope)
+    }
+}
+
+impl Remote for RemoteResource {
+    fn reads_directories(&self) -> bool {
+        self.0.reads_directories()
+    }
+
+    fn directory(
+        &self,
+        uri: &str,
+        cursor: Option<String>,
+        scope: &Scope<'_>,
+    ) -> BoxFuture<Result<ReadResourceDirectoryResult>> {
+        let params = ReadResourceDirectoryParams { uri: uri.to_owned(), cursor, meta: None };
+        let (call, cx) = (self.0.read_directory(&params), scope.context());
+        Box::pin(async move { pass_on(call, &cx).await.map_err(|error| remote_error(error, &cx)) })
     }
 }
 

@@ -75,7 +75,13 @@ impl Resource {
         }
         let mime_type = self.definition.mime_type.clone();
         let read = Arc::new(Plain { handler, mime_type, form: PhantomData::<fn() -> Form> });
-        Ok(Item::Resource(Arc::new(ResourceEntry { uri, definition: self.definition, read, state: None })))
+        Ok(Item::Resource(Arc::new(ResourceEntry {
+            uri,
+            definition: self.definition,
+            read,
+            of_skill: false,
+            state: None,
+        })))
     }
 }
 
@@ -134,13 +140,21 @@ pub struct ResourceEntry {
     pub(crate) uri: Arc<str>,
     pub(crate) definition: model::Resource,
     read: Arc<dyn Read>,
+    /// Whether it is a file of a skill, with which it comes and goes.
+    pub(crate) of_skill: bool,
     pub(crate) state: Option<Arc<StateMap>>,
 }
 
 impl ResourceEntry {
     /// A resource of another server.
     pub(super) fn remote(definition: model::Resource, read: Arc<dyn Read>) -> Self {
-        ResourceEntry { uri: (&*definition.uri).into(), definition, read, state: None }
+        ResourceEntry { uri: (&*definition.uri).into(), definition, read, of_skill: false, state: None }
+    }
+
+    /// A file of a skill.
+    #[cfg(feature = "skills")]
+    pub(super) fn of_skill(definition: model::Resource, read: Arc<dyn Read>) -> Self {
+        ResourceEntry { of_skill: true, ..Self::remote(definition, read) }
     }
 
     pub(crate) fn read(&self, scope: &Scope<'_>) -> Reading {

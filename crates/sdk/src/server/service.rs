@@ -20,6 +20,7 @@ use super::request::{Outcome, caught};
 use super::rounds::Parking;
 use super::session::Session;
 use super::settings::Settings;
+use super::skills;
 use super::tasks::{self, Tasks};
 use super::{Connection, Reach};
 use crate::client::{Client as InMemoryClient, ClientBuilder};
@@ -170,6 +171,7 @@ impl Service {
         let list = |empty: bool| (!empty || changes).then_some(ListCapability { list_changed: Some(true) });
         let any_resources = !catalog.resources.is_empty()
             || !catalog.templates.is_empty()
+            || !catalog.skills.is_empty()
             || self.inner.settings.catch_all.is_some()
             || changes;
         let completes = catalog.prompts.iter().any(|prompt| !prompt.completers.is_empty())
@@ -182,7 +184,10 @@ impl Service {
             completions: completes.then(Map::new),
             logging: Some(Map::new()),
             tasks: tasks::capabilities(&catalog),
-            extensions: tasks::extensions(&catalog, self.inner.settings.extensions.as_ref()),
+            extensions: skills::extensions(
+                &catalog,
+                tasks::extensions(&catalog, self.inner.settings.extensions.as_ref()),
+            ),
             experimental: self.inner.settings.experimental.clone(),
         }
     }

@@ -11,6 +11,7 @@ pub(crate) use live::{Kind, Live};
 
 use super::prompt::PromptEntry;
 use super::resource::{ResourceEntry, TemplateEntry};
+use super::skills::{self, SkillEntry};
 use super::state::StateMap;
 use super::tool::ToolEntry;
 use crate::{Error, Result};
@@ -22,21 +23,11 @@ pub enum Item {
     Resource(Arc<ResourceEntry>),
     Template(Arc<TemplateEntry>),
     Prompt(Arc<PromptEntry>),
-}
-
-impl Item {
-    pub(super) fn key(&self) -> &Arc<str> {
-        match self {
-            Item::Tool(entry) => entry.key(),
-            Item::Resource(entry) => entry.key(),
-            Item::Template(entry) => entry.key(),
-            Item::Prompt(entry) => entry.key(),
-        }
-    }
+    Skill(Arc<SkillEntry>),
 }
 
 /// Something that can be added to a server: a finished [`crate::Tool`], [`crate::Resource`],
-/// [`crate::ResourceTemplate`] or [`crate::Prompt`], or a function with one of the attribute macros.
+/// [`crate::ResourceTemplate`] or [`crate::Prompt`], a skill, or a function with one of the attribute macros.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be added to a server",
     note = "finish a Tool, Resource, ResourceTemplate or Prompt with `.handler(…)`, or put #[tool], #[resource] or \
@@ -61,6 +52,7 @@ pub(crate) struct Catalog {
     pub(crate) resources: List<ResourceEntry>,
     pub(crate) templates: List<TemplateEntry>,
     pub(crate) prompts: List<PromptEntry>,
+    pub(crate) skills: List<SkillEntry>,
 }
 
 impl Catalog {
@@ -83,7 +75,17 @@ impl Catalog {
                 self.prompts.insert(entry).map_err(|name| taken("prompts", &name))?;
                 Ok(Kind::Prompts)
             }
+            Item::Skill(entry) => {
+                skills::add(self, entry)?;
+                Ok(Kind::Resources)
+            }
         }
+    }
+
+    /// Removes a resource, unless it is a file of a skill.
+    pub(crate) fn remove_resource(&mut self, uri: &str) -> bool {
+        let free = self.resources.find(uri).is_some_and(|resource| !resource.of_skill);
+        free && self.resources.remove(uri)
     }
 
     /// Takes over everything of a mounted server. Tools and prompts get the prefix; URIs stay as they are.
@@ -98,7 +100,10 @@ impl Catalog {
         for prompt in other.prompts.iter() {
             self.add(Item::Prompt(Arc::new(prompt.clone().mounted(prefixed(&prompt.name), state))))?;
         }
-        for resource in other.resources.iter() {
+        for skill in other.skills.iter() {
+            self.add(Item::Skill(Arc::new(skill.clone().mounted(state))))?;
+        }
+        for resource in other.resources.iter().filter(|resource| !resource.of_skill) {
             self.add(Item::Resource(Arc::new(resource.clone().mounted(state))))?;
         }
         for template in other.templates.iter() {

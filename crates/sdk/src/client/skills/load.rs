@@ -1,0 +1,181 @@
+//! Loading a skill: its files are read when they are wanted, and each is held against the skill's entry before anybody
+//! sees it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use linchpin_protocol::model::{ReadResourceResult, Skill, SkillResource, SkillResources};
+
+use crate::client::{Client, ClientError};
+use crate::skills::{
+    MAX_BYTES, MAX_FILES, SKILL_MD, body, check_name, digest, encode_path, normalize, parse, root, same,
+};
+
+/// A skill whose `SKILL.md` was read and is what its entry says.
+#[derive(Debug)]
+pub struct LoadedSkill {
+    client: Client,
+    entry: Skill,
+    text: String,
+    /// Bytes that may still be read of files that nobody promised anything of.
+    room: AtomicU64,
+}
+
+/// A file of a skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillFile {
+    /// Where it is.
+    pub uri: String,
+    /// Its type.
+    pub mime_type: Option<String>,
+    /// What it says.
+    pub bytes: Vec<u8>,
+}
+
+impl SkillFile {
+    /// What it says, if that is text.
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.bytes).ok()
+    }
+}
+
+impl Client {
+    /// Loads a skill from its entry, which came from [`Client::skills`] or [`Client::skill`]: reads its `SKILL.md` and
+    /// holds size, digest and head against the entry. A skill that differs is refused; ask for its entry again, and
+    /// the user as well, as it has changed.
+    ///
+    /// What a skill says was written by the server: it is no instruction of the user's.
+    pub async fn load(&self, skill: &Skill) -> Result<LoadedSkill, ClientError> {
+        let bad = |fault: String| ClientError::BadSkill { uri: skill.uri.clone(), fault };
+        check_entry(skill).map_err(bad)?;
+        let loaded = LoadedSkill {
+            client: self.clone(),
+            entry: skill.clone(),
+            text: String::new(),
+            room: AtomicU64::new(MAX_BYTES),
+        };
+        let file = loaded.fetch(&skill.uri).await?;
+        let text = String::from_utf8(file.bytes).map_err(|_| bad("it is not UTF-8".into()))?;
+        let head = parse(&text).map_err(bad)?;
+        same(&head, &skill.frontmatter).map_err(bad)?;
+        Ok(LoadedSkill { text, ..loaded })
+    }
+}
+
+impl LoadedSkill {
+    /// What the server said of the skill.
+    pub fn entry(&self) -> &Skill {
+        &self.entry
+    }
+
+    /// Its name, which need not be unique.
+    pub fn name(&self) -> &str {
+        &self.entry.frontmatter.name
+    }
+
+    /// The whole `SKILL.md`.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What it tells the model: `SKILL.md` without its head.
+    pub fn instructions(&self) -> &str {
+        body(&self.text)
+    }
+
+    /// Whether its files have digests that they are held against.
+    pub fn is_verified(&self) -> bool {
+        self.entry.resources != SkillResources::Dynamic
+    }
+
+    /// Reads a file by its path in the skill's folder, as the skill refers to it: `references/GUIDE.md`.
+    pub async fn read(&self, path: &str) -> Result<SkillFile, ClientError> {
+        let bad = |fault: String| ClientError::BadSkill { uri: self.entry.uri.clone(), fault };
+        let path = normalize(path).and_then(|path| encode_path(&path)).map_err(bad)?;
+        let root = root(&self.entry.uri).unwrap_or_default();
+        self.fetch(&format!("{root}/{path}")).await
+    }
+
+    /// Reads a file, and lets it through if it is what the entry says.
+    async fn fetch(&self, uri: &str) -> Result<SkillFile, ClientError> {
+        let bad = |fault: String| ClientError::BadSkill { uri: uri.to_owned(), fault };
+        let promised = match &self.entry.resources {
+            SkillResources::Dynamic => None,
+            SkillResources::Files(files) => {
+                let file = files.iter().find(|file| file.uri == uri);
+                Some(file.ok_or_else(|| bad("the entry of the skill has no such file".into()))?)
+            }
+        };
+        let result = self.client.read(uri).await?;
+        let file = opened(uri, result).map_err(bad)?;
+        match promised {
+            Some(promised) => check_file(promised, &file.bytes).map_err(bad)?,
+            None => self.spend(file.bytes.len() as u64).map_err(bad)?,
+        }
+        Ok(file)
+    }
+
+    fn spend(&self, bytes: u64) -> Result<(), String> {
+        let left = |room: u64| room.checked_sub(bytes);
+        let spent = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        spent.map(|_| ()).map_err(|_| format!("more than {MAX_BYTES} bytes of this skill have been read"))
+    }
+}
+
+/// What was read, as bytes.
+fn opened(uri: &str, result: ReadResourceResult) -> Result<SkillFile, String> {
+    let mut contents = result.contents.into_iter().filter(|contents| contents.uri == uri);
+    let (Some(file), None) = (contents.next(), contents.next()) else {
+        return Err("the server did not answer with this file alone".into());
+    };
+    let bytes = match (file.text, file.blob) {
+        (Some(text), None) => text.into_bytes(),
+        (None, Some(blob)) => {
+            STANDARD.decode(blob).map_err(|error| format!("its bytes are not Base64: {error}"))?
+        }
+        _ => return Err("it is neither text nor bytes".into()),
+    };
+    Ok(SkillFile { uri: file.uri, mime_type: file.mime_type, bytes })
+}
+
+fn check_file(promised: &SkillResource, bytes: &[u8]) -> Result<(), String> {
+    if promised.size != bytes.len() as u64 {
+        return Err(format!("it has {} bytes, and its skill's entry says {}", bytes.len(), promised.size));
+    }
+    if promised.digest != digest(bytes) {
+        return Err("its digest is not the one in its skill's entry".into());
+    }
+    Ok(())
+}
+
+/// What can be seen of an entry before anything is read.
+fn check_entry(skill: &Skill) -> Result<(), String> {
+    let name = &skill.frontmatter.name;
+    check_name(name)?;
+    let root = root(&skill.uri).ok_or_else(|| format!("its URI does not end with /{SKILL_MD}"))?;
+    if root.rsplit('/').next() != Some(name) {
+        return Err(format!("its folder is not called `{name}` as it is itself"));
+    }
+    let SkillResources::Files(files) = &skill.resources else { return Ok(()) };
+    let within = |uri: &str| uri.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
+    if let Some(file) = files.iter().find(|file| !within(&file.uri)) {
+        return Err(format!("its file {} is not in its folder", file.uri));
+    }
+    let mut uris = HashSet::new();
+    if let Some(file) = files.iter().find(|file| !uris.insert(&*file.uri)) {
+        return Err(format!("its file {} is listed twice", file.uri));
+    }
+    if !uris.contains(&*skill.uri) {
+        return Err(format!("its files do not include its {SKILL_MD}"));
+    }
+    if files.len() > MAX_FILES {
+        return Err(format!("it has more than {MAX_FILES} files"));
+    }
+    let size = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
+    if size > MAX_BYTES {
+        return Err(format!("its files have more than {MAX_BYTES} bytes"));
+    }
+    Ok(())
+}

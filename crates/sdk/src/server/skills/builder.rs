@@ -1,0 +1,280 @@
+//! Describing a skill: from a text, from a folder, or by hand.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{self, SkillFrontmatter, SkillResource, SkillResources};
+use serde_json::Value;
+
+use super::files::{File, Fixed, Made, contents, mime_type};
+use super::{SkillEntry, folder};
+use crate::server::catalog::{Item, Register};
+use crate::server::handler::Handler;
+use crate::server::output::IntoResource;
+use crate::server::resource::{ResourceArgs, ResourceEntry};
+use crate::skills::{MAX_BYTES, MAX_FILES, SKILL_MD, check_name, digest, encode_path, parse};
+use crate::{Error, Result};
+
+/// The longest description, in characters.
+const MAX_DESCRIPTION: usize = 1_024;
+
+/// A skill: a folder of files, `SKILL.md` among them, that teaches a model something. Every file can be read as a
+/// resource; clients that know the extension also see the skill as a whole.
+#[must_use = "a skill does nothing until it is added to a server"]
+pub struct Skill {
+    source: Source,
+    prefix: String,
+    files: BTreeMap<String, File>,
+    enumerated: bool,
+    /// What was said of it that cannot be.
+    misuse: Option<String>,
+}
+
+/// Where `SKILL.md` comes from.
+enum Source {
+    /// It is written from this head and body.
+    Parts { head: Vec<(String, Value)>, body: String },
+    /// It is this.
+    Text(String),
+    /// It is in this folder, with the other files.
+    Folder(PathBuf),
+}
+
+impl Skill {
+    /// A skill with a name, and what it is for and when to use it. [`Self::instructions`] says the rest.
+    pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        let head = vec![
+            ("name".into(), Value::String(name.into())),
+            ("description".into(), Value::String(description.into())),
+        ];
+        Self::from_source(Source::Parts { head, body: String::new() })
+    }
+
+    /// A skill from the text of its `SKILL.md`, which begins with its head.
+    pub fn from_text(skill_md: impl Into<String>) -> Self {
+        Self::from_source(Source::Text(skill_md.into()))
+    }
+
+    /// A skill from a folder with a `SKILL.md`. All files are read when it is added, except those whose names begin
+    /// with a dot. The folder need not have the skill's name.
+    pub fn from_folder(folder: impl Into<PathBuf>) -> Self {
+        Self::from_source(Source::Folder(folder.into()))
+    }
+
+    fn from_source(source: Source) -> Self {
+        Skill { source, prefix: String::new(), files: BTreeMap::new(), enumerated: true, misuse: None }
+    }
+
+    /// What the model is told, in Markdown: the body of `SKILL.md`. For [`Self::new`].
+    pub fn instructions(mut self, markdown: impl Into<String>) -> Self {
+        if let Source::Parts { body, .. } = &mut self.source {
+            *body = markdown.into();
+        } else {
+            self.misuse = Some(format!("its instructions stand in its {SKILL_MD}"));
+        }
+        self
+    }
+
+    /// One more member of the head, such as `license`. For [`Self::new`].
+    pub fn field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        if let Source::Parts { head, .. } = &mut self.source {
+            head.push((name.into(), value.into()));
+        } else {
+            self.misuse = Some(format!("its head stands in its {SKILL_MD}"));
+        }
+        self
+    }
+
+    /// Where the skill is: `acme/billing` puts `refunds` at `skill://acme/billing/refunds`; a prefix with a scheme,
+    /// such as `github://acme/skills`, is taken as it is.
+    pub fn under(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Adds a file, by its path in the skill's folder.
+    pub fn file(mut self, path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Self {
+        self.add(path.into(), File::Bytes(contents.into()));
+        self
+    }
+
+    /// Adds a file that is made when it is read: `|| async { … }` or `|cx: Context| async { … }`. Nobody can say the
+    /// digests of such a skill, and some clients decline it.
+    pub fn file_with<Form, H>(mut self, path: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<Form>,
+        H::Args: ResourceArgs,
+        H::Output: IntoResource,
+        Form: 'static,
+    {
+        let path = path.into();
+        let made = Made { handler, mime_type: mime_type(&path, true), form: PhantomData::<fn() -> Form> };
+        self.add(path, File::Made(Arc::new(made)));
+        self
+    }
+
+    fn add(&mut self, path: String, file: File) {
+        if self.files.contains_key(&path) || path == SKILL_MD {
+            self.misuse = Some(format!("it has two files `{path}`"));
+        } else {
+            self.files.insert(path, file);
+        }
+    }
+
+    /// Leaves it out of the list of skills. Those who know its URI can ask for it.
+    pub fn unlisted(mut self) -> Self {
+        self.enumerated = false;
+        self
+    }
+
+    /// What it is called in messages, before its name is known.
+    fn label(&self) -> String {
+        match &self.source {
+            Source::Parts { head, .. } => head[0].1.as_str().unwrap_or_default().to_owned(),
+            Source::Text(_) => "from a text".into(),
+            Source::Folder(folder) => folder.display().to_string(),
+        }
+    }
+
+    fn finish(mut self) -> Result<SkillEntry, String> {
+        if let Some(misuse) = self.misuse.take() {
+            return Err(misuse);
+        }
+        let skill_md = self.skill_md()?;
+        let frontmatter = parse(&skill_md).map_err(|reason| format!("{reason} (in {SKILL_MD})"))?;
+        check_head(&frontmatter)?;
+        let root = root(&self.prefix, &frontmatter.name)?;
+        let skill_md = (SKILL_MD.to_owned(), File::Bytes(skill_md.into_bytes()));
+        let files: Vec<_> = std::iter::once(skill_md).chain(self.files).collect();
+        check_size(&files)?;
+        let mut parts = Parts::default();
+        for (path, file) in files {
+            let uri = format!("{root}/{}", encode_path(&path)?);
+            parts.add(&path, uri, file, &frontmatter);
+        }
+        let resources =
+            if parts.made { SkillResources::Dynamic } else { SkillResources::Files(parts.manifest) };
+        let uri = format!("{root}/{SKILL_MD}");
+        let mut files: Vec<_> = parts.entries.iter().map(|entry| entry.uri.clone()).collect();
+        files.sort_unstable();
+        Ok(SkillEntry {
+            uri: (&*uri).into(),
+            definition: model::Skill { uri, frontmatter, resources },
+            enumerated: self.enumerated,
+            files,
+            resources: parts.entries,
+            remote: None,
+            state: None,
+        })
+    }
+
+    /// The text of `SKILL.md`; of a folder the other files as well.
+    fn skill_md(&mut self) -> Result<String, String> {
+        match &mut self.source {
+            Source::Text(text) => Ok(std::mem::take(text)),
+            Source::Parts { head, body } => Ok(written(head, body)),
+            Source::Folder(folder) => {
+                let mut skill_md = None;
+                for (path, bytes) in folder::read(folder)? {
+                    if path == SKILL_MD {
+                        skill_md = Some(bytes);
+                    } else if let Some(_given) = self.files.get(&path) {
+                        return Err(format!("it has two files `{path}`"));
+                    } else {
+                        self.files.insert(path, File::Bytes(bytes));
+                    }
+                }
+                let skill_md = skill_md.ok_or_else(|| format!("the folder has no {SKILL_MD}"))?;
+                String::from_utf8(skill_md).map_err(|_| format!("{SKILL_MD} is not UTF-8"))
+            }
+        }
+    }
+}
+
+impl Register for Skill {
+    fn register(self) -> Result<Item> {
+        let label = self.label();
+        let refuse = |reason| Error::setup(format!("the skill `{label}` cannot be registered: {reason}"));
+        self.finish().map(|entry| Item::Skill(Arc::new(entry))).map_err(refuse)
+    }
+}
+
+/// What becomes of the files of a skill.
+#[derive(Default)]
+struct Parts {
+    manifest: Vec<SkillResource>,
+    entries: Vec<Arc<ResourceEntry>>,
+    made: bool,
+}
+
+impl Parts {
+    fn add(&mut self, path: &str, uri: String, file: File, frontmatter: &SkillFrontmatter) {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let mut definition = model::Resource { uri, name: name.to_owned(), ..model::Resource::default() };
+        if path == SKILL_MD {
+            definition.name.clone_from(&frontmatter.name);
+            definition.description = Some(frontmatter.description.clone());
+        }
+        let entry = match file {
+            File::Bytes(bytes) => {
+                let mime_type = mime_type(path, std::str::from_utf8(&bytes).is_ok());
+                let (uri, size) = (definition.uri.clone(), bytes.len() as u64);
+                definition.mime_type = Some(mime_type.to_owned());
+                definition.size = Some(size);
+                let fixed = Fixed(contents(&uri, mime_type, &bytes));
+                self.manifest.push(SkillResource { uri, digest: digest(&bytes), size });
+                ResourceEntry::of_skill(definition, Arc::new(fixed))
+            }
+            File::Made(read) => {
+                self.made = true;
+                definition.mime_type = Some(mime_type(path, true).to_owned());
+                ResourceEntry::of_skill(definition, read)
+            }
+        };
+        self.entries.push(Arc::new(entry));
+    }
+}
+
+/// A head as YAML, of which JSON is a part, and the body after it.
+fn written(head: &[(String, Value)], body: &str) -> String {
+    let mut text = String::from("---\n");
+    for (name, value) in head {
+        let _ = writeln!(text, "{}: {value}", Value::String(name.clone())); // writing to a text cannot fail
+    }
+    text + "---\n\n" + body
+}
+
+fn check_head(head: &SkillFrontmatter) -> Result<(), String> {
+    check_name(&head.name)?;
+    if head.description.chars().count() > MAX_DESCRIPTION {
+        return Err(format!("its description has more than {MAX_DESCRIPTION} characters"));
+    }
+    Ok(())
+}
+
+fn check_size(files: &[(String, File)]) -> Result<(), String> {
+    if files.len() > MAX_FILES {
+        return Err(format!("it has more than {MAX_FILES} files"));
+    }
+    let size =
+        |(_, file): &(String, File)| if let File::Bytes(bytes) = file { bytes.len() as u64 } else { 0 };
+    if files.iter().map(size).sum::<u64>() > MAX_BYTES {
+        return Err(format!("its files have more than {MAX_BYTES} bytes"));
+    }
+    Ok(())
+}
+
+/// The URI of a skill's folder.
+fn root(prefix: &str, name: &str) -> Result<String, String> {
+    let prefix = prefix.trim_end_matches('/');
+    if prefix.is_empty() {
+        return Ok(format!("skill://{name}"));
+    }
+    if prefix.contains("://") {
+        return Ok(format!("{prefix}/{name}"));
+    }
+    Ok(format!("skill://{}/{name}", encode_path(prefix)?))
+}

@@ -1,0 +1,86 @@
+//! The files of a skill: what they are, and how they are read.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{ReadResourceResult, ResourceContents};
+
+use crate::server::handler::Handler;
+use crate::server::output::IntoResource;
+use crate::server::resource::{Read, Reading, ResourceArgs};
+use crate::server::scope::Scope;
+
+/// One file.
+pub(super) enum File {
+    /// Its bytes are known.
+    Bytes(Vec<u8>),
+    /// It is made when it is read.
+    Made(Arc<dyn Read>),
+}
+
+/// Bytes that are handed out as they are.
+pub(super) struct Fixed(pub(super) ResourceContents);
+
+impl Read for Fixed {
+    fn read(&self, _: &str, _: &Scope<'_>) -> Reading {
+        let contents = vec![self.0.clone()];
+        let result = ReadResourceResult { contents, ttl_ms: None, cache_scope: None, meta: None };
+        Box::pin(std::future::ready(Ok(result)))
+    }
+}
+
+/// A file that a function makes.
+pub(super) struct Made<H, Form> {
+    pub(super) handler: H,
+    pub(super) mime_type: &'static str,
+    pub(super) form: PhantomData<fn() -> Form>,
+}
+
+impl<H, Form> Read for Made<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: ResourceArgs,
+    H::Output: IntoResource,
+{
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+        let work = self.handler.call(H::Args::from_scope(scope), scope);
+        let (uri, mime_type) = (uri.to_owned(), self.mime_type);
+        Box::pin(async move { work.await.into_result(&uri, Some(mime_type)) })
+    }
+}
+
+/// What bytes are, as text when they can be: the digest is that of the same bytes either way.
+pub(super) fn contents(uri: &str, mime_type: &str, bytes: &[u8]) -> ResourceContents {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => ResourceContents::text(uri, mime_type, text),
+        Err(_) => ResourceContents::blob(uri, mime_type, bytes),
+    }
+}
+
+/// The type of a file by its name; `text` when nothing is known of the name and its bytes are text.
+pub(super) fn mime_type(path: &str, text: bool) -> &'static str {
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
+    match &*ending {
+        "md" | "markdown" => "text/markdown",
+        "txt" => "text/plain",
+        "html" | "htm" => "text/html",
+        "css" => "text/css",
+        "csv" => "text/csv",
+        "js" | "mjs" => "text/javascript",
+        "py" => "text/x-python",
+        "sh" => "application/x-sh",
+        "json" => "application/json",
+        "xml" => "application/xml",
+        "yaml" | "yml" => "application/yaml",
+        "toml" => "application/toml",
+        "pdf" => "application/pdf",
+        "zip" => "application/zip",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "svg" => "image/svg+xml",
+        _ if text => "text/plain",
+        _ => "application/octet-stream",
+    }
+}

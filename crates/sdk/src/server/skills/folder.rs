@@ -1,0 +1,71 @@
+//! Reading the folder of a skill from disk, within the limits of a skill.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::skills::{MAX_BYTES, MAX_FILES};
+
+/// Folders within each other.
+const MAX_DEPTH: usize = 16;
+
+/// Every file below a folder with its path, in order. What begins with a dot is left out; anything that is neither a
+/// file nor a folder is refused, links among it: they may lead anywhere.
+pub(super) fn read(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let mut walk = Walk { files: Vec::new(), room: MAX_BYTES };
+    walk.folder(folder, "", 0)?;
+    walk.files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(walk.files)
+}
+
+struct Walk {
+    files: Vec<(String, Vec<u8>)>,
+    room: u64,
+}
+
+impl Walk {
+    fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), String> {
+        let at = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
+        if depth > MAX_DEPTH {
+            return Err(format!("{} is more than {MAX_DEPTH} folders deep", folder.display()));
+        }
+        for entry in fs::read_dir(folder).map_err(at)? {
+            let entry = entry.map_err(at)?;
+            let path = entry.path();
+            let name = entry.file_name();
+            let name =
+                name.to_str().ok_or_else(|| format!("{} has a name that is not UTF-8", path.display()))?;
+            if name.starts_with('.') {
+                continue;
+            }
+            let kind = entry.file_type().map_err(at)?;
+            if kind.is_dir() {
+                self.folder(&path, &format!("{prefix}{name}/"), depth + 1)?;
+            } else if kind.is_file() {
+                self.file(&path, format!("{prefix}{name}"))?;
+            } else {
+                return Err(format!(
+                    "{} is neither a file nor a folder: copy what it stands for",
+                    path.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, name: String) -> Result<(), String> {
+        let at = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+        if self.files.len() == MAX_FILES {
+            return Err(format!("there are more than {MAX_FILES} files in it"));
+        }
+        let mut bytes = Vec::new();
+        let most = self.room + 1; // one more tells that there is more
+        let read = fs::File::open(path).map_err(at)?.take(most).read_to_end(&mut bytes).map_err(at)?;
+        self.room = self
+            .room
+            .checked_sub(read as u64)
+            .ok_or_else(|| format!("its files have more than {MAX_BYTES} bytes"))?;
+        self.files.push((name, bytes));
+        Ok(())
+    }
+}

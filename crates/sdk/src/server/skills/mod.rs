@@ -1,0 +1,195 @@
+//! Skills: folders of files that teach a model something, offered as an extension. Each file is a resource as well.
+//!
+//! An entry says what a skill is and which files it has; how the files are made is the builder's business, or that of
+//! a remote server.
+
+#[cfg(feature = "skills")]
+mod builder;
+#[cfg(feature = "skills")]
+mod files;
+#[cfg(feature = "skills")]
+mod folder;
+mod methods;
+
+use std::sync::Arc;
+
+use linchpin_protocol::model::{self, Meta, ReadResourceDirectoryResult, SkillResources, extension};
+use serde_json::{Map, json};
+
+use super::catalog::{Catalog, Entry};
+use super::resource::{Read, ResourceEntry};
+use super::scope::Scope;
+use super::state::StateMap;
+use super::{BoxFuture, Listed};
+use crate::{Error, Result};
+
+#[cfg(feature = "skills")]
+pub use builder::Skill;
+pub(crate) use methods::{are_served, directories_are_served, get, list, read, read_directory};
+
+/// Reads what another server has in the folder of a skill.
+pub(super) trait Remote: Read {
+    /// Whether it can say what is in a folder.
+    fn reads_directories(&self) -> bool;
+
+    fn directory(
+        &self,
+        uri: &str,
+        cursor: Option<String>,
+        scope: &Scope<'_>,
+    ) -> BoxFuture<Result<ReadResourceDirectoryResult>>;
+}
+
+/// A registered skill.
+#[derive(Clone)]
+pub struct SkillEntry {
+    pub(crate) uri: Arc<str>,
+    pub(crate) definition: model::Skill,
+    /// Whether it stands in the list; it can be asked for in any case.
+    enumerated: bool,
+    /// The URI of every file that is known, in order.
+    files: Vec<Arc<str>>,
+    /// What is registered together with it.
+    pub(super) resources: Vec<Arc<ResourceEntry>>,
+    remote: Option<Arc<dyn Remote>>,
+    pub(crate) state: Option<Arc<StateMap>>,
+}
+
+impl SkillEntry {
+    /// A skill of another server.
+    pub(super) fn remote(definition: model::Skill, remote: Arc<dyn Remote>) -> Self {
+        let mut files: Vec<Arc<str>> = match &definition.resources {
+            SkillResources::Files(files) => files.iter().map(|file| (&*file.uri).into()).collect(),
+            SkillResources::Dynamic => Vec::new(),
+        };
+        files.sort_unstable();
+        SkillEntry {
+            uri: (&*definition.uri).into(),
+            definition,
+            enumerated: true,
+            files,
+            resources: Vec::new(),
+            remote: Some(remote),
+            state: None,
+        }
+    }
+
+    /// The folder, without a slash at its end.
+    fn root(&self) -> &str {
+        self.uri.rsplit_once('/').map_or(&*self.uri, |(root, _)| root)
+    }
+
+    /// Whether a URI is that of the folder, or of something within.
+    fn holds(&self, uri: &str) -> bool {
+        uri.strip_prefix(self.root()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Whether a URI is that of a file.
+    fn has(&self, uri: &str) -> bool {
+        self.files.binary_search_by(|file| (**file).cmp(uri)).is_ok()
+            || self.unknown_files().is_some_and(|_| self.holds(uri))
+    }
+
+    /// The one who knows what is in the folder when nothing here does.
+    fn unknown_files(&self) -> Option<&Arc<dyn Remote>> {
+        self.remote.as_ref().filter(|_| self.definition.resources == SkillResources::Dynamic)
+    }
+
+    pub(crate) fn mounted(self: Arc<Self>, state: &Arc<StateMap>) -> Self {
+        let mut entry = Self::clone(&self);
+        entry.state.get_or_insert_with(|| state.clone());
+        let mounted = |resource: Arc<ResourceEntry>| Arc::new(resource.mounted(state));
+        entry.resources = std::mem::take(&mut entry.resources).into_iter().map(mounted).collect();
+        entry
+    }
+}
+
+impl Entry for SkillEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.uri
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::Skill(&self.definition)
+    }
+}
+
+/// Whether a skill that a resource is a file of is shown, if it is one.
+pub(super) fn show(catalog: &Catalog, item: Listed<'_>, visible: impl Fn(Listed<'_>) -> bool) -> bool {
+    let Listed::Resource(file) = item else { return true };
+    let mut skills = catalog.skills.iter().filter(|skill| skill.has(&file.uri)).peekable();
+    skills.peek().is_none() || skills.any(|skill| visible(skill.listed()))
+}
+
+/// Adds a skill and its files, or nothing at all.
+pub(super) fn add(catalog: &mut Catalog, skill: Arc<SkillEntry>) -> Result<()> {
+    let uri = &skill.uri;
+    if catalog.skills.find(uri).is_some() {
+        return Err(Error::setup(format!("there are two skills at `{uri}`")));
+    }
+    // What a remote server says of its own is not judged here.
+    for other in catalog.skills.iter().filter(|other| skill.remote.is_none() && other.remote.is_none()) {
+        let (outer, inner) = if other.holds(uri) { (&**other, &*skill) } else { (&*skill, &**other) };
+        if outer.holds(&inner.uri) {
+            check_nested(outer, inner)?;
+        }
+    }
+    let fresh: Vec<_> =
+        skill.resources.iter().filter(|file| !is_file_of_skill(catalog, &file.uri)).cloned().collect();
+    if let Some(file) = fresh.iter().find(|file| catalog.resources.find(&file.uri).is_some()) {
+        return Err(Error::setup(format!("there are two resources called `{}`", file.uri)));
+    }
+    let taken = |name: Arc<str>| Error::setup(format!("there are two resources called `{name}`"));
+    fresh.into_iter().try_for_each(|file| catalog.resources.insert(file).map_err(taken))?;
+    catalog.skills.insert(skill).map_err(taken)
+}
+
+/// Removes a skill, and its files unless they are another skill's too.
+pub(super) fn remove(catalog: &mut Catalog, uri: &str) -> bool {
+    let Some(skill) = catalog.skills.find(uri).cloned() else { return false };
+    catalog.skills.remove(uri);
+    for file in &skill.resources {
+        if !is_file_of_skill(catalog, &file.uri) {
+            catalog.resources.remove(&file.uri);
+        }
+    }
+    true
+}
+
+fn is_file_of_skill(catalog: &Catalog, uri: &str) -> bool {
+    catalog.skills.iter().any(|skill| skill.remote.is_none() && skill.has(uri))
+}
+
+/// The files of a skill that lies in the folder of another one are that one's too, and the same.
+fn check_nested(outer: &SkillEntry, inner: &SkillEntry) -> Result<()> {
+    let (SkillResources::Files(all), SkillResources::Files(files)) =
+        (&outer.definition.resources, &inner.definition.resources)
+    else {
+        // What is made when it is read is promised by nobody, and must not stand for what another one promises.
+        return match inner.files.iter().find(|file| outer.has(file)) {
+            None => Ok(()),
+            Some(file) => Err(Error::setup(format!("there are two resources called `{file}`"))),
+        };
+    };
+    match files.iter().find(|file| !all.contains(file)) {
+        None => Ok(()),
+        Some(missing) => Err(Error::setup(format!(
+            "the skill `{}` lies in the folder of `{}`, which has not the same file `{}`: add it there too",
+            inner.uri, outer.uri, missing.uri
+        ))),
+    }
+}
+
+/// What a server with skills announces, beside other extensions.
+pub(crate) fn extensions(catalog: &Catalog, others: Option<Meta>) -> Option<Meta> {
+    if catalog.skills.is_empty() {
+        return others;
+    }
+    let mut all = others.unwrap_or_default();
+    all.entry(extension::SKILLS).or_insert_with(|| {
+        let settings = [("directoryRead", json!(true))].map(|(key, value)| (key.to_owned(), value));
+        let settings = if directories_are_served(catalog) { Map::from_iter(settings) } else { Map::new() };
+        settings.into()
+    });
+    Some(all)
+}

@@ -1,0 +1,215 @@
+//! YAML as JSON: one document, the core schema of YAML 1.2, and nothing that JSON cannot say.
+//!
+//! Anchors, aliases and tags are refused: no head of a skill needs them, and they are how small texts become huge.
+
+use saphyr_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Map, Number, Value};
+
+/// Lists and mappings within each other.
+const MAX_DEPTH: usize = 32;
+
+/// Something that is not finished yet.
+enum Open {
+    List(Vec<Value>),
+    /// With the key whose value comes next.
+    Mapping(Map<String, Value>, Option<String>),
+}
+
+/// Reads a document; the error says what is wrong, and where.
+pub(super) fn read(text: &str) -> Result<Value, String> {
+    let mut reader = Reader::default();
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| error.to_string())?;
+        reader.take(event).map_err(|reason| format!("{reason}, in line {}", span.start.line()))?;
+    }
+    Ok(reader.whole.unwrap_or(Value::Null))
+}
+
+#[derive(Default)]
+struct Reader {
+    open: Vec<Open>,
+    whole: Option<Value>,
+}
+
+impl Reader {
+    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+        match event {
+            Event::DocumentStart(_) if self.whole.is_some() => Err("a second document begins".into()),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+            Event::Scalar(_, _, 1.., _)
+            | Event::SequenceStart(1.., _)
+            | Event::MappingStart(1.., _)
+            | Event::Alias(_) => Err("there is an anchor or an alias".into()),
+            Event::Scalar(_, _, _, Some(tag))
+            | Event::SequenceStart(_, Some(tag))
+            | Event::MappingStart(_, Some(tag)) => Err(format!("there is the tag `{tag}`")),
+            Event::Scalar(text, style, ..) => self.scalar(&text, style),
+            Event::SequenceStart(..) => self.begin(Open::List(Vec::new())),
+            Event::MappingStart(..) => self.begin(Open::Mapping(Map::new(), None)),
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(Open::List(items)) => self.value(Value::Array(items)),
+                Some(Open::Mapping(members, _)) => self.value(Value::Object(members)),
+                None => Err("something ends that did not begin".into()),
+            },
+        }
+    }
+
+    fn begin(&mut self, open: Open) -> Result<(), String> {
+        if matches!(self.open.last(), Some(Open::Mapping(_, None))) {
+            return Err("a key is not a text".into());
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return Err(format!("there are more than {MAX_DEPTH} levels"));
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle) -> Result<(), String> {
+        if let Some(Open::Mapping(members, key @ None)) = self.open.last_mut() {
+            if members.contains_key(text) {
+                return Err(format!("the key `{text}` stands there twice"));
+            }
+            *key = Some(text.to_owned());
+            return Ok(());
+        }
+        let value = if style == ScalarStyle::Plain { plain(text)? } else { text.into() };
+        self.value(value)
+    }
+
+    fn value(&mut self, value: Value) -> Result<(), String> {
+        match self.open.last_mut() {
+            None => self.whole = Some(value),
+            Some(Open::List(items)) => items.push(value),
+            Some(Open::Mapping(members, key)) => {
+                members.insert(key.take().ok_or("a key is not a text")?, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a text without quotes means.
+fn plain(text: &str) -> Result<Value, String> {
+    Ok(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        _ => number(text)?.map_or_else(|| text.into(), Value::Number),
+    })
+}
+
+/// The number that a text is, if it is one; the error is for one that JSON cannot say.
+fn number(text: &str) -> Result<Option<Number>, String> {
+    let strange = || format!("JSON has no number `{text}`");
+    for (prefix, radix) in [("0o", 8), ("0x", 16)] {
+        let digits = text.strip_prefix(prefix);
+        if let Some(digits) = digits.filter(|digits| all(digits, |byte| char::from(byte).is_digit(radix))) {
+            let number = u64::from_str_radix(digits, radix).map_err(|_| strange())?;
+            return Ok(Some(number.into()));
+        }
+    }
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
+        return Err(strange());
+    }
+    if !is_decimal(unsigned) {
+        return Ok(None);
+    }
+    let signed = text.strip_prefix('+').unwrap_or(text);
+    let whole = signed.parse::<i64>().map(Number::from).or_else(|_| signed.parse::<u64>().map(Number::from));
+    let number = whole.ok().or_else(|| signed.parse::<f64>().ok().and_then(Number::from_f64));
+    number.map(Some).ok_or_else(strange)
+}
+
+fn all(digits: &str, allowed: impl Fn(u8) -> bool) -> bool {
+    !digits.is_empty() && digits.bytes().all(allowed)
+}
+
+/// Digits, perhaps a point among them, perhaps a power of ten.
+fn is_decimal(text: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_digit();
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let exponent = exponent.map(|exponent| exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
+    let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let either = !before.is_empty() || !after.is_empty();
+    either
+        && before.bytes().all(digit)
+        && after.bytes().all(digit)
+        && exponent.is_none_or(|exponent| all(exponent, digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn scalars_mean_what_the_core_schema_says() {
+        for (text, value) in [
+            ("", json!(null)),
+            ("~", json!(null)),
+            ("True", json!(true)),
+            ("yes", json!("yes")),
+            ("12", json!(12)),
+            ("-3", json!(-3)),
+            ("+7", json!(7)),
+            ("0x1F", json!(31)),
+            ("0o17", json!(15)),
+            ("1.5", json!(1.5)),
+            (".5e1", json!(5.0)),
+            ("1.", json!(1.0)),
+            ("18446744073709551615", json!(u64::MAX)),
+            ("2024-05-06", json!("2024-05-06")),
+            ("1.2.3", json!("1.2.3")),
+            ("0x", json!("0x")),
+            ("e5", json!("e5")),
+            (".", json!(".")),
+            ("\"12\"", json!("12")),
+            ("'true'", json!("true")),
+            ("\"a\\tb\"", json!("a\tb")),
+        ] {
+            assert_eq!(read(&format!("a: {text}\n")), Ok(json!({ "a": value })), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_mappings_and_long_texts_nest() {
+        let text = "name: x # said\nmetadata:\n  tags: [a, 'b', {c: 1}]\n  list:\n  - one\n  - two: 2\n    three: 3\n\
+                    folded: >-\n  first\n  second\nliteral: |\n  first\n  second\n";
+        let expected = json!({
+            "name": "x",
+            "metadata": {"tags": ["a", "b", {"c": 1}], "list": ["one", {"two": 2, "three": 3}]},
+            "folded": "first second",
+            "literal": "first\nsecond\n",
+        });
+        assert_eq!(read(text), Ok(expected));
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused() {
+        let deep = format!("a: {}1{}", "[".repeat(40), "]".repeat(40));
+        for (text, reason) in [
+            ("a: &x 1", "there is an anchor or an alias, in line 1"),
+            ("a: &x [1]\nb: *x", "there is an anchor or an alias, in line 1"),
+            ("a: !!binary aGk=", "there is the tag"),
+            ("a: 1\nb: 2\na: 3", "the key `a` stands there twice, in line 3"),
+            ("? [1, 2]\n: 3", "a key is not a text, in line 1"),
+            ("a: .inf", "JSON has no number `.inf`"),
+            ("a: 1\n---\nb: 2", "a second document begins"),
+            (&deep, "there are more than 32 levels"),
+            ("a: [1", "line"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

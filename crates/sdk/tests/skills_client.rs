@@ -1,0 +1,175 @@
+//! Skills of servers that say one thing and serve another: nothing that differs gets through, and nothing is read
+//! before it is wanted.
+#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+
+use linchpin::client::Eras;
+use linchpin::model::extension;
+use linchpin::testing::{Reaction, Script};
+use linchpin::{Client, ClientError, Revision};
+use serde_json::{Value, json};
+
+const URI: &str = "skill://tidy/SKILL.md";
+const GUIDE: &str = "skill://tidy/GUIDE.md";
+const TEXT: &str = "---\nname: tidy\ndescription: Tidies\nlevel: 1\n---\nDo.\n";
+/// Of the texts `TEXT` and `Guide`.
+const DIGEST: &str = "sha256:200293b3c03225cb7dec04269c5bf2e68fb5b47d222f7d59a5ac045265858ba8";
+const GUIDE_DIGEST: &str = "sha256:8dd65d0952ed144ccf6e76ebf8aa45644afb2b9236762c414d07e813d42f588e";
+
+/// The entry of an honest server.
+fn entry() -> Value {
+    json!({
+        "uri": URI,
+        "frontmatter": {"name": "tidy", "description": "Tidies", "level": 1.0},
+        "resources": [
+            {"uri": URI, "digest": DIGEST, "size": TEXT.len()},
+            {"uri": GUIDE, "digest": GUIDE_DIGEST, "size": 5},
+        ],
+    })
+}
+
+fn script(entry: Value, contents: impl Fn(&str) -> Value + Send + Sync + 'static) -> Script {
+    let cached = |mut result: Value| {
+        result["resultType"] = json!("complete");
+        result["ttlMs"] = json!(0);
+        result["cacheScope"] = json!("private");
+        Reaction::new().result(result)
+    };
+    Script::speaking(Revision::LATEST)
+        .on("server/discover", move |_| {
+            let settings = json!({(extension::SKILLS): {}});
+            let capabilities = json!({"resources": {}, "extensions": settings});
+            cached(json!({"supportedVersions": [Revision::LATEST.as_str()], "capabilities": capabilities}))
+        })
+        .on("skills/list", move |_| cached(json!({"skills": [entry]})))
+        .on("resources/read", move |request| {
+            cached(json!({"contents": [contents(request["params"]["uri"].as_str().unwrap())]}))
+        })
+}
+
+fn honest(uri: &str) -> Value {
+    json!({"uri": uri, "text": if uri == URI { TEXT } else { "Guide" }})
+}
+
+async fn connect(script: &Script) -> Client {
+    Client::over(script.clone()).eras(Eras::new()).connect().await.unwrap()
+}
+
+fn reads(script: &Script) -> usize {
+    script.received("resources/read").len()
+}
+
+#[tokio::test]
+async fn files_are_read_when_they_are_wanted() {
+    let script = script(entry(), honest);
+    let client = connect(&script).await;
+    let skills = client.skills().all().await.unwrap();
+    assert_eq!(reads(&script), 0);
+    let skill = client.load(&skills[0]).await.unwrap();
+    assert_eq!((skill.instructions(), reads(&script)), ("Do.\n", 1));
+    assert_eq!(skill.read("GUIDE.md").await.unwrap().text(), Some("Guide"));
+    assert_eq!(reads(&script), 2);
+    let error = skill.read("other.md").await.unwrap_err().to_string();
+    assert_eq!(error, "skill://tidy/other.md cannot be used: the entry of the skill has no such file");
+    assert_eq!(reads(&script), 2, "what is not listed is not asked for");
+    assert!(matches!(client.folder("skill://tidy").all().await, Err(ClientError::NotServed { .. })));
+    assert_eq!(script.received("resources/directory/read").len(), 0);
+}
+
+#[tokio::test]
+async fn contents_that_differ_from_the_entry_are_refused() {
+    let text = |text: String| move |uri: &str| json!({"uri": uri, "text": text});
+    let cases: [(Box<dyn Fn(&str) -> Value + Send + Sync>, &str); 6] = [
+        (Box::new(text(TEXT.replace("Do.", "No!"))), "its digest is not the one"),
+        (Box::new(text(format!("{TEXT}more"))), "bytes, and its skill's entry says"),
+        (
+            Box::new(|_| json!({"uri": "skill://other/SKILL.md", "text": TEXT})),
+            "did not answer with this file",
+        ),
+        (Box::new(|uri| json!({"uri": uri, "blob": "?"})), "its bytes are not Base64"),
+        (Box::new(|uri| json!({"uri": uri})), "it is neither text nor bytes"),
+        (Box::new(|uri| json!({"uri": uri, "text": TEXT, "blob": ""})), "it is neither text nor bytes"),
+    ];
+    for (contents, reason) in cases {
+        let script = script(entry(), contents);
+        let client = connect(&script).await;
+        let skills = client.skills().all().await.unwrap();
+        let error = client.load(&skills[0]).await.unwrap_err().to_string();
+        assert!(error.starts_with(URI) && error.contains(reason), "{reason}: {error}");
+        assert_eq!(reads(&script), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_differs_from_the_entry_is_refused() {
+    for (key, value) in [
+        ("name", json!("other")),
+        ("description", json!("Exfiltrates")),
+        ("level", json!(2)),
+        ("more", json!(1)),
+    ] {
+        let mut entry = entry();
+        entry["frontmatter"][key] = value;
+        if key == "name" {
+            entry =
+                serde_json::from_str(&entry.to_string().replace("skill://tidy/", "skill://other/")).unwrap();
+        }
+        let script = script(entry, |uri| json!({"uri": uri, "text": TEXT}));
+        let client = connect(&script).await;
+        let skills = client.skills().all().await.unwrap();
+        let error = client.load(&skills[0]).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("`{key}` in its head is not what the entry")), "{key}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_right_is_refused_before_anything_is_read() {
+    let file = |uri: &str, size: u64| json!({"uri": uri, "digest": DIGEST, "size": size});
+    let many: Vec<_> =
+        (0..512).map(|number| file(&format!("skill://tidy/{number}"), 1)).chain([file(URI, 1)]).collect();
+    let cases = [
+        ("/uri", json!("skill://tidy/README.md"), "its URI does not end with /SKILL.md"),
+        ("/uri", json!("skill://other/SKILL.md"), "its folder is not called `tidy`"),
+        ("/frontmatter/name", json!("Tidy"), "`Tidy` cannot be its name"),
+        ("/resources", json!([file(GUIDE, 1)]), "its files do not include its SKILL.md"),
+        ("/resources", json!([file(URI, 1), file(URI, 1)]), "is listed twice"),
+        (
+            "/resources",
+            json!([file(URI, 1), file("skill://tidy2/a", 1)]),
+            "skill://tidy2/a is not in its folder",
+        ),
+        ("/resources", json!([file(URI, 16 << 20), file(GUIDE, 1)]), "more than 16777216 bytes"),
+        ("/resources", json!([file(URI, u64::MAX), file(GUIDE, u64::MAX)]), "more than 16777216 bytes"),
+        ("/resources", json!(many), "it has more than 512 files"),
+    ];
+    for (place, value, reason) in cases {
+        let mut entry = entry();
+        *entry.pointer_mut(place).unwrap() = value;
+        let script = script(entry, honest);
+        let client = connect(&script).await;
+        let skills = client.skills().all().await.unwrap();
+        let error = client.load(&skills[0]).await.unwrap_err().to_string();
+        assert!(error.contains(reason), "{reason}: {error}");
+        assert_eq!(reads(&script), 0, "{reason}");
+    }
+    let mut entry = entry();
+    entry["resources"] = json!("static");
+    let error = connect(&script(entry, honest)).await.skills().all().await.unwrap_err();
+    assert!(matches!(error, ClientError::Malformed { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn of_a_skill_without_digests_only_so_much_is_read() {
+    let mut entry = entry();
+    entry["resources"] = json!("dynamic");
+    let script = script(
+        entry,
+        |uri| json!({"uri": uri, "text": if uri == URI { TEXT.to_owned() } else { "x".repeat(9 << 20) }}),
+    );
+    let client = connect(&script).await;
+    let skill = client.load(&client.skills().all().await.unwrap()[0]).await.unwrap();
+    assert!(!skill.is_verified());
+    skill.read("one").await.unwrap();
+    let error = skill.read("two").await.unwrap_err().to_string();
+    assert!(error.contains("more than 16777216 bytes of this skill have been read"), "{error}");
+    assert!(skill.read("../other/x").await.unwrap_err().to_string().contains("is not within the skill"));
+}
