@@ -248,8 +248,8 @@ async fn skills_come_and_go_with_their_files_and_clients_are_told() {
     let handle = server.handle();
     let service = server.build().unwrap();
     let (told, mut changes) = mpsc::channel(8);
-    let changed = move |changed| told.try_send(changed).unwrap();
-    let client = service.client().on_list_changed(changed).connect().await.unwrap();
+    let tell = move |what| told.try_send(what).unwrap();
+    let client = service.client().on_list_changed(tell).connect().await.unwrap();
     handle.add(Skill::new("new", "New")).unwrap();
     assert_eq!(changes.recv().await, Some(Changed::Resources));
     assert_eq!(client.skills().all().await.unwrap().len(), 3);

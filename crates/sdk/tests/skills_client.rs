@@ -163,13 +163,14 @@ async fn of_a_skill_without_digests_only_so_much_is_read() {
     entry["resources"] = json!("dynamic");
     let script = script(
         entry,
-        |uri| json!({"uri": uri, "text": if uri == URI { TEXT.to_owned() } else { "x".repeat(9 << 20) }}),
+        |uri| json!({"uri": uri, "text": if uri == URI { TEXT.to_owned() } else { "x".repeat(6 << 20) }}),
     );
     let client = connect(&script).await;
     let skill = client.load(&client.skills().all().await.unwrap()[0]).await.unwrap();
     assert!(!skill.is_verified());
     skill.read("one").await.unwrap();
-    let error = skill.read("two").await.unwrap_err().to_string();
+    skill.read("two").await.unwrap();
+    let error = skill.read("three").await.unwrap_err().to_string();
     assert!(error.contains("more than 16777216 bytes of this skill have been read"), "{error}");
     assert!(skill.read("../other/x").await.unwrap_err().to_string().contains("is not within the skill"));
 }
