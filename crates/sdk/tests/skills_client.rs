@@ -15,6 +15,9 @@ const TEXT: &str = "---\nname: tidy\ndescription: Tidies\nlevel: 1\n---\nDo.\n";
 const DIGEST: &str = "sha256:200293b3c03225cb7dec04269c5bf2e68fb5b47d222f7d59a5ac045265858ba8";
 const GUIDE_DIGEST: &str = "sha256:8dd65d0952ed144ccf6e76ebf8aa45644afb2b9236762c414d07e813d42f588e";
 
+/// What a server says is at a URI.
+type Serve = Box<dyn Fn(&str) -> Value + Send + Sync>;
+
 /// The entry of an honest server.
 fn entry() -> Value {
     json!({
@@ -78,7 +81,7 @@ async fn files_are_read_when_they_are_wanted() {
 #[tokio::test]
 async fn contents_that_differ_from_the_entry_are_refused() {
     let text = |text: String| move |uri: &str| json!({"uri": uri, "text": text});
-    let cases: [(Box<dyn Fn(&str) -> Value + Send + Sync>, &str); 6] = [
+    let cases: [(Serve, &str); 6] = [
         (Box::new(text(TEXT.replace("Do.", "No!"))), "its digest is not the one"),
         (Box::new(text(format!("{TEXT}more"))), "bytes, and its skill's entry says"),
         (

@@ -25,69 +25,53 @@ impl Context {
     /// Asks the user for a value of a type with `#[args]`, in a form. Ends in an error that names the capability
     /// when the client cannot ask, and in one that says so when the user declines.
     pub async fn elicit<T: Args>(&self, message: impl Into<String>) -> Result<T> {
-        let result = self.elicit_with(form_params::<T>(message.into())?).await?;
-        match result.action {
-            ElicitAction::Accept => filled_in(result),
-            ElicitAction::Decline => Err(Error::tool("the user declined to answer")),
-            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
-        }
+        self.unnamed().elicit(message).await
     }
 
     /// As [`Self::elicit`], and gives `default` when the client cannot ask or the user gives no answer.
     pub async fn try_elicit<T: Args>(&self, message: impl Into<String>, default: T) -> Result<T> {
-        let params = form_params::<T>(message.into())?;
-        if !self.can_ask(&Question::Elicit(Box::new(params.clone()))) {
-            return Ok(default);
-        }
-        let result = self.elicit_with(params).await?;
-        if result.action == ElicitAction::Accept { filled_in(result) } else { Ok(default) }
+        self.unnamed().try_elicit(message, default).await
     }
 
     /// Sends the user to a web page, for what must not pass through the client: a secret, a payment, a consent.
     /// That the user agrees to go there is all that is learned here.
     pub async fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<()> {
-        let url = url.into();
-        if !is_safe(&url) {
-            return Err(Error::setup(format!("the page at {url} is not safe to send a user to: use https")));
-        }
-        let params = ElicitParams {
-            mode: Some(ElicitMode::Url),
-            message: message.into(),
-            requested_schema: None,
-            elicitation_id: Some(super::unguessable()),
-            url: Some(url),
-            task: None,
-            meta: None,
-        };
-        match self.elicit_with(params).await?.action {
-            ElicitAction::Accept => Ok(()),
-            ElicitAction::Decline => Err(Error::tool("the user declined to open the page")),
-            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
-        }
+        self.unnamed().elicit_url(message, url).await
     }
 
     /// Asks the user with full control over the question and the answer.
     pub async fn elicit_with(&self, params: ElicitParams) -> Result<ElicitResult> {
-        match self.ask(Question::Elicit(Box::new(params))).await? {
-            Reply::Elicit(result) => Ok(result),
-            _ => Err(mismatch()),
-        }
+        self.unnamed().elicit_with(params).await
     }
 
     /// Asks the client's model: a text, or a whole conversation.
     pub async fn sample(&self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
-        match self.ask(Question::Sample(Box::new(params.into()))).await? {
-            Reply::Sample(result) => Ok(*result),
-            _ => Err(mismatch()),
-        }
+        self.unnamed().sample(params).await
     }
 
     /// The folders that the client works in.
     pub async fn roots(&self) -> Result<Vec<Root>> {
-        match self.ask(Question::Roots).await? {
-            Reply::Roots(result) => Ok(result.roots),
-            _ => Err(mismatch()),
-        }
+        self.unnamed().roots().await
+    }
+
+    /// Gives the next question a name, by which clients without a session see and answer it; a client that knows the
+    /// name may send the answer with the call itself. Within a call each name is used once.
+    ///
+    /// ```
+    /// # use linchpin::{Context, NoArgs, Result, args};
+    /// #[args] struct Name { name: String }
+    ///
+    /// async fn greet(_: NoArgs, cx: Context) -> Result<String> {
+    ///     let user = cx.named("user_name").elicit::<Name>("Who are you?").await?;
+    ///     Ok(format!("Hello, {}!", user.name))
+    /// }
+    /// ```
+    pub fn named<'a>(&'a self, name: &'a str) -> Asking<'a> {
+        Asking { cx: self, name: Some(name) }
+    }
+
+    fn unnamed(&self) -> Asking<'_> {
+        Asking { cx: self, name: None }
     }
 
     /// Does something once, also when the handler is run again from its beginning because the answer to one of its
@@ -113,6 +97,10 @@ impl Context {
     }
 
     pub(crate) async fn ask(&self, question: Question) -> Result<Reply> {
+        self.ask_named(None, question).await
+    }
+
+    async fn ask_named(&self, name: Option<&str>, question: Question) -> Result<Reply> {
         if let Some(required) = question.lacks(self.capabilities(), self.revision()) {
             return Err(self.lacking(&question, required));
         }
@@ -125,7 +113,7 @@ impl Context {
         let _waiting = self.questions().wait();
         match self.revision().era() {
             Era::Session => self.push(question).await,
-            Era::Stateless => Asked::new(self, question).await,
+            Era::Stateless => Asked::new(self, question, name).await,
         }
     }
 
@@ -176,6 +164,84 @@ impl Context {
                 method.name()
             ))
         })
+    }
+}
+
+/// A question that is about to be asked, see [`Context::named`].
+#[derive(Clone, Copy)]
+#[must_use = "nothing is asked yet"]
+pub struct Asking<'a> {
+    cx: &'a Context,
+    name: Option<&'a str>,
+}
+
+impl Asking<'_> {
+    /// Asks the user for a value of a type with `#[args]`, in a form. Ends in an error that names the capability
+    /// when the client cannot ask, and in one that says so when the user declines.
+    pub async fn elicit<T: Args>(self, message: impl Into<String>) -> Result<T> {
+        let result = self.elicit_with(form_params::<T>(message.into())?).await?;
+        match result.action {
+            ElicitAction::Accept => filled_in(result),
+            ElicitAction::Decline => Err(Error::tool("the user declined to answer")),
+            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
+        }
+    }
+
+    /// As [`Self::elicit`], and gives `default` when the client cannot ask or the user gives no answer.
+    pub async fn try_elicit<T: Args>(self, message: impl Into<String>, default: T) -> Result<T> {
+        let params = form_params::<T>(message.into())?;
+        if !self.cx.can_ask(&Question::Elicit(Box::new(params.clone()))) {
+            return Ok(default);
+        }
+        let result = self.elicit_with(params).await?;
+        if result.action == ElicitAction::Accept { filled_in(result) } else { Ok(default) }
+    }
+
+    /// Sends the user to a web page, for what must not pass through the client: a secret, a payment, a consent.
+    /// That the user agrees to go there is all that is learned here.
+    pub async fn elicit_url(self, message: impl Into<String>, url: impl Into<String>) -> Result<()> {
+        let url = url.into();
+        if !is_safe(&url) {
+            return Err(Error::setup(format!("the page at {url} is not safe to send a user to: use https")));
+        }
+        let params = ElicitParams {
+            mode: Some(ElicitMode::Url),
+            message: message.into(),
+            requested_schema: None,
+            elicitation_id: Some(super::unguessable()),
+            url: Some(url),
+            task: None,
+            meta: None,
+        };
+        match self.elicit_with(params).await?.action {
+            ElicitAction::Accept => Ok(()),
+            ElicitAction::Decline => Err(Error::tool("the user declined to open the page")),
+            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
+        }
+    }
+
+    /// Asks the user with full control over the question and the answer.
+    pub async fn elicit_with(self, params: ElicitParams) -> Result<ElicitResult> {
+        match self.cx.ask_named(self.name, Question::Elicit(Box::new(params))).await? {
+            Reply::Elicit(result) => Ok(result),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Asks the client's model: a text, or a whole conversation.
+    pub async fn sample(self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
+        match self.cx.ask_named(self.name, Question::Sample(Box::new(params.into()))).await? {
+            Reply::Sample(result) => Ok(*result),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// The folders that the client works in.
+    pub async fn roots(self) -> Result<Vec<Root>> {
+        match self.cx.ask_named(self.name, Question::Roots).await? {
+            Reply::Roots(result) => Ok(result.roots),
+            _ => Err(mismatch()),
+        }
     }
 }
 

@@ -18,11 +18,14 @@ use super::request::{Work, caught, tool_failure};
 use super::scope::Scope;
 use super::session::MAX_URI;
 use super::tool::ToolEntry;
-use super::{Listed, layer, skills, subscriptions, tasks};
+use super::{Listed, layer, rounds, skills, subscriptions, tasks};
 use crate::{Error, Result};
 
 /// Begins the work behind a request, through the layers if there are any.
 pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+    if let Err(error) = rounds::take_offers(scope, params) {
+        return Work::done(Err(error.into()));
+    }
     if scope.service.settings().layers.is_empty() {
         begin(scope, params)
     } else {

@@ -52,6 +52,7 @@ mod tool;
 mod validate;
 
 pub use args::{Args, NoArgs};
+pub use ask::Asking;
 pub use builder::Server;
 pub use context::{Context, Progress};
 pub use handle::Handle;

@@ -16,6 +16,12 @@ pub(crate) enum Binding {}
 /// There is none.
 pub(crate) enum Round {}
 
+/// Nothing is asked, so no answer is of use.
+#[expect(clippy::unnecessary_wraps, reason = "the same face with and without the feature")]
+pub(crate) fn take_offers(_: &Scope<'_>, _: &Params<'_>) -> Result<(), linchpin_protocol::Error> {
+    Ok(())
+}
+
 #[derive(Default)]
 pub(crate) struct Parking {}
 

@@ -28,6 +28,9 @@ pub(crate) struct Log {
     pub(crate) answers: BTreeMap<String, String>,
     /// Results of steps, as JSON, by their names.
     pub(crate) steps: BTreeMap<String, String>,
+    /// Answers that came with the call itself, before anything was asked: a question takes the one of its name.
+    #[serde(skip)]
+    pub(crate) offered: BTreeMap<String, String>,
 }
 
 #[derive(Default)]
@@ -37,8 +40,11 @@ pub(crate) struct Questions(Mutex<State>);
 struct State {
     open: BTreeMap<String, Open>,
     log: Log,
-    /// How many questions were in the log when the call was begun, here.
+    /// How many questions were in the log when the call was begun, here, and the keys of those with answers.
     known: usize,
+    answered: BTreeSet<String>,
+    /// A question differs from the one of the same name before.
+    strayed: bool,
     /// The keys that have been asked for since then, and the steps that were done or found done.
     taken: BTreeSet<String>,
     stepped: BTreeSet<String>,
@@ -67,6 +73,23 @@ impl State {
         key
     }
 
+    /// The key for a question that its author has named; `None` when the name cannot be used.
+    fn named(&mut self, name: &str, question: &Question) -> Option<String> {
+        if is_number(name) || !self.taken.insert(name.to_owned()) {
+            return None;
+        }
+        if let Some(answer) = self.log.offered.remove(name) {
+            self.log.answers.entry(name.to_owned()).or_insert(answer);
+        }
+        let mark = mark(question);
+        let before = self.log.asked.insert(name.to_owned(), mark);
+        if before != Some(mark) && self.answered.contains(name) {
+            self.strayed = true;
+            self.log.answers.remove(name);
+        }
+        Some(name.to_owned())
+    }
+
     fn is_answered(&self, key: &str) -> bool {
         self.log.answers.contains_key(key)
     }
@@ -82,10 +105,16 @@ fn numbered(number: usize) -> String {
     format!("q{number}")
 }
 
+/// Whether a name is like those of questions without one.
+fn is_number(name: &str) -> bool {
+    name.strip_prefix('q').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 impl Questions {
     /// Those of a call that is done again.
     pub(crate) fn with(log: Log) -> Self {
-        Questions(Mutex::new(State { known: log.asked.len(), log, ..State::default() }))
+        let answered = log.answers.keys().cloned().collect();
+        Questions(Mutex::new(State { known: log.asked.len(), answered, log, ..State::default() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -112,9 +141,7 @@ impl Questions {
     /// Whether the call, done again, asks something new and has no use for an answer that it got before.
     pub(crate) fn has_strayed(&self) -> bool {
         let state = self.state();
-        let mut before = (1..=state.known).map(numbered);
-        state.log.asked.len() > state.known
-            && before.any(|key| state.is_answered(&key) && !state.taken.contains(&key))
+        state.strayed || state.log.asked.len() > state.known && !state.answered.is_subset(&state.taken)
     }
 
     /// Whether the call waits for its client, in whatever way it was asked.
@@ -212,13 +239,20 @@ impl Drop for Waiting<'_> {
 pub(crate) struct Asked<'a> {
     cx: &'a Context,
     question: Question,
+    name: Option<&'a str>,
     key: Option<String>,
 }
 
 impl<'a> Asked<'a> {
-    pub(crate) fn new(cx: &'a Context, question: Question) -> Self {
-        Asked { cx, question, key: None }
+    pub(crate) fn new(cx: &'a Context, question: Question, name: Option<&'a str>) -> Self {
+        Asked { cx, question, name, key: None }
     }
+}
+
+fn unusable(name: &str) -> Error {
+    Error::setup(format!(
+        "a question cannot be called `{name}`: each of a call has a name of its own, and q1, q2 and so on are taken"
+    ))
 }
 
 fn malformed(key: &str, Invalid { path, reason }: Invalid) -> ProtocolError {
@@ -239,7 +273,14 @@ impl Future for Asked<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<Reply>> {
         let questions = self.cx.questions();
         let mut state = questions.state();
-        let key = self.key.clone().unwrap_or_else(|| state.key(&self.question));
+        let key = match (&self.key, self.name) {
+            (Some(key), _) => key.clone(),
+            (None, None) => state.key(&self.question),
+            (None, Some(name)) => match state.named(name, &self.question) {
+                Some(key) => key,
+                None => return Poll::Ready(Err(unusable(name))),
+            },
+        };
         self.key = Some(key.clone());
         let Some(answer) = state.log.answers.get(&key) else {
             let open = Open { question: self.question.clone(), waker: cx.waker().clone() };
@@ -258,7 +299,11 @@ impl Future for Asked<'_> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            self.cx.questions().state().open.remove(key); // nobody waits for the answer any more
+            let mut state = self.cx.questions().state();
+            state.open.remove(key); // nobody waits for the answer any more
+            if self.name.is_some() {
+                state.taken.remove(key); // it may be asked again
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Work {
     Tool(Arc<ToolEntry>, tool::Work),
     /// Anything else that may wait.
     Other(BoxFuture<Result<Answer>>),
+    /// As that, and looked at already when it is done.
+    Whole(BoxFuture<Outcome>),
 }
 
 impl Work {
@@ -54,6 +56,7 @@ impl Work {
             }
             Work::Tool(entry, work) => poll_caught(work, cx).map(|result| finish_tool(entry, result)),
             Work::Other(work) => poll_caught(work, cx).map(Outcome::from),
+            Work::Whole(work) => work.as_mut().poll(cx),
         }
     }
 

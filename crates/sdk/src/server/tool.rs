@@ -38,6 +38,7 @@ use crate::{Error, Result};
 pub struct Tool {
     definition: model::Tool,
     timeout: Option<Duration>,
+    asks_first: bool,
     raw: bool,
     /// Parameters that are mirrored into headers, and the names of those.
     headers: Vec<(String, String)>,
@@ -57,7 +58,7 @@ impl Tool {
             icons: None,
             meta: None,
         };
-        Tool { definition, timeout: None, raw: false, headers: Vec::new() }
+        Tool { definition, timeout: None, asks_first: false, raw: false, headers: Vec::new() }
     }
 
     /// A tool with a schema written by hand; its handler takes a JSON object.
@@ -105,6 +106,14 @@ impl Tool {
     /// that takes minutes.
     pub fn task(mut self, support: TaskSupport) -> Self {
         self.definition.execution = Some(ToolExecution { task_support: Some(support) });
+        self
+    }
+
+    /// What it asks at its beginning is asked with the call itself, and it becomes a task when it first waits for
+    /// something else: a user who says no has not started anything. For clients without a session; see
+    /// [`Self::task`].
+    pub fn asks_first(mut self) -> Self {
+        self.asks_first = true;
         self
     }
 
@@ -194,6 +203,7 @@ impl Tool {
             definition: self.definition,
             call,
             timeout: self.timeout,
+            asks_first: self.asks_first,
             input_check,
             output_check,
             output_proven,
@@ -214,6 +224,7 @@ pub struct ToolEntry {
     pub(crate) definition: model::Tool,
     call: Box<dyn Call>,
     timeout: Option<Duration>,
+    pub(crate) asks_first: bool,
     input_check: Option<Validator>,
     output_check: Option<Validator>,
     /// Whether the type proves the output schema, as long as no number in it has become `null`.
@@ -235,6 +246,7 @@ impl ToolEntry {
             definition,
             call,
             timeout: None,
+            asks_first: false,
             input_check: None,
             output_check: None,
             output_proven: true,
@@ -252,6 +264,7 @@ impl ToolEntry {
             #[cfg(feature = "http-server")]
             mirror: mirror(&definition),
             definition,
+            asks_first: self.asks_first,
             call: Box::new(Mounted(self)),
             timeout: None,
             input_check: None,

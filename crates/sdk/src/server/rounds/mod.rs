@@ -293,6 +293,18 @@ impl Connection {
     }
 }
 
+/// Notes the answers that come with a call of which nothing was asked yet.
+pub(crate) fn take_offers(scope: &Scope<'_>, params: &Params<'_>) -> Result<(), ProtocolError> {
+    if scope.revision.era() != Era::Stateless || !takes_rounds(scope.method) {
+        return Ok(());
+    }
+    let is_new = params.find("requestState").is_none_or(|state| state == "null");
+    if is_new && params.find("inputResponses").is_some() {
+        scope.log.set(Some(Log { offered: answers(params)?, ..Log::default() }));
+    }
+    Ok(())
+}
+
 const LOST: &str = "The call cannot go on: the server no longer holds it, and running it again might do its work \
                     twice. Call again from the start if that is safe.";
 

@@ -6,7 +6,9 @@ mod run;
 mod store;
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use linchpin_protocol::encode::Fields;
@@ -27,10 +29,10 @@ use self::store::MemoryTasks;
 use super::answer::Answer;
 use super::catalog::Catalog;
 use super::context::Context;
-use super::request::Work;
+use super::request::{Outcome, Work};
 use super::scope::Scope;
 use super::tool::ToolEntry;
-use super::{BoxFuture, background, dispatch};
+use super::{BoxFuture, Service, background, dispatch};
 use crate::Result;
 use crate::sync::lock;
 
@@ -168,6 +170,11 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
             ProtocolError::Internal(format!("{MAX_RUNNING} tasks are running: try again later")).into()
         );
     }
+    let session = scope.connection.name().to_owned();
+    if tool.asks_first && scope.revision.era() == Era::Stateless {
+        let (context, work) = (scope.context(), dispatch::begin_tool(scope, tool, call));
+        return Ok(Work::Whole(Box::pin(after_questions(context, work, session))));
+    }
     let id = super::unguessable();
     // The request is answered at once and the task goes on: it has an end of its own.
     let own = scope.fork();
@@ -176,14 +183,19 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
     scope.context.get().into_iter().for_each(|outer| context.adopt(outer));
     context.set_task(&id);
     let mut work = dispatch::begin_tool(&own, tool, call);
-    if if_slow && let std::task::Poll::Ready(outcome) = work.try_finish() {
+    if if_slow && let Poll::Ready(outcome) = work.try_finish() {
         return Ok(Work::finished(outcome));
     }
+    let record = record(service, id, session, ttl);
+    Ok(Work::wait(begin(context, work, record), Answer::body))
+}
+
+fn record(service: &Service, id: String, session: String, ttl: Option<Duration>) -> TaskRecord {
     let now = service.settings().clock.since_epoch();
-    let record = TaskRecord {
+    TaskRecord {
         id,
         principal: service.principal().map(str::to_owned),
-        session: scope.connection.name().to_owned(),
+        session,
         status: TaskStatus::Working,
         message: None,
         created: now,
@@ -192,8 +204,24 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
         poll_interval: service.tasks().poll_interval,
         alive_until: now + run::LEASE,
         outcome: None,
-    };
-    Ok(Work::wait(begin(context, work, record), Answer::body))
+    }
+}
+
+/// Sees a call through its first questions, which are those of the call. When it waits for something else it is made
+/// a task.
+async fn after_questions(context: Context, mut work: Work, session: String) -> Outcome {
+    let first = poll_fn(|cx| match work.poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending if context.questions().has_open() => Poll::Pending,
+        Poll::Pending => Poll::Ready(None),
+    });
+    if let Some(outcome) = first.await {
+        return outcome;
+    }
+    let id = super::unguessable();
+    context.set_task(&id);
+    let record = record(context.service(), id, session, None);
+    Outcome::from(begin(context, work, record).await.map(Answer::body))
 }
 
 /// Has a task ready once it is kept.

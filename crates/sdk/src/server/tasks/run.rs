@@ -159,6 +159,7 @@ enum Step {
 /// Drives a task to its end.
 pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
     let ttl = running.record().ttl;
+    running.context.end().reopen(); // if it was the end of the request that led to it, that one is answered
     let stay_alive = async {
         loop {
             tokio::time::sleep(LEASE / 3).await;
