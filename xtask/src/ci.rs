@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::command::cargo;
-use crate::{test, tidy};
+use crate::{conformance, test, tidy};
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
         cargo(&["clippy", "-p", "linchpin", "--no-default-features", "--", "-D", "warnings"])
     }),
     ("test", test::run),
+    ("conformance", || conformance::run(&[])),
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {

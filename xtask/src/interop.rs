@@ -79,19 +79,19 @@ fn install_python(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// A folder that another program fills from files.
-struct Installation {
-    name: &'static str,
+pub(crate) struct Installation {
+    pub(crate) name: &'static str,
     /// Where the exact versions stand.
-    sources: Vec<PathBuf>,
+    pub(crate) sources: Vec<PathBuf>,
     /// What is filled. The program that does it empties the folder first.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// A file in the folder without which nothing works.
-    witness: &'static str,
+    pub(crate) witness: &'static str,
 }
 
 impl Installation {
     /// Installs unless that has been done from the same sources.
-    fn ensure(&self, install: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub(crate) fn ensure(&self, install: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let wanted = self.read_sources()?;
         let stamp = self.folder.join(".installed-from");
         let installed = fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted);

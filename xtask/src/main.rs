@@ -8,6 +8,7 @@
 mod bench;
 mod ci;
 mod command;
+mod conformance;
 mod fuzz;
 mod interop;
 mod test;
@@ -19,10 +20,12 @@ const MENU: &str = "\
 cargo xtask <name>
 
   test                            install-check, then every test, doc test and example
-  ci                              what decides: format, lints, tidy, test
+  ci                              what decides: format, lints, tidy, test, conformance
   tidy                            layout rules: length, dates, dependency direction, module docs
   bench …                         what the SDK costs, next to the official one
   interop                         install what the peers on the official SDKs need
+  conformance [--server | --client] [--only SCENARIO]
+                                  the official conformance suite against our server and our client
   fuzz [target] [--seconds N]     coverage-guided fuzzing, 30 seconds a target
   help                            this menu";
 
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "bench" => bench::run(rest),
         "interop" => interop::install(),
+        "conformance" => conformance::run(rest),
         "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             println!("{MENU}");

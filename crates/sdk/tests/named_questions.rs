@@ -173,7 +173,7 @@ async fn a_call_that_asks_something_else_by_the_same_name_cannot_go_on() {
 
 async fn slow(_: NoArgs, cx: Context) -> Result<String> {
     let name = cx.named("user_name").elicit::<Name>("Who are you?").await?.name;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    support::paused::pass(Duration::from_secs(5)).await;
     let other = cx.named("other").elicit::<Name>("Who else?").await?.name;
     Ok(format!("{name} and {other}"))
 }

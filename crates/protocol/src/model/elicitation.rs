@@ -87,6 +87,15 @@ model! {
     }
 }
 
+impl ElicitParams {
+    /// What the form proposes, by the names of its fields: where a user starts from, and what is sent for fields
+    /// that nobody touched.
+    pub fn defaults(&self) -> Map<String, Value> {
+        let fields = self.requested_schema.iter().flat_map(|schema| &schema.properties);
+        fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect()
+    }
+}
+
 impl ElicitResult {
     /// What the user filled in: a JSON object.
     pub fn accept(content: Value) -> Self {

@@ -102,20 +102,53 @@ struct Refusal {
     supported: Vec<String>,
 }
 
+/// Asks a server what it is; one that refuses the revision is asked once more, in one that it names itself.
 async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Result<Verdict, ClientError> {
+    let offered = match discover_as(core, revision, limit).await? {
+        Told::Verdict(verdict) => return Ok(verdict),
+        Told::Offers(offered) => offered,
+    };
+    let offered = match common(core, &offered, Era::Stateless) {
+        None => offered,
+        Some(revision) => match discover_as(core, revision, limit).await? {
+            Told::Verdict(verdict) => return Ok(verdict),
+            Told::Offers(offered) => offered,
+        },
+    };
+    if common(core, &offered, Era::Session).is_some() {
+        Ok(Verdict::Legacy)
+    } else {
+        Err(unsupported(core, offered))
+    }
+}
+
+/// The newest revision of an era that a server offers and this client speaks.
+fn common(core: &Core, offered: &[String], era: Era) -> Option<Revision> {
+    let known = offered.iter().filter_map(|version| Revision::find(version));
+    known.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
+}
+
+/// What came of asking in one revision.
+enum Told {
+    Verdict(Verdict),
+    /// The server does not take this revision, but these.
+    Offers(Vec<String>),
+}
+
+async fn discover_as(core: &Arc<Core>, revision: Revision, limit: Duration) -> Result<Told, ClientError> {
     let options = Options { timeout: Some(limit), ..Options::default() };
     let answer = core.ask(revision, Method::Discover.name(), b"{}", &options).await;
-    let offered = match answer {
-        Ok(text) => {
-            let Ok(result) = wire::decode::<DiscoverResult>(&text) else { return Ok(Verdict::Legacy) };
-            if result.supported_versions.iter().any(|version| version == revision.as_str()) {
-                return Ok(Verdict::Stateless(Box::new(discovered(revision, result))));
+    Ok(match answer {
+        Ok(text) => match wire::decode::<DiscoverResult>(&text) {
+            Err(_) => Told::Verdict(Verdict::Legacy),
+            Ok(result) if result.supported_versions.iter().any(|version| version == revision.as_str()) => {
+                Told::Verdict(Verdict::Stateless(Box::new(discovered(revision, result))))
             }
-            result.supported_versions
-        }
+            Ok(result) => Told::Offers(result.supported_versions),
+        },
         Err(CallError::Rejected(error)) if error.code == code::UNSUPPORTED_VERSION => {
             let refusal = error.data.and_then(|data: Value| Refusal::deserialize(data).ok());
-            refusal.map(|refusal| refusal.supported).unwrap_or_default()
+            Told::Offers(refusal.map(|refusal| refusal.supported).unwrap_or_default())
         }
         // Another error that only the stateless era has.
         Err(CallError::Rejected(error))
@@ -125,18 +158,13 @@ async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Resu
         }
         // What servers of old answer to an unknown method is up to them.
         Err(CallError::Rejected(_) | CallError::Malformed(_) | CallError::TimedOut(_)) => {
-            return Ok(Verdict::Legacy);
+            Told::Verdict(Verdict::Legacy)
         }
         Err(CallError::Transport { status: Some(status), .. }) if is_ignorance(status) => {
-            return Ok(Verdict::Legacy);
+            Told::Verdict(Verdict::Legacy)
         }
         Err(error) => return Err(error.into()),
-    };
-    let spoken = |version: &String| {
-        let known = Revision::find(version).filter(|revision| core.settings.revisions.contains(revision));
-        known.is_some_and(|revision| revision.era() == Era::Session)
-    };
-    if offered.iter().any(spoken) { Ok(Verdict::Legacy) } else { Err(unsupported(core, offered)) }
+    })
 }
 
 /// Whether a status may come from a server of old that does not know what it was asked. Refusals of whoever asks,

@@ -181,7 +181,11 @@ impl Post<'_> {
         let version = self.parts.headers.get(&names::PROTOCOL_VERSION);
         let requested =
             version.map_or_else(String::new, |version| String::from_utf8_lossy(version.as_bytes()).into());
-        let supported = self.endpoint.service.settings().revisions.clone();
+        // Whoever has no session can choose among those without one, as it learns from `server/discover`.
+        let stateless = matches!(self.message, Message::Request { params, .. } if claims_stateless(params));
+        let fits = |revision: &&Revision| !stateless || revision.era() == Era::Stateless;
+        let spoken = &self.endpoint.service.settings().revisions;
+        let supported = spoken.iter().filter(fits).copied().collect();
         self.refused_with(&ProtocolError::UnsupportedVersion { requested, supported })
     }
 

@@ -1,0 +1,59 @@
+//! The server that the official conformance suite tests: everything that a scenario asks for, with the public API.
+//!
+//! `conformance-server --port N` serves at `http://127.0.0.1:N/mcp` and prints that address when it is ready. One module
+//! for each part of the protocol; each takes a server and gives it back with more.
+
+#![expect(clippy::print_stdout, reason = "who started it waits for the address")]
+
+mod content;
+mod items;
+mod rounds;
+mod session;
+mod stateless;
+mod tasks;
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use linchpin::Server;
+use linchpin::model::{CacheHints, CacheScope};
+
+fn server() -> Server {
+    let server = Server::new("linchpin-conformance", "1.0.0")
+        .title("Conformance")
+        .description("Offers what the conformance suite asks for")
+        .cache(CacheHints { ttl_ms: 60_000, scope: CacheScope::Public })
+        .task_poll_interval(Duration::from_millis(100));
+    let parts = [
+        content::add,
+        session::add,
+        stateless::add,
+        rounds::add,
+        tasks::add,
+        items::resources,
+        items::prompts,
+        items::skills,
+    ];
+    parts.into_iter().fold(server, |server, add| add(server))
+}
+
+fn port() -> anyhow::Result<u16> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &*arguments {
+        [option, port] if option == "--port" => {
+            port.parse().with_context(|| format!("\"{port}\" is no port: it is a number up to 65535"))
+        }
+        _ => bail!("usage: conformance-server --port N"),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let address = ("127.0.0.1", port()?);
+    let served = async {
+        let endpoint = server().http().legacy_sse().bind(address).await?;
+        println!("{}", endpoint.url());
+        endpoint.run().await
+    };
+    served.await.map_err(|error| anyhow::anyhow!("{error:?}"))
+}

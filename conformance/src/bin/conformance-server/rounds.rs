@@ -1,0 +1,101 @@
+//! Calls that take several rounds: what they ask has names that the suite knows.
+
+use linchpin::model::{CreateMessageParams, SamplingMessage};
+use linchpin::{Content, Context, Error, NoArgs, Prompt, Result, Server, Tool, args};
+
+#[args]
+struct Name {
+    name: String,
+}
+
+#[args]
+struct Color {
+    color: String,
+}
+
+#[args]
+struct Confirm {
+    ok: bool,
+}
+
+#[args]
+struct About {
+    context: String,
+}
+
+fn question(text: &str, most: i64) -> CreateMessageParams {
+    CreateMessageParams::new([SamplingMessage::user(Content::text(text))], most)
+}
+
+async fn elicitation(_: NoArgs, cx: Context) -> Result<String> {
+    let user = cx.named("user_name").elicit::<Name>("What is your name?").await?;
+    Ok(format!("Hello, {}!", user.name))
+}
+
+async fn sampling(_: NoArgs, cx: Context) -> Result<String> {
+    let answer = cx.named("capital_question").sample(question("What is the capital of France?", 100)).await?;
+    Ok(format!("The model says: {}", answer.to_text()))
+}
+
+async fn roots(_: NoArgs, cx: Context) -> Result<String> {
+    let roots = cx.named("client_roots").roots().await?;
+    Ok(roots.into_iter().map(|root| root.uri).collect::<Vec<_>>().join(", "))
+}
+
+async fn confirmed(_: NoArgs, cx: Context) -> Result<&'static str> {
+    let confirm = cx.named("confirm").elicit::<Confirm>("Please confirm").await?;
+    if confirm.ok { Ok("state-ok") } else { Err(Error::tool("it was not confirmed")) }
+}
+
+async fn several(_: NoArgs, cx: Context) -> Result<String> {
+    let (user, greeting, roots) = tokio::join!(
+        cx.named("user_name").elicit::<Name>("What is your name?"),
+        cx.named("greeting").sample(question("Generate a greeting", 50)),
+        cx.named("client_roots").roots(),
+    );
+    Ok(format!("{} {} ({} roots)", greeting?.to_text(), user?.name, roots?.len()))
+}
+
+async fn one_after_the_other(_: NoArgs, cx: Context) -> Result<String> {
+    let user = cx.named("step1").elicit::<Name>("Step 1: What is your name?").await?;
+    let favorite = cx.named("step2").elicit::<Color>("Step 2: What is your favorite color?").await?;
+    Ok(format!("{} likes {}", user.name, favorite.color))
+}
+
+async fn as_far_as_possible(_: NoArgs, cx: Context) -> Result<String> {
+    let mut told = Vec::new();
+    if cx.capabilities().elicitation.is_some() {
+        told.push(cx.named("user_name").elicit::<Name>("What is your name?").await?.name);
+    }
+    if cx.capabilities().sampling.is_some() {
+        told.push(cx.named("greeting").sample(question("Generate a greeting", 50)).await?.to_text());
+    }
+    Ok(told.join(" "))
+}
+
+async fn prompt(_: NoArgs, cx: Context) -> Result<String> {
+    let about = cx.named("user_context").elicit::<About>("What context should the prompt use?").await?;
+    Ok(format!("Use this context: {}", about.context))
+}
+
+/// All of them only ask, so that any instance may go on with them.
+fn tool(name: &str, description: &str) -> Tool {
+    Tool::new(format!("test_input_required_result_{name}")).description(description).read_only()
+}
+
+pub(crate) fn add(server: Server) -> Server {
+    server
+        .add(tool("elicitation", "Asks the user").handler(elicitation))
+        .add(tool("sampling", "Asks the model").handler(sampling))
+        .add(tool("list_roots", "Asks for folders").handler(roots))
+        .add(tool("request_state", "Asks, and checks what comes back").handler(confirmed))
+        .add(tool("multiple_inputs", "Asks three things at once").handler(several))
+        .add(tool("multi_round", "Asks twice").handler(one_after_the_other))
+        .add(tool("tampered_state", "Asks, and refuses what was changed").handler(confirmed))
+        .add(tool("capabilities", "Asks what the client can be asked").handler(as_far_as_possible))
+        .add(
+            Prompt::new("test_input_required_result_prompt")
+                .description("Asks what it is about")
+                .handler(prompt),
+        )
+}

@@ -1,0 +1,97 @@
+//! Tools that run as tasks.
+
+use std::time::Duration;
+
+use linchpin::model::TaskSupport;
+use linchpin::{Context, Error, NoArgs, Result, Server, Tool, args, code};
+
+use crate::session::told;
+
+/// How long short work takes.
+const SHORT: Duration = Duration::from_millis(300);
+
+#[args]
+struct Greet {
+    /// Whom to greet
+    name: String,
+}
+
+#[args]
+struct Compute {
+    /// How long it takes
+    seconds: f64,
+    /// What to call it
+    label: Option<String>,
+}
+
+#[args]
+struct Delete {
+    /// What to delete
+    filename: Option<String>,
+}
+
+#[args]
+struct Name {
+    name: String,
+}
+
+async fn compute(Compute { seconds, label }: Compute) -> Result<String> {
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| Error::tool("that is no time to wait"))?;
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+    Ok(format!("computed {} in {seconds} s", label.as_deref().unwrap_or("it")))
+}
+
+async fn fail() -> Result<String> {
+    tokio::time::sleep(SHORT).await;
+    Err(Error::tool("This job always fails"))
+}
+
+async fn break_down() -> Result<String> {
+    tokio::time::sleep(SHORT).await;
+    Err(Error::rpc(code::INTERNAL_ERROR, "This job breaks down"))
+}
+
+fn confirmation(message: &str) -> Result<linchpin::model::ElicitParams> {
+    let fields = serde_json::json!({ "confirm": { "type": "boolean", "description": "Whether to go on" } });
+    crate::session::form(message, &fields, &["confirm"])
+}
+
+async fn delete(Delete { filename }: Delete, cx: Context) -> Result<String> {
+    let name = filename.as_deref().unwrap_or("everything");
+    Ok(told(cx.elicit_with(confirmation(&format!("Delete {name}?"))?).await?))
+}
+
+async fn two_questions(_: NoArgs, cx: Context) -> Result<String> {
+    let (one, other) = tokio::join!(
+        cx.elicit_with(confirmation("The first?")?),
+        cx.elicit_with(confirmation("And the second?")?)
+    );
+    Ok(format!("{}, {}", told(one?), told(other?)))
+}
+
+async fn greet_slowly(_: NoArgs, cx: Context) -> Result<String> {
+    let user = cx.named("user_name").elicit::<Name>("What is your name?").await?;
+    tokio::time::sleep(SHORT).await;
+    Ok(format!("Hello, {}!", user.name))
+}
+
+fn job(name: &str, description: &str, support: TaskSupport) -> Tool {
+    Tool::new(name).description(description).task(support)
+}
+
+pub(crate) fn add(server: Server) -> Server {
+    server
+        .tool("greet", "Greets at once", |Greet { name }| async move { format!("Hello, {name}!") })
+        .add(job("slow_compute", "Takes as long as it is told", TaskSupport::Optional).handler(compute))
+        .add(job("failing_job", "Always fails", TaskSupport::Required).handler(fail))
+        .add(job("protocol_error_job", "Always breaks down", TaskSupport::Required).handler(break_down))
+        .add(job("confirm_delete", "Asks before it goes on", TaskSupport::Optional).handler(delete))
+        .add(job("multi_input", "Asks two things at once", TaskSupport::Optional).handler(two_questions))
+        .add(
+            job("test_tool_with_task", "Asks, and works then", TaskSupport::Required)
+                .asks_first()
+                .handler(greet_slowly),
+        )
+}

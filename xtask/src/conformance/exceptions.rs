@@ -1,0 +1,137 @@
+//! What may be skipped, and why: `conformance/exceptions.json`. An exception that no longer is one is a failure, so that
+//! the list can only tell the truth.
+
+use std::fs;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::verdict::{Outcome, Run};
+use crate::command::root;
+
+#[derive(Debug)]
+pub(super) struct Exceptions(Vec<Exception>);
+
+#[derive(Debug)]
+struct Exception {
+    /// The name of a scenario, or the beginning of several and a star.
+    scenario: String,
+    /// The names of the checks that are skipped; when there are none, all of them.
+    checks: Vec<String>,
+    reason: String,
+    /// Whether the scenario is run all the same.
+    run: bool,
+}
+
+impl Exception {
+    fn is_about(&self, scenario: &str) -> bool {
+        match self.scenario.strip_suffix('*') {
+            Some(beginning) => scenario.starts_with(beginning),
+            None => scenario == self.scenario,
+        }
+    }
+}
+
+impl Exceptions {
+    pub(super) fn read() -> anyhow::Result<Self> {
+        let file = root().join("conformance/exceptions.json");
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        Self::parse(&text).with_context(|| format!("{} is not as it must be", file.display()))
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let entries: Vec<Value> = serde_json::from_str(text)?;
+        let exception = |entry: &Value| {
+            let text = |key: &str| entry[key].as_str().map(str::to_owned);
+            let checks = entry["checks"].as_array().into_iter().flatten();
+            Some(Exception {
+                scenario: text("scenario")?,
+                checks: checks.map(|check| check.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+                reason: text("reason")?,
+                run: entry.get("run").is_none_or(|run| *run == true),
+            })
+        };
+        let all = entries.iter().map(|entry| {
+            exception(entry)
+                .with_context(|| format!("an exception has a scenario and a reason, and not: {entry}"))
+        });
+        Ok(Exceptions(all.collect::<anyhow::Result<_>>()?))
+    }
+
+    /// Why a scenario is not run at all, if it is not.
+    pub(super) fn not_run(&self, scenario: &str) -> Option<&str> {
+        let found = self.0.iter().find(|exception| !exception.run && exception.is_about(scenario));
+        found.map(|exception| &*exception.reason)
+    }
+
+    /// Looks at a run again, with what is known of its scenario.
+    pub(super) fn judge(&self, run: &mut Run) {
+        let Some(exception) =
+            self.0.iter().find(|exception| exception.run && exception.is_about(&run.scenario))
+        else {
+            return;
+        };
+        let excepted = |name: &String| exception.checks.is_empty() || exception.checks.contains(name);
+        let (skipped, others): (Vec<_>, Vec<_>) =
+            run.checks.iter().cloned().partition(|check| check.was_skipped() && excepted(&check.name));
+        run.outcome = if skipped.is_empty() {
+            let stale = "nothing of it was skipped: remove it from conformance/exceptions.json".to_owned();
+            match Outcome::of(&run.checks, run.ended_well) {
+                Outcome::Failed(faults) => Outcome::Failed(faults.into_iter().chain([stale]).collect()),
+                _ => Outcome::Failed(vec![stale]),
+            }
+        } else if run.ended_well && others.iter().all(|check| check.status == "INFO") {
+            Outcome::Skipped(exception.reason.clone())
+        } else {
+            Outcome::of(&others, run.ended_well)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::suite::Side;
+    use super::super::verdict::tests::check;
+    use super::*;
+
+    fn judged(scenario: &str, checks: &[(&str, &str)]) -> Outcome {
+        let exceptions = r#"[
+            {"scenario": "auth/*", "reason": "later", "run": false},
+            {"scenario": "never", "reason": "the suite does so"},
+            {"scenario": "part", "checks": ["Old"], "reason": "it is old"}
+        ]"#;
+        let exceptions = Exceptions::parse(exceptions).unwrap();
+        assert_eq!(exceptions.not_run("auth/basic"), Some("later"));
+        assert_eq!(exceptions.not_run("never"), None);
+        let checks = checks.iter().map(|(name, status)| check(name, status)).collect();
+        let mut run = Run::new(scenario, Side::Server, "one", checks, true);
+        exceptions.judge(&mut run);
+        run.outcome
+    }
+
+    #[test]
+    fn what_is_excepted_is_no_failure_and_the_rest_is() {
+        assert_eq!(judged("never", &[("A", "SKIPPED")]), Outcome::Skipped("the suite does so".into()));
+        assert_eq!(judged("part", &[("Old", "SKIPPED"), ("New", "SUCCESS")]), Outcome::Passed);
+        let failed = |outcome| matches!(outcome, Outcome::Failed(_));
+        assert!(failed(judged("part", &[("Old", "SKIPPED"), ("New", "SKIPPED"), ("A", "SUCCESS")])));
+        assert!(failed(judged("part", &[("Old", "SKIPPED"), ("New", "WARNING")])));
+        assert!(failed(judged("other", &[("Old", "SKIPPED")])));
+    }
+
+    #[test]
+    fn an_exception_that_is_none_any_more_is_a_failure() {
+        let stale = "nothing of it was skipped: remove it from conformance/exceptions.json";
+        assert_eq!(judged("never", &[("A", "SUCCESS")]), Outcome::Failed(vec![stale.into()]));
+        assert_eq!(judged("part", &[("Old", "SUCCESS")]), Outcome::Failed(vec![stale.into()]));
+    }
+
+    #[test]
+    fn the_list_of_exceptions_can_be_read() {
+        assert!(Exceptions::read().unwrap().not_run("auth/any").is_some());
+        for wrong in ["{}", r#"[{"scenario": "a"}]"#, r#"[{"scenario": "a", "reason": "b", "checks": [1]}]"#]
+        {
+            assert!(Exceptions::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `cargo xtask conformance`: the official conformance suite against our server and our client.
+//!
+//! Every scenario that the suite lists is run for every revision it is for, a lane of the server at a time on a server of
+//! its own, and client scenarios several at a time. A warning counts as a failure, and so does a check that was skipped,
+//! unless `conformance/exceptions.json` says why it must be. Which scenarios there are is the suite's business; what our
+//! programs do in them is that of `conformance/src`.
+
+mod exceptions;
+mod process;
+mod runs;
+mod suite;
+mod table;
+mod verdict;
+
+use std::time::Instant;
+
+use anyhow::bail;
+
+use self::exceptions::Exceptions;
+use self::suite::{Scenario, Side, Suite};
+use self::verdict::Outcome;
+use crate::command::cargo;
+
+/// What to run.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    only: Option<String>,
+    side: Option<Side>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let mut options = Options::default();
+        let mut arguments = arguments.iter().map(String::as_str);
+        while let Some(argument) = arguments.next() {
+            match (argument, options.side) {
+                ("--only", _) => match arguments.next() {
+                    Some(name) => options.only = Some(name.to_owned()),
+                    None => bail!("--only wants the name of a scenario"),
+                },
+                ("--server", None) => options.side = Some(Side::Server),
+                ("--client", None) => options.side = Some(Side::Client),
+                _ => bail!("usage: cargo xtask conformance [--server | --client] [--only SCENARIO]"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, scenario: &Scenario) -> bool {
+        self.side.is_none_or(|side| side == scenario.side)
+            && self.only.as_ref().is_none_or(|only| *only == scenario.name)
+    }
+}
+
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let options = Options::parse(arguments)?;
+    let suite = Suite::install()?;
+    cargo(&["build", "--package", "conformance"])?;
+    let begun = Instant::now();
+    let mut scenarios = suite.list()?;
+    scenarios.retain(|scenario| options.wants(scenario));
+    if scenarios.is_empty() {
+        bail!("there is no such scenario: `{} list` names them all", suite.command_line());
+    }
+    let exceptions = Exceptions::read()?;
+    let runs = runs::all(&suite, &scenarios, &exceptions, options.only.is_some())?;
+    print!("{}", table::show(&scenarios, &runs));
+    let count = |wanted: fn(&Outcome) -> bool| runs.iter().filter(|run| wanted(&run.outcome)).count();
+    let passed = count(|outcome| matches!(outcome, Outcome::Passed));
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
+    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
+    println!("\n{} scenarios in {:.1} s", runs.len(), begun.elapsed().as_secs_f64());
+    println!("conformance: {passed} passed, {failed} failed, {skipped} skipped");
+    if failed > 0 {
+        bail!("{failed} of {} failed: what the suite said is in {}", runs.len(), suite.results().display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> anyhow::Result<Options> {
+        Options::parse(&arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_choose_a_side_and_a_scenario() {
+        assert_eq!(parse(&[]).unwrap(), Options::default());
+        let options = parse(&["--client", "--only", "initialize"]).unwrap();
+        assert_eq!(options, Options { only: Some("initialize".into()), side: Some(Side::Client) });
+        let scenario = |name: &str, side| Scenario { name: name.into(), side, revisions: Vec::new() };
+        assert!(options.wants(&scenario("initialize", Side::Client)));
+        assert!(!options.wants(&scenario("initialize", Side::Server)));
+        assert!(!options.wants(&scenario("tools_call", Side::Client)));
+        for wrong in [&["--only"][..], &["--all"], &["--server", "--client"], &["initialize"]] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

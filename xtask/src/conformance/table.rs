@@ -1,0 +1,105 @@
+//! What came of it, for the terminal: a line for each scenario, a column for each revision, and why something failed or
+//! was skipped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::suite::Scenario;
+use super::verdict::{Outcome, Run};
+
+pub(super) fn show(scenarios: &[Scenario], runs: &[Run]) -> String {
+    let revisions: BTreeSet<&str> = runs.iter().map(|run| &*run.revision).collect();
+    let widest = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or_default().max(8);
+    let mut out = format!("\n{:<8}{:<widest$}", "side", "scenario");
+    for revision in &revisions {
+        let _ = write!(out, "  {revision:<10}"); // writing to a text cannot fail
+    }
+    out.push('\n');
+    for scenario in scenarios {
+        let _ = write!(out, "{:<8}{:<widest$}", scenario.side.word(), scenario.name);
+        for revision in &revisions {
+            let run = runs.iter().find(|run| is_of(run, scenario) && run.revision == **revision);
+            let _ = write!(out, "  {:<10}", run.map_or(String::new(), cell));
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out + &skipped(runs) + &failed(runs)
+}
+
+fn is_of(run: &Run, scenario: &Scenario) -> bool {
+    run.side == scenario.side && run.scenario == scenario.name
+}
+
+fn cell(run: &Run) -> String {
+    let passed = run.checks.iter().filter(|check| check.status == "SUCCESS").count();
+    match &run.outcome {
+        Outcome::Passed => format!("ok {passed}"),
+        Outcome::Failed(faults) => format!("FAILED {}", faults.len()),
+        Outcome::Skipped(_) => "skipped".into(),
+    }
+}
+
+/// Why what was skipped was skipped, once for each reason.
+fn skipped(runs: &[Run]) -> String {
+    let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for run in runs {
+        if let Outcome::Skipped(why) = &run.outcome {
+            reasons.entry(why).or_default().insert(&run.scenario);
+        }
+    }
+    let mut out = String::new();
+    for (why, scenarios) in reasons {
+        let names: Vec<_> = scenarios.into_iter().collect();
+        let _ = write!(out, "\nskipped, {why}:\n  {}\n", names.join(", "));
+    }
+    out
+}
+
+fn failed(runs: &[Run]) -> String {
+    let mut out = String::new();
+    for run in runs {
+        if let Outcome::Failed(faults) = &run.outcome {
+            let _ = writeln!(out, "\nFAILED {} {} {}", run.side.word(), run.scenario, run.revision);
+            for fault in faults {
+                let _ = writeln!(out, "  {fault}");
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::suite::Side;
+    use super::super::verdict::tests::check;
+    use super::*;
+
+    #[test]
+    fn each_scenario_has_a_line_and_each_reason_is_said_once() {
+        let scenario = |name: &str| Scenario { name: name.into(), side: Side::Server, revisions: Vec::new() };
+        let run = |name: &str, revision: &str, status: &str| {
+            Run::new(
+                name,
+                Side::Server,
+                revision,
+                vec![check("Name", "SUCCESS"), check("Name", status)],
+                true,
+            )
+        };
+        let runs = [
+            run("ping", "one", "SUCCESS"),
+            run("ping", "two", "WARNING"),
+            Run::skipped("auth/a", Side::Server, "two", "it is early"),
+            Run::skipped("auth/b", Side::Server, "two", "it is early"),
+        ];
+        let expected = "\n\
+            side    scenario  one         two       \n\
+            server  ping      ok 2        FAILED 1\n\
+            server  auth/a                skipped\n\
+            server  auth/b                skipped\n\
+            \nskipped, it is early:\n  auth/a, auth/b\n\
+            \nFAILED server ping two\n  WARNING id (Name): why\n";
+        assert_eq!(show(&[scenario("ping"), scenario("auth/a"), scenario("auth/b")], &runs), expected);
+    }
+}

@@ -1,0 +1,132 @@
+//! What the suite found in one run of a scenario: the checks that it wrote, and what they come to.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::suite::Side;
+
+/// One run of a scenario.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) scenario: String,
+    pub(super) side: Side,
+    pub(super) revision: String,
+    pub(super) checks: Vec<Check>,
+    /// Whether the program under test, or the suite, ended without an error.
+    pub(super) ended_well: bool,
+    pub(super) outcome: Outcome,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    /// Why.
+    Failed(Vec<String>),
+    /// Why that is as it must be.
+    Skipped(String),
+}
+
+impl Outcome {
+    /// What checks come to. A skipped one is a hole until somebody says why it must be.
+    pub(super) fn of(checks: &[Check], ended_well: bool) -> Self {
+        let bad = |check: &&Check| !matches!(&*check.status, "SUCCESS" | "INFO");
+        let mut faults: Vec<String> = checks.iter().filter(bad).map(Check::text).collect();
+        if !checks.iter().any(|check| check.status != "INFO") {
+            faults.push("nothing was checked".into());
+        }
+        if !ended_well && faults.is_empty() {
+            faults.push("the program under test did not end well".into());
+        }
+        if faults.is_empty() { Outcome::Passed } else { Outcome::Failed(faults) }
+    }
+}
+
+/// One thing that the suite looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) status: String,
+    pub(super) message: String,
+}
+
+impl Check {
+    fn text(&self) -> String {
+        let message = if self.message.is_empty() { "" } else { ": " };
+        format!("{} {} ({}){message}{}", self.status, self.id, self.name, self.message)
+    }
+
+    pub(super) fn was_skipped(&self) -> bool {
+        self.status == "SKIPPED"
+    }
+}
+
+/// Reads a file of checks.
+pub(super) fn read_checks(file: &Path) -> anyhow::Result<Vec<Check>> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let checks: Vec<Value> =
+        serde_json::from_str(&text).with_context(|| format!("{} is no list of checks", file.display()))?;
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let check = |check: &Value| Check {
+        id: text(check, "id"),
+        name: text(check, "name"),
+        status: text(check, "status"),
+        message: text(check, "errorMessage"),
+    };
+    Ok(checks.iter().map(check).collect())
+}
+
+impl Run {
+    /// A run whose checks are known.
+    pub(super) fn new(
+        scenario: &str,
+        side: Side,
+        revision: &str,
+        checks: Vec<Check>,
+        ended_well: bool,
+    ) -> Self {
+        let outcome = Outcome::of(&checks, ended_well);
+        let (scenario, revision) = (scenario.to_owned(), revision.to_owned());
+        Run { scenario, side, revision, checks, ended_well, outcome }
+    }
+
+    pub(super) fn skipped(scenario: &str, side: Side, revision: &str, why: &str) -> Self {
+        let (scenario, revision) = (scenario.to_owned(), revision.to_owned());
+        let outcome = Outcome::Skipped(why.to_owned());
+        Run { scenario, side, revision, checks: Vec::new(), ended_well: true, outcome }
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn check(name: &str, status: &str) -> Check {
+        Check { id: "id".into(), name: name.into(), status: status.into(), message: "why".into() }
+    }
+
+    fn run(statuses: &[&str], ended_well: bool) -> Outcome {
+        let checks = statuses.iter().map(|status| check("Name", status)).collect();
+        Run::new("ping", Side::Server, "one", checks, ended_well).outcome
+    }
+
+    #[test]
+    fn only_success_passes() {
+        assert_eq!(run(&["SUCCESS", "INFO", "SUCCESS"], true), Outcome::Passed);
+        for status in ["FAILURE", "WARNING", "SKIPPED", "NEW"] {
+            let expected = Outcome::Failed(vec![format!("{status} id (Name): why")]);
+            assert_eq!(run(&["SUCCESS", status], true), expected);
+        }
+        assert_eq!(run(&["INFO"], true), Outcome::Failed(vec!["nothing was checked".into()]));
+        let died = Outcome::Failed(vec!["the program under test did not end well".into()]);
+        assert_eq!(run(&["SUCCESS"], false), died);
+    }
+}
