@@ -1,8 +1,7 @@
 //! `cargo xtask conformance`: the official conformance suite against our server and our client.
 //!
-//! Every scenario that the suite lists is run for every revision it is for, a lane of the server at a time on a server of
-//! its own, and client scenarios several at a time. A warning counts as a failure, and so does a check that was skipped,
-//! unless `conformance/exceptions.json` says why it must be. Which scenarios there are is the suite's business; what our
+//! Every scenario that the suite lists is run for every revision it is for. A warning counts as a failure, and so does a
+//! check that was skipped, unless `conformance/exceptions.json` says why it must be. Which scenarios there are is the suite's business; what our
 //! programs do in them is that of `conformance/src`.
 
 mod exceptions;

@@ -1,6 +1,6 @@
-//! Running scenarios: one lane for each revision of the server, with a server of its own, and a pool of runners for the
-//! client. A client scenario that fails is run again alone before it is believed: several at a time on a busy machine
-//! may be too slow for each other.
+//! Running scenarios, several at a time. All server scenarios of a revision are one job, with a server of its own; those
+//! of extensions, which the suite runs only by name, share one server. A client scenario that fails is run again alone
+//! before it is believed: on a busy machine several may be too slow for each other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,11 +18,11 @@ use super::suite::{EXTENSION, Scenario, Side, Suite};
 use super::verdict::{Check, Run, read_checks};
 use crate::command::root;
 
-/// How long a scenario may take; only one that hangs takes that long.
+/// How long a scenario may take, and all of a revision; only what hangs takes that long.
 const SCENARIO: Duration = Duration::from_mins(1);
 const LANE: Duration = Duration::from_mins(5);
-/// Client scenarios at a time.
-const AT_A_TIME: usize = 4;
+/// Jobs at a time: they wait more than they work.
+const AT_A_TIME: usize = 6;
 
 /// A scenario for one revision.
 #[derive(Debug, Clone, Copy)]
@@ -31,16 +31,137 @@ struct Planned<'a> {
     revision: &'a str,
 }
 
-/// What all runs have in common.
-#[derive(Clone, Copy)]
-struct Setting<'a> {
-    suite: &'a Suite,
-    exceptions: &'a Exceptions,
-    /// Whether server scenarios are named one by one.
-    one_by_one: bool,
+/// What is run by one process of the suite.
+enum Job<'a> {
+    /// All server scenarios of a revision.
+    Lane(&'a str, Vec<Planned<'a>>),
+    /// A server scenario by its name.
+    Named(Planned<'a>),
+    Client(Planned<'a>),
 }
 
-impl Setting<'_> {
+/// Runs all of them; each is in the answer once for each of its revisions. `by_name`: server scenarios are named one by
+/// one, for when not all are wanted.
+pub(super) fn all(
+    suite: &Suite,
+    scenarios: &[Scenario],
+    exceptions: &Exceptions,
+    by_name: bool,
+) -> anyhow::Result<Vec<Run>> {
+    let results = suite.results();
+    if results.exists() {
+        fs::remove_dir_all(&results).with_context(|| format!("cannot empty {}", results.display()))?;
+    }
+    fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;
+    let (mut runs, mut wanted) = (Vec::new(), Vec::new());
+    for scenario in scenarios {
+        for revision in &scenario.revisions {
+            match exceptions.not_run(&scenario.name) {
+                Some(why) => runs.push(Run::skipped(&scenario.name, scenario.side, revision, why)),
+                None => wanted.push(Planned { scenario, revision }),
+            }
+        }
+    }
+    let server = Server::start(&results.join("server.log"))?;
+    let runner = Runner { suite, exceptions, server: &server };
+    let mut run = runner.run(&jobs(&wanted, by_name))?;
+    for run in run.iter_mut().filter(|run| run.has_failed() && run.side == Side::Client) {
+        let same = |planned: &&Planned<'_>| {
+            let Planned { scenario, revision } = planned;
+            scenario.side == Side::Client && scenario.name == run.scenario && *revision == run.revision
+        };
+        let again = wanted.iter().find(same).context("a scenario was run that was not planned")?;
+        *run = runner.client(*again, "client-again")?;
+    }
+    runs.extend(run);
+    Ok(runs)
+}
+
+/// The longest ones first.
+fn jobs<'a>(wanted: &[Planned<'a>], by_name: bool) -> Vec<Job<'a>> {
+    let named = |planned: &Planned<'_>| by_name || planned.revision == EXTENSION;
+    let of_server = || wanted.iter().copied().filter(|planned| planned.scenario.side == Side::Server);
+    let lanes: BTreeSet<_> =
+        of_server().filter(|planned| !named(planned)).map(|planned| planned.revision).collect();
+    let lanes = lanes.into_iter().rev().map(|revision| {
+        Job::Lane(revision, of_server().filter(|planned| planned.revision == revision).collect())
+    });
+    let client = wanted.iter().copied().filter(|planned| planned.scenario.side == Side::Client);
+    lanes.chain(of_server().filter(named).map(Job::Named)).chain(client.map(Job::Client)).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Runner<'a> {
+    suite: &'a Suite,
+    exceptions: &'a Exceptions,
+    /// For scenarios that are run by name.
+    server: &'a Server,
+}
+
+impl Runner<'_> {
+    fn run(self, jobs: &[Job<'_>]) -> anyhow::Result<Vec<Run>> {
+        let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || -> anyhow::Result<()> {
+            while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let done = match job {
+                    Job::Lane(revision, planned) => self.lane(revision, planned)?,
+                    Job::Named(planned) => vec![self.named(*planned)?],
+                    Job::Client(planned) => vec![self.client(*planned, "client")?],
+                };
+                runs.lock().expect("nobody panics with it").extend(done);
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+        })?;
+        Ok(runs.into_inner().expect("nobody panics with it"))
+    }
+
+    /// A place for what is said about one revision.
+    fn folder(self, of: &str, revision: &str) -> anyhow::Result<PathBuf> {
+        let folder = self.suite.results().join(of).join(revision);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    fn lane(self, revision: &str, planned: &[Planned<'_>]) -> anyhow::Result<Vec<Run>> {
+        let folder = self.folder("server", revision)?;
+        let server = Server::start(&folder.join("server.log"))?;
+        let mut command = self.suite.command();
+        command.args(["server", "--url", &server.url, "--suite", "all", "-o"]).arg(&folder);
+        command.args(of_revision(revision));
+        // Its own verdict does not count: it takes no offence at a warning.
+        run_within(&mut command, &folder.join("suite.log"), LANE)?;
+        let run = |planned: &Planned<'_>| {
+            let checks = find_checks(&folder, "server-", &planned.scenario.name)?;
+            Ok(self.judge(*planned, checks, true))
+        };
+        planned.iter().map(run).collect()
+    }
+
+    fn named(self, planned: Planned<'_>) -> anyhow::Result<Run> {
+        let Planned { scenario, revision } = planned;
+        let folder = self.folder("server", revision)?;
+        let mut command = self.suite.command();
+        command.args(["server", "--url", &self.server.url, "--scenario", &scenario.name, "-o"]).arg(&folder);
+        command.args(of_revision(revision));
+        run_within(&mut command, &folder.join(format!("{}.log", scenario.name)), SCENARIO)?;
+        Ok(self.judge(planned, find_checks(&folder, "server-", &scenario.name)?, true))
+    }
+
+    fn client(self, planned: Planned<'_>, folder: &str) -> anyhow::Result<Run> {
+        let Planned { scenario, revision } = planned;
+        let folder = self.folder(folder, revision)?;
+        let program = root().join("target/debug/conformance-client");
+        let mut command = self.suite.command();
+        command.args(["client", "--scenario", &scenario.name, "--command"]).arg(program);
+        command.arg("-o").arg(&folder).args(of_revision(revision));
+        let ended_well = run_within(&mut command, &folder.join(format!("{}.log", scenario.name)), SCENARIO)?;
+        Ok(self.judge(planned, find_checks(&folder, "", &scenario.name)?, ended_well))
+    }
+
     /// A run, and what is known of its scenario.
     fn judge(self, planned: Planned<'_>, checks: Vec<Check>, ended_well: bool) -> Run {
         let Planned { scenario, revision } = planned;
@@ -50,128 +171,8 @@ impl Setting<'_> {
     }
 }
 
-/// Runs all of them; each is in the answer once for each of its revisions.
-pub(super) fn all(
-    suite: &Suite,
-    scenarios: &[Scenario],
-    exceptions: &Exceptions,
-    one_by_one: bool,
-) -> anyhow::Result<Vec<Run>> {
-    let results = suite.results();
-    if results.exists() {
-        fs::remove_dir_all(&results).with_context(|| format!("cannot empty {}", results.display()))?;
-    }
-    let planned = scenarios
-        .iter()
-        .flat_map(|scenario| scenario.revisions.iter().map(move |revision| Planned { scenario, revision }));
-    let (mut runs, mut wanted) = (Vec::new(), Vec::new());
-    for planned in planned {
-        let Planned { scenario, revision } = planned;
-        match exceptions.not_run(&scenario.name) {
-            Some(why) => runs.push(Run::skipped(&scenario.name, scenario.side, revision, why)),
-            None => wanted.push(planned),
-        }
-    }
-    let (server, client): (Vec<_>, Vec<_>) =
-        wanted.into_iter().partition(|planned| planned.scenario.side == Side::Server);
-    let setting = Setting { suite, exceptions, one_by_one };
-    let (of_server, of_client) = thread::scope(|scope| {
-        let of_server = scope.spawn(|| lanes(setting, &server));
-        let of_client = clients(setting, &client);
-        (of_server.join().expect("a lane does not panic"), of_client)
-    });
-    runs.extend(of_server?);
-    runs.extend(of_client?);
-    Ok(runs)
-}
-
-/// All server scenarios, each revision in a lane of its own.
-fn lanes(setting: Setting<'_>, planned: &[Planned<'_>]) -> anyhow::Result<Vec<Run>> {
-    let revisions: BTreeSet<&str> = planned.iter().map(|planned| planned.revision).collect();
-    let lanes = revisions.into_iter().map(|revision| {
-        let of_lane: Vec<_> =
-            planned.iter().copied().filter(|planned| planned.revision == revision).collect();
-        (revision, of_lane)
-    });
-    thread::scope(|scope| {
-        let running: Vec<_> =
-            lanes.map(|(revision, planned)| scope.spawn(move || lane(setting, revision, &planned))).collect();
-        let mut runs = Vec::new();
-        for lane in running {
-            runs.extend(lane.join().expect("a lane does not panic")?);
-        }
-        Ok(runs)
-    })
-}
-
-fn lane(setting: Setting<'_>, revision: &str, planned: &[Planned<'_>]) -> anyhow::Result<Vec<Run>> {
-    let Setting { suite, one_by_one, .. } = setting;
-    let folder = suite.results().join("server").join(revision);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let server = Server::start(&folder.join("server.log"))?;
-    let command = |arguments: &[&str]| {
-        let mut command = suite.command();
-        command.args(["server", "--url", &server.url, "-o"]).arg(&folder).args(arguments);
-        command
-    };
-    // Those of extensions belong to no revision, and must be named.
-    if revision == EXTENSION || one_by_one {
-        for Planned { scenario, .. } in planned {
-            let mut arguments = vec!["--scenario", &*scenario.name];
-            arguments.extend(of_revision(revision));
-            run_within(&mut command(&arguments), &folder.join(format!("{}.log", scenario.name)), SCENARIO)?;
-        }
-    } else {
-        let arguments: Vec<_> = ["--suite", "all"].into_iter().chain(of_revision(revision)).collect();
-        run_within(&mut command(&arguments), &folder.join("suite.log"), LANE)?;
-    }
-    let run = |planned: &Planned<'_>| {
-        let checks = find_checks(&folder, "server-", &planned.scenario.name)?;
-        Ok(setting.judge(*planned, checks, true))
-    };
-    planned.iter().map(run).collect()
-}
-
 fn of_revision(revision: &str) -> impl Iterator<Item = &str> {
     (revision != EXTENSION).then_some(["--spec-version", revision]).into_iter().flatten()
-}
-
-/// All client scenarios, a few at a time; then those again that failed, alone.
-fn clients(setting: Setting<'_>, planned: &[Planned<'_>]) -> anyhow::Result<Vec<Run>> {
-    let next = AtomicUsize::new(0);
-    let runs = Mutex::new(Vec::new());
-    let work = || -> anyhow::Result<()> {
-        while let Some(planned) = planned.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let run = client(setting, *planned, "client")?;
-            runs.lock().expect("nobody panics with it").push(run);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
-    })?;
-    let mut runs = runs.into_inner().expect("nobody panics with it");
-    for run in runs.iter_mut().filter(|run| run.has_failed()) {
-        let again = planned
-            .iter()
-            .find(|planned| planned.scenario.name == run.scenario && planned.revision == run.revision);
-        *run = client(setting, *again.context("a scenario is run that was not planned")?, "client-again")?;
-    }
-    Ok(runs)
-}
-
-fn client(setting: Setting<'_>, planned: Planned<'_>, folder: &str) -> anyhow::Result<Run> {
-    let (suite, Planned { scenario, revision }) = (setting.suite, planned);
-    let folder = suite.results().join(folder).join(revision);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let program = root().join("target/debug/conformance-client");
-    let mut command = suite.command();
-    command.args(["client", "--scenario", &scenario.name, "--command"]).arg(program);
-    command.arg("-o").arg(&folder).args(of_revision(revision));
-    let ended_well = run_within(&mut command, &folder.join(format!("{}.log", scenario.name)), SCENARIO)?;
-    let checks = find_checks(&folder, "", &scenario.name)?;
-    Ok(setting.judge(planned, checks, ended_well))
 }
 
 /// The checks of a scenario: the suite puts them into a folder with its name and the time. None when there is none.
