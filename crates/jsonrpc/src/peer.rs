@@ -592,7 +592,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ids_can_be_strings() {
         let outbox = Arc::new(Outbox::new(1 << 20, || ()));
-        let peer = Peer::with_ids(outbox.clone(), 8, true, |_, _| ());
+        let peer = Peer::with_ids(outbox.clone(), 8, true, |_, _, _| ());
         let call = peer.request("a", SECOND, |_, _| ()).unwrap();
         assert_eq!(sent(&outbox), "{\"jsonrpc\":\"2.0\",\"id\":\"1\",\"method\":\"a\"}\n");
         assert!(!peer.answer(Some(&Id::Number(1)), Reply::Result("0")));
