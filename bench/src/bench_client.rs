@@ -1,7 +1,8 @@
-//! The client that is measured: starts a server, calls its tool `echo` and prints one line of JSON.
+//! The client that is measured: starts or reaches a server, calls its tool `echo` and prints one line of JSON.
 //!
 //! ```text
 //! bench-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…
+//! bench-client http CALLS IN_FLIGHT BYTES [--session] URL
 //! ```
 //!
 //! Written with the public API and default settings, like any client; `--session` leaves the stateless revision
@@ -10,13 +11,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::bail;
 use linchpin::client::Client;
 use linchpin::{Content, Revision};
 use serde::Serialize;
 use serde_json::json;
 
-const USAGE: &str = "usage: bench-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…";
+const USAGE: &str = "\
+usage: bench-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…
+       bench-client http CALLS IN_FLIGHT BYTES [--session] URL";
 
 #[derive(Serialize)]
 struct Echo<'a> {
@@ -27,22 +30,24 @@ struct Echo<'a> {
 #[expect(clippy::print_stdout, reason = "the report")]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let end = arguments.iter().position(|argument| argument == "--").context(USAGE)?;
-    let (options, command) = (&arguments[..end], &arguments[end + 1..]);
-    let [transport, calls, in_flight, bytes, rest @ ..] = options else { bail!(USAGE) };
-    let (program, command) = command.split_first().context(USAGE)?;
-    ensure!(transport == "stdio", USAGE);
+    let [transport, calls, in_flight, bytes, rest @ ..] = &arguments[..] else { bail!(USAGE) };
+    let (session, server) = match rest {
+        [session, server @ ..] if session == "--session" => (true, server),
+        server => (false, server),
+    };
     let [calls, in_flight, bytes] = [calls, in_flight, bytes].map(|number| number.parse::<u32>());
     let (calls, in_flight, bytes) = (calls?, in_flight?.max(1), usize::try_from(bytes?)?);
 
-    let mut builder = Client::stdio(program, command);
-    match rest {
-        [] => {}
-        [session] if session == "--session" => {
-            builder =
-                builder.revisions(Revision::ALL.into_iter().filter(|revision| *revision != Revision::LATEST));
+    let mut builder = match (&**transport, server) {
+        ("stdio", [dashes, program, command @ ..]) if dashes == "--" => {
+            Client::stdio(program, command).boxed()
         }
+        ("http", [url]) => Client::http(url).boxed(),
         _ => bail!(USAGE),
+    };
+    if session {
+        builder =
+            builder.revisions(Revision::ALL.into_iter().filter(|revision| *revision != Revision::LATEST));
     }
     let client = builder.connect().await?;
 

@@ -30,14 +30,19 @@ cargo xtask bench profile WORKLOAD [--peer ours|raw|rmcp]
   --rounds N   interleaved rounds of the timed measurements, 5 unless told (3 with --quick)";
 
 /// The timed workloads: name, requests per round, requests in flight.
-const TIMED: [(&str, u32, u32); 6] = [
+const TIMED: [(&str, u32, u32); 8] = [
     ("echo:64", 20_000, 1),
     ("echo:64", 40_000, 32),
     ("ping", 20_000, 8),
     ("add", 10_000, 8),
     ("list", 2_000, 8),
     ("echo:65536", 600, 4),
+    ("http echo:64", 8_000, 32),
+    ("http 2026 echo:64", 8_000, 32),
 ];
+/// Opening and closing a session, and memory of an idle one: workload, sessions, connections, the figure of the report.
+const SESSIONS: [(&str, u32, u32, &str); 2] =
+    [("http session", 4_000, 4, "cpu_us_per_req"), ("http idle", 2_000, 1, "bytes_per_session")];
 const STARTUP: &str = "startup";
 const STARTS_PER_ROUND: u32 = 5;
 
@@ -68,6 +73,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
     tables.push(time_requests(&options, &targets, &mut failures));
     tables.push(time_startup(&options, &targets, &mut failures));
+    tables.extend(measure_sessions(&options, &targets, &mut failures));
     if tables.iter().all(|table| table.rows.is_empty()) {
         bail!("no workload's name contains \"{}\"", options.only);
     }
@@ -129,7 +135,7 @@ fn time_requests(options: &Options, targets: &Targets, failures: &mut Failures) 
         let count = if options.quick { count / 5 } else { count };
         let load = Load { workload, count, depth, warmup: None, max_secs: 25 };
         let figures = interleaved(options.rounds, &name, failures, |peer| {
-            load::figure(&load::run(&load, &peer.command())?, "cpu_us_per_req")
+            load::figure(&load::run(&load, peer, &[])?, "cpu_us_per_req")
         });
         let target = targets.find("cpu_ratio", &name);
         table.rows.push(Row { workload: name, figures, target });
@@ -143,12 +149,36 @@ fn time_startup(options: &Options, targets: &Targets, failures: &mut Failures) -
         eprintln!("timing: {STARTUP}");
         let load = Load { workload: STARTUP, count: STARTS_PER_ROUND, depth: 1, warmup: None, max_secs: 25 };
         let figures = interleaved(options.rounds, STARTUP, failures, |peer| {
-            load::figure(&load::run(&load, &peer.command())?, "median_ms")
+            load::figure(&load::run(&load, peer, &[])?, "median_ms")
         });
         let target = targets.find("startup_ms", STARTUP);
         table.rows.push(Row { workload: STARTUP.to_owned(), figures, target });
     }
     table
+}
+
+/// One table each: the one is judged by its ratio, the other by its figure.
+fn measure_sessions(options: &Options, targets: &Targets, failures: &mut Failures) -> Vec<Table> {
+    let rounds = options.rounds;
+    let open =
+        format!("open and close a session, CPU µs, medians of {rounds} rounds; the target is ours÷rmcp");
+    let tables = [
+        Table::new(&open, 1, Judged::RatioToRmcp),
+        Table::new("memory of an idle session, bytes, median", 0, Judged::Figure),
+    ];
+    let measure = |(mut table, (workload, count, depth, figure)): (Table, (&str, u32, u32, &str))| {
+        if options.wants(workload) {
+            eprintln!("measuring: {workload}");
+            let load = Load { workload, count, depth, warmup: None, max_secs: 25 };
+            let figures = interleaved(rounds, workload, failures, |peer| {
+                load::figure(&load::run(&load, peer, &[])?, figure)
+            });
+            let target = targets.find("sessions", workload);
+            table.rows.push(Row { workload: workload.to_owned(), figures, target });
+        }
+        table
+    };
+    tables.into_iter().zip(SESSIONS).map(measure).collect()
 }
 
 /// Measures the peers in turn, A, B, C, A, B, C…, so that what else the machine does falls on all of them alike, and
@@ -199,6 +229,7 @@ fn known_workloads() -> Vec<(&'static str, Vec<String>)> {
         ("client_instructions", names(&client::WORKLOADS)),
         ("cpu_ratio", TIMED.iter().map(|(workload, _, depth)| timed_name(workload, *depth)).collect()),
         ("startup_ms", vec![STARTUP.to_owned()]),
+        ("sessions", SESSIONS.iter().map(|(workload, ..)| (*workload).to_owned()).collect()),
     ]
 }
 

@@ -57,10 +57,10 @@ pub use server::{
     Prompt, Register, Resource, ResourceTemplate, Server, Service, State, Tool,
 };
 
-#[cfg(feature = "http-server")]
-pub use server::{Http, HttpService, Listening};
 #[cfg(feature = "skills")]
 pub use server::Skill;
+#[cfg(feature = "http-server")]
+pub use server::{Http, HttpService, Listening};
 #[cfg(feature = "rounds")]
 pub use server::{Key, Keys};
 

@@ -298,7 +298,10 @@ fn schemas_that_make_no_sense_are_refused_at_registration() {
         |tool: Tool| Server::new("test", "1").add(tool.handler(any)).build().err().unwrap().to_string();
     let cases = [
         (Tool::raw("t", json!({"type": "object", "properties": {"a": {"type": "strnig"}}})), "strnig"),
-        (Tool::raw("t", json!({"type": "object", "properties": {"a": {"pattern": "("}}})), "\"(\" is not a regular expression: unclosed group"),
+        (
+            Tool::raw("t", json!({"type": "object", "properties": {"a": {"pattern": "("}}})),
+            "\"(\" is not a regular expression: unclosed group",
+        ),
         (
             Tool::raw("t", json!({"type": "array"})),
             "its arguments must be a struct: the schema must have \"type\": \"object\"",

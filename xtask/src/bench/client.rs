@@ -1,8 +1,11 @@
 //! Instructions per call of a client, counted as those of a server are: two runs of different length, subtracted.
 //!
-//! The server is the one that costs least, and nothing of it is counted. It waits a moment before each answer: whether
+//! The server is the one that costs least, over HTTP ours, and nothing of it is counted. On stdio it waits a moment before each answer: whether
 //! an answer is there before the client looks for it would otherwise be chance, and cost two thousand instructions or
 //! not.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -11,11 +14,13 @@ use super::instructions::{self, Lengths};
 use super::peer::Peer;
 use crate::command;
 
-pub(super) const STATELESS: &str = "call:64";
-pub(super) const SESSION: &str = "call:64 session";
-pub(super) const WORKLOADS: [Lengths; 2] = [
-    Lengths { workload: STATELESS, short: 200, long: 1200 },
-    Lengths { workload: SESSION, short: 200, long: 1200 },
+const SESSION: &str = " session";
+const HTTP: &str = "http ";
+pub(super) const WORKLOADS: [Lengths; 4] = [
+    Lengths { workload: "call:64", short: 200, long: 1200 },
+    Lengths { workload: "call:64 session", short: 200, long: 1200 },
+    Lengths { workload: "http call:64", short: 200, long: 1200 },
+    Lengths { workload: "http call:64 session", short: 200, long: 1200 },
 ];
 /// Those who have a client.
 pub(super) const PEERS: [Peer; 2] = [Peer::Ours, Peer::Rmcp];
@@ -35,14 +40,20 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     let client = peer.client().with_context(|| format!("{} has no client", peer.name()))?;
     let path = instructions::path(peer, workload, count);
     let (out, calls) = (instructions::prepare(&path)?, count.to_string());
-    let mut arguments = vec!["--tool=callgrind", &out, "-q", client, "stdio", &calls, "1", "64"];
-    let mut server = vec!["--", "target/peers/release/raw-limit", "stdio", "--pause", "1"];
-    if workload == SESSION {
+    let is_session = workload.ends_with(SESSION);
+    let server = workload.starts_with(HTTP).then(Served::start).transpose()?;
+    let transport = if server.is_some() { "http" } else { "stdio" };
+    let mut arguments = vec!["--tool=callgrind", &out, "-q", client, transport, &calls, "1", "64"];
+    if is_session {
         arguments.push("--session");
-    } else {
-        server.push("--stateless");
     }
-    arguments.extend(server);
+    match &server {
+        Some(server) => arguments.push(&server.url),
+        None => {
+            arguments.extend(["--", "target/peers/release/raw-limit", "stdio", "--pause", "1"]);
+            arguments.extend((!is_session).then_some("--stateless"));
+        }
+    }
     let report = command::output("valgrind", &arguments)?;
     let report: Value = serde_json::from_str(report.trim()).context("the client's report")?;
     ensure!(
@@ -50,4 +61,29 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
         "not every call was answered rightly: {report}"
     );
     instructions::read(&path)
+}
+
+/// Our server over HTTP, for clients of anybody, until this is dropped.
+struct Served {
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    fn start() -> anyhow::Result<Self> {
+        let mut command = Command::new("target/release/bench-server");
+        command.current_dir(command::root()).args(["http", "--port", "0"]).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start the server")?;
+        let mut url = String::new();
+        let stdout = child.stdout.take().context("the server has no output")?;
+        BufReader::new(stdout).read_line(&mut url).context("the server does not say where it is")?;
+        Ok(Served { child, url: url.trim().to_owned() })
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
 }

@@ -17,12 +17,15 @@ pub(super) struct Lengths {
     pub(super) long: u32,
 }
 
-pub(super) const WORKLOADS: [Lengths; 5] = [
+pub(super) const WORKLOADS: [Lengths; 8] = [
     Lengths { workload: "echo:64", short: 200, long: 1200 },
     Lengths { workload: "ping", short: 200, long: 1200 },
     Lengths { workload: "add", short: 200, long: 1200 },
     Lengths { workload: "list", short: 20, long: 120 },
     Lengths { workload: "echo:65536", short: 10, long: 50 },
+    Lengths { workload: "http echo:64", short: 200, long: 1200 },
+    Lengths { workload: "http 2026 echo:64", short: 200, long: 1200 },
+    Lengths { workload: "http list", short: 20, long: 120 },
 ];
 
 impl Lengths {
@@ -63,9 +66,10 @@ pub(super) fn path(peer: Peer, workload: &str, count: u32) -> String {
 fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     let path = path(peer, workload, count);
     let out = prepare(&path)?;
-    let server = [vec!["valgrind", "--tool=callgrind", &out, "-q"], peer.command()].concat();
+    let counted = ["valgrind", "--tool=callgrind", &out, "-q"];
     // The same warm-up in both runs: it cancels too.
-    let report = load::run(&Load { workload, count, depth: 1, warmup: Some(1), max_secs: 200 }, &server)?;
+    let load = Load { workload, count, depth: 1, warmup: Some(1), max_secs: 200 };
+    let report = load::run(&load, peer, &counted)?;
     let answered = report["n"].as_u64();
     ensure!(answered == Some(count.into()), "{answered:?} of {count} requests were answered");
     read(&path)

@@ -19,6 +19,26 @@ pub(super) enum Peer {
     Rmcp,
 }
 
+/// How requests reach a server; the name of a workload begins with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Stdio,
+    /// HTTP, in a session.
+    Session,
+    /// HTTP, in the revision without sessions.
+    Stateless,
+}
+
+impl Way {
+    /// Takes the way off the name of a workload.
+    pub(super) fn of(workload: &str) -> (Self, &str) {
+        if let Some(rest) = workload.strip_prefix("http 2026 ") {
+            return (Self::Stateless, rest);
+        }
+        workload.strip_prefix("http ").map_or((Self::Stdio, workload), |rest| (Self::Session, rest))
+    }
+}
+
 impl Peer {
     pub(super) const ALL: [Self; 3] = [Self::Raw, Self::Ours, Self::Rmcp];
 
@@ -34,16 +54,23 @@ impl Peer {
         Self::ALL.into_iter().find(|peer| peer.name() == name)
     }
 
-    /// The command that serves on stdio, from the workspace root.
-    pub(super) fn command(self) -> Vec<&'static str> {
-        match self {
-            Self::Raw => vec!["target/peers/release/raw-limit", "stdio"],
-            Self::Ours => vec!["target/release/bench-server", "stdio"],
-            Self::Rmcp => vec!["target/peers/release/rmcp-echo", "stdio-pipes", "--rt", "current"],
-        }
+    /// The command that serves, from the workspace root.
+    pub(super) fn command(self, way: Way, port: &str) -> Vec<String> {
+        let words = match (self, way) {
+            (Self::Raw, Way::Stdio) => "target/peers/release/raw-limit stdio".to_owned(),
+            (Self::Ours, Way::Stdio) => "target/release/bench-server stdio".to_owned(),
+            (Self::Rmcp, Way::Stdio) => "target/peers/release/rmcp-echo stdio-pipes --rt current".to_owned(),
+            (Self::Raw, _) => format!("target/peers/release/raw-limit hyper {port} --rt current"),
+            (Self::Ours, _) => format!("target/release/bench-server http --port {port}"),
+            (Self::Rmcp, Way::Session) => format!("target/peers/release/rmcp-echo http {port} --rt current"),
+            (Self::Rmcp, Way::Stateless) => {
+                format!("target/peers/release/rmcp-echo http {port} --stateless --json --rt current")
+            }
+        };
+        words.split(' ').map(str::to_owned).collect()
     }
 
-    /// The program that calls a server on stdio.
+    /// The program that calls a server.
     pub(super) fn client(self) -> Option<&'static str> {
         match self {
             Self::Raw => None,

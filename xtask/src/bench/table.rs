@@ -15,6 +15,8 @@ pub(super) enum Judged {
     Figure,
     /// How many times the physical limit it is: for figures that depend on the machine.
     RatioToRaw,
+    /// How much of the official SDK's it is.
+    RatioToRmcp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,7 @@ impl Table {
         let judged = match self.judged {
             Judged::Figure => row.figures.get(Peer::Ours),
             Judged::RatioToRaw => row.figures.ratio(Peer::Ours, Peer::Raw),
+            Judged::RatioToRmcp => row.figures.ratio(Peer::Ours, Peer::Rmcp),
         };
         match judged {
             None => Verdict::Failed,
@@ -93,6 +96,7 @@ impl Table {
             (None, _) => String::new(),
             (Some(value), Judged::Figure) => grouped(value, self.decimals),
             (Some(value), Judged::RatioToRaw) => format!("{value:.2}×raw"),
+            (Some(value), Judged::RatioToRmcp) => format!("{value:.2}×rmcp"),
         };
         [
             row.workload.clone(),

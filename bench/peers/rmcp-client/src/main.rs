@@ -3,41 +3,52 @@
 //!
 //! ```text
 //! rmcp-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…
+//! rmcp-client http CALLS IN_FLIGHT BYTES [--session] URL
 //! ```
 //!
 //! `--session` opens with `initialize`; without it `server/discover` comes first, as with ours.
 
 use std::{sync::Arc, time::Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::bail;
 use rmcp::{
     model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion},
     service::{ClientLifecycleMode, ClientServiceExt, Peer, RoleClient},
-    transport::TokioChildProcess,
+    transport::{StreamableHttpClientTransport, TokioChildProcess},
 };
 
-const USAGE: &str = "usage: rmcp-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…";
+const USAGE: &str = "usage: rmcp-client stdio|http CALLS IN_FLIGHT BYTES [--session] -- COMMAND… | URL";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let end = arguments.iter().position(|argument| argument == "--").context(USAGE)?;
-    let (options, command) = (&arguments[..end], &arguments[end + 1..]);
-    let [transport, calls, in_flight, bytes, rest @ ..] = options else { bail!(USAGE) };
-    ensure!(transport == "stdio", USAGE);
+    let [transport, calls, in_flight, bytes, rest @ ..] = &arguments[..] else { bail!(USAGE) };
+    let (session, server) = match rest {
+        [session, server @ ..] if session == "--session" => (true, server),
+        server => (false, server),
+    };
     let [calls, in_flight, bytes] = [calls, in_flight, bytes].map(|number| number.parse::<usize>());
     let (calls, in_flight, bytes) = (calls?, in_flight?.max(1), bytes?);
 
     let info = ClientConfig::new(ClientCapabilities::default(), Implementation::new("rmcp-client", "3.8.0"))
         .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
-    let mut process = tokio::process::Command::new(command.first().context(USAGE)?);
-    process.args(&command[1..]);
-    let lifecycle = match rest {
-        [] => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] },
-        [session] if session == "--session" => ClientLifecycleMode::Initialize,
+    let lifecycle = if session {
+        ClientLifecycleMode::Initialize
+    } else {
+        ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
+    };
+    let running = match (transport.as_str(), server) {
+        ("stdio", [dashes, program, command @ ..]) if dashes == "--" => {
+            let mut process = tokio::process::Command::new(program);
+            process.args(command);
+            info.serve_with_lifecycle(TokioChildProcess::new(process)?, lifecycle).await?
+        }
+        ("http", [url]) => {
+            let transport = StreamableHttpClientTransport::from_uri(url.as_str());
+            info.serve_with_lifecycle(transport, lifecycle).await?
+        }
         _ => bail!(USAGE),
     };
-    let running = info.serve_with_lifecycle(TokioChildProcess::new(process)?, lifecycle).await?;
     let revision = running.peer_info().map(|info| info.protocol_version.to_string());
 
     let text: Arc<str> = "m".repeat(bytes).into();
