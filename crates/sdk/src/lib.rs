@@ -74,6 +74,9 @@ mod guide {
     mod readme {}
     #[doc = include_str!("../../../docs/guide/servers.md")]
     mod servers {}
+    #[cfg(feature = "http-server")]
+    #[doc = include_str!("../../../docs/guide/http.md")]
+    mod http {}
     #[doc = include_str!("../../../docs/guide/context.md")]
     mod context {}
     #[doc = include_str!("../../../docs/guide/hooks.md")]
