@@ -31,7 +31,7 @@ const NOTICES: usize = 6;
 struct Calls {
     random: Random,
     /// The events of a call by its tool, and what its first connection delivered.
-    calls: HashMap<String, Call>,
+    known: HashMap<String, Call>,
     cuts: usize,
     sent: usize,
 }
@@ -44,12 +44,12 @@ struct Call {
 
 impl Calls {
     fn new(seed: u64) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Calls { random: Random::new(seed), calls: HashMap::new(), cuts: 0, sent: 0 }))
+        Arc::new(Mutex::new(Calls { random: Random::new(seed), known: HashMap::new(), cuts: 0, sent: 0 }))
     }
 
     /// Some events of a call, cut somewhere.
     fn cut(&mut self, name: &str, from: usize, ids: bool) -> Reply {
-        let events = &self.calls[name].events;
+        let events = &self.known[name].events;
         let mut reply = Reply::events();
         let head = reply.len();
         let mut first_end = usize::MAX;
@@ -60,7 +60,7 @@ impl Calls {
             first_end = first_end.min(reply.len() - 2);
         }
         let whole = reply.end();
-        let call = self.calls.get_mut(name).unwrap();
+        let call = self.known.get_mut(name).unwrap();
         // A stream that is always cut near its end would never bring it.
         let luck = if from < NOTICES { 1 } else { 9 };
         if from > 0 && self.random.below(luck + 1) < luck {
@@ -85,7 +85,7 @@ impl Calls {
         let mut events: Vec<_> = (0..NOTICES).map(notice).collect();
         events.push(seen.answer(&text(&name)));
         assert!(
-            self.calls.insert(name.clone(), Call { events, is_resumable: false }).is_none(),
+            self.known.insert(name.clone(), Call { events, is_resumable: false }).is_none(),
             "{name} came twice"
         );
         self.sent += 1;
@@ -149,7 +149,7 @@ async fn streams_with_event_ids_lose_nothing() {
     let (mut resumed, mut lost) = (0, 0);
     run(&client, &calls, RESUMED, |outcome| {
         let Outcome { name, result, told, .. } = outcome;
-        let is_resumable = calls.lock().unwrap().calls[name].is_resumable;
+        let is_resumable = calls.lock().unwrap().known[name].is_resumable;
         let expected: Vec<f64> = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0][..NOTICES].to_vec();
         match result {
             Ok(text) => {

@@ -32,12 +32,22 @@ impl Link {
             }
             return self.answered(request, response).await;
         }
-        match (status, self.refusal(response).await) {
+        // Boxed, like all that is rare, so that what every request needs stays small.
+        Box::pin(self.refused(request, response)).await
+    }
+
+    /// Makes of a refusal what it stands for.
+    async fn refused(
+        self: &Arc<Self>,
+        request: &Request,
+        response: Response<ResponseBody>,
+    ) -> Result<(), CallError> {
+        match (response.status(), self.refusal(response).await) {
             (_, CallError::Rejected(error)) if error.code == code::METHOD_NOT_FOUND => {
                 Err(CallError::Rejected(error))
             }
             (StatusCode::NOT_FOUND, _) if request.session.is_some() => {
-                self.lost_session(request.session.unwrap_or_default()).await
+                Err(self.lost_session(request.session.unwrap_or_default()).await)
             }
             (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, error)
                 if request.is(Method::Initialize) && !matches!(error, CallError::Rejected(_)) =>
@@ -105,7 +115,7 @@ impl Link {
                 }
                 Ok(())
             }
-            Kind::Events => self.stream(request, reading).await,
+            Kind::Events => Box::pin(self.stream(request, reading)).await,
             Kind::Empty => {
                 let reason = format!("the server answered HTTP {} without a body", status.as_u16());
                 Err(CallError::Malformed(reason))
@@ -114,11 +124,12 @@ impl Link {
         }
     }
 
-    /// The server no longer knows the session: another one is opened for what comes next.
-    pub(super) async fn lost_session(self: &Arc<Self>, generation: u64) -> Result<(), CallError> {
+    /// The server no longer knows the session: another one is opened for what comes next. The error of whoever found
+    /// that out.
+    pub(super) async fn lost_session(self: &Arc<Self>, generation: u64) -> CallError {
         match self.renew(generation).await {
-            Ok(()) => Err(fault::session_not_found("another one was opened")),
-            Err(error) => Err(fault::session_not_found(&format!("another one could not be opened: {error}"))),
+            Ok(()) => fault::session_not_found("another one was opened"),
+            Err(error) => fault::session_not_found(&format!("another one could not be opened: {error}")),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Link {
             self.wire.take(&mut lines);
             let lines = Bytes::from(lines);
             let mut from = 0;
-            while let Some(length) = lines[from..].iter().position(|byte| *byte == b'\n') {
+            while let Some(length) = memchr::memchr(b'\n', &lines[from..]) {
                 self.take(lines.slice(from..from + length));
                 from += length + 1;
             }
@@ -119,11 +119,12 @@ impl Link {
         }
         let mut done = Done { link: self.clone(), id: id.clone(), is_over: false };
         let task = start_abortable(&self.runtime, async move {
-            let answered = done.link.exchange(&request).await;
+            // The runtime moves a task several times before it runs, and this is large.
+            let answered = Box::pin(done.link.exchange(&request)).await;
             if let Err(error) = answered {
                 done.link.failed(&request, error);
             }
-            done.is_over = true;
+            done.finish();
         });
         match lock(&self.state).under_way.get_mut(&id) {
             Some(under_way) => *under_way = Some(task),
@@ -217,6 +218,12 @@ struct Done {
     is_over: bool,
 }
 
+impl Done {
+    fn finish(&mut self) {
+        self.is_over = true;
+    }
+}
+
 impl Drop for Done {
     fn drop(&mut self) {
         let was_wanted = lock(&self.link.state).under_way.remove(&self.id).is_some();
@@ -258,5 +265,39 @@ impl Drop for HttpLine {
             self.0.end("it was closed");
             start(&self.0.runtime, self.0.clone().end_session());
         }
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::Receiver;
+
+    struct Nobody;
+
+    impl Receiver for Nobody {
+        fn receive(&self, _: &[u8]) -> bool {
+            true
+        }
+        fn too_long(&self) {}
+        fn ended(&self, _: &str) {}
+    }
+
+    /// It is allocated for every request, and copied.
+    #[tokio::test]
+    async fn the_work_of_one_request_stays_small() {
+        let outbox = Arc::new(linchpin_jsonrpc::Outbox::unattended(1));
+        let wire = Wire::new(Arc::new(Nobody), outbox, 1);
+        let target = Target::typed("http://127.0.0.1:1/").unwrap();
+        let link = Link::open(Http::new("http://127.0.0.1:1/"), target, wire);
+        let request = Request {
+            id: Id::Number(1),
+            method: Cow::Borrowed("x"),
+            line: Bytes::new(),
+            headers: ::http::HeaderMap::new(),
+            era: Era::Session,
+            session: None,
+        };
+        let size = size_of_val(&link.exchange(&request));
+        assert!(size <= 3 << 10, "{size} bytes");
     }
 }

@@ -50,6 +50,13 @@ impl Request {
 
 /// What a line is, with the headers of a request.
 pub(super) fn read(line: &Bytes, agreed: Option<Revision>, state: &mut State, mirrors: &Mirrors) -> Outgoing {
+    if let Some(agreed) = agreed
+        && let Some((id, tool)) = plain_call(line)
+        && mirrors.find(tool).is_none()
+        && let Some(request) = call(id, tool, line, agreed, state)
+    {
+        return Outgoing::Request(Box::new(request));
+    }
     match parse(line, LIMITS) {
         Ok(Message::Request { id, method, params }) => {
             let id = id.into_owned();
@@ -71,6 +78,30 @@ pub(super) fn read(line: &Bytes, agreed: Option<Revision>, state: &mut State, mi
             Outgoing::Unfit(error.id, fault::bad_request(&reason))
         }
     }
+}
+
+/// The id and the tool of a call as this client writes it. Most messages are such, and need not be taken apart.
+fn plain_call(line: &[u8]) -> Option<(i64, &str)> {
+    let rest = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    let id = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let rest = rest[digits..].strip_prefix(br#","method":"tools/call","params":{"name":""#)?;
+    let end = memchr::memchr2(b'"', b'\\', rest).filter(|end| rest[*end] == b'"')?;
+    Some((id, std::str::from_utf8(&rest[..end]).ok()?))
+}
+
+/// A call that repeats nothing but its name in headers.
+fn call(id: i64, tool: &str, line: &Bytes, agreed: Revision, state: &mut State) -> Option<Request> {
+    let mut headers = state.headers(agreed);
+    let session = headers.contains_key(names::SESSION_ID).then_some(state.generation);
+    if agreed.era() == Era::Stateless {
+        let name =
+            HeaderValue::from_str(&sentinel::encode(tool)).ok().filter(|name| name.len() <= MAX_HEADERS)?;
+        headers.insert(names::METHOD, HeaderValue::from_static(Method::CallTool.name()));
+        headers.insert(names::NAME, name);
+    }
+    let method = Cow::Borrowed(Method::CallTool.name());
+    Some(Request { id: Id::Number(id), method, line: line.clone(), headers, era: agreed.era(), session })
 }
 
 fn cancelled(params: &Params<'_>) -> Option<Id<'static>> {
@@ -153,5 +184,54 @@ fn text(json: &str) -> Option<Cow<'_, str>> {
     match json.strip_prefix('"')?.strip_suffix('"')? {
         plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
         _ => serde_json::from_str(json).ok().map(Cow::Owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::HeaderMap;
+
+    use super::*;
+
+    #[test]
+    fn plain_calls_are_known_by_sight() {
+        let line =
+            br#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"a b","arguments":{}}}"#;
+        assert_eq!(plain_call(line), Some((42, "a b")));
+        for other in [
+            r#"{"jsonrpc":"2.0","id":"42","method":"tools/call","params":{"name":"a","arguments":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"a\"b","arguments":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":42,"method":"tools/list","params":{"name":"a"}}"#,
+            r#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"arguments":{},"name":"a"}}"#,
+            r#"{"jsonrpc":"2.0","id":42"#,
+        ] {
+            assert_eq!(plain_call(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_plain_call_is_the_same_as_any_other() {
+        let plain =
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"grün","arguments":{}}}"#;
+        let turned =
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{},"name":"grün"}}"#;
+        for agreed in [Revision::LATEST, Revision::LATEST_SESSION] {
+            let mut state = State::new(&HeaderMap::new());
+            state.set_session(Some(HeaderValue::from_static("x")));
+            let [plain, turned] = [plain, turned].map(|line| {
+                match read(
+                    &Bytes::from_static(line.as_bytes()),
+                    Some(agreed),
+                    &mut state,
+                    &Mirrors::default(),
+                ) {
+                    Outgoing::Request(request) => request,
+                    _ => panic!("{line} is a request"),
+                }
+            });
+            assert_eq!(plain.headers, turned.headers);
+            assert_eq!((&plain.id, &plain.method), (&turned.id, &turned.method));
+            assert_eq!((plain.era, plain.session), (turned.era, turned.session));
+        }
     }
 }

@@ -40,6 +40,16 @@ impl Link {
         if self.http.provider.is_none() {
             return self.send_with(verb, headers, body, target).await;
         }
+        Box::pin(self.send_provided(verb, headers, body, target)).await
+    }
+
+    async fn send_provided(
+        &self,
+        verb: Verb,
+        headers: &HeaderMap,
+        body: Bytes,
+        target: &Target,
+    ) -> Result<Response<ResponseBody>, CallError> {
         let first = self.provided(&verb, headers, None).await?;
         let response = self.send_with(verb.clone(), &first, body.clone(), target).await?;
         if response.status() != StatusCode::UNAUTHORIZED {

@@ -172,7 +172,7 @@ impl Link {
                     Flow::Done
                 }
             };
-            let mut reason = match self.follow(&mut reading, &mut tail, on).await {
+            let reason = match self.follow(&mut reading, &mut tail, on).await {
                 Ended::Done => {
                     let rest = self.follow(&mut reading, &mut tail, |event| {
                         self.deliver(event);
@@ -184,27 +184,35 @@ impl Link {
                 Ended::Fault(error) => return Err(error),
                 Ended::Cut(reason) => reason,
             };
-            reading = loop {
-                if request.era == Era::Stateless || tail.last_id().is_none() {
-                    return Err(CallError::Lost(reason.into()));
-                }
-                let Some(pause) = tail.pause(self.http.max_reconnects) else {
-                    let tries = self.http.max_reconnects;
-                    return Err(CallError::Lost(
-                        format!("{reason}, and again after {tries} reconnects").into(),
-                    ));
-                };
-                self.diagnose(|| {
-                    format!("the stream of {} was cut ({reason}): it is taken up again", request.method)
-                });
-                tokio::time::sleep(pause).await;
-                match self.take_up(&tail).await {
-                    Ok(again) => break again,
-                    Err(Interrupted::Again(why)) => reason = why,
-                    Err(Interrupted::Over(error)) => return Err(error),
-                    Err(Interrupted::Session(generation)) => return self.lost_session(generation).await,
-                }
+            if request.era == Era::Stateless || tail.last_id().is_none() {
+                return Err(CallError::Lost(reason.into()));
+            }
+            reading = Box::pin(self.resume(request, &mut tail, reason)).await?;
+        }
+    }
+
+    /// Takes up a stream that was cut, as often as it may be tried.
+    async fn resume(
+        self: &Arc<Self>,
+        request: &Request,
+        tail: &mut Tail,
+        mut reason: String,
+    ) -> Result<Reading, CallError> {
+        loop {
+            let Some(pause) = tail.pause(self.http.max_reconnects) else {
+                let tries = self.http.max_reconnects;
+                return Err(CallError::Lost(format!("{reason}, and again after {tries} reconnects").into()));
             };
+            self.diagnose(|| {
+                format!("the stream of {} was cut ({reason}): it is taken up again", request.method)
+            });
+            tokio::time::sleep(pause).await;
+            match self.take_up(tail).await {
+                Ok(reading) => return Ok(reading),
+                Err(Interrupted::Again(why)) => reason = why,
+                Err(Interrupted::Over(error)) => return Err(error),
+                Err(Interrupted::Session(generation)) => return Err(self.lost_session(generation).await),
+            }
         }
     }
 
