@@ -87,6 +87,9 @@ mod guide {
     mod questions {}
     #[doc = include_str!("../../../docs/guide/tasks.md")]
     mod tasks {}
+    #[cfg(feature = "skills")]
+    #[doc = include_str!("../../../docs/guide/skills.md")]
+    mod skills {}
     #[doc = include_str!("../../../docs/guide/composing.md")]
     mod composing {}
     #[doc = include_str!("../../../docs/guide/testing.md")]

@@ -1,5 +1,6 @@
 //! How a client finds out what a server speaks, whatever the server makes of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -118,6 +119,27 @@ async fn revisions_that_nobody_knows_are_named() {
         Script::new().on("server/discover", move |_| Reaction::new().error_with(-32022, "no", &refusal));
     let error = connect(&newer).await.unwrap_err();
     assert!(matches!(&error, ClientError::UnsupportedVersion { offered, .. } if offered == &["2099-01-01"]));
+
+    // One that is refused for the moment, and named all the same, is asked for once more.
+    let refusal = json!({ "supported": [Revision::LATEST.as_str()], "requested": Revision::LATEST.as_str() });
+    let refused = Arc::new(AtomicUsize::new(0));
+    let wavering = |refusals: usize| {
+        let (refusal, refused) = (refusal.clone(), refused.clone());
+        refused.store(0, Ordering::Relaxed);
+        Script::new().on("server/discover", move |_| {
+            if refused.fetch_add(1, Ordering::Relaxed) < refusals {
+                return Reaction::new().error_with(-32022, "no", &refusal);
+            }
+            Reaction::new().result(json!({
+                "resultType": "complete", "supportedVersions": [Revision::LATEST.as_str()], "capabilities": {},
+                "ttlMs": 0, "cacheScope": "private",
+            }))
+        })
+    };
+    assert_eq!(connect(&wavering(1)).await.unwrap().revision(), Revision::LATEST);
+    let never = wavering(usize::MAX);
+    assert!(matches!(connect(&never).await.unwrap_err(), ClientError::UnsupportedVersion { .. }));
+    assert_eq!(never.received("server/discover").len(), 2);
 
     // What the client was told to speak counts, too.
     let script = Script::speaking(Revision::V2025_03_26);

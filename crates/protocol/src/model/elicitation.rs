@@ -195,3 +195,25 @@ model! {
         meta: Option<Meta> = "_meta" since Sessions,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_form_knows_what_it_proposes() {
+        let fields = json!({
+            "name": { "type": "string", "default": "Ada" },
+            "age": { "type": "integer" },
+            "member": { "type": "boolean", "default": false },
+        });
+        let form = json!({ "message": "m", "requestedSchema": { "type": "object", "properties": fields } });
+        let form: ElicitParams = serde_json::from_value(form).unwrap();
+        assert_eq!(Value::Object(form.defaults()), json!({ "name": "Ada", "member": false }));
+        let page: ElicitParams =
+            serde_json::from_value(json!({ "message": "m", "url": "https://a.b" })).unwrap();
+        assert!(page.defaults().is_empty());
+    }
+}

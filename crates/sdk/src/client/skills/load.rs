@@ -19,8 +19,19 @@ pub struct LoadedSkill {
     client: Client,
     entry: Skill,
     text: String,
-    /// Bytes that may still be read of files that nobody promised anything of.
-    room: AtomicU64,
+    room: Room,
+}
+
+/// The bytes that may still be read of files that nobody promised anything of.
+#[derive(Debug)]
+struct Room(AtomicU64);
+
+impl Room {
+    fn spend(&self, bytes: u64) -> Result<(), String> {
+        let left = |room: u64| room.checked_sub(bytes);
+        let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        spent.map(|_| ()).map_err(|_| format!("more than {MAX_BYTES} bytes of this skill have been read"))
+    }
 }
 
 /// A file of a skill.
@@ -54,7 +65,7 @@ impl Client {
             client: self.clone(),
             entry: skill.clone(),
             text: String::new(),
-            room: AtomicU64::new(MAX_BYTES),
+            room: Room(AtomicU64::new(MAX_BYTES)),
         };
         let file = loaded.fetch(&skill.uri).await?;
         let text = String::from_utf8(file.bytes).map_err(|_| bad("it is not UTF-8".into()))?;
@@ -112,15 +123,9 @@ impl LoadedSkill {
         let file = opened(uri, result).map_err(bad)?;
         match promised {
             Some(promised) => check_file(promised, &file.bytes).map_err(bad)?,
-            None => self.spend(file.bytes.len() as u64).map_err(bad)?,
+            None => self.room.spend(file.bytes.len() as u64).map_err(bad)?,
         }
         Ok(file)
-    }
-
-    fn spend(&self, bytes: u64) -> Result<(), String> {
-        let left = |room: u64| room.checked_sub(bytes);
-        let spent = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
-        spent.map(|_| ()).map_err(|_| format!("more than {MAX_BYTES} bytes of this skill have been read"))
     }
 }
 
@@ -178,4 +183,17 @@ fn check_entry(skill: &Skill) -> Result<(), String> {
         return Err(format!("its files have more than {MAX_BYTES} bytes"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_so_much() {
+        let room = Room(AtomicU64::new(MAX_BYTES));
+        assert_eq!((room.spend(MAX_BYTES - 1), room.spend(1)), (Ok(()), Ok(())));
+        assert!(room.spend(1).unwrap_err().contains("more than 16777216 bytes"));
+        assert_eq!(room.spend(0), Ok(()));
+    }
 }

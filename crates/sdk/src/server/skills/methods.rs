@@ -17,6 +17,8 @@ use crate::server::resource::Reading;
 use crate::server::scope::Scope;
 use crate::{Error, Result};
 
+/// Skills on one page: each may name hundreds of files, and a page must fit into a message.
+const MOST_ON_A_PAGE: usize = 50;
 /// The type of a folder.
 const FOLDER: &str = "inode/directory";
 
@@ -42,7 +44,8 @@ pub(crate) fn list(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
     }
     let settings = scope.service.settings();
     let shown = |skill: &SkillEntry| skill.enumerated && is_visible(scope, skill.listed());
-    let page = catalog.skills.page(cursor, settings.page_size, shown).ok_or_else(unknown_cursor)?;
+    let size = settings.page_size.min(MOST_ON_A_PAGE);
+    let page = catalog.skills.page(cursor, size, shown).ok_or_else(unknown_cursor)?;
     Ok(Work::done(Ok(Answer::body(ListSkillsResult {
         skills: page.items.iter().map(|skill| skill.definition.clone()).collect(),
         next_cursor: page.next_cursor,
