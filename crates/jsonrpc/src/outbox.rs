@@ -181,10 +181,10 @@ impl Outbox {
     /// there is nothing to tell.
     pub fn poll_take(&self, into: &mut Vec<u8>, cx: &Context<'_>) -> Poll<Taken> {
         let mut state = self.state();
-        let found = if let Some(pause) = state.hang_up.take() {
+        let found = if state.complete || state.closed {
+            Taken::Last // there is nothing to come back for
+        } else if let Some(pause) = state.hang_up.take() {
             Taken::HangUp(pause)
-        } else if state.complete || state.closed {
-            Taken::Last
         } else if !state.lines.is_empty() {
             Taken::Some
         } else {
@@ -209,9 +209,10 @@ impl Outbox {
         self.wake(); // whoever empties the queue learns that nothing more will come
     }
 
-    /// Whether the last message was appended.
-    pub fn is_complete(&self) -> bool {
-        self.state().complete
+    /// Whether nothing more will leave: the last message was appended, or the peer is gone.
+    pub fn is_over(&self) -> bool {
+        let state = self.state();
+        state.complete || state.closed
     }
 
     /// Whether the peer is gone.

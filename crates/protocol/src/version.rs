@@ -40,6 +40,8 @@ impl Revision {
     pub const LATEST: Revision = Revision::V2026_07_28;
     /// The newest revision that opens with `initialize`.
     pub const LATEST_SESSION: Revision = Revision::V2025_11_25;
+    /// What a request by HTTP is of that names no revision and belongs to no session.
+    pub const WITHOUT_HEADER: Revision = Revision::V2025_03_26;
 
     /// The name on the wire: a date.
     pub const fn as_str(self) -> &'static str {

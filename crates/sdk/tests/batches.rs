@@ -155,7 +155,7 @@ fn what_is_wrong_inside_a_batch_is_answered_inside_it() {
 
 #[test]
 fn elsewhere_there_are_no_batches() {
-    let refused = (-32600, "this revision has no batches: send one message per line".to_owned());
+    let refused = (-32600, "this revision has no batches: send one message at a time".to_owned());
     for revision in Revision::ALL.into_iter().filter(|revision| *revision != BATCHES) {
         let mut peer = Peer::open(revision, server());
         peer.raw(json!([request(101, "ping", json!({}))]).to_string());

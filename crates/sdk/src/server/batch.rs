@@ -15,9 +15,9 @@ const MAX_BATCH: usize = 1_000;
 
 impl Connection {
     pub(super) fn batch(self: &Arc<Self>, messages: &[&str]) -> Option<BoxFuture<()>> {
-        let batches = |session: &Session| session.revision().has(Feature::Batches);
-        if !self.session().is_some_and(batches) {
-            return self.refuse_batch("this revision has no batches: send one message per line");
+        let revision = self.session().map(Session::revision).or_else(|| self.lone_revision());
+        if !revision.is_some_and(|revision| revision.has(Feature::Batches)) {
+            return self.refuse_batch("this revision has no batches: send one message at a time");
         }
         if self.is_part() {
             return self.refuse_batch("a batch holds messages, not other batches");
@@ -54,6 +54,7 @@ impl Connection {
 
     fn refuse_batch(&self, message: &str) -> Option<BoxFuture<()>> {
         let error = ErrorObject { code: code::INVALID_REQUEST, message: message.into(), data: None };
+        self.note_failure(error.code);
         self.answers().append(|out| write::error(None, self.unknown_id(), &error, out));
         None
     }

@@ -122,9 +122,9 @@ impl Connection {
         self.caller.peer().through(self.way().clone())
     }
 
-    /// Where messages to the client go: once the request is answered, the way that belongs to none.
+    /// Where messages to the client go: once the request is answered or its way is cut, the way that belongs to none.
     fn way(&self) -> &Arc<Outbox> {
-        let over = self.reach == Reach::Request && self.outbox.is_complete();
+        let over = matches!(self.reach, Reach::Request | Reach::Batch) && self.outbox.is_over();
         if over { &self.caller.outbox } else { &self.outbox }
     }
 
@@ -205,6 +205,7 @@ impl Connection {
         // The id of an answer is one of ours: the client would take this for the answer to its own request.
         let id = error.id.as_ref().filter(|_| !error.is_response);
         let object = ErrorObject { code: error.code(), message: error.to_string(), data: None };
+        self.note_failure(object.code);
         self.answers.append(|out| write::error(id, self.unknown_id(), &object, out));
     }
 
@@ -308,10 +309,15 @@ impl Connection {
             }
             Err(error) => {
                 let object = error_object(error, revision);
-                self.failure.store(object.code, Ordering::Release);
+                self.note_failure(object.code);
                 write::error(Some(id), UnknownId::Null, &object, out);
             }
         }
+    }
+
+    /// Notes the code of an error that is answered.
+    pub(super) fn note_failure(&self, code: i64) {
+        self.failure.store(code, Ordering::Release);
     }
 
     /// Counts `work` as this connection's until it is done, so that [`Self::finish`] waits for it.

@@ -7,8 +7,11 @@
 pub(crate) mod alive;
 pub(crate) mod paused;
 pub(crate) mod rounds;
+pub(crate) mod scene;
 mod schema;
+pub(crate) mod sockets;
 mod tap;
+pub(crate) mod web;
 pub(crate) mod works;
 
 use std::collections::HashMap;

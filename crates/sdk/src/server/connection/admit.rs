@@ -45,7 +45,8 @@ impl Connection {
                 (Some(Method::Initialize), _) => return self.open(params),
                 (Some(Method::Ping), Some(newest)) => return Ok(Admitted::Request(newest, NOBODY.clone())),
                 (_, Some(newest)) if self.is_one_shot() => {
-                    return Ok(Admitted::Request(newest, NOBODY.clone()));
+                    let revision = self.lone_revision().unwrap_or(newest);
+                    return Ok(Admitted::Request(revision, NOBODY.clone()));
                 }
                 _ => return Err(ProtocolError::InvalidRequest(too_early(method, speaks))),
             }
@@ -69,6 +70,12 @@ impl Connection {
     #[cfg(not(feature = "http-server"))]
     fn claims_stateless(&self) -> bool {
         false
+    }
+
+    #[cfg(not(feature = "http-server"))]
+    #[expect(clippy::unused_self, reason = "with HTTP it looks at the request")]
+    pub(crate) fn lone_revision(&self) -> Option<Revision> {
+        None
     }
 
     #[cfg(not(feature = "http-server"))]

@@ -71,11 +71,32 @@ impl Connection {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// The client can no longer be asked.
+    pub(crate) fn close_peer(&self, reason: &str) {
+        self.caller.close_peer(reason);
+    }
+
+    /// From now on nothing of this request can reach its client, who may be reached in other ways.
+    pub(crate) fn cut(&self) {
+        self.outbox.close();
+    }
+
+    /// The revision that the headers name.
+    fn named_revision(&self) -> Option<Revision> {
+        let version = self.http.as_ref()?.headers.get(&names::PROTOCOL_VERSION)?;
+        Revision::find(version.to_str().ok()?)
+    }
+
     /// Whether the headers say that the request is of the stateless era.
     pub(super) fn claims_stateless(&self) -> bool {
-        let version = self.http.as_ref().and_then(|http| http.headers.get(&names::PROTOCOL_VERSION));
-        let revision = version.and_then(|version| Revision::find(version.to_str().ok()?));
-        revision.is_some_and(|revision| revision.era() == Era::Stateless)
+        self.named_revision().is_some_and(|revision| revision.era() == Era::Stateless)
+    }
+
+    /// The revision of a request of the session era that stands alone.
+    pub(crate) fn lone_revision(&self) -> Option<Revision> {
+        self.http.as_ref().filter(|_| self.is_one_shot())?;
+        let revision = self.named_revision().unwrap_or(Revision::WITHOUT_HEADER);
+        Some(revision).filter(|revision| self.service().settings().revisions.contains(revision))
     }
 
     /// Whether the version header says what the body says.

@@ -74,16 +74,30 @@ pub(super) enum Unread {
     Broken,
 }
 
-/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to come.
-pub(super) async fn read<B>(body: B, cap: usize, patience: Duration) -> Result<Bytes, Unread>
+/// A body that is too long is read to its end, and thrown away, up to this many times what may be: whoever is cut
+/// while writing does not get to read why.
+const SKIPPED: usize = 4;
+
+/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to come. Those who `expect` to
+/// be asked for it are not asked in vain.
+pub(super) async fn read<B>(body: B, cap: usize, patience: Duration, expect: bool) -> Result<Bytes, Unread>
 where
     B: HttpBody<Data: Buf>,
 {
-    let hint = body.size_hint().lower();
-    if usize::try_from(hint).map_or(true, |length| length > cap) {
-        return Err(Unread::TooLarge);
-    }
-    let mut reading = std::pin::pin!(collect(body, cap));
+    let length = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut reading = std::pin::pin!(async move {
+        let (mut body, most) = (std::pin::pin!(body), cap.saturating_mul(SKIPPED));
+        if length <= cap {
+            let read = collect(body.as_mut(), cap).await;
+            if read != Err(Unread::TooLarge) {
+                return read;
+            }
+        }
+        if length <= most && !(expect && length > cap) {
+            skip(body, most).await;
+        }
+        Err(Unread::TooLarge)
+    });
     let first = std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     match first {
         Poll::Ready(read) => read,
@@ -91,8 +105,17 @@ where
     }
 }
 
-async fn collect<B: HttpBody<Data: Buf>>(body: B, cap: usize) -> Result<Bytes, Unread> {
-    let mut body = std::pin::pin!(body);
+/// Reads up to `most` bytes for nothing.
+async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
+    let mut skipped = 0;
+    while skipped <= most
+        && let Some(Ok(frame)) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await
+    {
+        skipped += frame.data_ref().map_or(1, Buf::remaining);
+    }
+}
+
+async fn collect<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, cap: usize) -> Result<Bytes, Unread> {
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let Ok(mut data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use ::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, ORIGIN, VARY, WWW_AUTHENTICATE,
 };
 use ::http::request::Parts;
 use ::http::{HeaderValue, Method, Request, StatusCode};
 use bytes::Buf;
 use http_body::Body as HttpBody;
+use linchpin_protocol::wire::error_object;
+use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use tokio::runtime::Handle;
 
 use super::super::{Service, start};
@@ -20,7 +22,7 @@ use super::key::SessionId;
 use super::options::{Options, Refusal};
 use super::reply::{self, Reply};
 use super::sessions::Sessions;
-use super::{get, legacy, post};
+use super::{get, headers, legacy, post, store};
 use crate::http::names;
 
 const ALLOWED: &str = "GET, POST, DELETE";
@@ -35,7 +37,11 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(service: Service, options: Options) -> Arc<Self> {
+    pub(super) fn new(service: Service, mut options: Options) -> Arc<Self> {
+        if !service.settings().revisions.iter().any(|revision| revision.era() == Era::Session) {
+            options.sessions = false;
+            options.legacy = None;
+        }
         let sessions = Sessions::new(options.bounds);
         let (legacy, is_reaping) = (legacy::Lines::default(), AtomicBool::new(false));
         Arc::new(Endpoint { service, options, sessions, legacy, is_reaping })
@@ -46,7 +52,10 @@ impl Endpoint {
     where
         B: HttpBody<Data: Buf> + Send,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        for secret in [&names::SESSION_ID, &AUTHORIZATION] {
+            parts.headers.get_mut(secret).into_iter().for_each(|value| value.set_sensitive(true));
+        }
         if let Err(stranger) = self.options.guard.check(&parts, local) {
             return reply::refuse(StatusCode::FORBIDDEN, stranger.text());
         }
@@ -81,7 +90,7 @@ impl Endpoint {
         match parts.method {
             Method::POST => post::post(self, parts, body, principal).await,
             Method::GET => get::get(self, &parts, principal).await,
-            Method::DELETE => self.delete(&parts, principal.as_deref()),
+            Method::DELETE => self.delete(&parts, principal.as_deref()).await,
             _ => reply::not_allowed(ALLOWED),
         }
     }
@@ -93,21 +102,33 @@ impl Endpoint {
         }
     }
 
-    fn delete(&self, parts: &Parts, principal: Option<&str>) -> Reply {
+    /// What a request without a message says about its session: `Err` is the refusal of one that cannot have any.
+    pub(super) fn session_of<'a>(&self, parts: &'a Parts) -> Result<Option<&'a HeaderValue>, Reply> {
+        let spoken = &self.service.settings().revisions;
+        let named = headers::named_revision(parts, spoken).map_err(|error| bad_request(&error))?;
+        if named.is_some_and(|revision| revision.era() == Era::Stateless) {
+            return Err(reply::not_allowed("POST"));
+        }
+        headers::session_id(parts).map_err(|error| bad_request(&error))
+    }
+
+    async fn delete(&self, parts: &Parts, principal: Option<&str>) -> Reply {
         if !self.options.sessions {
             return reply::not_allowed("POST");
         }
-        let Some(id) = parts.headers.get(&names::SESSION_ID) else {
-            return reply::refuse(
-                StatusCode::BAD_REQUEST,
-                "the header Mcp-Session-Id must say which session to end",
-            );
+        let id = match self.session_of(parts) {
+            Ok(Some(id)) => SessionId::parse(id.as_bytes()),
+            Ok(None) => {
+                let text = "the header Mcp-Session-Id must say which session to end";
+                return reply::refuse(StatusCode::BAD_REQUEST, text);
+            }
+            Err(refusal) => return refusal,
         };
-        let id = SessionId::parse(id.as_bytes());
-        let Some((id, in_use)) = id.and_then(|id| Some((id, self.sessions.find(&id, principal)?))) else {
+        let Some(id) = id else { return no_session() };
+        let is_here = self.sessions.find(&id, principal).is_some();
+        if !is_here && !store::knows(self, &id, principal).await {
             return no_session();
-        };
-        drop(in_use);
+        }
         self.sessions.remove(&id);
         self.forget(&id);
         reply::empty(StatusCode::NO_CONTENT)
@@ -137,7 +158,7 @@ impl Endpoint {
     pub(super) fn close(&self) {
         self.service.live().callers().iter().for_each(|caller| caller.close_streams());
         self.sessions.close_streams();
-        self.legacy.close();
+        self.legacy.close(self.service.settings().shutdown_timeout);
     }
 }
 
@@ -153,6 +174,10 @@ async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
             endpoint.options.events.forget(&session.key);
         }
     }
+}
+
+fn bad_request(error: &ProtocolError) -> Reply {
+    reply::refuse_with(StatusCode::BAD_REQUEST, &error_object(error, Revision::LATEST))
 }
 
 /// The session is not there, or not the sender's.

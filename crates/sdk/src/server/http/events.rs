@@ -46,6 +46,7 @@ struct Kept {
     /// All events by age: the session, and the serial number of the event.
     order: VecDeque<(SessionKey, u64)>,
     serial: u64,
+    count: usize,
     bytes: usize,
 }
 
@@ -58,6 +59,7 @@ struct Entry {
 impl Kept {
     fn add(&mut self, session: SessionKey, stream: u32, event: KeptEvent) {
         self.serial += 1;
+        self.count += 1;
         self.bytes += event.message.len() + OVERHEAD;
         let entries = self.sessions.entry(session).or_default();
         entries.push_back(Entry { serial: self.serial, stream, event });
@@ -74,7 +76,7 @@ impl Kept {
             }
         }
         // Those that were dropped for other reasons are forgotten here, too.
-        if self.order.len() > 4_096 && self.order.len() > 2 * self.count() {
+        if self.order.len() > 4_096 && self.order.len() > 2 * self.count {
             let sessions = &self.sessions;
             self.order.retain(|(session, serial)| {
                 let oldest = sessions.get(session).and_then(|entries| entries.front());
@@ -83,13 +85,10 @@ impl Kept {
         }
     }
 
-    fn count(&self) -> usize {
-        self.sessions.values().map(VecDeque::len).sum()
-    }
-
     fn drop_oldest_of(&mut self, session: SessionKey) {
         let Some(entries) = self.sessions.get_mut(&session) else { return };
         if let Some(dropped) = entries.pop_front() {
+            self.count -= 1;
             self.bytes -= dropped.event.message.len() + OVERHEAD;
         }
         if entries.is_empty() {
@@ -113,6 +112,7 @@ impl EventStore for Memory {
     fn forget(&self, session: &SessionKey) {
         let mut kept = lock(&self.0);
         if let Some(entries) = kept.sessions.remove(session) {
+            kept.count -= entries.len();
             kept.bytes -= entries.iter().map(|entry| entry.event.message.len() + OVERHEAD).sum::<usize>();
         }
         if kept.sessions.is_empty() {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ::http::StatusCode;
 use linchpin_jsonrpc::{Message, Outbox, Taken, code};
-use linchpin_protocol::version::Feature;
 use linchpin_protocol::{Era, code as mcp};
 use tokio::runtime::Handle;
 
@@ -24,12 +23,20 @@ pub(super) struct Exchange<'a> {
     wants_answer: bool,
 }
 
-/// Gives a request up when its client is gone, unless it is done.
-struct GivenUp(Arc<Connection>);
+/// What becomes of a request when its client is gone before it is answered: without a session it is given up; in a
+/// session it goes on, but what it says in this way can reach nobody.
+struct Gone {
+    connection: Option<Arc<Connection>>,
+    in_session: bool,
+}
 
-impl Drop for GivenUp {
+impl Drop for Gone {
     fn drop(&mut self) {
-        self.0.abandon();
+        match &self.connection {
+            Some(connection) if self.in_session => connection.cut(),
+            Some(connection) => connection.abandon(),
+            None => {}
+        }
     }
 }
 
@@ -48,18 +55,18 @@ pub(super) fn answered(connection: &Connection, outbox: &Outbox, era: Era) -> Re
 fn status(connection: &Connection, era: Era) -> StatusCode {
     match (connection.failure(), era) {
         (Some(code::PARSE_ERROR | code::INVALID_REQUEST), _) => StatusCode::BAD_REQUEST,
+        (Some(mcp::HEADER_MISMATCH | mcp::UNSUPPORTED_VERSION), _) => StatusCode::BAD_REQUEST,
+        (Some(mcp::MISSING_CLIENT_CAPABILITY), Era::Stateless) => StatusCode::BAD_REQUEST,
         (Some(code::METHOD_NOT_FOUND), Era::Stateless) => StatusCode::NOT_FOUND,
-        (
-            Some(mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION),
-            Era::Stateless,
-        ) => StatusCode::BAD_REQUEST,
         (Some(_), Era::Stateless) if connection.was_refused() => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
 }
 
-fn is_one_message(lines: &[u8]) -> bool {
+/// Whether there is nothing but the answer.
+fn is_one_answer(lines: &[u8]) -> bool {
     memchr::memchr(b'\n', lines).is_some_and(|end| end + 1 == lines.len())
+        && !lines.starts_with(br#"{"jsonrpc":"2.0","method""#) // before a request that was given up
 }
 
 impl<'a> Exchange<'a> {
@@ -78,7 +85,15 @@ impl<'a> Exchange<'a> {
 
     pub(super) async fn run(mut self, message: &Message<'_>) -> Reply {
         self.wants_answer = matches!(message, Message::Request { .. });
-        let Some(mut rest) = self.connection.take(message) else {
+        let rest = self.connection.take(message);
+        if let Message::Notification { .. } = message {
+            if let Some(rest) = rest {
+                let _gone = Gone { connection: Some(self.connection), in_session: false };
+                rest.await;
+            }
+            return reply::accepted();
+        }
+        let Some(mut rest) = rest else {
             self.outbox.complete(); // what a handler left behind may still send goes elsewhere
             let mut lines = Vec::new();
             self.outbox.take(&mut lines);
@@ -107,8 +122,7 @@ impl<'a> Exchange<'a> {
 
     /// Waits until it is clear how the answer leaves.
     async fn wait(self) -> Reply {
-        // Without a session the request ends with its response.
-        let given_up = self.session.is_none().then(|| GivenUp(self.connection.clone()));
+        let gone = Gone { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
         let mut patience = self.patience().map(|patience| Box::pin(tokio::time::sleep(patience)));
         let mut lines = Vec::new();
         loop {
@@ -122,18 +136,17 @@ impl<'a> Exchange<'a> {
             match found.await {
                 Some(Taken::Last) => return self.finished(lines),
                 Some(Taken::HangUp(pause)) if self.is_primed() => {
-                    return self.stream(&lines, given_up, Some(pause));
+                    return self.stream(&lines, gone, Some(pause));
                 }
                 Some(Taken::HangUp(_)) if lines.is_empty() => {} // there would be no way back
-                Some(Taken::Some | Taken::HangUp(_)) | None => return self.stream(&lines, given_up, None),
+                Some(Taken::Some | Taken::HangUp(_)) | None => return self.stream(&lines, gone, None),
             }
         }
     }
 
     /// Whether streams begin with an event that clients can come back from.
     fn is_primed(&self) -> bool {
-        let revision = self.session.as_ref().and_then(|used| used.session().connection.session());
-        revision.is_some_and(|session| session.revision().has(Feature::PrimedStreams))
+        self.session.as_ref().is_some_and(|used| used.session().is_primed())
     }
 
     /// How long an answer may take before the response becomes a stream.
@@ -143,7 +156,7 @@ impl<'a> Exchange<'a> {
 
     /// All that there is to say is in `lines`.
     fn finished(self, mut lines: Vec<u8>) -> Reply {
-        if is_one_message(&lines) {
+        if is_one_answer(&lines) {
             lines.pop();
             return reply::json(status(&self.connection, self.era()), lines);
         }
@@ -159,19 +172,21 @@ impl<'a> Exchange<'a> {
         let quiet = self.endpoint.options.keep_alive;
         let Some(in_use) = &self.session else { return StreamBody::new(self.outbox.clone(), quiet) };
         let session = in_use.session();
-        let store = self.endpoint.options.events.clone();
-        let stream = Stream::new(session.next_stream(), self.outbox.clone(), store, session.key);
+        let store = &self.endpoint.options.events;
+        let stream = Stream::new(session.next_stream(), 0, self.outbox.clone(), session.keeping(store));
         session.add_stream(stream.clone());
-        let body = StreamBody::resumable(stream, quiet);
-        if self.is_primed() { body.primed() } else { body }
+        StreamBody::resumable(stream, quiet).primed()
     }
 
-    fn stream(self, lines: &[u8], given_up: Option<GivenUp>, hang_up: Option<Duration>) -> Reply {
+    fn stream(self, lines: &[u8], mut gone: Gone, hang_up: Option<Duration>) -> Reply {
         let mut body = self.body().with_lines(lines, false);
         if let Some(pause) = hang_up {
             body = body.hung_up(pause);
         }
         let in_use = self.session;
-        reply::events(body.on_gone(Box::new(move || drop((given_up, in_use)))))
+        if in_use.is_some() {
+            gone.connection = None; // its client can come back to the stream
+        }
+        reply::events(body.on_gone(Box::new(move || drop((gone, in_use)))))
     }
 }

@@ -4,24 +4,22 @@ use std::sync::Arc;
 
 use ::http::StatusCode;
 use ::http::request::Parts;
-use linchpin_protocol::version::Feature;
-use linchpin_protocol::{Era, Revision};
 
 use super::endpoint::{Endpoint, no_session};
 use super::key::SessionId;
 use super::post::accepts;
 use super::reply::{self, Reply};
 use super::sessions::{InUse, Session};
-use super::stream::{Stream, StreamBody, is_gapless, parse_id};
+use super::stream::{STANDALONE, Stream, StreamBody, is_gapless, parse_id};
 use super::{legacy, store};
 use crate::http::names;
 
 pub(super) async fn get(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Option<Arc<str>>) -> Reply {
-    let version = parts.headers.get(&names::PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
-    let is_stateless =
-        version.and_then(Revision::find).is_some_and(|revision| revision.era() == Era::Stateless);
-    let id = parts.headers.get(&names::SESSION_ID);
-    if is_stateless || (id.is_none() && endpoint.options.legacy.is_none() && !endpoint.options.sessions) {
+    let id = match endpoint.session_of(parts) {
+        Ok(id) => id,
+        Err(refusal) => return refusal,
+    };
+    if id.is_none() && endpoint.options.legacy.is_none() && !endpoint.options.sessions {
         return reply::not_allowed("POST");
     }
     if !accepts(&parts.headers, b"text", b"event-stream") {
@@ -54,14 +52,11 @@ pub(super) async fn get(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Opti
         }
         None => {
             let stream = standalone(endpoint, in_use.session());
-            if stream.is_attached() {
+            let Some(body) = StreamBody::only(stream, endpoint.options.keep_alive) else {
                 let text = "this session has its stream already: end that one, or go on with Last-Event-ID";
                 return reply::refuse(StatusCode::CONFLICT, text);
-            }
-            let body = StreamBody::resumable(stream, endpoint.options.keep_alive);
-            let session = in_use.session().connection.session();
-            let is_primed = session.is_some_and(|session| session.revision().has(Feature::PrimedStreams));
-            carry(if is_primed { body.primed() } else { body }, in_use)
+            };
+            carry(body.primed(), in_use)
         }
     }
 }
@@ -79,7 +74,7 @@ fn gone() -> Reply {
 fn standalone(endpoint: &Endpoint, session: &Session) -> Arc<Stream> {
     let make = || {
         let outbox = session.connection.lasting().clone();
-        Stream::new(0, outbox, endpoint.options.events.clone(), session.key)
+        Stream::new(STANDALONE, session.first_event(), outbox, session.keeping(&endpoint.options.events))
     };
     session.standalone(make)
 }
@@ -88,8 +83,10 @@ fn standalone(endpoint: &Endpoint, session: &Session) -> Arc<Stream> {
 async fn resume(endpoint: &Endpoint, session: &Session, stream: u32, number: u64) -> Option<StreamBody> {
     let quiet = endpoint.options.keep_alive;
     let events = &endpoint.options.events;
-    let live = if stream == 0 { Some(standalone(endpoint, session)) } else { session.stream(stream) };
-    match live {
+    let live =
+        if stream == STANDALONE { Some(standalone(endpoint, session)) } else { session.stream(stream) };
+    // What was sent before this process knew the session is found in the store alone.
+    match live.filter(|live| live.has_sent(number)) {
         Some(live) => {
             // First the turn, then what was sent before it: nothing can come in between.
             let body = StreamBody::resumable(live, quiet);

@@ -55,11 +55,16 @@ fn parse(text: &str) -> Option<Host> {
     let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
     let rest = text.get(authority.host().len()..)?;
     let port = match rest.strip_prefix(':') {
-        Some(port) => Some(port.parse().ok()?),
+        Some(port) => Some(parse_port(port)?),
         None if rest.is_empty() => None,
         None => return None,
     };
     (!name.is_empty()).then_some(Host { name, port })
+}
+
+fn parse_port(port: &str) -> Option<u16> {
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    port.parse().ok().filter(|_| digits) // `+80` is a number, too, and no port
 }
 
 /// The only value of a header: `Err` when there are several, or one that is no text.
@@ -121,7 +126,7 @@ impl Guard {
         // The usual case, without parsing: `localhost:1234`.
         if let Some((name, port)) = host.split_at_checked(name_of(host))
             && is_local(name)
-            && port.get(1..).is_none_or(|port| port.parse::<u16>().is_ok())
+            && port.get(1..).is_none_or(|port| parse_port(port).is_some())
         {
             return true;
         }

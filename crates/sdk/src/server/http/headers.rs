@@ -6,7 +6,7 @@ use ::http::request::Parts;
 use ::http::{HeaderName, HeaderValue};
 use linchpin_jsonrpc::Params;
 use linchpin_protocol::model::RequestMeta;
-use linchpin_protocol::{Error as ProtocolError, Method};
+use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 
 use super::super::catalog::Catalog;
 use crate::http::{names, sentinel};
@@ -25,6 +25,23 @@ fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Result<Option<&'a HeaderVa
         return Err(mismatch(format!("the header {name} is there more than once")));
     }
     Ok(first)
+}
+
+/// The revision that a request names, if it names one.
+pub(super) fn named_revision(parts: &Parts, spoken: &[Revision]) -> Result<Option<Revision>, ProtocolError> {
+    let Some(said) = single(parts, &names::PROTOCOL_VERSION)? else { return Ok(None) };
+    let named = said.to_str().ok().and_then(Revision::find).filter(|named| spoken.contains(named));
+    named.map(Some).ok_or_else(|| {
+        let requested = String::from_utf8_lossy(said.as_bytes()).into();
+        ProtocolError::UnsupportedVersion { requested, supported: spoken.to_vec() }
+    })
+}
+
+/// The session that a request names, as it says it.
+pub(super) fn session_id(parts: &Parts) -> Result<Option<&HeaderValue>, ProtocolError> {
+    let several =
+        |_| ProtocolError::InvalidRequest("the header Mcp-Session-Id is there more than once".into());
+    single(parts, &names::SESSION_ID).map_err(several)
 }
 
 /// Whether the version header says what the body says.

@@ -29,7 +29,7 @@ impl fmt::Debug for SessionKey {
 }
 
 /// The id of a session, as its client sends it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SessionId([u8; 32]);
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -39,6 +39,12 @@ impl SessionId {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
         SessionId(bytes)
+    }
+
+    /// Any number but a small one.
+    pub(super) fn some_number() -> u32 {
+        let [a, b, c, d, ..] = Self::random().0;
+        u32::from_be_bytes([a, b, c, d]) >> 1 | 1 << 30
     }
 
     /// Reads an id; anything that no server of ours can have given is none.

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ::http::StatusCode;
 use ::http::request::Parts;
-use linchpin_jsonrpc::Outbox;
+use linchpin_jsonrpc::{Message, Outbox};
 use tokio::runtime::Handle;
 
 use super::super::{Connection, Reach, start};
@@ -32,8 +33,15 @@ struct Line {
 }
 
 impl Lines {
-    pub(super) fn close(&self) {
-        lock(&self.0).values().for_each(|line| line.outbox.complete());
+    /// Ends all streams once what they were asked is answered.
+    pub(super) fn close(&self, patience: Duration) {
+        let lines: Vec<_> = lock(&self.0).values().cloned().collect();
+        for line in lines {
+            start(&Handle::current(), async move {
+                line.connection.finish(patience).await;
+                line.outbox.complete();
+            });
+        }
     }
 }
 
@@ -83,7 +91,7 @@ pub(super) fn open(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Option<Ar
 pub(super) fn post(
     endpoint: &Endpoint,
     id: Option<SessionId>,
-    body: &[u8],
+    message: &Message<'_>,
     principal: Option<&str>,
 ) -> Reply {
     let line = id.and_then(|id| lock(&endpoint.legacy.0).get(&id).cloned());
@@ -92,7 +100,7 @@ pub(super) fn post(
         let text = "the answers so far were not read: read the stream first";
         return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     }
-    if let Some(rest) = line.connection.receive(body) {
+    if let Some(rest) = line.connection.take(message) {
         start(&Handle::current(), line.connection.tracked(rest));
     }
     line.outbox.nudge();

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
+use ::http::uri::PathAndQuery;
 
 pub use body::Body;
 pub use events::{EventStore, KeptEvent};
@@ -99,8 +100,11 @@ impl Http {
     /// The path of the endpoint; `/mcp` when nothing is said.
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.options.path = path.into();
-        if !self.options.path.starts_with('/') || self.options.path.contains(['?', '#']) {
-            self.fail(format!("\"{}\" is no path: it begins with / and has no ? or #", self.options.path));
+        let parsed: Option<PathAndQuery> = self.options.path.parse().ok();
+        if !parsed.is_some_and(|parsed| parsed.path() == self.options.path && parsed.path().starts_with('/'))
+        {
+            let text = "is no path: it begins with / and has no ?, # or characters that no URL has";
+            self.fail(format!("{:?} {text}", self.options.path));
         }
         self
     }

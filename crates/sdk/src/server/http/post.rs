@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use ::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, RETRY_AFTER};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Buf;
@@ -21,7 +21,7 @@ use super::exchange::{Exchange, answered};
 use super::key::SessionId;
 use super::reply::{self, Reply};
 use super::sessions::{Full, Session};
-use super::{legacy, store};
+use super::{headers, legacy, store};
 use crate::http::names;
 
 /// Bytes that may wait for the stream that belongs to no request: a client need not open one.
@@ -45,27 +45,31 @@ where
         return refusal;
     }
     let cap = endpoint.service.settings().max_message;
-    let body = match body::read(body, cap, endpoint.options.body_timeout).await {
+    let expect = parts.headers.contains_key(EXPECT);
+    let body = match body::read(body, cap, endpoint.options.body_timeout, expect).await {
         Ok(body) => body,
         Err(unread) => return not_read(&unread, cap),
     };
-    if let Some(line) = line {
-        return legacy::post(endpoint, line, &body, principal.as_deref());
-    }
     let message = match parse(&body, endpoint.service.settings().limits) {
         Ok(message) => message,
         Err(error) => return unreadable(&error),
     };
+    if let Some(line) = line {
+        return legacy::post(endpoint, line, &message, principal.as_deref());
+    }
     let request = Post { endpoint, parts: Arc::new(parts), message: &message, principal };
     request.serve().await
 }
 
 /// What must be right before a body is read.
 fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Result<(), Reply> {
-    let content = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let media = content.split(|byte| *byte == b';').next().unwrap_or_default();
     // Exactly this: browsers send anything else to strangers without asking them first.
-    if !media.trim_ascii().eq_ignore_ascii_case(b"application/json") {
+    let is_json = |content: &HeaderValue| {
+        let media = content.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+        media.trim_ascii().eq_ignore_ascii_case(b"application/json")
+    };
+    let mut contents = headers.get_all(CONTENT_TYPE).iter();
+    if !contents.next().is_some_and(is_json) || contents.next().is_some() {
         let text = "messages are sent with Content-Type: application/json";
         return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
@@ -92,13 +96,20 @@ fn accepts_both(headers: &HeaderMap) -> bool {
 /// Whether the client takes this kind of answer.
 pub(super) fn accepts(headers: &HeaderMap, main: &[u8], sub: &[u8]) -> bool {
     let kinds = headers.get_all(ACCEPT).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    kinds.map(|kind| kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()).any(|kind| {
-        let mut halves = kind.splitn(2, |byte| *byte == b'/');
+    kinds.into_iter().any(|kind| {
+        let mut parts = kind.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let mut halves = parts.next().unwrap_or_default().splitn(2, |byte| *byte == b'/');
         let fits = |half: Option<&[u8]>, wanted: &[u8]| {
             half.is_some_and(|half| half == b"*" || half.eq_ignore_ascii_case(wanted))
         };
-        fits(halves.next(), main) && fits(halves.next(), sub)
+        fits(halves.next(), main) && fits(halves.next(), sub) && !parts.any(is_zero)
     })
+}
+
+/// Whether a parameter in `Accept` says that this kind is not wanted.
+fn is_zero(parameter: &[u8]) -> bool {
+    let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
+    weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
 fn not_read(unread: &Unread, cap: usize) -> Reply {
@@ -130,23 +141,20 @@ struct Post<'a> {
 impl Post<'_> {
     async fn serve(self) -> Reply {
         let spoken = &self.endpoint.service.settings().revisions;
-        let version = self.parts.headers.get(&names::PROTOCOL_VERSION);
-        let named = version.and_then(|version| Revision::find(version.to_str().ok()?));
-        let named = named.filter(|revision| spoken.contains(revision));
-        if version.is_some() && named.is_none() {
-            return self.unsupported();
+        match headers::named_revision(&self.parts, spoken) {
+            Ok(Some(revision)) if revision.era() == Era::Stateless => return self.stateless().await,
+            Ok(_) => {}
+            Err(error) => return self.unsupported(error),
         }
-        if named.is_some_and(|revision| revision.era() == Era::Stateless) {
-            return self.stateless().await;
-        }
-        if let Some(id) =
-            self.parts.headers.get(&names::SESSION_ID).filter(|_| self.endpoint.options.sessions)
-        {
-            let id = SessionId::parse(id.as_bytes());
-            return match id {
-                Some(id) => self.in_session(id).await,
-                None => no_session(),
-            };
+        match headers::session_id(&self.parts) {
+            Ok(Some(id)) if self.endpoint.options.sessions => {
+                return match SessionId::parse(id.as_bytes()) {
+                    Some(id) => self.in_session(id).await,
+                    None => no_session(),
+                };
+            }
+            Ok(_) => {}
+            Err(error) => return self.refused_with(&error),
         }
         match self.message {
             Message::Request { method, params, .. } if *method == Method::Initialize.name() => {
@@ -177,16 +185,17 @@ impl Post<'_> {
         reply::json(StatusCode::BAD_REQUEST, out)
     }
 
-    fn unsupported(&self) -> Reply {
-        let version = self.parts.headers.get(&names::PROTOCOL_VERSION);
-        let requested =
-            version.map_or_else(String::new, |version| String::from_utf8_lossy(version.as_bytes()).into());
-        // Whoever has no session can choose among those without one, as it learns from `server/discover`.
+    /// Whoever has no session can choose among the revisions without one, as it learns from `server/discover`.
+    fn unsupported(&self, mut error: ProtocolError) -> Reply {
         let stateless = matches!(self.message, Message::Request { params, .. } if claims_stateless(params));
-        let fits = |revision: &&Revision| !stateless || revision.era() == Era::Stateless;
-        let spoken = &self.endpoint.service.settings().revisions;
-        let supported = spoken.iter().filter(fits).copied().collect();
-        self.refused_with(&ProtocolError::UnsupportedVersion { requested, supported })
+        let without_session = |revision: &Revision| revision.era() == Era::Stateless;
+        if let ProtocolError::UnsupportedVersion { supported, .. } = &mut error
+            && stateless
+            && supported.iter().any(without_session)
+        {
+            supported.retain(without_session);
+        }
+        self.refused_with(&error)
     }
 
     fn connection(&self, reach: Reach, outbox: &Arc<Outbox>) -> Arc<Connection> {
@@ -200,8 +209,12 @@ impl Post<'_> {
             return self
                 .refused("this revision has neither answers by clients nor batches: send one request");
         }
+        self.alone(Reach::Request).await
+    }
+
+    async fn alone(self, reach: Reach) -> Reply {
         let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
-        let connection = self.connection(Reach::Request, &outbox);
+        let connection = self.connection(reach, &outbox);
         Exchange::new(self.endpoint, connection, outbox, None).run(self.message).await
     }
 
@@ -210,9 +223,7 @@ impl Post<'_> {
         if matches!(self.message, Message::Response { .. }) {
             return self.refused("there is no session in which this server could have asked anything");
         }
-        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
-        let connection = self.connection(Reach::OneShot, &outbox);
-        Exchange::new(self.endpoint, connection, outbox, None).run(self.message).await
+        self.alone(Reach::OneShot).await
     }
 
     /// A message of a session.
@@ -255,7 +266,7 @@ impl Post<'_> {
             return reply;
         }
         let id = SessionId::random();
-        let session = Session::new(id.key(), self.principal.clone(), lasting);
+        let session = Session::new(id.key(), self.principal.clone(), lasting, 0);
         match self.endpoint.sessions.add(id, session) {
             Ok((_in_use, gone)) => {
                 gone.iter().for_each(|gone| self.endpoint.options.events.forget(&gone.key));

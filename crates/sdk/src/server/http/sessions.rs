@@ -1,15 +1,18 @@
 //! The sessions of an endpoint: found by their id and their owner, bounded in number, let go when nobody uses them.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linchpin_protocol::version::Feature;
 use tokio::time::Instant;
 
 use super::super::Connection;
+use super::events::EventStore;
 use super::key::{SessionId, SessionKey};
-use super::stream::Stream;
+use super::stream::{Keeping, STANDALONE, Stream};
 use crate::sync::lock;
 
 /// Streams of one session that may wait for their client to come back.
@@ -22,8 +25,10 @@ pub(super) struct Session {
     pub(super) connection: Arc<Connection>,
     /// The stream that belongs to no request, and those of requests, by number.
     streams: Mutex<Vec<Arc<Stream>>>,
+    /// The numbers of streams and events begin here: no event of another process has them.
+    first: u32,
     next_stream: AtomicU32,
-    /// When it was used last, in milliseconds of the table's clock.
+    /// When it was used last, in microseconds of the table's clock.
     used: AtomicU64,
     /// Requests and streams that use it now.
     users: AtomicUsize,
@@ -34,13 +39,15 @@ impl Session {
         key: SessionKey,
         principal: Option<Arc<str>>,
         connection: Arc<Connection>,
+        first: u32,
     ) -> Arc<Self> {
         Arc::new(Session {
             key,
             principal,
             connection,
             streams: Mutex::default(),
-            next_stream: AtomicU32::new(1),
+            first,
+            next_stream: AtomicU32::new(first.saturating_add(1)),
             used: AtomicU64::new(0),
             users: AtomicUsize::new(0),
         })
@@ -51,13 +58,28 @@ impl Session {
         self.next_stream.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The number before the first event of the stream that belongs to no request.
+    pub(super) fn first_event(&self) -> u64 {
+        u64::from(self.first) << 32
+    }
+
+    /// Whether streams begin with an event that clients can come back from.
+    pub(super) fn is_primed(&self) -> bool {
+        self.connection.session().is_some_and(|session| session.revision().has(Feature::PrimedStreams))
+    }
+
+    /// How its streams are kept.
+    pub(super) fn keeping(&self, store: &Arc<dyn EventStore>) -> Keeping {
+        Keeping { store: store.clone(), session: self.key, is_primed: self.is_primed() }
+    }
+
     /// Remembers a stream, for its client to come back to.
     pub(super) fn add_stream(&self, stream: Arc<Stream>) {
         let mut streams = lock(&self.streams);
         streams.retain(|stream| !stream.is_done());
         if streams.len() >= MAX_STREAMS
             && let Some(oldest) =
-                streams.iter().position(|stream| stream.number() != 0 && !stream.is_attached())
+                streams.iter().position(|stream| stream.number() != STANDALONE && !stream.is_attached())
         {
             streams.remove(oldest).close();
         }
@@ -71,12 +93,18 @@ impl Session {
     /// The stream that belongs to no request, made by the first who wants it.
     pub(super) fn standalone(&self, make: impl FnOnce() -> Arc<Stream>) -> Arc<Stream> {
         let mut streams = lock(&self.streams);
-        if let Some(stream) = streams.iter().find(|stream| stream.number() == 0) {
+        if let Some(stream) = streams.iter().find(|stream| stream.number() == STANDALONE) {
             return stream.clone();
         }
         let stream = make();
         streams.push(stream.clone());
         stream
+    }
+
+    /// Since when nobody uses it; `None` while somebody does.
+    fn idle_since(&self) -> Option<u64> {
+        let is_idle = self.users.load(Ordering::Acquire) == 0;
+        is_idle.then(|| self.used.load(Ordering::Relaxed))
     }
 
     /// Ends everything that goes on in it.
@@ -106,8 +134,7 @@ impl InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.session.used.store(now, Ordering::Relaxed);
+        self.session.used.store(since(self.begun), Ordering::Relaxed);
         self.session.users.fetch_sub(1, Ordering::Release);
     }
 }
@@ -139,10 +166,15 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct Table {
     by_id: HashMap<SessionId, Arc<Session>>,
-    /// The order in which they are looked at when one must go.
-    order: VecDeque<(SessionId, u64)>,
-    /// How many each principal holds.
-    held: HashMap<Arc<str>, usize>,
+    /// Since when each has been idle, as far as was known when it was last looked at: never later than it is.
+    order: BinaryHeap<Reverse<(u64, SessionId)>>,
+    /// What each principal holds.
+    held: HashMap<Arc<str>, Vec<SessionId>>,
+}
+
+/// Microseconds that have passed.
+fn since(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Table {
@@ -151,34 +183,44 @@ impl Table {
         if let Some(principal) = &session.principal
             && let Some(held) = self.held.get_mut(principal)
         {
-            *held -= 1;
-            if *held == 0 {
+            held.retain(|held| held != id);
+            if held.is_empty() {
                 self.held.remove(principal);
             }
         }
         if self.by_id.is_empty() {
             *self = Table::default(); // its memory, too
         } else if self.order.len() > 64 && self.order.len() > 2 * self.by_id.len() {
-            self.order.retain(|(id, _)| self.by_id.contains_key(id));
+            self.order.retain(|Reverse((_, id))| self.by_id.contains_key(id));
             self.order.shrink_to_fit();
             self.by_id.shrink_to(2 * self.by_id.len());
         }
         Some(session)
     }
 
-    /// Takes out the session that was used longest ago of those that `may_go`. One that was used since it was last
-    /// looked at has another turn.
-    fn evict(&mut self, may_go: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
-        for _ in 0..2 * self.order.len() {
-            let (id, seen) = self.order.pop_front()?;
+    /// Takes out the session that is idle for longest.
+    fn evict(&mut self, now: u64) -> Option<Arc<Session>> {
+        loop {
+            let Reverse((seen, id)) = self.order.pop()?;
             let Some(session) = self.by_id.get(&id) else { continue };
-            let used = session.used.load(Ordering::Relaxed);
-            if used == seen && session.users.load(Ordering::Acquire) == 0 && may_go(session) {
+            // One that is in use will be idle from later than now on.
+            let idle_since = session.idle_since().unwrap_or(now + 1);
+            if idle_since == seen && seen <= now {
                 return self.remove(&id);
             }
-            self.order.push_back((id, used));
+            self.order.push(Reverse((idle_since, id)));
+            if seen > now {
+                return None; // and so are all others
+            }
         }
-        None
+    }
+
+    /// Takes out the session of this principal that is idle for longest.
+    fn evict_of(&mut self, principal: &str) -> Option<Arc<Session>> {
+        let held = self.held.get(principal)?.iter();
+        let idle = held.filter_map(|id| Some((self.by_id.get(id)?.idle_since()?, *id)));
+        let (_, oldest) = idle.min()?;
+        self.remove(&oldest)
     }
 }
 
@@ -188,7 +230,7 @@ impl Sessions {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        since(self.begun)
     }
 
     /// The session of this id, without using it.
@@ -201,30 +243,33 @@ impl Sessions {
         InUse { session: session.clone(), begun: self.begun }
     }
 
-    /// Adds a session. Where all room is taken, the one that is idle for longest makes some: anybody's for those
-    /// whom nobody knows, their own for a principal.
+    /// Adds a session, unless it is there already. Where all room is taken, the one that is idle for longest makes
+    /// some: the principal's own when that one holds too many.
     pub(super) fn add(
         &self,
         id: SessionId,
         session: Arc<Session>,
     ) -> Result<(InUse, Option<Arc<Session>>), Full> {
-        session.used.store(self.now(), Ordering::Relaxed);
-        let in_use = self.enter(&session);
+        let now = self.now();
+        session.used.store(now, Ordering::Relaxed);
         let mut table = lock(&self.table);
+        if let Some(known) = table.by_id.get(&id) {
+            return Ok((self.enter(known), None));
+        }
         let mut gone = None;
         if let Some(principal) = &session.principal
-            && table.held.get(principal).is_some_and(|held| *held >= self.bounds.most_of_one)
+            && table.held.get(principal).is_some_and(|held| held.len() >= self.bounds.most_of_one)
         {
-            let own = |other: &Session| other.principal.as_ref() == Some(principal);
-            gone = Some(table.evict(own).ok_or(Full::One)?);
+            gone = Some(table.evict_of(principal).ok_or(Full::One)?);
         }
         if table.by_id.len() >= self.bounds.most {
-            gone = Some(table.evict(|_| true).ok_or(Full::All)?);
+            gone = Some(table.evict(now).ok_or(Full::All)?);
         }
         if let Some(principal) = &session.principal {
-            *table.held.entry(principal.clone()).or_default() += 1;
+            table.held.entry(principal.clone()).or_default().push(id);
         }
-        table.order.push_back((id, session.used.load(Ordering::Relaxed)));
+        let in_use = self.enter(&session);
+        table.order.push(Reverse((now, id)));
         table.by_id.insert(id, session);
         drop(table);
         gone.iter().for_each(|gone| gone.end());
@@ -247,11 +292,9 @@ impl Sessions {
 
     /// Ends the sessions that nobody has used for too long.
     pub(super) fn reap(&self) -> Vec<Arc<Session>> {
-        let ttl = u64::try_from(self.bounds.ttl.as_millis()).unwrap_or(u64::MAX);
+        let ttl = u64::try_from(self.bounds.ttl.as_micros()).unwrap_or(u64::MAX);
         let oldest = self.now().saturating_sub(ttl);
-        let stale = |session: &Session| {
-            session.users.load(Ordering::Acquire) == 0 && session.used.load(Ordering::Relaxed) < oldest
-        };
+        let stale = |session: &Session| session.idle_since().is_some_and(|since| since < oldest);
         let mut table = lock(&self.table);
         let ids: Vec<_> =
             table.by_id.iter().filter(|(_, session)| stale(session)).map(|(id, _)| *id).collect();
@@ -265,7 +308,8 @@ impl Sessions {
     pub(super) fn close_streams(&self) {
         let sessions: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
         for session in sessions {
-            session.stream(0).into_iter().for_each(|stream| stream.close());
+            session.connection.close_peer("the server ends");
+            session.stream(STANDALONE).into_iter().for_each(|stream| stream.close());
         }
     }
 }

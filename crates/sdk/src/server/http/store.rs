@@ -66,6 +66,12 @@ pub(super) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: Session
     }
 }
 
+/// Whether a session of this principal is kept.
+pub(super) async fn knows(endpoint: &Endpoint, id: &SessionId, principal: Option<&str>) -> bool {
+    let Some(store) = &endpoint.options.store else { return false };
+    store.load(&id.key()).await.is_some_and(|saved| saved.principal.as_deref() == principal)
+}
+
 /// Opens a session again that was opened in another process, or before this one was started again.
 pub(super) async fn restore(
     endpoint: &Arc<Endpoint>,
@@ -81,7 +87,7 @@ pub(super) async fn restore(
     let connection =
         Connection::new(service, Arc::new(Outbox::polled(STANDALONE_HIGH_WATER, 0)), Reach::Lasting);
     connection.reopen(&saved.initialize, saved.log_level, saved.subscriptions)?;
-    let session = Session::new(id.key(), principal.cloned(), connection);
+    let session = Session::new(id.key(), principal.cloned(), connection, SessionId::some_number());
     let (in_use, gone) = endpoint.sessions.add(id, session).ok()?;
     gone.iter().for_each(|gone| endpoint.options.events.forget(&gone.key));
     endpoint.reap_later();

@@ -9,43 +9,54 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use linchpin_jsonrpc::{Outbox, Taken};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
+use super::super::start;
 use super::events::{EventStore, KeptEvent};
 use super::key::SessionKey;
 use crate::sync::lock;
 
 /// How long a client should wait before it comes back to a stream that was cut.
 const COME_BACK: Duration = Duration::from_secs(1);
+/// The number of the stream that belongs to no request.
+pub(super) const STANDALONE: u32 = 0;
 
 /// One stream of a session: it outlives the HTTP responses that carry it.
 pub(super) struct Stream {
     number: u32,
     outbox: Arc<Outbox>,
     state: Mutex<State>,
-    store: Arc<dyn EventStore>,
-    session: SessionKey,
+    kept: Keeping,
+}
+
+/// How a stream is kept for its client to come back.
+pub(super) struct Keeping {
+    pub(super) store: Arc<dyn EventStore>,
+    pub(super) session: SessionKey,
+    /// Whether it begins with an event to come back from, so that it can be let go on purpose.
+    pub(super) is_primed: bool,
 }
 
 #[derive(Default)]
 struct State {
-    /// The number of the last event.
+    /// The numbers before the first event, and of the last one.
+    first: u64,
     last: u64,
     /// Which response carries the stream now. Earlier ones have to end.
     carrier: u64,
     attached: bool,
     /// The last message was handed out.
     done: bool,
+    /// Nobody may come back to it.
+    closed: bool,
 }
 
 impl Stream {
-    pub(super) fn new(
-        number: u32,
-        outbox: Arc<Outbox>,
-        store: Arc<dyn EventStore>,
-        session: SessionKey,
-    ) -> Arc<Self> {
-        Arc::new(Stream { number, outbox, state: Mutex::default(), store, session })
+    /// A stream whose events are numbered from after `last`.
+    pub(super) fn new(number: u32, last: u64, outbox: Arc<Outbox>, kept: Keeping) -> Arc<Self> {
+        let state = Mutex::new(State { first: last, last, ..State::default() });
+        Arc::new(Stream { number, outbox, state, kept })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -56,8 +67,18 @@ impl Stream {
         lock(&self.state).attached
     }
 
+    fn is_primed(&self) -> bool {
+        self.kept.is_primed
+    }
+
     pub(super) fn is_done(&self) -> bool {
         lock(&self.state).done
+    }
+
+    /// Whether an event of this number can have been sent on it, or it began after it.
+    pub(super) fn has_sent(&self, number: u64) -> bool {
+        let state = lock(&self.state);
+        (state.first..=state.last).contains(&number)
     }
 
     /// Whether a client that has seen `number` can go on with what comes next, if it gets `missed`.
@@ -66,29 +87,78 @@ impl Stream {
         is_gapless(number, missed) && missed.last().map_or(number, |event| event.number) == last
     }
 
-    /// Numbers messages, keeps them, and frames them.
-    fn number_events(&self, state: &mut State, lines: &[u8], out: &mut Vec<u8>) {
+    /// Numbers messages and keeps them; `each` takes them one by one.
+    fn number_events(&self, state: &mut State, lines: &[u8], mut each: impl FnMut(u64, &[u8])) {
         for message in messages(lines) {
             state.last += 1;
-            let event = KeptEvent { number: state.last, message: message.into() };
-            self.store.keep(&self.session, self.number, event);
-            write_event(Some((self.number, state.last)), message, out);
+            if !state.closed {
+                let event = KeptEvent { number: state.last, message: message.into() };
+                self.kept.store.keep(&self.kept.session, self.number, event);
+            }
+            each(state.last, message);
         }
     }
 
     /// Takes the stream over: what carried it ends.
     fn attach(&self) -> u64 {
+        self.attach_if(|_| true).unwrap_or_default()
+    }
+
+    fn attach_if(&self, may: impl FnOnce(&State) -> bool) -> Option<u64> {
         let mut state = lock(&self.state);
+        if !may(&state) {
+            return None;
+        }
         state.carrier += 1;
         state.attached = true;
         let carrier = state.carrier;
         drop(state);
         self.outbox.nudge();
-        carrier
+        Some(carrier)
+    }
+
+    /// The response that had this turn is gone. What comes now is kept for the client to come back; the stream that
+    /// belongs to no request needs no help, since its outbox is small and waits for the next response.
+    fn detach(self: Arc<Self>, turn: u64) {
+        {
+            let mut state = lock(&self.state);
+            if state.carrier != turn {
+                return;
+            }
+            state.attached = false;
+            if state.done || self.number == STANDALONE {
+                return;
+            }
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            start(&runtime, self.keep_rest(turn));
+        }
+    }
+
+    /// Keeps what is sent while nobody carries the stream.
+    async fn keep_rest(self: Arc<Self>, turn: u64) {
+        let mut lines = Vec::new();
+        std::future::poll_fn(|cx| {
+            loop {
+                lines.clear();
+                let mut state = lock(&self.state);
+                if state.carrier != turn {
+                    return Poll::Ready(());
+                }
+                let Poll::Ready(found) = self.outbox.poll_take(&mut lines, cx) else { return Poll::Pending };
+                self.number_events(&mut state, &lines, |_, _| ());
+                if found == Taken::Last {
+                    state.done = true;
+                    return Poll::Ready(());
+                }
+            }
+        })
+        .await;
     }
 
     /// Lets go of a stream that nobody may come back to.
     pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
         self.outbox.complete();
     }
 }
@@ -159,9 +229,19 @@ impl StreamBody {
         }
     }
 
-    /// A stream that a client can come back to.
+    /// A stream that a client can come back to. Whatever carried it before ends.
     pub(super) fn resumable(stream: Arc<Stream>, quiet: Duration) -> Self {
         let turn = stream.attach();
+        Self::carrying(stream, turn, quiet)
+    }
+
+    /// As [`Self::resumable`]; `None` when it is carried already.
+    pub(super) fn only(stream: Arc<Stream>, quiet: Duration) -> Option<Self> {
+        let turn = stream.attach_if(|state| !state.attached)?;
+        Some(Self::carrying(stream, turn, quiet))
+    }
+
+    fn carrying(stream: Arc<Stream>, turn: u64, quiet: Duration) -> Self {
         let mut body = Self::new(stream.outbox.clone(), quiet);
         body.resumable = Some((stream, turn));
         body
@@ -177,9 +257,10 @@ impl StreamBody {
         body
     }
 
-    /// Begins with an event that only has an id, so that the client can come back from the beginning.
+    /// Begins with an event that only has an id, where there are such, so that the client can come back from the
+    /// beginning.
     pub(super) fn primed(mut self) -> Self {
-        if let Some((stream, _)) = &self.resumable {
+        if let Some((stream, _)) = self.resumable.as_ref().filter(|(stream, _)| stream.is_primed()) {
             let last = lock(&stream.state).last;
             write_id(stream.number, last, &mut self.first);
             self.first.extend_from_slice(b"data:\n\n");
@@ -190,7 +271,12 @@ impl StreamBody {
     /// Begins with messages that were taken from the outbox already.
     pub(super) fn with_lines(mut self, lines: &[u8], ends: bool) -> Self {
         match &self.resumable {
-            Some((stream, _)) => stream.number_events(&mut lock(&stream.state), lines, &mut self.first),
+            Some((stream, _)) => {
+                let id = stream.number;
+                let write =
+                    |number, message: &[u8]| write_event(Some((id, number)), message, &mut self.first);
+                stream.number_events(&mut lock(&stream.state), lines, write);
+            }
             None => frame(lines, &mut self.first),
         }
         if ends {
@@ -230,6 +316,10 @@ impl StreamBody {
         self
     }
 
+    fn can_be_let_go(&self) -> bool {
+        self.resumable.as_ref().is_some_and(|(stream, _)| stream.is_primed())
+    }
+
     fn finish(&mut self) {
         self.ends = true;
         if let Some((stream, _)) = &self.resumable {
@@ -251,7 +341,9 @@ impl StreamBody {
             return None;
         }
         let found = self.outbox.poll_take(&mut self.taken, cx);
-        stream.number_events(&mut state, &self.taken, &mut self.first);
+        let id = stream.number;
+        let write = |number, message: &[u8]| write_event(Some((id, number)), message, &mut self.first);
+        stream.number_events(&mut state, &self.taken, write);
         Some(found)
     }
 
@@ -268,7 +360,7 @@ impl StreamBody {
             match found {
                 Poll::Ready(Taken::Some) => {}
                 Poll::Ready(Taken::Last) => self.finish(),
-                Poll::Ready(Taken::HangUp(pause)) if self.resumable.is_some() => {
+                Poll::Ready(Taken::HangUp(pause)) if self.can_be_let_go() => {
                     write_retry(pause, &mut self.first);
                     self.ends = true;
                 }
@@ -293,9 +385,8 @@ fn write_retry(pause: Duration, out: &mut Vec<u8>) {
 
 impl Drop for StreamBody {
     fn drop(&mut self) {
-        if let Some((stream, turn)) = &self.resumable {
-            let mut state = lock(&stream.state);
-            state.attached &= state.carrier != *turn;
+        if let Some((stream, turn)) = self.resumable.take() {
+            stream.detach(turn);
         }
         if let Some(on_gone) = self.on_gone.take() {
             on_gone();

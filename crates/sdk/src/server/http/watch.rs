@@ -169,9 +169,14 @@ impl Watch {
         }
     }
 
-    /// Asks all connections to end once they are done.
+    /// Asks all connections to end once they are done. Those that have not asked for anything end now.
     pub(super) fn end_all(&self) {
-        lock(&self.known).connections.values().for_each(|connection| connection.end.notify_one());
+        for connection in lock(&self.known).connections.values() {
+            if connection.phase.load(Ordering::Relaxed) == NEW {
+                connection.is_late.store(1, Ordering::Release);
+            }
+            connection.end.notify_one();
+        }
     }
 }
 

@@ -1,0 +1,544 @@
+//! Connections as they are on the network: slow, silent, cut, too many, malformed; and how a server ends.
+#![cfg(feature = "http-server")]
+#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use linchpin::{Context, Http, NoArgs};
+use serde_json::{Value, json};
+use support::scene::Scene;
+use support::sockets::{Site, Socket};
+use support::web::modern;
+use support::{initialize, stateless};
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_mins(5);
+const USUAL: &str =
+    "Host: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+
+fn http(scene: &Scene) -> Http {
+    scene.server().http().connection_timeouts(LONG, LONG, LONG)
+}
+
+/// A request with more headers than the usual ones.
+fn post(body: &str, more: &str) -> String {
+    format!("POST /mcp HTTP/1.1\r\n{USUAL}{more}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// A stateless request.
+fn ask(id: i64, method: &str, params: Value) -> String {
+    let (message, headers) = modern(id, method, params);
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    post(&message.to_string(), &headers)
+}
+
+fn echo(id: i64) -> String {
+    ask(id, "tools/call", json!({"name": "echo", "arguments": {"message": format!("m{id}")}}))
+}
+
+fn wait(count: u32) -> String {
+    let meta = stateless(json!({"_meta": {"progressToken": 1}}))["_meta"].clone();
+    ask(1, "tools/call", json!({"name": "wait", "arguments": {"count": count}, "_meta": meta}))
+}
+
+/// Whether the server serves.
+fn is_alive(site: &Site) {
+    let mut socket = site.connect();
+    socket.write(echo(7));
+    let answer = socket.response().unwrap();
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.contains("\"m7\""), "{}", answer.body);
+}
+
+/// Blocks until a thing of the server's runtime is done.
+fn block<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn a_silent_connection_is_closed() {
+    let scene = Scene::new();
+    let site = Site::start(scene.server().http().connection_timeouts(SHORT, LONG, LONG));
+    let begun = Instant::now();
+    let mut all: Vec<_> = (0..50).map(|_| site.connect()).collect();
+    is_alive(&site);
+    assert!(all.iter_mut().all(|socket| socket.end().is_empty()));
+    assert!(begun.elapsed() < 10 * SHORT);
+    // One that has begun has more time.
+    let mut slow = site.connect();
+    slow.write("POST /mcp");
+    site.connect().end();
+    slow.write(&echo(1)["POST /mcp".len()..]);
+    assert_eq!(slow.response().unwrap().status, 200);
+}
+
+#[test]
+fn a_head_that_does_not_end_is_not_waited_for() {
+    let scene = Scene::new();
+    let site = Site::start(scene.server().http().connection_timeouts(LONG, SHORT, LONG));
+    let mut stuck = site.connect();
+    stuck.write("POST /mcp HTTP/1.1\r\nHost: loc");
+    assert_eq!(stuck.end(), "");
+    // However steadily its bytes come.
+    let mut dribbling = site.connect();
+    dribbling.stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let begun = Instant::now();
+    let mut bytes = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: ".bytes().chain(std::iter::repeat(b'x'));
+    let mut byte = [0];
+    loop {
+        assert!(begun.elapsed() < 20 * SHORT);
+        let sent = dribbling.try_write([bytes.next().unwrap()]);
+        match std::io::Read::read(&mut dribbling.stream, &mut byte) {
+            Ok(0) => break,
+            Ok(_) => panic!("nothing was asked"),
+            Err(error) if sent && matches!(error.kind(), std::io::ErrorKind::WouldBlock) => {}
+            Err(_) => break,
+        }
+    }
+    // Of a second request, too.
+    let mut second = site.connect();
+    second.write(echo(1));
+    assert_eq!(second.response().unwrap().status, 200);
+    second.write("POST /m");
+    assert_eq!(second.end(), "");
+    is_alive(&site);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time() {
+    let scene = Scene::new();
+    let site = Site::start(scene.server().http().connection_timeouts(LONG, LONG, SHORT));
+    let mut socket = site.connect();
+    for id in 0..3 {
+        socket.write(echo(id));
+        assert_eq!(socket.response().unwrap().status, 200);
+    }
+    assert_eq!(socket.end(), "");
+    // A call is not idle.
+    let mut busy = site.connect();
+    busy.write(wait(1));
+    block(scene.until_alive(1));
+    let mut idle = site.connect();
+    idle.write(echo(1));
+    idle.response().unwrap();
+    idle.end();
+    scene.step(1);
+    assert_eq!(busy.response().unwrap().status, 200);
+}
+
+#[test]
+fn a_dribbled_body_is_given_up() {
+    let scene = Scene::new();
+    let site = Site::start(http(&scene).body_timeout(SHORT));
+    let mut socket = site.connect();
+    let request = echo(1);
+    socket.write(&request[..request.len() - 1]);
+    let answer = socket.response().unwrap();
+    assert_eq!(answer.status, 408, "{}", answer.body);
+    assert_eq!(socket.end(), "", "nobody knows where the next request begins");
+    let mut chunked = site.connect();
+    chunked.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"js"));
+    assert_eq!(chunked.response().unwrap().status, 408);
+    is_alive(&site);
+}
+
+/// A server whose tool says more than any socket holds.
+fn shouting(scene: &Scene) -> linchpin::Server {
+    let shout = scene.clone();
+    scene.server().tool("shout", "", move |_: NoArgs, cx: Context| {
+        let scene = shout.clone();
+        async move {
+            let _alive = support::alive::Alive::new(&scene.alive);
+            scene.changed.notify_waiters();
+            for step in 1.. {
+                cx.progress((f64::from(step), 1e9, "x".repeat(16 << 10)));
+                tokio::task::yield_now().await;
+            }
+        }
+    })
+}
+
+fn shout() -> String {
+    let meta = stateless(json!({"_meta": {"progressToken": 1}}))["_meta"].clone();
+    ask(1, "tools/call", json!({"name": "shout", "arguments": {}, "_meta": meta}))
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut() {
+    let scene = Scene::new();
+    let site =
+        Site::start(shouting(&scene).http().write_timeout(SHORT).connection_timeouts(LONG, LONG, LONG));
+    let mut deaf: Vec<_> = (0..3).map(|_| site.connect()).collect();
+    deaf.iter_mut().for_each(|socket| socket.write(shout()));
+    for socket in &mut deaf {
+        assert_eq!(socket.head().unwrap().0, 200);
+    }
+    site.until_tasks(0);
+    assert_eq!(scene.alive(), 0, "its calls were given up");
+    is_alive(&site);
+}
+
+#[test]
+fn connections_are_bounded() {
+    let scene = Scene::new();
+    for http in [http(&scene).max_connections(2), http(&scene).max_connections_per_address(2)] {
+        let site = Site::start(http);
+        let mut first = site.connect();
+        first.write(echo(1));
+        first.response().unwrap();
+        let mut second = site.connect();
+        second.write(echo(1));
+        second.response().unwrap();
+        let mut third = site.connect();
+        third.try_write(echo(1));
+        assert_eq!(third.end(), "", "one too many is let go without a word");
+        first.write(echo(2));
+        assert_eq!(first.response().unwrap().status, 200);
+        drop(second);
+        site.until_tasks(1);
+        is_alive(&site);
+    }
+}
+
+#[test]
+fn requests_in_one_go_are_answered_one_by_one() {
+    let site = Site::start(http(&Scene::new()));
+    let mut socket = site.connect();
+    socket.write((0..20).map(echo).collect::<String>());
+    for id in 0..20 {
+        let answer = socket.response().unwrap();
+        assert!(answer.body.contains(&format!("\"m{id}\"")), "{}", answer.body);
+    }
+    // One that is refused does not spoil the next.
+    let bad = post("{", "");
+    socket.write(format!("{bad}{}{bad}{}", echo(1), echo(2)));
+    let statuses: Vec<_> = (0..4).map(|_| socket.response().unwrap().status).collect();
+    assert_eq!(statuses, [400, 200, 400, 200]);
+}
+
+#[test]
+fn targets_and_versions_of_http() {
+    let site = Site::start(http(&Scene::new()));
+    let request = echo(1);
+    for (from, to, status) in [
+        ("POST /mcp HTTP/1.1", "POST http://localhost/mcp HTTP/1.1", 200),
+        ("POST /mcp HTTP/1.1", "POST http://evil.example/mcp HTTP/1.1", 403),
+        ("POST /mcp HTTP/1.1", "POST /mcp?a=b HTTP/1.1", 200),
+        ("POST /mcp HTTP/1.1", "POST /mcp HTTP/1.0", 200),
+        ("POST /mcp HTTP/1.1", "POST /elsewhere HTTP/1.1", 404),
+        ("POST /mcp HTTP/1.1", "POST * HTTP/1.1", 404),
+        ("POST /mcp HTTP/1.1", "PUT /mcp HTTP/1.1", 405),
+        ("Host: localhost\r\n", "", 403),
+        ("Host: localhost\r\n", "Host: localhost\r\nHost: localhost\r\n", 403),
+        ("Host: localhost\r\n", "Host: 127.0.0.1\r\n", 200),
+        ("Host: localhost\r\n", "HOST:localhost\r\n", 200),
+    ] {
+        let mut socket = site.connect();
+        socket.write(request.replace(from, to));
+        let answer = socket.response().unwrap();
+        assert_eq!(answer.status, status, "{to}: {}", answer.body);
+        if to.ends_with("1.0") {
+            assert_eq!(socket.end(), "", "such clients expect the end");
+        }
+    }
+}
+
+#[test]
+fn a_stream_to_a_client_of_http_1_0_ends_with_the_connection() {
+    let scene = Scene::new();
+    let site = Site::start(http(&scene));
+    let mut socket = site.connect();
+    socket.write(wait(3).replace("HTTP/1.1", "HTTP/1.0"));
+    scene.step(3);
+    let answer = socket.response().unwrap();
+    assert!(!answer.head.contains("chunked"), "{}", answer.head);
+    assert_eq!(answer.body.matches("notifications/progress").count(), 2);
+    assert!(answer.body.contains("3 steps") && answer.body.ends_with("\n\n"));
+}
+
+#[test]
+fn those_who_ask_first_are_told_to_go_on() {
+    let site = Site::start(scene_with_cap().http());
+    let mut socket = site.connect();
+    let request = echo(1);
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    socket.write(format!("{head}\r\nExpect: 100-continue\r\n\r\n"));
+    assert_eq!(socket.head().unwrap().0, 100);
+    socket.write(body);
+    assert_eq!(socket.response().unwrap().status, 200);
+    // What would be refused anyway is not asked for.
+    for (more, status) in
+        [("Content-Length: 99999999\r\n", 413), ("Content-Encoding: gzip\r\nContent-Length: 5\r\n", 415)]
+    {
+        let mut socket = site.connect();
+        socket.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}{more}Expect: 100-continue\r\n\r\n"));
+        assert_eq!(socket.response().unwrap().status, status);
+    }
+}
+
+fn scene_with_cap() -> linchpin::Server {
+    Scene::new().server().max_message(64 << 10)
+}
+
+#[test]
+fn a_body_that_is_too_long_is_refused_so_that_its_sender_learns_it() {
+    let site = Site::start(scene_with_cap().http());
+    let long = format!("{{\"x\":\"{}\"}}", "x".repeat(100 << 10));
+    for _ in 0..20 {
+        let mut socket = site.connect();
+        socket.write(post(&long, ""));
+        assert_eq!(socket.response().unwrap().status, 413);
+        let mut chunked = site.connect();
+        chunked.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n"));
+        chunked.write(format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len()));
+        assert_eq!(chunked.response().unwrap().status, 413);
+    }
+    // Also where much is on its way when the answer is clear.
+    let site_of_default = Site::start(Scene::new().server().http());
+    let longer = "x".repeat(7 << 20);
+    for _ in 0..5 {
+        let mut socket = site_of_default.connect();
+        socket.write(post(&longer, ""));
+        assert_eq!(socket.response().unwrap().status, 413);
+    }
+    // One who does not stop is cut, whatever it was going to say.
+    let mut endless = site.connect();
+    endless.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n"));
+    let chunk = format!("{:x}\r\n{}\r\n", 64 << 10, "x".repeat(64 << 10));
+    let mut sent = 0;
+    while endless.try_write(&chunk) {
+        sent += 1;
+        assert!(sent < 10_000, "it is read without end");
+    }
+    is_alive(&site);
+}
+
+#[test]
+fn heads_are_bounded() {
+    let site = Site::start(http(&Scene::new()));
+    for (more, status) in [
+        (format!("X: {}\r\n", "x".repeat(10 << 10)), 200),
+        (format!("X: {}\r\n", "x".repeat(20 << 10)), 431),
+        (format!("X: {}\r\n", "x".repeat(1 << 20)), 431),
+        ("X: y\r\n".repeat(80), 200),
+        ("X: y\r\n".repeat(200), 431),
+        (format!("{}: y\r\n", "x".repeat(70_000)), 431),
+    ] {
+        let mut socket = site.connect();
+        socket.try_write(echo(1).replace("Accept:", &format!("{more}Accept:")));
+        assert_eq!(socket.head().map(|head| head.0), Some(status), "{more:.10} of {}", more.len());
+    }
+    let mut socket = site.connect();
+    socket.try_write(echo(1).replace("/mcp", &format!("/{}", "x".repeat(100_000))));
+    let status = socket.head().map(|head| head.0);
+    assert!(matches!(status, Some(414 | 431)), "{status:?}");
+    is_alive(&site);
+}
+
+#[test]
+fn what_is_no_http_is_turned_away() {
+    let site = Site::start(http(&Scene::new()));
+    let request = echo(1);
+    let body = request.split_once("\r\n\r\n").unwrap().1;
+    let length = format!("Content-Length: {}\r\n", body.len());
+    let broken = [
+        "\0\0\0\0\r\n\r\n".to_owned(),
+        "hello\r\n\r\n".into(),
+        "{\"jsonrpc\":\"2.0\"}\r\n\r\n".into(),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".into(),
+        "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\u{fc}\u{3}\u{3}".into(),
+        "GET\r\n\r\n".into(),
+        request.replace("HTTP/1.1", "HTTP/9.9"),
+        request.replace("POST /mcp", "POST /m cp"),
+        request.replace("Host: ", "Host : "),
+        request.replace("Host: localhost", "Host: localhost\r\n folded"),
+        request.replace("Host: localhost", "Ho\0st: localhost"),
+        request.replace("Host: localhost", "Host: local\0host"),
+        request.replace(&length, &format!("{length}Content-Length: 5\r\n")),
+        request.replace(&length, "Content-Length: -1\r\n"),
+        request.replace(&length, "Content-Length: +5\r\n"),
+        request.replace(&length, "Content-Length: 5, 6\r\n"),
+        request.replace(&length, "Content-Length: 99999999999999999999\r\n"),
+        request.replace(&length, "Transfer-Encoding: gzip\r\n"),
+        request.replace(&length, "Transfer-Encoding: chunked, gzip\r\n"),
+        request.replace(&length, "Transfer-Encoding: identity\r\n"),
+        request.replace(&length, "Transfer-Encoding: chunked\r\n"),
+        request.replace(&length, "Transfer-Encoding: chunked\r\n").replace(body, "-5\r\nhello\r\n0\r\n\r\n"),
+        request.replace(&length, "Transfer-Encoding: chunked\r\n").replace(body, "ffffffffffffffffff\r\n"),
+        request.replace(&length, "Transfer-Encoding: chunked\r\n").replace("HTTP/1.1", "HTTP/1.0"),
+    ];
+    let mut refused = 0;
+    for bytes in &broken {
+        let mut socket = site.connect();
+        socket.write(bytes);
+        socket.end_writing();
+        let said = socket.end();
+        assert!(
+            said.is_empty() || said.starts_with("HTTP/1.1 4") || said.starts_with("HTTP/1.0 4"),
+            "{bytes:?}: {said}"
+        );
+        assert!(!said.contains("m1"), "{bytes:?}");
+        refused += 1;
+    }
+    eprintln!("malformed: rejected={refused} accepted=0");
+    assert_eq!(refused, 24);
+    is_alive(&site);
+}
+
+#[test]
+fn two_lengths_are_one_request() {
+    let site = Site::start(http(&Scene::new()));
+    let hidden = echo(2);
+    let body = format!("0\r\n\r\n{hidden}");
+    let mut socket = site.connect();
+    socket.write(format!(
+        "POST /mcp HTTP/1.1\r\n{USUAL}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n{body}",
+        body.len()
+    ));
+    let said = socket.end();
+    assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{said}");
+    assert!(said.starts_with("HTTP/1.1 400") && !said.contains("m2"), "{said}");
+    is_alive(&site);
+}
+
+#[test]
+fn a_client_that_closes_at_any_byte_leaves_nothing_behind() {
+    let scene = Scene::new();
+    let site = Site::start(http(&scene));
+    let open = post(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize("2025-11-25", &json!({}))}).to_string(), "");
+    let mut first = site.connect();
+    first.write(&open);
+    let id = first.response().unwrap();
+    let id = id.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned();
+    let session = format!("mcp-session-id: {id}\r\n");
+    let slow = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "wait", "arguments": {"count": 0}}});
+    let get = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{session}\r\n");
+    let delete = "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nmcp-session-id: x\r\n\r\n".to_owned();
+    drop(first);
+    // The one that looks for idle sessions stays.
+    site.until_tasks(1);
+    let mut cuts = 0;
+    for request in [echo(1), wait(2), post(&slow.to_string(), &session), get, delete] {
+        for at in 0..=request.len() {
+            let mut socket = site.connect();
+            socket.write(&request[..at]);
+            drop(socket);
+            cuts += 1;
+        }
+        is_alive(&site); // and so all that came before has been let in
+        site.until_tasks(1);
+        assert_eq!(scene.alive(), 0);
+    }
+    eprintln!("{cuts} connections were cut");
+    let mut back = site.connect();
+    let get = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{session}\r\n");
+    back.write(get);
+    assert_eq!(back.head().unwrap().0, 200, "the stream of the session is free again");
+    is_alive(&site);
+}
+
+#[test]
+fn a_disconnect_is_noticed_while_a_call_works() {
+    let scene = Scene::new();
+    let site = Site::start(http(&scene));
+    for streams in [false, true] {
+        let mut socket = site.connect();
+        socket.write(wait(3));
+        block(scene.until_alive(1));
+        if streams {
+            scene.step(1);
+            assert!(socket.head().unwrap().1.contains("text/event-stream"));
+            assert!(socket.chunk().unwrap().contains("notifications/progress"));
+        }
+        drop(socket);
+        block(scene.until_alive(0));
+        site.until_tasks(0);
+    }
+    assert_eq!(scene.ended(), 0);
+}
+
+#[test]
+fn a_server_ends_in_good_order() {
+    let scene = Scene::new();
+    let mut site = Site::start(http(&scene).legacy_sse());
+    let (mut silent, mut idle, mut busy, mut listening, mut old) =
+        (site.connect(), site.connect(), site.connect(), site.connect(), site.connect());
+    idle.write(echo(1));
+    idle.response().unwrap();
+    busy.write(wait(1));
+    listening.write(ask(9, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})));
+    listening.head().unwrap();
+    assert!(listening.chunk().unwrap().contains("acknowledged"));
+    old.write("GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
+    old.head().unwrap();
+    assert!(old.chunk().unwrap().contains("endpoint"));
+    block(scene.until_alive(1));
+    site.stop();
+    assert_eq!((silent.end(), idle.end()), (String::new(), String::new()));
+    assert_eq!(old.chunk(), None);
+    assert!(listening.chunk().unwrap().contains("\"id\":9"), "it is answered");
+    assert_eq!(listening.chunk(), None);
+    assert!(std::net::TcpStream::connect(site.address).is_err(), "nobody else is let in");
+    scene.step(1);
+    let answer = busy.response().unwrap();
+    assert!(answer.body.contains("1 steps"), "{}", answer.body);
+    assert_eq!(busy.end(), "");
+    assert!(site.ended() < Duration::from_secs(4));
+}
+
+#[test]
+fn a_server_does_not_wait_for_ever() {
+    let scene = Scene::new();
+    let site = Site::start(scene.server().shutdown_timeout(SHORT).http());
+    let mut busy = site.connect();
+    busy.write(wait(1));
+    block(scene.until_alive(1));
+    assert!(site.ended() < 10 * SHORT);
+    assert_eq!(busy.end(), "");
+    assert_eq!(scene.alive(), 0);
+}
+
+#[test]
+fn a_session_over_sockets() {
+    let scene = Scene::new();
+    let site = Site::start(http(&scene));
+    let mut socket = site.connect();
+    let params = initialize("2025-11-25", &json!({}));
+    socket.write(post(
+        &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string(),
+        "",
+    ));
+    let opened = socket.response().unwrap();
+    let id = opened.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    let session = format!("mcp-session-id: {id}\r\nmcp-protocol-version: 2025-11-25\r\n");
+    let send = |socket: &mut Socket, message: Value| {
+        socket.write(post(&message.to_string(), &session));
+        socket.response().unwrap()
+    };
+    let noted = send(&mut socket, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    assert_eq!((noted.status, &*noted.body), (202, ""));
+    let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {"count": 2}, "_meta": {"progressToken": 1}}});
+    let mut call = site.connect();
+    call.write(post(&message.to_string(), &session));
+    block(scene.until_alive(1));
+    scene.step(1);
+    call.head().unwrap();
+    let mut seen = String::new();
+    while !seen.contains("notifications/progress") {
+        seen += &call.chunk().unwrap();
+    }
+    drop(call);
+    scene.step(1);
+    block(scene.until_alive(0));
+    let last = seen.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap();
+    socket.write(format!(
+        "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nLast-Event-ID: {last}\r\n{session}\r\n"
+    ));
+    let rest = socket.response().unwrap();
+    assert!(rest.body.contains("2 steps") && !rest.body.contains("progress"), "{}", rest.body);
+    socket.write(format!("DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n{session}\r\n"));
+    assert_eq!(socket.response().unwrap().status, 204);
+    assert_eq!(send(&mut socket, json!({"jsonrpc": "2.0", "id": 3, "method": "ping"})).status, 404);
+}

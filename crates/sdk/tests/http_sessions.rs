@@ -1,0 +1,514 @@
+//! Sessions over HTTP: whose they are, how many there may be, and when they end.
+#![cfg(feature = "http-server")]
+#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::StatusCode;
+use http::request::Parts;
+use linchpin::Revision;
+use linchpin::server::{EventStore, HttpService, KeptEvent, Refusal, SavedSession, SessionKey, SessionStore};
+use serde_json::{Value, json};
+use support::paused::pass;
+use support::scene::Scene;
+use support::web::{self, Beside, Guest, borrowed, post, serve, text_of};
+use support::{STATELESS, initialize, session_revisions};
+
+const LATEST: Revision = Revision::LATEST_SESSION;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn identify(parts: &Parts) -> Result<Option<String>, Refusal> {
+    match parts.headers.get("x-user").map(|user| user.to_str().unwrap()) {
+        Some("nobody") => Err(Refusal::Unauthorized),
+        Some("banned") => Err(Refusal::Forbidden),
+        user => Ok(user.map(str::to_owned)),
+    }
+}
+
+async fn is_alive(guest: &Guest) -> bool {
+    match guest.ask("ping", json!({})).await.status {
+        StatusCode::OK => true,
+        StatusCode::NOT_FOUND => false,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_opened_used_and_ended() {
+    let web = serve(Scene::new().server().http());
+    for revision in session_revisions() {
+        let guest = Guest::open(&web, revision).await;
+        let other = Guest::open(&web, revision).await;
+        assert_ne!(guest.session, other.session);
+        for (message, before) in [("a", ""), ("b", "a"), ("c", "b")] {
+            assert_eq!(guest.call_text("remember", json!({"message": message})).await, before);
+        }
+        assert_eq!(other.call_text("remember", json!({"message": "x"})).await, "", "each has its own");
+        let ended = guest.delete().await;
+        assert_eq!((ended.status, ended.text().await), (StatusCode::NO_CONTENT, String::new()));
+        assert!(!is_alive(&guest).await);
+        assert_eq!(guest.delete().await.refusal().await, (404, -32600));
+        assert_eq!(guest.get(None).await.refusal().await, (404, -32600));
+        assert_eq!(
+            guest.notify("notifications/initialized", Value::Null).await.status,
+            StatusCode::NOT_FOUND
+        );
+        assert!(is_alive(&other).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_ends_what_goes_on_in_it() {
+    let scene = Scene::new();
+    let web = serve(scene.server().http());
+    let guest = Guest::open(&web, LATEST).await;
+    let mut stream = guest.get(None).await.events();
+    assert_eq!(stream.event().await.unwrap().data.as_deref(), Some(""));
+    // One call that is a stream by now, and one that may still become one.
+    let mut call = guest.watch("wait", json!({"count": 2})).await.events();
+    assert_eq!(call.event().await.unwrap().data.as_deref(), Some(""));
+    let young = guest.clone();
+    let pending = Beside::start(async move { young.call("wait", json!({"count": 1})).await });
+    scene.until_alive(2).await;
+    assert_eq!(guest.delete().await.status, StatusCode::NO_CONTENT);
+    assert_eq!((stream.next().await, call.next().await), (None, None));
+    assert_eq!(pending.end().await.events().rest().await, Vec::<Value>::new());
+    scene.until_alive(0).await;
+    assert_eq!(scene.ended(), 0, "they were given up");
+}
+
+#[tokio::test]
+async fn a_session_is_its_principals() {
+    let scene = Scene::new();
+    let web = serve(scene.server().http().principal(identify));
+    let mut refused = 0;
+    let ada = Guest::open_as(&web, LATEST, "ada").await;
+    assert_eq!(ada.call_text("who", json!({})).await, "ada");
+    for who in ["bob", "Ada", "", "ada "] {
+        let mut thief = ada.clone();
+        thief.always = if who.is_empty() { vec![] } else { vec![("x-user", who.to_owned())] };
+        if who == "ada " {
+            continue; // headers have no space at their end
+        }
+        for method in
+            ["tools/list", "tools/call", "ping", "initialize", "resources/read", "tasks/list", "no/such"]
+        {
+            assert_eq!(
+                thief.ask(method, json!({})).await.refusal().await,
+                (404, -32600),
+                "{method} by {who}"
+            );
+            refused += 1;
+        }
+        assert_eq!(thief.notify("notifications/cancelled", Value::Null).await.refusal().await, (404, -32600));
+        let reply = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+        assert_eq!(thief.send(&reply).await.refusal().await, (404, -32600));
+        assert_eq!(thief.get(None).await.refusal().await, (404, -32600));
+        assert_eq!(thief.get(Some("0-0")).await.refusal().await, (404, -32600));
+        assert_eq!(thief.delete().await.refusal().await, (404, -32600));
+        refused += 5;
+    }
+    eprintln!("stolen sessions: rejected={refused} accepted=0");
+    assert_eq!(refused, 36);
+    assert!(is_alive(&ada).await);
+    for (who, status) in [("nobody", 401), ("banned", 403)] {
+        let mut guest = ada.clone();
+        guest.always = vec![("x-user", who.to_owned())];
+        let answer = guest.ask("ping", json!({})).await;
+        assert_eq!(answer.header("www-authenticate"), (status == 401).then_some("Bearer"));
+        assert_eq!(answer.refusal().await, (status, -32600));
+        assert_eq!(guest.get(None).await.refusal().await, (status, -32600));
+        assert_eq!(guest.delete().await.refusal().await, (status, -32600));
+    }
+    assert_eq!(ada.delete().await.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn ids_cannot_be_guessed() {
+    let web = serve(Scene::new().server().http());
+    let guest = Guest::open(&web, LATEST).await;
+    let id = guest.session.clone().unwrap();
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let mut guesses = 0;
+    // Each digit another one, each digit left out, each digit twice; and a great many others.
+    let digits = "0123456789abcdef";
+    let others = (0..64).flat_map(|at| {
+        let (head, digit, tail) = (&id[..at], &id[at..=at], &id[at + 1..]);
+        let other = digits.chars().filter(move |other| !digit.starts_with(*other));
+        let mut all: Vec<_> = other.map(|other| format!("{head}{other}{tail}")).collect();
+        all.extend([
+            format!("{head}{tail}"),
+            format!("{head}{digit}{digit}{tail}"),
+            format!("{head}%{tail}"),
+        ]);
+        all
+    });
+    let counted = (0..4_000u64).map(|number| format!("{number:064x}"));
+    for guess in others.chain(counted) {
+        let answer = web.handle(post(&ping, &[("mcp-session-id", &guess)])).await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{guess}");
+        guesses += 1;
+    }
+    eprintln!("guesses: rejected={guesses} accepted=0");
+    assert_eq!(guesses, 64 * 18 + 4_000);
+    assert!(is_alive(&guest).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_sessions_end_and_used_ones_do_not() {
+    let scene = Scene::new();
+    let web = serve(scene.server().http().session_ttl(80 * SECOND));
+    let [idle, used, streaming, working] = [(); 4].map(|()| Guest::new(&web, LATEST));
+    let mut guests = [idle, used, streaming, working];
+    for guest in &mut guests {
+        guest.initialize().await;
+    }
+    let [idle, used, streaming, working] = guests;
+    let stream = streaming.get(None).await;
+    let busy = working.clone();
+    let call = Beside::start(async move { busy.call("wait", json!({"count": 1})).await });
+    scene.until_alive(1).await;
+    for _ in 0..10 {
+        pass(20 * SECOND).await;
+        assert!(is_alive(&used).await);
+    }
+    assert!(!is_alive(&idle).await);
+    assert!(is_alive(&streaming).await);
+    drop(stream);
+    scene.step(1);
+    let answer = call.end().await.events().rest().await;
+    assert_eq!(text_of(&answer[0]), "1 steps", "a call of 200 seconds");
+    pass(100 * SECOND).await;
+    for guest in [&used, &streaming, &working] {
+        assert!(!is_alive(guest).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_session_that_is_idle_for_longest_goes_first() {
+    let web = serve(Scene::new().server().http().max_sessions(4));
+    let mut guests = Vec::new();
+    for _ in 0..4 {
+        guests.push(Guest::open(&web, LATEST).await);
+        pass(SECOND).await;
+    }
+    // The oldest is used last, the youngest first.
+    for guest in [&guests[2], &guests[1], &guests[3], &guests[0]] {
+        assert!(is_alive(guest).await);
+        pass(SECOND).await;
+    }
+    let mut known = vec![2, 1, 3, 0];
+    for _ in 0..4 {
+        let new = Guest::open(&web, LATEST).await;
+        pass(SECOND).await;
+        let gone = known.remove(0);
+        assert_eq!(guests[gone].delete().await.status, StatusCode::NOT_FOUND, "{gone} was idle for longest");
+        drop(new);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_at_its_bound_lets_its_own_go() {
+    let http = Scene::new().server().http().principal(identify);
+    let web = serve(http.max_sessions_per_principal(2).max_sessions(5));
+    let bob = Guest::open_as(&web, LATEST, "bob").await;
+    let anonymous = Guest::open(&web, LATEST).await;
+    pass(SECOND).await;
+    let mut adas = Vec::new();
+    for _ in 0..2 {
+        adas.push(Guest::open_as(&web, LATEST, "ada").await);
+        pass(SECOND).await;
+    }
+    assert!(is_alive(&adas[0]).await);
+    pass(SECOND).await;
+    let third = Guest::open_as(&web, LATEST, "ada").await;
+    assert!(!is_alive(&adas[1]).await, "of her own, and the one idle for longest");
+    assert!(is_alive(&adas[0]).await && is_alive(&third).await);
+    // While all of hers are in use there is none more for her, and there is for others.
+    let streams = (adas[0].get(None).await, third.get(None).await);
+    let mut fourth = Guest::new(&web, LATEST);
+    fourth.always = vec![("x-user", "ada".into())];
+    let opening = fourth.message("initialize", initialize("2025-11-25", &json!({})));
+    let answer = fourth.send(&opening).await;
+    assert_eq!(answer.header("retry-after"), Some("5"));
+    assert_eq!(answer.refusal().await, (503, -32600));
+    let eve = Guest::open_as(&web, LATEST, "eve").await;
+    assert!(is_alive(&eve).await && is_alive(&bob).await && is_alive(&anonymous).await);
+    // What was let go does not count for ever.
+    assert_eq!(third.delete().await.status, StatusCode::NO_CONTENT);
+    drop(streams);
+    fourth.initialize().await;
+    assert!(is_alive(&fourth).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_no_room_while_all_are_in_use() {
+    let web = serve(Scene::new().server().http().max_sessions(3));
+    let mut guests = Vec::new();
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let guest = Guest::open(&web, LATEST).await;
+        streams.push(guest.get(None).await);
+        guests.push(guest);
+    }
+    let late = Guest::new(&web, LATEST);
+    let opening = late.message("initialize", initialize("2025-11-25", &json!({})));
+    for _ in 0..3 {
+        let answer = late.send(&opening).await;
+        assert_eq!((answer.header("mcp-session-id"), answer.header("retry-after")), (None, Some("5")));
+        assert_eq!(answer.refusal().await, (503, -32600));
+        pass(SECOND).await;
+    }
+    // The era without sessions needs no room.
+    assert_eq!(Guest::new(&web, STATELESS).call_text("echo", json!({"message": "m"})).await, "m");
+    streams.remove(1);
+    let new = Guest::open(&web, LATEST).await;
+    assert!(is_alive(&new).await && !is_alive(&guests[1]).await && is_alive(&guests[0]).await);
+}
+
+/// All that is said at any level.
+#[derive(Clone, Default)]
+struct Ears(Arc<Mutex<String>>);
+
+impl tracing::Subscriber for Ears {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        span.record(&mut Written(&mut self.0.lock().unwrap()));
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut Written(&mut self.0.lock().unwrap()));
+    }
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut Written(&mut self.0.lock().unwrap()));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+struct Written<'a>(&'a mut String);
+
+impl tracing::field::Visit for Written<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        use std::fmt::Write;
+        writeln!(self.0, "{field}={value:?}").unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_ids_are_never_shown() {
+    let ears = Ears::default();
+    let _heard = tracing::subscriber::set_default(ears.clone());
+    let shown = Arc::new(Mutex::new(String::new()));
+    let (show, scene) = (shown.clone(), Scene::new());
+    let server = scene.server().tool("show", "", move |_: linchpin::NoArgs, cx: linchpin::Context| {
+        let parts = cx.http().unwrap();
+        *show.lock().unwrap() += &format!("{parts:?}");
+        async { "shown" }
+    });
+    let seen = shown.clone();
+    let http = server.http().legacy_sse().principal(move |parts| {
+        *seen.lock().unwrap() += &format!("{:?}", parts.headers);
+        Ok(None)
+    });
+    let web = serve(http);
+    let guest = Guest::open(&web, LATEST).await;
+    assert_eq!(guest.call_text("show", json!({})).await, "shown");
+    let mut call = guest.watch("wait", json!({"count": 3})).await.events();
+    scene.step(1);
+    call.message().await;
+    drop(call);
+    guest.get(Some("1-0")).await.events();
+    guest.get(Some("9-9")).await.refusal().await;
+    guest.notify("notifications/cancelled", json!({"requestId": 3, "reason": "why"})).await;
+    guest.send(&json!({"jsonrpc": "2.0", "id": 99, "result": {}})).await;
+    let answer = guest.ask("tools/list", json!({})).await;
+    *shown.lock().unwrap() += &format!("{:?} {:?}", answer.headers, answer.body);
+    let opening = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize("2025-11-25", &json!({}))});
+    let opened = guest.handle(post(&opening, &[("authorization", "Bearer canary")])).await;
+    *shown.lock().unwrap() += &format!("{:?}", opened.headers);
+    let second = opened.header("mcp-session-id").unwrap().to_owned();
+    guest.delete().await;
+    let refused = guest.ask("ping", json!({})).await.text().await;
+    let said = format!("{}{}{refused}", ears.0.lock().unwrap(), shown.lock().unwrap());
+    assert!(said.contains("a request was cancelled") && said.contains("Sensitive"), "{said}");
+    for secret in [&guest.session.clone().unwrap(), &second, "canary"] {
+        assert!(!said.contains(secret), "{said}");
+    }
+}
+
+/// Sessions and events that two endpoints share.
+#[derive(Clone, Default)]
+struct Shared {
+    sessions: Arc<Mutex<HashMap<SessionKey, SavedSession>>>,
+    events: Arc<Mutex<Vec<Kept>>>,
+    loads: Arc<AtomicUsize>,
+}
+
+type Kept = (SessionKey, u32, KeptEvent);
+type Coming<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl SessionStore for Shared {
+    fn save(&self, key: &SessionKey, session: SavedSession) {
+        self.sessions.lock().unwrap().insert(*key, session);
+    }
+
+    fn load(&self, key: &SessionKey) -> Coming<Option<SavedSession>> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
+        let found = self.sessions.lock().unwrap().get(key).cloned();
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            found
+        })
+    }
+
+    fn remove(&self, key: &SessionKey) {
+        self.sessions.lock().unwrap().remove(key);
+    }
+}
+
+impl EventStore for Shared {
+    fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent) {
+        self.events.lock().unwrap().push((*session, stream, event));
+    }
+
+    fn after(&self, session: &SessionKey, stream: u32, number: u64) -> Coming<Vec<KeptEvent>> {
+        let events = self.events.lock().unwrap();
+        let of = |kept: &&Kept| kept.0 == *session && kept.1 == stream && kept.2.number > number;
+        let found = events.iter().filter(of).map(|kept| kept.2.clone()).collect();
+        Box::pin(std::future::ready(found))
+    }
+
+    fn forget(&self, session: &SessionKey) {
+        self.events.lock().unwrap().retain(|kept| kept.0 != *session);
+    }
+}
+
+fn sharing(scene: &Scene, shared: &Shared) -> HttpService {
+    let http = scene.server().http().principal(identify).session_store(shared.clone());
+    serve(http.event_store(shared.clone()).max_sessions_per_principal(2))
+}
+
+fn moved(guest: &Guest, to: &HttpService) -> Guest {
+    let mut guest = guest.clone();
+    guest.web = to.clone();
+    guest
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_goes_on_at_another_endpoint() {
+    let (scene, shared) = (Scene::new(), Shared::default());
+    let (here, service) = (sharing(&scene, &shared), scene.server().build().unwrap());
+    let http = service.http().principal(identify).session_store(shared.clone());
+    let there = serve(http.event_store(shared.clone()));
+    for revision in session_revisions() {
+        let guest = Guest::open_as(&here, revision, "ada").await;
+        assert_eq!(guest.ask("logging/setLevel", json!({"level": "error"})).await.status, StatusCode::OK);
+        assert_eq!(
+            guest.ask("resources/subscribe", json!({"uri": "memo://one"})).await.status,
+            StatusCode::OK
+        );
+        let elsewhere = moved(&guest, &there);
+        // Two at once open it once.
+        let (one, two) = tokio::join!(
+            elsewhere.call("remember", json!({"message": "one"})),
+            elsewhere.call("remember", json!({"message": "two"})),
+        );
+        let told = [text_of(&one.message().await), text_of(&two.message().await)];
+        assert!(
+            told.contains(&"one".to_owned()) || told.contains(&"two".to_owned()),
+            "one session: {told:?}"
+        );
+        assert_eq!(
+            text_of(&elsewhere.call("log", json!({})).await.message().await),
+            "logged",
+            "the level is known"
+        );
+        let mut stream = elsewhere.get(None).await.events();
+        service.handle().resource_updated("memo://one");
+        assert_eq!(stream.message().await["params"]["uri"], "memo://one");
+        let mut thief = elsewhere.clone();
+        thief.always = vec![("x-user", "eve".into())];
+        let third = sharing(&scene, &shared);
+        assert!(!is_alive(&moved(&thief, &third)).await);
+        assert_eq!(moved(&thief, &third).delete().await.status, StatusCode::NOT_FOUND);
+        // Where it was never used it can be ended, too.
+        assert_eq!(moved(&guest, &third).delete().await.status, StatusCode::NO_CONTENT);
+        assert!(!is_alive(&moved(&guest, &third)).await);
+        assert!(shared.sessions.lock().unwrap().is_empty() && shared.events.lock().unwrap().is_empty());
+        elsewhere.delete().await;
+        guest.delete().await;
+    }
+    assert!(shared.sessions.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn opening_a_session_again_takes_the_place_of_one() {
+    let (scene, shared) = (Scene::new(), Shared::default());
+    let (here, there) = (sharing(&scene, &shared), sharing(&scene, &shared));
+    let guest = Guest::open_as(&here, LATEST, "ada").await;
+    let elsewhere = moved(&guest, &there);
+    let all = (0..20).map(|_| {
+        let guest = elsewhere.clone();
+        Beside::start(async move { is_alive(&guest).await })
+    });
+    for alive in all.collect::<Vec<_>>() {
+        assert!(alive.end().await);
+    }
+    // Two fit, and this is one of them, however many have opened it.
+    pass(SECOND).await;
+    let second = Guest::open_as(&there, LATEST, "ada").await;
+    assert!(is_alive(&second).await);
+    let loads = shared.loads.load(Ordering::SeqCst);
+    assert!(is_alive(&elsewhere).await);
+    assert_eq!(shared.loads.load(Ordering::SeqCst), loads, "it is still there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_two_endpoints_are_not_mistaken_for_each_other() {
+    let (scene, shared) = (Scene::new(), Shared::default());
+    let (here, there) = (sharing(&scene, &shared), sharing(&scene, &shared));
+    let guest = Guest::open_as(&here, LATEST, "ada").await;
+    let mut call = guest.watch("talk", json!({"count": 3})).await.events();
+    assert_eq!(call.message().await["params"]["progress"], 1.0);
+    let seen = call.last.clone().unwrap();
+    assert_eq!(call.rest().await.len(), 3);
+    let elsewhere = moved(&guest, &there);
+    let mut other = elsewhere.watch("talk", json!({"count": 1})).await.events();
+    other.message().await;
+    assert_ne!(
+        other.last.as_ref().unwrap().split('-').next(),
+        seen.split('-').next(),
+        "other streams, other numbers"
+    );
+    // What was missed is found in the store, the answer too.
+    let rest = elsewhere.get(Some(&seen)).await.events().rest().await;
+    assert_eq!(rest.len(), 3);
+    assert_eq!((&rest[0]["params"]["progress"], text_of(&rest[2])), (&json!(2.0), "talked".to_owned()));
+    // The stream that belongs to no request begins anew, and says so.
+    assert_eq!(elsewhere.get(Some("0-7")).await.refusal().await, (400, -32600));
+    let mut stream = elsewhere.get(None).await.events();
+    let first = stream.event().await.unwrap().id.unwrap();
+    let (number, event) = first.split_once('-').unwrap();
+    assert_eq!(number, "0");
+    assert!(event.parse::<u64>().unwrap() > 1 << 32);
+    drop(stream);
+    let answer = elsewhere.get(Some(&first)).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let headers = web::mirrored(&Value::Null);
+    assert!(!borrowed(&headers).is_empty());
+}

@@ -1,0 +1,176 @@
+//! A server on a thread of its own, and clients that write bytes into sockets.
+#![cfg(feature = "http-server")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use linchpin::Http;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// How long something may take to come. Only a failing test waits that long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server that listens.
+pub(crate) struct Site {
+    pub(crate) address: SocketAddr,
+    pub(crate) runtime: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<linchpin::Result>>,
+}
+
+impl Site {
+    pub(crate) fn start(http: Http) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let listening = runtime.block_on(http.bind("127.0.0.1:0")).unwrap();
+        let (address, handle) = (listening.address(), runtime.handle().clone());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let end = async move { drop(stopped.await) };
+        let thread = std::thread::spawn(move || runtime.block_on(listening.run_until(end)));
+        Site { address, runtime: handle, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub(crate) fn connect(&self) -> Socket {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Socket { stream, buffer: Vec::new() }
+    }
+
+    /// How many connections, streams and calls the server looks after.
+    pub(crate) fn tasks(&self) -> usize {
+        self.runtime.metrics().num_alive_tasks()
+    }
+
+    /// Waits until the server looks after so many.
+    pub(crate) fn until_tasks(&self, count: usize) {
+        let begun = Instant::now();
+        while self.tasks() != count {
+            assert!(begun.elapsed() < PATIENCE, "{} tasks are left", self.tasks());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Asks the server to end.
+    pub(crate) fn stop(&mut self) {
+        self.stop.take();
+    }
+
+    /// Waits for its end, and says how long that took.
+    pub(crate) fn ended(mut self) -> Duration {
+        let begun = Instant::now();
+        self.stop();
+        self.thread.take().unwrap().join().unwrap().unwrap();
+        begun.elapsed()
+    }
+}
+
+/// One connection.
+pub(crate) struct Socket {
+    pub(crate) stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// An answer, its body whole.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Socket {
+    pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Writes to one who may be gone.
+    pub(crate) fn try_write(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    pub(crate) fn end_writing(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Reads some more; `false` at the end.
+    fn more(&mut self) -> bool {
+        let mut bytes = [0; 16 << 10];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.buffer.extend_from_slice(&bytes[..count]);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error}: the server neither answers nor closes"),
+        }
+    }
+
+    fn until(&mut self, end: &[u8]) -> Option<String> {
+        loop {
+            if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) {
+                let text: Vec<u8> = self.buffer.drain(..at + end.len()).collect();
+                return Some(String::from_utf8(text).unwrap());
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    /// The head of the next answer; `None` when the server closes instead.
+    pub(crate) fn head(&mut self) -> Option<(u16, String)> {
+        let head = self.until(b"\r\n\r\n")?;
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Some((status, head.to_ascii_lowercase()))
+    }
+
+    /// The next answer; `None` when the server closes instead.
+    pub(crate) fn response(&mut self) -> Option<Response> {
+        let (status, head) = self.head()?;
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if matches!(status, 204 | 304) {
+            return Some(Response { status, head, body: String::new() });
+        }
+        let body = match length.map(|length| length.parse::<usize>().unwrap()) {
+            Some(length) => {
+                while self.buffer.len() < length {
+                    assert!(self.more(), "the body breaks off");
+                }
+                self.buffer.drain(..length).collect()
+            }
+            None if head.contains("transfer-encoding: chunked") => {
+                let mut all = String::new();
+                while let Some(chunk) = self.chunk() {
+                    all.push_str(&chunk);
+                }
+                all.into_bytes()
+            }
+            None => {
+                while self.more() {}
+                std::mem::take(&mut self.buffer)
+            }
+        };
+        Some(Response { status, head, body: String::from_utf8(body).unwrap() })
+    }
+
+    /// The next chunk of a body; `None` at its end.
+    pub(crate) fn chunk(&mut self) -> Option<String> {
+        let size = self.until(b"\r\n")?;
+        let size = usize::from_str_radix(size.trim(), 16).unwrap();
+        while self.buffer.len() < size + 2 {
+            assert!(self.more(), "the chunk breaks off");
+        }
+        let chunk: Vec<u8> = self.buffer.drain(..size + 2).take(size).collect();
+        (size > 0).then(|| String::from_utf8(chunk).unwrap())
+    }
+
+    /// Waits until the server closes; gives what it says before that.
+    pub(crate) fn end(&mut self) -> String {
+        while self.more() {}
+        String::from_utf8_lossy(&std::mem::take(&mut self.buffer)).into_owned()
+    }
+}

@@ -1,0 +1,448 @@
+//! A client by hand over HTTP, without sockets: requests go into the endpoint, and what comes out of it is read frame
+//! by frame and held against the official schemas.
+#![cfg(feature = "http-server")]
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body::{Body as _, Frame, SizeHint};
+use linchpin::Revision;
+use linchpin::server::{Body, Http, HttpService};
+use serde_json::{Value, json};
+use spec_check::Transcript;
+
+use super::{STATELESS, fault, initialize, stateless_with};
+
+pub(crate) const BOTH: &str = "application/json, text/event-stream";
+/// How long something may take to come. With a paused clock only a failing test waits for it, and in no time.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+pub(crate) fn serve(http: Http) -> HttpService {
+    http.into_service().unwrap()
+}
+
+/// A request as clients send it, without a revision.
+pub(crate) fn request(method: Method, path: &str) -> http::request::Builder {
+    let request = Request::builder().method(&method).uri(path).header(HOST, "localhost:8080");
+    match method {
+        Method::POST => request.header(ACCEPT, BOTH).header(CONTENT_TYPE, "application/json"),
+        Method::GET => request.header(ACCEPT, "text/event-stream"),
+        _ => request,
+    }
+}
+
+/// A POST of a message, with headers beside or in place of the usual ones; an empty value leaves one out.
+pub(crate) fn post(message: impl ToString, headers: &[(&str, &str)]) -> Request<String> {
+    with(request(Method::POST, "/mcp").body(message.to_string()).unwrap(), headers)
+}
+
+pub(crate) fn with<B>(mut request: Request<B>, headers: &[(&str, &str)]) -> Request<B> {
+    for (name, _) in headers {
+        request.headers_mut().remove(*name);
+    }
+    for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
+        let name: http::HeaderName = name.parse().unwrap();
+        request.headers_mut().append(name, value.parse().unwrap());
+    }
+    request
+}
+
+/// The headers that repeat the message (stateless era).
+pub(crate) fn mirrored(message: &Value) -> Vec<(&'static str, String)> {
+    let mut headers = vec![("mcp-protocol-version", STATELESS.as_str().to_owned())];
+    let method = message["method"].as_str().unwrap_or_default();
+    headers.push(("mcp-method", method.to_owned()));
+    let member = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
+        _ => return headers,
+    };
+    headers.extend(message["params"][member].as_str().map(|name| ("mcp-name", name.to_owned())));
+    headers
+}
+
+/// A stateless request and its headers.
+pub(crate) fn modern(id: i64, method: &str, params: Value) -> (Value, Vec<(&'static str, String)>) {
+    let params = stateless_with(params, &json!({}));
+    let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let headers = mirrored(&message);
+    (message, headers)
+}
+
+pub(crate) fn borrowed<'a>(headers: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    headers.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+/// A body that comes in pieces; `None` is a pause that does not end.
+pub(crate) struct Pieces {
+    pub(crate) pieces: VecDeque<Option<Bytes>>,
+    /// What it says of its length.
+    pub(crate) length: Option<u64>,
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.pieces.front().is_some_and(Option::is_none) {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.pieces.pop_front().flatten().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Body,
+    transcript: Arc<Mutex<Transcript>>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.header("content-type") == Some("text/event-stream")
+    }
+
+    /// The whole body, as text.
+    pub(crate) async fn text(mut self) -> String {
+        let mut all = Vec::new();
+        while let Some(bytes) = frame(&mut self.body).await {
+            all.extend_from_slice(&bytes);
+        }
+        String::from_utf8(all).unwrap()
+    }
+
+    /// The one message that it is.
+    pub(crate) async fn message(self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.status);
+        let (transcript, status) = (self.transcript.clone(), self.status);
+        let text = self.text().await;
+        heard(&transcript, &text, status)
+    }
+
+    /// Its messages, one after the other.
+    pub(crate) fn events(self) -> Events {
+        assert!(self.is_stream(), "{} {:?}", self.status, self.headers);
+        assert_eq!(self.status, StatusCode::OK);
+        assert_eq!(self.header("cache-control"), Some("no-store"));
+        assert_eq!(self.header("x-accel-buffering"), Some("no"));
+        Events { body: self.body, text: String::new(), last: None, transcript: self.transcript }
+    }
+
+    /// The status and the code of the error that it is.
+    pub(crate) async fn refusal(self) -> (u16, i64) {
+        let status = self.status.as_u16();
+        (status, fault(&self.message().await).0)
+    }
+}
+
+async fn frame(body: &mut Body) -> Option<Bytes> {
+    let next = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx));
+    let frame = tokio::time::timeout(PATIENCE, next).await.expect("something comes, or the end");
+    frame.map(|frame| frame.unwrap().into_data().unwrap())
+}
+
+/// An error of the transport has no id, which old schemas do not know.
+fn heard(transcript: &Mutex<Transcript>, text: &str, status: StatusCode) -> Value {
+    let message: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"));
+    let is_refusal = status.as_u16() >= 400 && message.get("error").is_some() && message.get("id").is_none();
+    if is_refusal {
+        assert_eq!(message["jsonrpc"], "2.0", "{text}");
+        fault(&message);
+    } else {
+        let checked = transcript.lock().unwrap().received(text);
+        checked.unwrap_or_else(|fault| panic!("not as its revision has it: {fault}"));
+    }
+    message
+}
+
+/// One event of a stream.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: Option<String>,
+    pub(crate) retry: Option<u64>,
+    pub(crate) is_comment: bool,
+}
+
+/// A stream that is read.
+pub(crate) struct Events {
+    body: Body,
+    text: String,
+    /// The id of the last event that had one.
+    pub(crate) last: Option<String>,
+    transcript: Arc<Mutex<Transcript>>,
+}
+
+impl Events {
+    /// The next event; `None` at the end.
+    pub(crate) async fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let (event, rest) = (parse(event), rest.to_owned());
+                self.text = rest;
+                self.last = event.id.clone().or(self.last.take());
+                return Some(event);
+            }
+            let Some(bytes) = frame(&mut self.body).await else {
+                assert_eq!(self.text, "", "the stream ends with an event");
+                return None;
+            };
+            self.text.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+    }
+
+    /// The next message; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            let event = self.event().await?;
+            if let Some(data) = event.data.filter(|data| !data.is_empty()) {
+                return Some(heard(&self.transcript, &data, StatusCode::OK));
+            }
+        }
+    }
+
+    /// The next message, which must be there.
+    pub(crate) async fn message(&mut self) -> Value {
+        self.next().await.expect("one more message")
+    }
+
+    /// All messages to the end.
+    pub(crate) async fn rest(mut self) -> Vec<Value> {
+        let mut all = Vec::new();
+        while let Some(message) = self.next().await {
+            all.push(message);
+        }
+        all
+    }
+
+    /// Whether nothing comes, as far as anybody can tell in this time of a paused clock.
+    pub(crate) async fn is_quiet(&mut self, time: Duration) -> bool {
+        tokio::time::advance(Duration::ZERO).await;
+        let next = std::future::poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
+        let found = tokio::time::timeout(time, next).await;
+        assert!(found.is_err() || !self.text.is_empty(), "{found:?}");
+        self.text.is_empty()
+    }
+}
+
+fn parse(text: &str) -> Event {
+    let mut event = Event::default();
+    for line in text.split('\n') {
+        let (field, value) = line.split_once(':').unwrap_or_else(|| panic!("no field: {text:?}"));
+        let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
+        match field {
+            "" => event.is_comment = true,
+            "id" => event.id = Some(value),
+            "event" => event.name = Some(value),
+            "data" => assert!(event.data.replace(value).is_none(), "one line of data: {text:?}"),
+            "retry" => event.retry = Some(value.parse().unwrap()),
+            _ => panic!("an unknown field: {text:?}"),
+        }
+    }
+    event
+}
+
+/// One client. It has a session if its revision has them.
+#[derive(Clone)]
+pub(crate) struct Guest {
+    pub(crate) web: HttpService,
+    pub(crate) revision: Revision,
+    pub(crate) session: Option<String>,
+    /// Headers of every request, such as who sends it.
+    pub(crate) always: Vec<(&'static str, String)>,
+    capabilities: Value,
+    transcript: Arc<Mutex<Transcript>>,
+    next: Arc<Mutex<i64>>,
+}
+
+pub(crate) fn everything() -> Value {
+    json!({"elicitation": {}, "sampling": {}, "roots": {}})
+}
+
+impl Guest {
+    /// A client that has said nothing.
+    pub(crate) fn new(web: &HttpService, revision: Revision) -> Self {
+        Guest {
+            web: web.clone(),
+            revision,
+            session: None,
+            always: Vec::new(),
+            capabilities: everything(),
+            transcript: Arc::default(),
+            next: Arc::default(),
+        }
+    }
+
+    /// A client that has opened its session, if there are such.
+    pub(crate) async fn open(web: &HttpService, revision: Revision) -> Self {
+        let mut guest = Guest::new(web, revision);
+        guest.initialize().await;
+        guest
+    }
+
+    /// As [`Self::open`], as somebody.
+    pub(crate) async fn open_as(web: &HttpService, revision: Revision, who: &str) -> Self {
+        let mut guest = Guest::new(web, revision);
+        guest.always.push(("x-user", who.to_owned()));
+        guest.initialize().await;
+        guest
+    }
+
+    pub(crate) async fn initialize(&mut self) {
+        if self.revision == STATELESS {
+            return;
+        }
+        let answer = self.ask("initialize", initialize(self.revision.as_str(), &self.capabilities)).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        self.session = answer.header("mcp-session-id").map(str::to_owned);
+        let opened = answer.message().await;
+        assert_eq!(opened["result"]["protocolVersion"], self.revision.as_str());
+        let noted = self.notify("notifications/initialized", Value::Null).await;
+        assert_eq!(noted.status, StatusCode::ACCEPTED);
+    }
+
+    /// The headers of a message of this client.
+    pub(crate) fn headers(&self, message: &Value) -> Vec<(&'static str, String)> {
+        let mut headers = self.always.clone();
+        if self.revision == STATELESS {
+            headers.extend(mirrored(message));
+        } else if let Some(session) = &self.session {
+            headers.push(("mcp-session-id", session.clone()));
+            if self.revision >= Revision::V2025_06_18 {
+                headers.push(("mcp-protocol-version", self.revision.as_str().to_owned()));
+            }
+        }
+        headers
+    }
+
+    pub(crate) fn message(&self, method: &str, params: Value) -> Value {
+        let mut next = self.next.lock().unwrap();
+        *next += 1;
+        let mut message = json!({"jsonrpc": "2.0", "id": *next, "method": method});
+        let params =
+            if self.revision == STATELESS { stateless_with(params, &self.capabilities) } else { params };
+        if !params.is_null() {
+            message["params"] = params;
+        }
+        message
+    }
+
+    /// Sends a message as it is.
+    pub(crate) async fn send(&self, message: &Value) -> Answer {
+        self.transcript.lock().unwrap().sent(message.to_string());
+        let headers = self.headers(message);
+        self.handle(post(message, &borrowed(&headers))).await
+    }
+
+    pub(crate) async fn handle(&self, request: Request<String>) -> Answer {
+        let (head, body) = self.web.handle(request).await.into_parts();
+        Answer { status: head.status, headers: head.headers, body, transcript: self.transcript.clone() }
+    }
+
+    /// Sends a request.
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Answer {
+        self.send(&self.message(method, params)).await
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// As [`Self::call`], of one who wants to know how far it is.
+    pub(crate) async fn watch(&self, tool: &str, arguments: Value) -> Answer {
+        let meta = json!({"progressToken": "t"});
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments, "_meta": meta})).await
+    }
+
+    /// The text that a tool answers with at once.
+    pub(crate) async fn call_text(&self, tool: &str, arguments: Value) -> String {
+        let answer = self.call(tool, arguments).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        super::text(&answer.message().await["result"])
+    }
+
+    pub(crate) async fn notify(&self, method: &str, params: Value) -> Answer {
+        let mut message = json!({"jsonrpc": "2.0", "method": method});
+        if !params.is_null() {
+            message["params"] = params;
+        }
+        self.send(&message).await
+    }
+
+    /// Answers a question of the server.
+    pub(crate) async fn reply(&self, question: &Value, result: Value) {
+        let answer = self.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result})).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED);
+        assert_eq!(answer.text().await, "");
+    }
+
+    /// Asks for the stream that belongs to no request, or goes on with any after an event.
+    pub(crate) async fn get(&self, last: Option<&str>) -> Answer {
+        let mut headers = self.headers(&Value::Null);
+        headers.retain(|(name, _)| *name != "mcp-method");
+        headers.extend(last.map(|last| ("last-event-id", last.to_owned())));
+        let request = request(Method::GET, "/mcp").body(String::new()).unwrap();
+        self.handle(with(request, &borrowed(&headers))).await
+    }
+
+    pub(crate) async fn delete(&self) -> Answer {
+        let mut headers = self.headers(&Value::Null);
+        headers.retain(|(name, _)| *name != "mcp-method");
+        let request = request(Method::DELETE, "/mcp").body(String::new()).unwrap();
+        self.handle(with(request, &borrowed(&headers))).await
+    }
+
+    /// Notes that it has sent something, whose answer will be checked.
+    pub(crate) fn note(&self, message: &Value) {
+        self.transcript.lock().unwrap().sent(message.to_string());
+    }
+}
+
+/// The text of a result in an answer.
+pub(crate) fn text_of(answer: &Value) -> String {
+    super::text(&answer["result"])
+}
+
+/// Values of headers by name, for comparison.
+pub(crate) fn all(headers: &HeaderMap) -> HashMap<String, String> {
+    headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
+}
+
+/// Something that goes on beside the test, and ends with it.
+pub(crate) struct Beside<T>(tokio::task::JoinSet<T>);
+
+impl<T: Send + 'static> Beside<T> {
+    pub(crate) fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
+        let mut set = tokio::task::JoinSet::new();
+        set.spawn(work);
+        Beside(set)
+    }
+
+    /// What came of it.
+    pub(crate) async fn end(mut self) -> T {
+        self.0.join_next().await.unwrap().unwrap()
+    }
+}
