@@ -25,7 +25,7 @@ struct Running {
 /// Starts a server, and gives the way to it that clients of `revision` take.
 pub(super) fn site(service: &Service, revision: Revision) -> Site {
     let (end, ended) = oneshot::channel::<()>();
-    let (bound, url) = std::sync::mpsc::channel();
+    let (bound, url) = std::sync::mpsc::sync_channel(1);
     let service = service.clone();
     let serve = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -31,7 +31,7 @@ pub trait EventStore: Send + Sync + 'static {
 }
 
 /// Events of one session that are kept, and bytes of all sessions.
-const MAX_EVENTS: usize = 1_024;
+const MAX_EVENTS: usize = 16_384;
 const MAX_BYTES: usize = 64 << 20;
 /// What an event costs besides its message.
 const OVERHEAD: usize = 64;
