@@ -157,7 +157,10 @@ fn check(ended: &Ended, done: &Done, can_be_resumed: bool) -> bool {
             true
         }
         Err(ClientError::OutcomeUnknown { .. }) => {
-            assert!(!can_be_resumed || steps.is_empty(), "call {number} had events and was not resumed: {steps:?}");
+            assert!(
+                !can_be_resumed || steps.is_empty(),
+                "call {number} had events and was not resumed: {steps:?}"
+            );
             false
         }
         // Nothing was sent: the line broke before.
