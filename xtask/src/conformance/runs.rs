@@ -1,6 +1,6 @@
 //! Running scenarios, several at a time. All server scenarios of a revision are one job, with a server of its own; those
-//! of extensions, which the suite runs only by name, share one server. A client scenario that fails is run again alone
-//! before it is believed: on a busy machine several may be too slow for each other.
+//! of extensions, which the suite runs only by name, share one server. A scenario that fails is run again alone before it
+//! is believed: on a busy machine several may be too slow for each other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -65,13 +65,16 @@ pub(super) fn all(
     let server = Server::start(&results.join("server.log"))?;
     let runner = Runner { suite, exceptions, server: &server };
     let mut run = runner.run(&jobs(&wanted, by_name))?;
-    for run in run.iter_mut().filter(|run| run.has_failed() && run.side == Side::Client) {
+    for run in run.iter_mut().filter(|run| run.has_failed()) {
         let same = |planned: &&Planned<'_>| {
             let Planned { scenario, revision } = planned;
-            scenario.side == Side::Client && scenario.name == run.scenario && *revision == run.revision
+            scenario.side == run.side && scenario.name == run.scenario && *revision == run.revision
         };
-        let again = wanted.iter().find(same).context("a scenario was run that was not planned")?;
-        *run = runner.client(*again, "client-again")?;
+        let again = *wanted.iter().find(same).context("a scenario was run that was not planned")?;
+        *run = match run.side {
+            Side::Server => runner.named(again, "server-again")?,
+            Side::Client => runner.client(again, "client-again")?,
+        };
     }
     runs.extend(run);
     Ok(runs)
@@ -105,7 +108,7 @@ impl Runner<'_> {
             while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let done = match job {
                     Job::Lane(revision, planned) => self.lane(revision, planned)?,
-                    Job::Named(planned) => vec![self.named(*planned)?],
+                    Job::Named(planned) => vec![self.named(*planned, "server")?],
                     Job::Client(planned) => vec![self.client(*planned, "client")?],
                 };
                 runs.lock().expect("nobody panics with it").extend(done);
@@ -141,9 +144,9 @@ impl Runner<'_> {
         planned.iter().map(run).collect()
     }
 
-    fn named(self, planned: Planned<'_>) -> anyhow::Result<Run> {
+    fn named(self, planned: Planned<'_>, folder: &str) -> anyhow::Result<Run> {
         let Planned { scenario, revision } = planned;
-        let folder = self.folder("server", revision)?;
+        let folder = self.folder(folder, revision)?;
         let mut command = self.suite.command();
         command.args(["server", "--url", &self.server.url, "--scenario", &scenario.name, "-o"]).arg(&folder);
         command.args(of_revision(revision));
