@@ -1,6 +1,7 @@
 //! The catalog that can change while the server runs, and those who are told.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ pub(crate) enum Kind {
 #[derive(Default)]
 pub(crate) struct Live {
     catalog: RwLock<Arc<Catalog>>,
-    callers: Mutex<Callers>,
+    /// Those who are told, by their address.
+    callers: Mutex<HashMap<usize, Weak<Caller>>>,
     /// Where the last connection lives, for changes that come from outside of any runtime.
     runtime: Mutex<Option<Handle>>,
     changes: Mutex<Vec<Kind>>,
@@ -54,11 +56,20 @@ impl Live {
         if let Ok(runtime) = Handle::try_current() {
             *lock(&self.runtime) = Some(runtime);
         }
-        lock(&self.callers).add(caller);
+        lock(&self.callers).insert(address(caller), Arc::downgrade(caller));
+    }
+
+    /// This client is gone. Its memory, too, which a weak pointer would hold.
+    pub(crate) fn forget(&self, caller: &Caller) {
+        let mut callers = lock(&self.callers);
+        callers.remove(&address(caller));
+        if callers.capacity() > 64 && callers.capacity() > 8 * callers.len() {
+            callers.shrink_to_fit();
+        }
     }
 
     pub(crate) fn callers(&self) -> Vec<Arc<Caller>> {
-        lock(&self.callers).known.iter().filter_map(Weak::upgrade).collect()
+        lock(&self.callers).values().filter_map(Weak::upgrade).collect()
     }
 
     /// Tells all clients that a list has changed, a little later, together with what else changes until then.
@@ -97,24 +108,8 @@ impl Live {
     }
 }
 
-/// Those who are told.
-#[derive(Default)]
-struct Callers {
-    known: Vec<Weak<Caller>>,
-    /// How many there may be before those who left are looked for.
-    sweep_at: usize,
-}
-
-impl Callers {
-    fn add(&mut self, caller: &Arc<Caller>) {
-        let caller = Arc::downgrade(caller);
-        if self.known.len() >= self.sweep_at {
-            self.known.retain(|known| known.strong_count() > 0);
-            self.known.shrink_to(64);
-            self.sweep_at = (2 * self.known.len()).max(64);
-        }
-        self.known.push(caller);
-    }
+fn address(caller: &Caller) -> usize {
+    std::ptr::from_ref(caller).addr()
 }
 
 /// Tells when it is dropped: after a while, or at once when there is no runtime to wait in, or no longer one.

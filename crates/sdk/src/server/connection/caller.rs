@@ -133,6 +133,14 @@ impl Caller {
     }
 }
 
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if *self.is_watching.get_mut() {
+            self.service.live().forget(self);
+        }
+    }
+}
+
 /// Sends a notification, unless the client reads too slowly.
 pub(super) fn notify(outbox: &Outbox, message: impl FnOnce(&mut Vec<u8>)) {
     if !outbox.offer(message) {
