@@ -30,8 +30,8 @@ fn post(body: &str, more: &str) -> String {
 /// A stateless request.
 fn ask(id: i64, method: &str, params: Value) -> String {
     let (message, headers) = modern(id, method, params);
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    post(&message.to_string(), &headers)
+    let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    post(&message.to_string(), &headers.concat())
 }
 
 fn echo(id: i64) -> String {
@@ -171,7 +171,9 @@ fn a_client_that_does_not_read_is_cut() {
     let site =
         Site::start(shouting(&scene).http().write_timeout(SHORT).connection_timeouts(LONG, LONG, LONG));
     let mut deaf: Vec<_> = (0..3).map(|_| site.connect()).collect();
-    deaf.iter_mut().for_each(|socket| socket.write(shout()));
+    for socket in &mut deaf {
+        socket.write(shout());
+    }
     for socket in &mut deaf {
         assert_eq!(socket.head().unwrap().0, 200);
     }

@@ -1,6 +1,5 @@
 //! Messages by POST: what is wrong with a request, what is right, and the status and code of each.
 #![cfg(feature = "http-server")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 mod support;
 

@@ -5,6 +5,7 @@
 mod support;
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -304,7 +305,6 @@ struct Written<'a>(&'a mut String);
 
 impl tracing::field::Visit for Written<'_> {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        use std::fmt::Write;
         writeln!(self.0, "{field}={value:?}").unwrap();
     }
 }
@@ -317,12 +317,12 @@ async fn session_ids_are_never_shown() {
     let (show, scene) = (shown.clone(), Scene::new());
     let server = scene.server().tool("show", "", move |_: linchpin::NoArgs, cx: linchpin::Context| {
         let parts = cx.http().unwrap();
-        *show.lock().unwrap() += &format!("{parts:?}");
+        write!(show.lock().unwrap(), "{parts:?}").unwrap();
         async { "shown" }
     });
     let seen = shown.clone();
     let http = server.http().legacy_sse().principal(move |parts| {
-        *seen.lock().unwrap() += &format!("{:?}", parts.headers);
+        write!(seen.lock().unwrap(), "{:?}", parts.headers).unwrap();
         Ok(None)
     });
     let web = serve(http);
@@ -337,10 +337,10 @@ async fn session_ids_are_never_shown() {
     guest.notify("notifications/cancelled", json!({"requestId": 3, "reason": "why"})).await;
     guest.send(&json!({"jsonrpc": "2.0", "id": 99, "result": {}})).await;
     let answer = guest.ask("tools/list", json!({})).await;
-    *shown.lock().unwrap() += &format!("{:?} {:?}", answer.headers, answer.body);
+    write!(shown.lock().unwrap(), "{:?} {:?}", answer.headers, answer.body).unwrap();
     let opening = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize("2025-11-25", &json!({}))});
     let opened = guest.handle(post(&opening, &[("authorization", "Bearer canary")])).await;
-    *shown.lock().unwrap() += &format!("{:?}", opened.headers);
+    write!(shown.lock().unwrap(), "{:?}", opened.headers).unwrap();
     let second = opened.header("mcp-session-id").unwrap().to_owned();
     guest.delete().await;
     let refused = guest.ask("ping", json!({})).await.text().await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::stream::StreamBody;
+use super::carrier::StreamBody;
 
 /// The body of an answer.
 #[derive(Debug, Default)]

@@ -103,13 +103,13 @@ impl Endpoint {
     }
 
     /// What a request without a message says about its session: `Err` is the refusal of one that cannot have any.
-    pub(super) fn session_of<'a>(&self, parts: &'a Parts) -> Result<Option<&'a HeaderValue>, Reply> {
+    pub(super) fn session_of<'a>(&self, parts: &'a Parts) -> Result<Option<&'a HeaderValue>, Box<Reply>> {
         let spoken = &self.service.settings().revisions;
-        let named = headers::named_revision(parts, spoken).map_err(|error| bad_request(&error))?;
+        let named = headers::named_revision(parts, spoken).map_err(bad_request)?;
         if named.is_some_and(|revision| revision.era() == Era::Stateless) {
-            return Err(reply::not_allowed("POST"));
+            return Err(Box::new(reply::not_allowed("POST")));
         }
-        headers::session_id(parts).map_err(|error| bad_request(&error))
+        headers::session_id(parts).map_err(bad_request)
     }
 
     async fn delete(&self, parts: &Parts, principal: Option<&str>) -> Reply {
@@ -122,7 +122,7 @@ impl Endpoint {
                 let text = "the header Mcp-Session-Id must say which session to end";
                 return reply::refuse(StatusCode::BAD_REQUEST, text);
             }
-            Err(refusal) => return refusal,
+            Err(refusal) => return *refusal,
         };
         let Some(id) = id else { return no_session() };
         let is_here = self.sessions.find(&id, principal).is_some();
@@ -176,8 +176,9 @@ async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
     }
 }
 
-fn bad_request(error: &ProtocolError) -> Reply {
-    reply::refuse_with(StatusCode::BAD_REQUEST, &error_object(error, Revision::LATEST))
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+fn bad_request(error: ProtocolError) -> Box<Reply> {
+    Box::new(reply::refuse_with(StatusCode::BAD_REQUEST, &error_object(&error, Revision::LATEST)))
 }
 
 /// The session is not there, or not the sender's.

@@ -164,6 +164,6 @@ mod tests {
         assert!(numbers(&memory, &key, 0, 0).await.is_empty(), "the oldest went first");
         memory.forget(&big);
         let kept = lock(&memory.0);
-        assert_eq!((kept.bytes, kept.order.len()), (0, 0));
+        assert_eq!((kept.bytes, kept.count, kept.order.len()), (0, 0, 0));
     }
 }

@@ -10,10 +10,11 @@ use linchpin_protocol::{Era, code as mcp};
 use tokio::runtime::Handle;
 
 use super::super::{BoxFuture, Connection, start};
+use super::carrier::StreamBody;
 use super::endpoint::Endpoint;
 use super::reply::{self, Reply};
 use super::sessions::InUse;
-use super::stream::{Stream, StreamBody};
+use super::stream::Stream;
 
 pub(super) struct Exchange<'a> {
     endpoint: &'a Arc<Endpoint>,
@@ -54,10 +55,12 @@ pub(super) fn answered(connection: &Connection, outbox: &Outbox, era: Era) -> Re
 /// The status of an answer: what went wrong before anything was done is said there, too.
 fn status(connection: &Connection, era: Era) -> StatusCode {
     match (connection.failure(), era) {
-        (Some(code::PARSE_ERROR | code::INVALID_REQUEST), _) => StatusCode::BAD_REQUEST,
-        (Some(mcp::HEADER_MISMATCH | mcp::UNSUPPORTED_VERSION), _) => StatusCode::BAD_REQUEST,
-        (Some(mcp::MISSING_CLIENT_CAPABILITY), Era::Stateless) => StatusCode::BAD_REQUEST,
         (Some(code::METHOD_NOT_FOUND), Era::Stateless) => StatusCode::NOT_FOUND,
+        (
+            Some(code::PARSE_ERROR | code::INVALID_REQUEST | mcp::HEADER_MISMATCH | mcp::UNSUPPORTED_VERSION),
+            _,
+        )
+        | (Some(mcp::MISSING_CLIENT_CAPABILITY), Era::Stateless) => StatusCode::BAD_REQUEST,
         (Some(_), Era::Stateless) if connection.was_refused() => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use ::http::StatusCode;
 use ::http::request::Parts;
 
+use super::carrier::StreamBody;
 use super::endpoint::{Endpoint, no_session};
+use super::frame::parse_id;
 use super::key::SessionId;
 use super::post::accepts;
 use super::reply::{self, Reply};
 use super::sessions::{InUse, Session};
-use super::stream::{STANDALONE, Stream, StreamBody, is_gapless, parse_id};
+use super::stream::{STANDALONE, Stream, is_gapless};
 use super::{legacy, store};
 use crate::http::names;
 
 pub(super) async fn get(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Option<Arc<str>>) -> Reply {
     let id = match endpoint.session_of(parts) {
         Ok(id) => id,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     if id.is_none() && endpoint.options.legacy.is_none() && !endpoint.options.sessions {
         return reply::not_allowed("POST");
@@ -41,24 +43,22 @@ pub(super) async fn get(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Opti
         None => store::restore(endpoint, id, principal.as_ref()).await,
     };
     let Some(in_use) = found else { return no_session() };
-    match parts.headers.get(&names::LAST_EVENT_ID) {
-        Some(last) => {
-            let last = last.to_str().ok().and_then(parse_id);
-            let body = match last {
-                Some((stream, number)) => resume(endpoint, in_use.session(), stream, number).await,
-                None => None,
-            };
-            body.map_or_else(gone, |body| carry(body, in_use))
-        }
-        None => {
-            let stream = standalone(endpoint, in_use.session());
-            let Some(body) = StreamBody::only(stream, endpoint.options.keep_alive) else {
-                let text = "this session has its stream already: end that one, or go on with Last-Event-ID";
-                return reply::refuse(StatusCode::CONFLICT, text);
-            };
-            carry(body.primed(), in_use)
-        }
-    }
+    let Some(last) = parts.headers.get(&names::LAST_EVENT_ID) else { return open(endpoint, in_use) };
+    let resumed = match last.to_str().ok().and_then(parse_id) {
+        Some((stream, number)) => resume(endpoint, in_use.session(), stream, number).await,
+        None => None,
+    };
+    resumed.map_or_else(gone, |body| carry(body, in_use))
+}
+
+/// Opens the stream that belongs to no request.
+fn open(endpoint: &Endpoint, in_use: InUse) -> Reply {
+    let stream = standalone(endpoint, in_use.session());
+    let Some(body) = StreamBody::only(stream, endpoint.options.keep_alive) else {
+        let text = "this session has its stream already: end that one, or go on with Last-Event-ID";
+        return reply::refuse(StatusCode::CONFLICT, text);
+    };
+    carry(body.primed(), in_use)
 }
 
 fn carry(body: StreamBody, in_use: InUse) -> Reply {
@@ -86,17 +86,13 @@ async fn resume(endpoint: &Endpoint, session: &Session, stream: u32, number: u64
     let live =
         if stream == STANDALONE { Some(standalone(endpoint, session)) } else { session.stream(stream) };
     // What was sent before this process knew the session is found in the store alone.
-    match live.filter(|live| live.has_sent(number)) {
-        Some(live) => {
-            // First the turn, then what was sent before it: nothing can come in between.
-            let body = StreamBody::resumable(live, quiet);
-            let missed = events.after(&session.key, stream, number).await;
-            body.with_missed(number, &missed)
-        }
-        None => {
-            let missed = events.after(&session.key, stream, number).await;
-            let all = !missed.is_empty() && is_gapless(number, &missed);
-            all.then(|| StreamBody::finished(stream, &missed, quiet))
-        }
-    }
+    let Some(live) = live.filter(|live| live.has_sent(number)) else {
+        let missed = events.after(&session.key, stream, number).await;
+        let all = !missed.is_empty() && is_gapless(number, &missed);
+        return all.then(|| StreamBody::finished(stream, &missed, quiet));
+    };
+    // First the turn, then what was sent before it: nothing can come in between.
+    let body = StreamBody::resumable(live, quiet);
+    let missed = events.after(&session.key, stream, number).await;
+    body.with_missed(number, &missed)
 }

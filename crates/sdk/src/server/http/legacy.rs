@@ -11,10 +11,10 @@ use linchpin_jsonrpc::{Message, Outbox};
 use tokio::runtime::Handle;
 
 use super::super::{Connection, Reach, start};
+use super::carrier::StreamBody;
 use super::endpoint::{Endpoint, no_session};
 use super::key::SessionId;
 use super::reply::{self, Reply};
-use super::stream::StreamBody;
 use crate::sync::lock;
 
 /// Bytes that may wait for a client.
@@ -45,11 +45,10 @@ impl Lines {
     }
 }
 
-/// The session that a POST belongs to, if it is one of these.
-pub(super) fn line_of(endpoint: &Endpoint, parts: &Parts) -> Option<Option<SessionId>> {
+/// The name of the stream that a POST belongs to, if it belongs to one.
+pub(super) fn line_of<'a>(endpoint: &Endpoint, parts: &'a Parts) -> Option<&'a str> {
     endpoint.options.legacy.as_ref()?;
-    let mut pairs = parts.uri.query()?.split('&');
-    pairs.find_map(|pair| pair.strip_prefix(PARAMETER)).map(|id| SessionId::parse(id.as_bytes()))
+    parts.uri.query()?.split('&').find_map(|pair| pair.strip_prefix(PARAMETER))
 }
 
 /// Opens a stream.
@@ -88,12 +87,8 @@ pub(super) fn open(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Option<Ar
 }
 
 /// Takes a message; its answer leaves on the stream.
-pub(super) fn post(
-    endpoint: &Endpoint,
-    id: Option<SessionId>,
-    message: &Message<'_>,
-    principal: Option<&str>,
-) -> Reply {
+pub(super) fn post(endpoint: &Endpoint, name: &str, message: &Message<'_>, principal: Option<&str>) -> Reply {
+    let id = SessionId::parse(name.as_bytes());
     let line = id.and_then(|id| lock(&endpoint.legacy.0).get(&id).cloned());
     let Some(line) = line.filter(|line| line.principal.as_deref() == principal) else { return no_session() };
     if line.outbox.is_full() {

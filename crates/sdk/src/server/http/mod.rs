@@ -2,14 +2,17 @@
 //!
 //! A request comes in through `listen` (or another server, through [`HttpService`]), is let in by `guard`, and goes
 //! to `post` or `get`. `post` decides which era it belongs to; `exchange` runs it and answers with one message or a
-//! `stream`. `sessions` remembers clients of the session era, `events` what their streams have sent.
+//! stream, which a `carrier` writes. `sessions` remembers clients of the session era, each with its `stream`s, and
+//! `events` what those have sent.
 
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
+mod carrier;
 mod endpoint;
 mod events;
 mod exchange;
+mod frame;
 mod get;
 mod guard;
 pub(super) mod headers;

@@ -41,7 +41,7 @@ where
     B: HttpBody<Data: Buf> + Send,
 {
     let line = legacy::line_of(endpoint, &parts);
-    if let Err(refusal) = check_headers(&parts.headers, line.is_some()) {
+    if let Some(refusal) = refusal(&parts.headers, line.is_some()) {
         return refusal;
     }
     let cap = endpoint.service.settings().max_message;
@@ -62,7 +62,7 @@ where
 }
 
 /// What must be right before a body is read.
-fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Result<(), Reply> {
+fn refusal(headers: &HeaderMap, answers_elsewhere: bool) -> Option<Reply> {
     // Exactly this: browsers send anything else to strangers without asking them first.
     let is_json = |content: &HeaderValue| {
         let media = content.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
@@ -71,18 +71,18 @@ fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Result<(), Rep
     let mut contents = headers.get_all(CONTENT_TYPE).iter();
     if !contents.next().is_some_and(is_json) || contents.next().is_some() {
         let text = "messages are sent with Content-Type: application/json";
-        return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Some(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let text = "messages are sent as they are, without Content-Encoding";
-        return Err(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Some(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     if !answers_elsewhere && !accepts_both(headers) {
         let text =
             "the client must accept both kinds of answers: Accept: application/json, text/event-stream";
-        return Err(reply::refuse(StatusCode::NOT_ACCEPTABLE, text));
+        return Some(reply::refuse(StatusCode::NOT_ACCEPTABLE, text));
     }
-    Ok(())
+    None
 }
 
 /// Whether the client takes both kinds of answers.
@@ -269,7 +269,9 @@ impl Post<'_> {
         let session = Session::new(id.key(), self.principal.clone(), lasting, 0);
         match self.endpoint.sessions.add(id, session) {
             Ok((_in_use, gone)) => {
-                gone.iter().for_each(|gone| self.endpoint.options.events.forget(&gone.key));
+                if let Some(gone) = gone {
+                    self.endpoint.options.events.forget(&gone.key);
+                }
             }
             Err(full) => return no_room(&full),
         }

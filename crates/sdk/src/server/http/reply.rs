@@ -6,7 +6,7 @@ use linchpin_jsonrpc::write::{self, UnknownId};
 use linchpin_jsonrpc::{ErrorObject, code};
 
 use super::body::Body;
-use super::stream::StreamBody;
+use super::carrier::StreamBody;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");

@@ -272,7 +272,9 @@ impl Sessions {
         table.order.push(Reverse((now, id)));
         table.by_id.insert(id, session);
         drop(table);
-        gone.iter().for_each(|gone| gone.end());
+        if let Some(gone) = &gone {
+            gone.end();
+        }
         Ok((in_use, gone))
     }
 
@@ -300,7 +302,9 @@ impl Sessions {
             table.by_id.iter().filter(|(_, session)| stale(session)).map(|(id, _)| *id).collect();
         let gone: Vec<_> = ids.iter().filter_map(|id| table.remove(id)).collect();
         drop(table);
-        gone.iter().for_each(|session| session.end());
+        for session in &gone {
+            session.end();
+        }
         gone
     }
 

@@ -89,7 +89,9 @@ pub(super) async fn restore(
     connection.reopen(&saved.initialize, saved.log_level, saved.subscriptions)?;
     let session = Session::new(id.key(), principal.cloned(), connection, SessionId::some_number());
     let (in_use, gone) = endpoint.sessions.add(id, session).ok()?;
-    gone.iter().for_each(|gone| endpoint.options.events.forget(&gone.key));
+    if let Some(gone) = gone {
+        endpoint.options.events.forget(&gone.key);
+    }
     endpoint.reap_later();
     Some(in_use)
 }

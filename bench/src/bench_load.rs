@@ -1,0 +1,201 @@
+//! Many at once, against an HTTP server that runs already: what they cost it, and whether it gets it back.
+//!
+//! ```text
+//! bench-load streams|sessions|slow COUNT ADDRESS PID
+//! ```
+//!
+//! `ADDRESS` is where the server listens, such as `127.0.0.1:8080`, and `PID` its process, whose memory is looked at.
+//! Written with plain sockets: nothing of the SDK is in what is said here.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+const USAGE: &str = "usage: bench-load streams|sessions|slow COUNT ADDRESS PID";
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the memory of the server is given to settle.
+const SETTLE: Duration = Duration::from_secs(2);
+
+struct Target {
+    address: String,
+    pid: u32,
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [what, count, address, pid] = &arguments[..] else { bail!(USAGE) };
+    let target = Target { address: address.clone(), pid: pid.parse().context(USAGE)? };
+    let count: usize = count.parse().context(USAGE)?;
+    let report = match &**what {
+        "streams" => streams(&target, count)?,
+        "sessions" => sessions(&target, count)?,
+        "slow" => slow(&target, count)?,
+        _ => bail!(USAGE),
+    };
+    println!("{report}");
+    Ok(())
+}
+
+impl Target {
+    fn connect(&self) -> anyhow::Result<TcpStream> {
+        let stream = TcpStream::connect(&self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// What the server has in memory, in KiB.
+    fn resident(&self) -> anyhow::Result<usize> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        Ok(line.context("there is no VmRSS")?.trim().trim_end_matches(" kB").parse()?)
+    }
+}
+
+fn post(headers: &str, body: &str) -> String {
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n\
+         Content-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// A request of the era without sessions.
+fn modern(method: &str, name: &str, params: &str) -> String {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},{meta}}}}}"#);
+    let mut headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
+    if !name.is_empty() {
+        let _ = write!(headers, "Mcp-Name: {name}\r\n"); // writing to memory cannot fail
+    }
+    post(&headers, &body)
+}
+
+/// Sends a request and reads until `end` is there.
+fn exchange(stream: &mut TcpStream, request: &str, end: &str) -> anyhow::Result<String> {
+    stream.write_all(request.as_bytes())?;
+    let (mut said, mut bytes) = (String::new(), [0; 4 << 10]);
+    while !said.contains(end) {
+        let count = stream.read(&mut bytes)?;
+        ensure!(count > 0, "the server closed after {said:?}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    Ok(said)
+}
+
+fn echo(stream: &mut TcpStream) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    let request = modern("tools/call", "echo", r#""name":"echo","arguments":{"message":"honest"}"#);
+    let said = exchange(stream, &request, "\"honest\"")?;
+    ensure!(said.starts_with("HTTP/1.1 200"), "{said}");
+    Ok(begun.elapsed())
+}
+
+/// Open streams, each on a connection of its own.
+fn streams(target: &Target, count: usize) -> anyhow::Result<String> {
+    echo(&mut target.connect()?)?;
+    let before = target.resident()?;
+    let begun = Instant::now();
+    let listen = modern("subscriptions/listen", "", r#""notifications":{"toolsListChanged":true}"#);
+    let mut open = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut stream = target.connect()?;
+        exchange(&mut stream, &listen, "subscriptions/acknowledged")?;
+        open.push(stream);
+    }
+    let opened = begun.elapsed();
+    thread::sleep(SETTLE);
+    let (held, late) = (target.resident()?, echo(&mut target.connect()?)?);
+    drop(open);
+    thread::sleep(SETTLE);
+    let after = target.resident()?;
+    Ok(format!(
+        "{count} streams opened in {opened:.1?}: {before} KiB before, {held} KiB with them ({} bytes each), a call \
+         takes {late:.1?}; {after} KiB after",
+        held.saturating_sub(before) * 1024 / count.max(1)
+    ))
+}
+
+/// Idle sessions, all over one connection.
+fn sessions(target: &Target, count: usize) -> anyhow::Result<String> {
+    let mut stream = target.connect()?;
+    let open = |stream: &mut TcpStream| -> anyhow::Result<String> {
+        let info = r#""clientInfo":{"name":"bench-load","version":"1"}"#;
+        let params = format!(r#"{{"protocolVersion":"2025-11-25","capabilities":{{}},{info}}}"#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
+        let said = exchange(stream, &post("", &body), "serverInfo")?.to_ascii_lowercase();
+        let id = said.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        let id = id.context("there is no session id")?.trim().to_owned();
+        let ready = post(
+            &format!("Mcp-Session-Id: {id}\r\n"),
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        );
+        exchange(stream, &ready, "\r\n\r\n")?;
+        Ok(id)
+    };
+    let end = |stream: &mut TcpStream, id: &str| {
+        let request = format!("DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: {id}\r\n\r\n");
+        exchange(stream, &request, "\r\n\r\n")
+    };
+    let warm: Vec<_> = (0..50).map(|_| open(&mut stream)).collect::<anyhow::Result<_>>()?;
+    for id in warm {
+        end(&mut stream, &id)?;
+    }
+    thread::sleep(SETTLE);
+    let before = target.resident()?;
+    let ids: Vec<_> = (0..count).map(|_| open(&mut stream)).collect::<anyhow::Result<_>>()?;
+    thread::sleep(SETTLE);
+    let held = target.resident()?;
+    for id in &ids {
+        ensure!(end(&mut stream, id)?.starts_with("HTTP/1.1 204"), "a session was lost");
+    }
+    thread::sleep(SETTLE);
+    let after = target.resident()?;
+    Ok(format!(
+        "{count} idle sessions: {before} KiB before, {held} KiB with them ({} bytes each); {after} KiB after",
+        held.saturating_sub(before) * 1024 / count.max(1)
+    ))
+}
+
+/// Connections that are silent or dribble, beside honest ones.
+fn slow(target: &Target, count: usize) -> anyhow::Result<String> {
+    let begun = Instant::now();
+    let mut open = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut stream = target.connect()?;
+        let dribbles = number % 2 == 1;
+        if dribbles {
+            stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")?;
+        }
+        stream.set_nonblocking(true)?;
+        open.push((stream, dribbles));
+    }
+    let (mut honest, mut longest, mut kept) = (0, Duration::ZERO, target.connect()?);
+    let mut byte = [0];
+    while !open.is_empty() {
+        ensure!(begun.elapsed() < PATIENCE, "{} connections are still open", open.len());
+        open.retain_mut(|(stream, dribbles)| {
+            if *dribbles {
+                let _ = stream.write(b"x"); // it may be closed already, which the read finds out
+            }
+            match stream.read(&mut byte) {
+                Ok(_) => false,
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            }
+        });
+        for took in [echo(&mut kept)?, echo(&mut target.connect()?)?] {
+            honest += 1;
+            longest = longest.max(took);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(format!(
+        "{count} slow connections closed after {:.1?}; {honest} honest calls meanwhile, 0 errors, the longest {longest:.1?}",
+        begun.elapsed()
+    ))
+}

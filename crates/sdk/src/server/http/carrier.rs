@@ -1,0 +1,196 @@
+//! A response that is a stream of events.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use linchpin_jsonrpc::{Outbox, Taken};
+use tokio::time::{Instant, Sleep};
+
+use super::events::KeptEvent;
+use super::frame::{write_empty, write_event, write_events, write_retry};
+use super::stream::Stream;
+
+/// What is done when the client is gone.
+pub(super) type OnGone = Box<dyn FnOnce() + Send + Sync>;
+
+/// A response that carries a stream.
+pub(super) struct StreamBody {
+    outbox: Arc<Outbox>,
+    /// The stream that can be resumed, and the turn that this response has in it.
+    resumable: Option<(Arc<Stream>, u64)>,
+    /// What is sent before anything else.
+    first: Vec<u8>,
+    /// Nothing comes after `first`.
+    ends: bool,
+    taken: Vec<u8>,
+    quiet: Duration,
+    keep_alive: Pin<Box<Sleep>>,
+    on_gone: Option<OnGone>,
+}
+
+impl StreamBody {
+    /// A stream that is gone with its response.
+    pub(super) fn new(outbox: Arc<Outbox>, quiet: Duration) -> Self {
+        StreamBody {
+            outbox,
+            resumable: None,
+            first: Vec::new(),
+            ends: false,
+            taken: Vec::new(),
+            quiet,
+            keep_alive: Box::pin(tokio::time::sleep(quiet)),
+            on_gone: None,
+        }
+    }
+
+    /// A stream that a client can come back to. Whatever carried it before ends.
+    pub(super) fn resumable(stream: Arc<Stream>, quiet: Duration) -> Self {
+        let turn = stream.attach();
+        Self::carrying(stream, turn, quiet)
+    }
+
+    /// As [`Self::resumable`]; `None` when it is carried already.
+    pub(super) fn only(stream: Arc<Stream>, quiet: Duration) -> Option<Self> {
+        let turn = stream.attach_first()?;
+        Some(Self::carrying(stream, turn, quiet))
+    }
+
+    fn carrying(stream: Arc<Stream>, turn: u64, quiet: Duration) -> Self {
+        let mut body = Self::new(stream.outbox().clone(), quiet);
+        body.resumable = Some((stream, turn));
+        body
+    }
+
+    /// Events of a stream that is over.
+    pub(super) fn finished(stream: u32, missed: &[KeptEvent], quiet: Duration) -> Self {
+        let mut body = Self::new(Arc::new(Outbox::unattended(0)), quiet);
+        body.ends = true;
+        for event in missed {
+            write_event(Some((stream, event.number)), &event.message, &mut body.first);
+        }
+        body
+    }
+
+    /// Begins with an event that only has an id, where there are such, so that the client can come back from the
+    /// beginning.
+    pub(super) fn primed(mut self) -> Self {
+        if let Some((stream, _)) = self.resumable.as_ref().filter(|(stream, _)| stream.is_primed()) {
+            write_empty(stream.number(), stream.last(), &mut self.first);
+        }
+        self
+    }
+
+    /// Begins with messages that were taken from the outbox already.
+    pub(super) fn with_lines(mut self, lines: &[u8], ends: bool) -> Self {
+        match &self.resumable {
+            Some((stream, _)) => stream.append(lines, &mut self.first),
+            None => write_events(lines, &mut self.first),
+        }
+        if ends {
+            self.finish();
+        }
+        self
+    }
+
+    /// Begins with what the client missed; `None` if that is no longer known.
+    pub(super) fn with_missed(mut self, number: u64, missed: &[KeptEvent]) -> Option<Self> {
+        let (stream, _) = self.resumable.as_ref()?;
+        if !stream.joins(number, missed) {
+            return None;
+        }
+        for event in missed {
+            write_event(Some((stream.number(), event.number)), &event.message, &mut self.first);
+        }
+        Some(self)
+    }
+
+    /// Begins with text of its own.
+    pub(super) fn with_text(mut self, text: &str) -> Self {
+        self.first.extend_from_slice(text.as_bytes());
+        self
+    }
+
+    /// Lets the connection go at once, with the wish that the client comes back.
+    pub(super) fn hung_up(mut self, pause: Duration) -> Self {
+        write_retry(pause, &mut self.first);
+        self.ends = true;
+        self
+    }
+
+    pub(super) fn on_gone(mut self, on_gone: OnGone) -> Self {
+        self.on_gone = Some(on_gone);
+        self
+    }
+
+    fn finish(&mut self) {
+        self.ends = true;
+        if let Some((stream, _)) = &self.resumable {
+            stream.finish();
+        }
+    }
+
+    fn can_be_let_go(&self) -> bool {
+        self.resumable.as_ref().is_some_and(|(stream, _)| stream.is_primed())
+    }
+
+    /// Takes what is there and frames it into `first`; `None` when another response has the stream.
+    fn take(&mut self, cx: &Context<'_>) -> Option<Poll<Taken>> {
+        self.taken.clear();
+        if let Some((stream, turn)) = &self.resumable {
+            return stream.take(*turn, cx, &mut self.taken, &mut self.first);
+        }
+        let found = self.outbox.poll_take(&mut self.taken, cx);
+        write_events(&self.taken, &mut self.first);
+        Some(found)
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            if !self.first.is_empty() {
+                return Poll::Ready(Some(std::mem::take(&mut self.first).into()));
+            }
+            if self.ends {
+                return Poll::Ready(None);
+            }
+            let Some(found) = self.take(cx) else { return Poll::Ready(None) };
+            match found {
+                Poll::Ready(Taken::Last) => self.finish(),
+                Poll::Ready(Taken::HangUp(pause)) if self.can_be_let_go() => {
+                    write_retry(pause, &mut self.first);
+                    self.ends = true;
+                }
+                Poll::Ready(Taken::Some | Taken::HangUp(_)) => {} // without a way back there is no letting go
+                Poll::Pending => {
+                    if self.keep_alive.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    // Tells those between that the stream lives, and finds out whether the client does.
+                    self.first.extend_from_slice(b":\n\n");
+                }
+            }
+            self.keep_alive.as_mut().reset(Instant::now() + self.quiet);
+        }
+    }
+}
+
+impl Drop for StreamBody {
+    fn drop(&mut self) {
+        if let Some((stream, turn)) = self.resumable.take() {
+            stream.detach(turn);
+        }
+        if let Some(on_gone) = self.on_gone.take() {
+            on_gone();
+        }
+    }
+}
+
+impl fmt::Debug for StreamBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamBody")
+    }
+}

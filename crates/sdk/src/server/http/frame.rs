@@ -1,0 +1,53 @@
+//! Messages as events.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+/// How long a client should wait before it comes back to a stream that was cut.
+const COME_BACK: Duration = Duration::from_secs(1);
+
+/// The messages in lines.
+pub(super) fn messages(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// Appends messages as events without ids.
+pub(super) fn write_events(lines: &[u8], out: &mut Vec<u8>) {
+    for message in messages(lines) {
+        write_event(None, message, out);
+    }
+}
+
+/// Appends a message as an event. Its id is its stream and its number.
+pub(super) fn write_event(id: Option<(u32, u64)>, message: &[u8], out: &mut Vec<u8>) {
+    if let Some((stream, number)) = id {
+        write_id(stream, number, out);
+    }
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(message);
+    out.extend_from_slice(b"\n\n");
+}
+
+fn write_id(stream: u32, number: u64, out: &mut Vec<u8>) {
+    let _ = writeln!(out, "id: {stream}-{number}"); // writing to memory cannot fail
+}
+
+/// Appends an event that only has an id.
+pub(super) fn write_empty(stream: u32, number: u64, out: &mut Vec<u8>) {
+    write_id(stream, number, out);
+    out.extend_from_slice(b"data:\n\n");
+}
+
+/// Appends the wish that the client comes back after `pause`.
+pub(super) fn write_retry(pause: Duration, out: &mut Vec<u8>) {
+    let pause = if pause.is_zero() { COME_BACK } else { pause };
+    let _ = write!(out, "retry: {}\n\n", pause.as_millis()); // writing to memory cannot fail
+}
+
+/// Reads the id of an event.
+pub(super) fn parse_id(text: &str) -> Option<(u32, u64)> {
+    let (stream, number) = text.split_once('-')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(stream) && is_number(number)).then_some(())?;
+    Some((stream.parse().ok()?, number.parse().ok()?))
+}
