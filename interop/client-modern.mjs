@@ -1,12 +1,20 @@
-// A client built with the TypeScript SDK 2.x: it starts the server given on the command line, uses everything
-// server.mjs has and prints what it saw (tour.mjs).
+// A client built with the TypeScript SDK 2.x: it uses everything that the server given on the command line has
+// and prints what it saw (tour.mjs).
 //
-//   node client-modern.mjs [--mode legacy|auto|<revision>] <command> [arguments…]
+//   node client-modern.mjs [--mode legacy|auto|<revision>] <command> [arguments…]  starts the server
+//   node client-modern.mjs [--mode …] --url <url>                                  over Streamable HTTP
+//   node client-modern.mjs [--mode …] --sse <url>                                  over HTTP+SSE
 //
 // legacy opens with initialize, auto (the default) tries server/discover and falls back to initialize.
 // A revision without handshake is insisted on, an older one is the only one offered in initialize.
 
-import { Client, SUPPORTED_PROTOCOL_VERSIONS } from "@modelcontextprotocol/client";
+import {
+  Client,
+  LOG_LEVEL_META_KEY,
+  SSEClientTransport,
+  SUPPORTED_PROTOCOL_VERSIONS,
+  StreamableHTTPClientTransport,
+} from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { answers, capabilities, readArguments, tour } from "./tour.mjs";
 
@@ -20,15 +28,44 @@ function opening(mode) {
     : { versionNegotiation: { mode: { pin: mode } } };
 }
 
-const usage = "node client-modern.mjs [--mode legacy|auto|<revision>] <command> [arguments…]";
-const { mode = "auto", server } = readArguments(usage);
+function connection({ server, url, sse }) {
+  if (url === undefined) {
+    return new StdioClientTransport(server);
+  }
+  return sse ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url);
+}
+
+const usage = "node client-modern.mjs [--mode …] <command> [arguments…] | --url <url> | --sse <url>";
+const { mode = "auto", ...way } = readArguments(usage);
 const identity = { name: "interop-typescript-2", version: "1.0.0" };
 const client = new Client(identity, { capabilities, ...opening(mode) });
 client.setRequestHandler("elicitation/create", () => answers.elicitation);
 client.setRequestHandler("sampling/createMessage", () => answers.sampling);
 client.setRequestHandler("roots/list", () => answers.roots);
 
-await client.connect(new StdioClientTransport(server), { timeout: 10_000 });
-const call = (name, input, options) => client.callTool({ name, arguments: input }, options);
-await tour({ client, call, revision: client.getNegotiatedProtocolVersion() });
+const transport = connection(way);
+await client.connect(transport, { timeout: 10_000 });
+const revision = client.getNegotiatedProtocolVersion();
+const hasSession = SUPPORTED_PROTOCOL_VERSIONS.includes(revision);
+const call = (name, input, options, _meta) =>
+  client.callTool({ name, arguments: input, ...(_meta && { _meta }) }, options);
+let subscription;
+const listening = {
+  on: (method, told) => client.setNotificationHandler(method, told),
+  watch: async () => {
+    if (hasSession) {
+      await client.setLoggingLevel("info");
+      await client.subscribeResource({ uri: "memo://status" });
+    } else {
+      const filter = { toolsListChanged: true, resourceSubscriptions: ["memo://status"] };
+      subscription = await client.listen(filter);
+    }
+  },
+  ...(!hasSession && { logged: { [LOG_LEVEL_META_KEY]: "info" } }),
+};
+await tour({ client, call, revision, listening: way.url && listening });
+await subscription?.close();
+if (hasSession) {
+  await transport.terminateSession?.();
+}
 await client.close();

@@ -1,30 +1,64 @@
-// A client built with the TypeScript SDK 1.x, so one that opens with initialize: it starts the server given
-// on the command line, uses everything server.mjs has and prints what it saw (tour.mjs).
+// A client built with the TypeScript SDK 1.x, so one that opens with initialize: it uses everything that the
+// server given on the command line has and prints what it saw (tour.mjs).
 //
-//   node client.mjs <command> [arguments…]
+//   node client.mjs <command> [arguments…]  starts the server
+//   node client.mjs --url <url>             over Streamable HTTP
+//   node client.mjs --sse <url>             over HTTP+SSE
+//
+// With --mode 2024-11-05 or 2025-03-26 it is built with the SDK of that time.
 
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-import {
-  CallToolResultSchema,
-  CreateMessageRequestSchema,
-  ElicitRequestSchema,
-  ListRootsRequestSchema,
-} from "@modelcontextprotocol/sdk/types.js";
 import { answers, capabilities, readArguments, tour } from "./tour.mjs";
 
-const { server } = readArguments("node client.mjs <command> [arguments…]");
-const client = new Client({ name: "interop-typescript-1", version: "1.0.0" }, { capabilities });
-client.setRequestHandler(ElicitRequestSchema, () => answers.elicitation);
-client.setRequestHandler(CreateMessageRequestSchema, () => answers.sampling);
-client.setRequestHandler(ListRootsRequestSchema, () => answers.roots);
+const usage = "node client.mjs [--mode <revision>] <command> [arguments…] | --url <url> | --sse <url>";
+const { mode, server, url, sse } = readArguments(usage);
+const sdk = mode === undefined ? "@modelcontextprotocol/sdk" : `sdk-${mode}`;
+const load = (module) => import(`${sdk}/${module}.js`);
+const { Client } = await load("client/index");
+const types = await load("types");
 
-const transport = new StdioClientTransport(server);
-let revision;
+async function connection() {
+  if (url === undefined) {
+    const { StdioClientTransport } = await load("client/stdio");
+    return new StdioClientTransport(server);
+  }
+  if (sse) {
+    const { SSEClientTransport } = await load("client/sse");
+    return new SSEClientTransport(url);
+  }
+  const { StreamableHTTPClientTransport } = await load("client/streamableHttp");
+  return new StreamableHTTPClientTransport(url);
+}
+
+const client = new Client({ name: "interop-typescript-1", version: "1.0.0" }, { capabilities });
+if (types.ElicitRequestSchema !== undefined) {
+  client.setRequestHandler(types.ElicitRequestSchema, () => answers.elicitation);
+}
+client.setRequestHandler(types.CreateMessageRequestSchema, () => answers.sampling);
+client.setRequestHandler(types.ListRootsRequestSchema, () => answers.roots);
+
+const transport = await connection();
+let revision = mode;
 // The client keeps the revision to itself, but tells a transport that wants to know.
-transport.setProtocolVersion = (version) => (revision = version);
+const told = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (version) => {
+  revision = version;
+  told?.(version);
+};
 await client.connect(transport, { timeout: 10_000 });
 const call = (name, input, options) =>
-  client.callTool({ name, arguments: input }, CallToolResultSchema, options);
-await tour({ client, call, revision });
+  client.callTool({ name, arguments: input }, types.CallToolResultSchema, options);
+const schemas = {
+  "notifications/message": types.LoggingMessageNotificationSchema,
+  "notifications/resources/updated": types.ResourceUpdatedNotificationSchema,
+  "notifications/tools/list_changed": types.ToolListChangedNotificationSchema,
+};
+const listening = {
+  on: (method, told) => client.setNotificationHandler(schemas[method], told),
+  watch: async () => {
+    await client.setLoggingLevel("info");
+    await client.subscribeResource({ uri: "memo://status" });
+  },
+};
+await tour({ client, call, revision, listening: url && listening });
+await transport.terminateSession?.();
 await client.close();

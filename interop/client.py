@@ -1,24 +1,39 @@
-"""A client built with the Python SDK: it starts the server given on the command line, uses everything that
-server.py has and prints what it saw as one JSON object. A step that fails is {"error": …} in its place.
+"""A client built with the Python SDK 2.x: it uses everything that the server given on the command line has and
+prints what it saw as one JSON object. A step that fails is {"error": …} in its place.
 
-    python client.py [--mode legacy|auto|<revision>] <command> [arguments…]
+    python client.py [--mode legacy|auto|<revision>] <command> [arguments…]  starts the server
+    python client.py [--mode …] --url <url>                                  over Streamable HTTP
+    python client.py [--mode …] --sse <url>                                  over HTTP+SSE
 
 legacy opens with initialize, auto (the default) tries server/discover and falls back to initialize, a
 revision without handshake is used without asking.
 """
 
-import argparse
 import json
 import os
+import warnings
+from contextlib import AsyncExitStack
 
 import anyio
 from mcp import Client, StdioServerParameters
-from mcp.types import CreateMessageResult, ElicitResult, Implementation, ListRootsResult, Root, TextContent
+from mcp.client.sse import sse_client
+from mcp.shared.exceptions import MCPDeprecationWarning
+from mcp.types import (
+    CreateMessageResult,
+    ElicitResult,
+    Implementation,
+    ListRootsResult,
+    PromptReference,
+    Root,
+    TextContent,
+)
 
-PARSER = argparse.ArgumentParser(description="Uses everything a server of this folder has")
-PARSER.add_argument("--mode", default="auto", help="legacy, auto or a revision without handshake")
-PARSER.add_argument("command")
-PARSER.add_argument("arguments", nargs=argparse.REMAINDER)
+from tour import Heard, read_arguments, report, text, whole
+
+# What was deprecated still has to work.
+warnings.simplefilter("ignore", MCPDeprecationWarning)
+
+HANDSHAKES_END = "2025-11-25"
 
 
 async def elicit(context, params):
@@ -32,15 +47,6 @@ async def sample(context, params):
 
 async def roots(context):
     return ListRootsResult(roots=[Root(uri="file:///tmp/a", name="a")])
-
-
-def text(result):
-    return "".join(block.text for block in result.content)
-
-
-def whole(number):
-    """The SDK reads every number as a float; the report has 1 where the server said 1."""
-    return int(number) if number is not None and number == int(number) else number
 
 
 async def tour(client):
@@ -80,20 +86,85 @@ async def tour(client):
     yield "prompt", prompt()
 
 
+async def more(client, heard, tasks):
+    """What a server says besides answers, and what is not an answer."""
+    has_session = client.protocol_version <= HANDSHAKES_END
+
+    async def watch():
+        if has_session:
+            await client.set_logging_level("info")
+            await client.subscribe_resource("memo://status")
+            return
+        listened = client.listen(tools_list_changed=True, resource_subscriptions=["memo://status"])
+        await tasks.enter_async_context(listened)
+
+    async def log():
+        await watch()
+        meta = None if has_session else {"io.modelcontextprotocol/logLevel": "info"}
+        await client.call_tool("log", {}, meta=meta)
+        message = await heard.next("notifications/message")
+        return {"level": message.level, "data": message.data}
+
+    async def updated():
+        await client.call_tool("touch", {})
+        return str((await heard.next("notifications/resources/updated")).uri)
+
+    async def changed():
+        await client.call_tool("announce", {})
+        await heard.next("notifications/tools/list_changed")
+        return "tools"
+
+    async def complete():
+        reference = PromptReference(type="ref/prompt", name="review")
+        argument = {"name": "language", "value": "ru"}
+        return (await client.complete(reference, argument)).completion.values
+
+    async def cancel():
+        with anyio.CancelScope() as scope:
+
+            async def waiting(value, total, message):
+                scope.cancel()
+
+            await client.call_tool("wait", {}, progress_callback=waiting)
+        if not scope.cancelled_caught:
+            raise RuntimeError("a cancelled call was answered")
+        return text(await client.call_tool("cancelled", {}))
+
+    async def code_of(request):
+        try:
+            return text(await request)
+        except Exception as error:
+            return error.error.code
+
+    yield "log", log()
+    yield "updated", updated()
+    yield "changed", changed()
+    yield "complete", complete()
+    yield "cancel", cancel()
+    yield "unknownTool", code_of(client.call_tool("nonsense", {}))
+    yield "unknownResource", code_of(client.read_resource("memo://no/such"))
+
+
 async def main():
-    options = PARSER.parse_args()
-    server = StdioServerParameters(command=options.command, args=options.arguments, env=dict(os.environ))
+    options = read_arguments("legacy, auto or a revision without handshake")
+    if options.url:
+        server = options.url
+    elif options.sse:
+        server = sse_client(options.sse)
+    else:
+        server = StdioServerParameters(
+            command=options.command[0], args=options.command[1:], env=dict(os.environ)
+        )
+    heard = Heard()
     callbacks = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
     identity = Implementation(name="interop-python", version="1.0.0")
-    settings = {"mode": options.mode, "client_info": identity, "read_timeout_seconds": 10}
-    async with Client(server, **settings, **callbacks) as client:
-        report = {"revision": client.protocol_version}
-        async for name, step in tour(client):
-            try:
-                report[name] = await step
-            except Exception as error:  # whatever the SDK raises is what this program is to report
-                report[name] = {"error": str(error)}
-    print(json.dumps(report, ensure_ascii=False))
+    settings = {"mode": options.mode or "auto", "client_info": identity, "read_timeout_seconds": 10}
+    client = Client(server, message_handler=heard.told, **settings, **callbacks)
+    async with client, AsyncExitStack() as tasks:
+        seen = await report({"revision": client.protocol_version}, tour(client))
+        if options.url or options.sse:
+            await report(seen, more(client, heard, tasks))
+    print(json.dumps(seen, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,33 @@
-// A server on stdio built with the TypeScript SDK 2.x, which speaks the stateless revision and, to clients
+// A server built with the TypeScript SDK 2.x, which speaks the stateless revision and, to clients
 // that open with initialize, the older ones. It offers what server.mjs offers, with the same names and
 // answers. What it needs from the client it asks for by returning inputRequired(…). The SDK sends that as an
 // input_required result or, after a handshake, as requests of its own; either way it runs the tool again.
+//
+//   node server-modern.mjs       on stdio
+//   node server-modern.mjs http  over HTTP, with sessions and resumption for clients that open with initialize
 
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
-import { McpServer, ResourceTemplate, inputRequired, inputResponse } from "@modelcontextprotocol/server";
+import { NodeStreamableHTTPServerTransport, toNodeHandler, toWebRequest } from "@modelcontextprotocol/node";
+import {
+  McpServer,
+  ResourceTemplate,
+  completable,
+  createMcpHandler,
+  inputRequired,
+  inputResponse,
+  isLegacyRequest,
+} from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";
+import { Events, listen } from "./http.mjs";
+
+const languages = ["rust", "ruby", "go"];
+
+/** Calls of `wait` that were cancelled and that nobody has asked for yet. */
+let cancelled = 0;
+const cancellations = new EventTarget();
 
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 
@@ -51,8 +72,39 @@ async function slow(context) {
   return text("done");
 }
 
-function createServer() {
-  const server = new McpServer({ name: "interop-typescript-2", version: "1.0.0" });
+async function wait(context) {
+  const progressToken = context.mcpReq._meta?.progressToken;
+  const params = { progressToken, progress: 1, total: 1, message: "waiting" };
+  await context.mcpReq.notify({ method: "notifications/progress", params });
+  await once(context.mcpReq.signal, "abort");
+  cancelled += 1;
+  cancellations.dispatchEvent(new Event("cancelled"));
+  return text("nobody reads this");
+}
+
+async function awaitCancellation() {
+  if (cancelled === 0) {
+    await once(cancellations, "cancelled");
+  }
+  cancelled -= 1;
+  return text("a call was cancelled");
+}
+
+/** `notify` reaches clients without a session; those with one are reached by their own server. */
+function createServer({ era }, notify) {
+  const capabilities = { logging: {}, resources: { subscribe: true, listChanged: true } };
+  const server = new McpServer({ name: "interop-typescript-2", version: "1.0.0" }, { capabilities });
+  const subscribed = new Set();
+  if (era === "legacy") {
+    server.server.setRequestHandler("resources/subscribe", ({ params }) => {
+      subscribed.add(params.uri);
+      return {};
+    });
+    server.server.setRequestHandler("resources/unsubscribe", ({ params }) => {
+      subscribed.delete(params.uri);
+      return {};
+    });
+  }
   server.registerTool(
     "add",
     {
@@ -74,14 +126,32 @@ function createServer() {
   server.registerTool("fail", { description: "Always fails" }, () => {
     throw new Error("this tool always fails");
   });
+  server.registerTool("log", { description: "Writes a log message" }, async (context) => {
+    await context.mcpReq.log("info", "a line", "tour");
+    return text("logged");
+  });
+  server.registerTool("touch", { description: "Tells that the status has changed" }, async () => {
+    notify?.resourceUpdated("memo://status");
+    if (subscribed.has("memo://status")) {
+      await server.server.sendResourceUpdated({ uri: "memo://status" });
+    }
+    return text("touched");
+  });
+  server.registerTool("announce", { description: "Tells that the list of tools has changed" }, () => {
+    era === "legacy" ? server.sendToolListChanged() : notify?.toolsChanged();
+    return text("announced");
+  });
+  server.registerTool("wait", { description: "Waits until it is cancelled" }, wait);
+  server.registerTool("cancelled", { description: "Waits until a `wait` was cancelled" }, awaitCancellation);
   const plain = { mimeType: "text/plain" };
   const contents = (uri, text) => ({ contents: [{ uri: uri.href, ...plain, text }] });
   const memos = new ResourceTemplate("memo://{id}", { list: undefined });
   server.registerResource("status", "memo://status", plain, (uri) => contents(uri, "ok"));
   server.registerResource("memo", memos, plain, (uri, { id }) => contents(uri, `memo ${id}`));
+  const language = completable(z.string(), (typed) => languages.filter((name) => name.startsWith(typed)));
   server.registerPrompt(
     "review",
-    { description: "Asks for a code review", argsSchema: z.object({ language: z.string() }) },
+    { description: "Asks for a code review", argsSchema: z.object({ language }) },
     ({ language }) => ({
       messages: [{ role: "user", content: { type: "text", text: `Review this ${language} code.` } }],
     }),
@@ -89,4 +159,46 @@ function createServer() {
   return server;
 }
 
-serveStdio(createServer);
+/** Clients without a session are served by the SDK's own handler, those with one by a server each. */
+function overHttp() {
+  const modern = createMcpHandler((context) => createServer(context, modern.notify), { legacy: "reject" });
+  const serveModern = toNodeHandler(modern);
+  const transports = new Map();
+
+  async function greet() {
+    const transport = new NodeStreamableHTTPServerTransport({
+      sessionIdGenerator: randomUUID,
+      eventStore: new Events(),
+      retryInterval: 10,
+      onsessioninitialized: (id) => transports.set(id, transport),
+    });
+    transport.onclose = () => transports.delete(transport.sessionId);
+    await createServer({ era: "legacy" }).connect(transport);
+    return transport;
+  }
+
+  return async (request, response) => {
+    const chunks = [];
+    for await (const chunk of request) {
+      chunks.push(chunk);
+    }
+    const body = chunks.length === 0 ? undefined : JSON.parse(Buffer.concat(chunks).toString());
+    if (!(await isLegacyRequest(await toWebRequest(request, body)))) {
+      await serveModern(request, response, body);
+      return;
+    }
+    const id = request.headers["mcp-session-id"];
+    const transport = id === undefined ? await greet() : transports.get(id);
+    if (transport === undefined) {
+      response.writeHead(404).end();
+      return;
+    }
+    await transport.handleRequest(request, response, body);
+  };
+}
+
+if (process.argv[2] === "http") {
+  listen(overHttp());
+} else {
+  serveStdio(createServer);
+}

@@ -1,18 +1,53 @@
-"""A server on stdio built with the Python SDK, which speaks every revision, with and without the handshake.
+"""A server built with the Python SDK 2.x, which speaks every revision, with and without the handshake.
+
+    python server.py       on stdio
+    python server.py http  Streamable HTTP with sessions and resumption at /mcp, HTTP+SSE at /sse
 
 It offers what server.mjs offers, under the same names and with the same answers. What a tool needs from the
 client is a parameter that the SDK fills in (`Resolve`): by an input_required result in the stateless
 revision, by a request of its own in the older ones.
 """
 
+import sys
+import warnings
 from typing import Annotated
 
 import anyio
 from mcp.server.mcpserver import Context, Elicit, ElicitationResult, ListRoots, MCPServer, Resolve, Sample
-from mcp.types import CallToolResult, CreateMessageResult, ListRootsResult, SamplingMessage, TextContent
+from mcp.server.streamable_http import EventStore
+from mcp.shared.exceptions import MCPDeprecationWarning
+from mcp.types import (
+    CallToolResult,
+    Completion,
+    CreateMessageResult,
+    EmptyResult,
+    ListRootsResult,
+    SamplingMessage,
+    SetLevelRequestParams,
+    SubscribeRequestParams,
+    TextContent,
+    UnsubscribeRequestParams,
+)
 from pydantic import BaseModel
 
+from serving import Kept, serve
+
+# What was deprecated still has to work.
+warnings.simplefilter("ignore", MCPDeprecationWarning)
+
+LANGUAGES = ["rust", "ruby", "go"]
+
 server = MCPServer("interop-python", version="1.0.0", log_level="WARNING")
+
+
+HANDSHAKES_END = "2025-11-25"
+subscribed = set()
+# Calls of `wait` that were cancelled and that nobody has asked for yet.
+cancellations = anyio.Semaphore(0)
+
+
+class Events(Kept, EventStore):
+    pass
 
 
 class Sum(BaseModel):
@@ -77,6 +112,71 @@ def fail() -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text="this tool always fails")], is_error=True)
 
 
+@server.tool(description="Writes a log message")
+async def log(context: Context) -> str:
+    await context.info("a line", logger_name="tour")
+    return "logged"
+
+
+@server.tool(description="Tells that the status has changed")
+async def touch(context: Context) -> str:
+    await context.notify_resource_updated("memo://status")
+    if "memo://status" in subscribed:
+        await context.session.send_resource_updated("memo://status")
+    return "touched"
+
+
+@server.tool(description="Tells that the list of tools has changed")
+async def announce(context: Context) -> str:
+    await context.notify_tools_changed()
+    if context.protocol_version <= HANDSHAKES_END:
+        await context.session.send_tool_list_changed()
+    return "announced"
+
+
+@server.tool(description="Waits until it is cancelled")
+async def wait(context: Context) -> str:
+    try:
+        await context.report_progress(1, 1, "waiting")
+        await anyio.sleep_forever()
+    finally:
+        cancellations.release()
+
+
+@server.tool(description="Waits until a call of `wait` was cancelled")
+async def cancelled() -> str:
+    await cancellations.acquire()
+    return "a call was cancelled"
+
+
+@server.completion()
+async def complete(reference, argument, context):
+    return Completion(values=[name for name in LANGUAGES if name.startswith(argument.value)])
+
+
+async def subscribe(context, params):
+    subscribed.add(params.uri)
+    return EmptyResult()
+
+
+async def unsubscribe(context, params):
+    subscribed.discard(params.uri)
+    return EmptyResult()
+
+
+async def set_level(context, params):
+    return EmptyResult()
+
+
+# The SDK leaves what only the older revisions have to those who want it.
+for method, params, handler in [
+    ("resources/subscribe", SubscribeRequestParams, subscribe),
+    ("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe),
+    ("logging/setLevel", SetLevelRequestParams, set_level),
+]:
+    server._lowlevel_server.add_request_handler(method, params, handler)
+
+
 @server.resource("memo://status", mime_type="text/plain")
 def status() -> str:
     return "ok"
@@ -93,4 +193,7 @@ def review(language: str) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    if sys.argv[1:] == ["http"]:
+        serve(server.streamable_http_app(event_store=Events(), retry_interval=10), server.sse_app())
+    else:
+        server.run()

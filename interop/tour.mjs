@@ -10,11 +10,14 @@ export const answers = {
 
 export const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
 
-/** Splits the command line into --mode's value and the server's command. */
+/** Splits the command line into --mode's value and where the server is: a command, or a URL after --url or --sse. */
 export function readArguments(usage) {
   const words = process.argv.slice(2);
   const mode = words[0] === "--mode" ? words.splice(0, 2)[1] : undefined;
   const [command, ...args] = words;
+  if (args.length === 1 && (command === "--url" || command === "--sse")) {
+    return { mode, url: new URL(args[0]), sse: command === "--sse" };
+  }
   if (command === undefined || command.startsWith("--")) {
     console.error(`usage: ${usage}`);
     process.exit(2);
@@ -22,8 +25,73 @@ export function readArguments(usage) {
   return { mode, server: { command, args, env: process.env } };
 }
 
-/** Runs every step. `call` is the client's way to call a tool: name, arguments, request options. */
-export async function tour({ client, call, revision }) {
+/** The first time that something happens, which must not take long. */
+function first() {
+  let tell;
+  const promise = new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error("nothing was told in time")), 10_000);
+    tell = (what) => {
+      clearTimeout(timer);
+      resolve(what);
+    };
+  });
+  promise.catch(() => undefined); // whoever waits for it is told
+  return { promise, tell };
+}
+
+/**
+ * What a server says besides answers. `on` is the client's way to be told of a notification, `watch` its way to
+ * ask for changes, and `logged` metadata of a call that asks for log messages.
+ */
+function more({ client, call, options, text, on, watch, logged }) {
+  const codeOf = async (request) => {
+    try {
+      return await request;
+    } catch (error) {
+      return error.code;
+    }
+  };
+  const told = async (method, tool, meta) => {
+    const heard = first();
+    on(method, (notification) => heard.tell(notification.params));
+    await call(tool, {}, options, meta);
+    return heard.promise;
+  };
+  return {
+    log: async () => {
+      await watch();
+      const { level, data } = await told("notifications/message", "log", logged);
+      return { level, data };
+    },
+    updated: async () => (await told("notifications/resources/updated", "touch")).uri,
+    changed: async () => {
+      await told("notifications/tools/list_changed", "announce");
+      return "tools";
+    },
+    complete: async () => {
+      const argument = { name: "language", value: "ru" };
+      const ref = { type: "ref/prompt", name: "review" };
+      return (await client.complete({ ref, argument }, options)).completion.values;
+    },
+    cancel: async () => {
+      const abort = new AbortController();
+      const onprogress = () => abort.abort("no longer wanted");
+      const outcome = call("wait", {}, { ...options, signal: abort.signal, onprogress });
+      if ((await outcome.then(text, () => undefined)) !== undefined) {
+        throw new Error("a cancelled call was answered");
+      }
+      return text(await call("cancelled", {}, options));
+    },
+    unknownTool: () => codeOf(call("nonsense", {}, options)),
+    unknownResource: () => codeOf(client.readResource({ uri: "memo://no/such" }, options)),
+  };
+}
+
+/**
+ * Runs every step. `call` is the client's way to call a tool: name, arguments, request options, metadata. With
+ * `listening` it also uses what servers say besides answers.
+ */
+export async function tour({ client, call, revision, listening }) {
   const options = { timeout: 10_000 };
   const text = (result) => result.content.map((block) => block.text).join("");
   const say = async (name, input = {}) => text(await call(name, input, options));
@@ -52,6 +120,9 @@ export async function tour({ client, call, revision }) {
       return (await client.getPrompt(prompt, options)).messages[0].content.text;
     },
   };
+  if (listening !== undefined) {
+    Object.assign(steps, more({ client, call, options, text, ...listening }));
+  }
   const report = { revision };
   for (const [name, step] of Object.entries(steps)) {
     try {

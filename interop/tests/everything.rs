@@ -3,46 +3,99 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
-#[path = "support/client.rs"]
-mod asking;
-mod support;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use interop_tests::client::{answering, client, next, prompt, read, text};
+use interop_tests::conversation::faults;
+use interop_tests::log::conversations;
+use interop_tests::peer::{Served, peer};
+use interop_tests::proxy::Proxy;
+use interop_tests::stdio::{Log, recorded};
 use linchpin::client::{Changed, Client};
 use linchpin::model::{CompletionReference, ElicitResult, Root};
+use linchpin::transport::http::Http;
 use linchpin::{ClientBuilder, Content, LogLevel};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::mpsc::channel;
 
-use asking::{client, prompt, read, text};
-use support::conversation::faults;
-use support::{Log, PATIENCE, peer, recorded};
+
+/// How the server is reached.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Stdio,
+    Streamable,
+    Sse,
+}
 
 /// Runs `steps` against a server of its own, and checks every message that the client sent.
 async fn with_everything(
+    way: Way,
     describe: impl FnOnce(ClientBuilder) -> ClientBuilder,
     steps: impl AsyncFnOnce(&Client),
 ) {
-    let log = Log::new();
-    let mut command = peer("everything");
-    command.push("stdio".into());
-    let client = describe(client(&recorded(&log, &command))).connect().await.unwrap();
-    steps(&client).await;
-    client.close().await;
-    for (client, server) in log.take() {
-        assert_eq!(faults(&client, &server), Vec::<String>::new());
+    let said = match way {
+        Way::Stdio => {
+            let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
+            let mut command = peer("everything");
+            command.push("stdio".into());
+            let client = describe(client(&recorded(&log, &command))).connect().await.unwrap();
+            steps(&client).await;
+            client.close().await;
+            log.take()
+        }
+        Way::Streamable | Way::Sse => {
+            let (name, path) =
+                if matches!(way, Way::Sse) { ("sse", "/sse") } else { ("streamableHttp", "/mcp") };
+            let server = Served::everything(name);
+            let proxy = Proxy::start(server.address());
+            let client = describe(answering(Client::over(Http::new(proxy.url(path)))));
+            let client = client.connect().await.unwrap();
+            proxy.wait_for_stream();
+            steps(&client).await;
+            client.close().await;
+            conversations(&proxy.entries()).into_values().collect()
+        }
+    };
+    assert!(!said.is_empty());
+    for (client, server) in said {
+        assert_eq!(faults(&client, &server), Vec::<String>::new(), "{way:?}");
     }
 }
 
-async fn next<T>(told: &mut Receiver<T>) -> T {
-    tokio::time::timeout(PATIENCE, told.recv()).await.expect("nothing was told in time").unwrap()
+/// Each test in each way.
+macro_rules! everywhere {
+    ($( $name:ident; )*) => {$(
+        mod $name {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn stdio() {
+                super::$name(super::Way::Stdio).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn streamable_http() {
+                super::$name(super::Way::Streamable).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sse() {
+                super::$name(super::Way::Sse).await;
+            }
+        }
+    )*};
 }
 
-#[tokio::test]
-async fn lists() {
+everywhere! {
+    lists;
+    results_of_all_kinds;
+    progress_and_questions;
+    changes_and_log_messages;
+    a_tool_that_is_a_task;
+}
+
+async fn lists(way: Way) {
     with_everything(
+        way,
         |client| client,
         async |client| {
             assert_eq!(client.server().unwrap().name, "mcp-servers/everything");
@@ -67,9 +120,9 @@ async fn lists() {
     .await;
 }
 
-#[tokio::test]
-async fn results_of_all_kinds() {
+async fn results_of_all_kinds(way: Way) {
     with_everything(
+        way,
         |client| client,
         async |client| {
             client.tools().all().await.unwrap(); // from now on structured results are checked
@@ -121,15 +174,14 @@ async fn results_of_all_kinds() {
     .await;
 }
 
-#[tokio::test]
-async fn progress_and_questions() {
+async fn progress_and_questions(way: Way) {
     let describe = |client: ClientBuilder| {
         client.on_elicit_url(|ask| async move {
             assert_eq!(ask.url.as_deref(), Some("https://example.com/"));
             Ok(ElicitResult::accept(Value::Null))
         })
     };
-    with_everything(describe, async |client| {
+    with_everything(way, describe, async |client| {
         let steps = Arc::new(Mutex::new(Vec::new()));
         let told = steps.clone();
         let slow = client.call("trigger-long-running-operation", json!({ "duration": 0.1, "steps": 4 }));
@@ -151,8 +203,7 @@ async fn progress_and_questions() {
     .await;
 }
 
-#[tokio::test]
-async fn changes_and_log_messages() {
+async fn changes_and_log_messages(way: Way) {
     let (log, mut logged) = channel(64);
     let (update, mut updated) = channel(64);
     let (change, mut changed) = channel(64);
@@ -162,7 +213,7 @@ async fn changes_and_log_messages() {
             .on_resource_updated(move |uri| update.try_send(uri).unwrap())
             .on_list_changed(move |list| change.try_send(list).unwrap())
     };
-    with_everything(describe, async |client| {
+    with_everything(way, describe, async |client| {
         assert_eq!(
             next(&mut changed).await,
             Changed::Tools,
@@ -187,12 +238,11 @@ async fn changes_and_log_messages() {
     .await;
 }
 
-#[tokio::test]
-async fn a_tool_that_is_a_task() {
+async fn a_tool_that_is_a_task(way: Way) {
     let describe = |client: ClientBuilder| {
         client.on_elicit(|_| async { Ok(ElicitResult::accept(json!({ "interpretation": "snake" }))) })
     };
-    with_everything(describe, async |client| {
+    with_everything(way, describe, async |client| {
         let question = json!({ "topic": "python", "ambiguous": true });
         let call = client.call("simulate-research-query", question).as_task(Duration::from_mins(1));
         let report = text(call.await);

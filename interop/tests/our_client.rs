@@ -3,66 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
-#[path = "support/client.rs"]
-mod asking;
-mod support;
-#[path = "support/tour.rs"]
-mod touring;
+use std::sync::Mutex;
 
-use std::sync::{Arc, Mutex};
-
+use interop_tests::client::{client, text, tour};
+use interop_tests::conversation::faults;
+use interop_tests::peer::peer;
+use interop_tests::stdio::{Log, recorded};
+use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
 use linchpin::Revision;
-use linchpin::client::Client;
 use linchpin::model::ElicitResult;
-use serde_json::{Value, json};
-
-use asking::{client, prompt, read, text};
-use support::conversation::faults;
-use support::{Log, peer, recorded};
-use touring::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
-
-/// What the clients of this folder do, and their report of it.
-async fn tour(client: &Client) -> Value {
-    let mut tools: Vec<_> = client.tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
-    tools.sort();
-    let progress = Arc::new(Mutex::new(Vec::new()));
-    let told = progress.clone();
-    let slow = client.call("slow", ()).progress(move |step| {
-        let mut shown = json!({ "progress": number(step.done()) });
-        step.total().inspect(|total| shown["total"] = number(*total));
-        step.message().inspect(|message| shown["message"] = (*message).into());
-        told.lock().unwrap().push(shown);
-    });
-    let slow = text(slow.await);
-    let fail = client.call("fail", ()).await.unwrap();
-    let add = client.call("add", json!({ "a": 2, "b": 0.5 })).await.unwrap();
-    let sum = add.structured_content.as_ref().map(|sum| serde_json::from_str(sum.json.get()).unwrap());
-    json!({
-        "revision": client.revision().as_str(),
-        "tools": tools,
-        "add": sum.unwrap_or_else(|| text(Ok(add))),
-        "echo": text(client.call("echo", json!({ "text": "grüße" })).await),
-        "slow": slow,
-        "progress": *progress.lock().unwrap(),
-        "ask": text(client.call("ask", ()).await),
-        "sample": text(client.call("sample", ()).await),
-        "folders": text(client.call("folders", ()).await),
-        "fail": { "isError": fail.is_error, "text": text(Ok(fail)) },
-        "status": read(client, "memo://status").await,
-        "memo": read(client, "memo://7").await,
-        "prompt": prompt(client, "review", &[("language", "rust")]).await,
-    })
-}
-
-/// The servers say 1, which is read as 1.0.
-#[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
-fn number(value: f64) -> Value {
-    if value.fract() == 0.0 { (value as i64).into() } else { value.into() }
-}
 
 /// Takes a tour of a server, with a client that speaks only `spoken`, and expects `agreed`.
 async fn check(server: &str, spoken: impl IntoIterator<Item = Revision>, agreed: Revision) {
-    let log = Log::new();
+    let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
     let client = client(&recorded(&log, &peer(server))).revisions(spoken).connect().await.unwrap();
     let report = tour(&client).await;
     client.close().await;

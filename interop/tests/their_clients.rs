@@ -1,25 +1,15 @@
 //! Clients on the official SDKs against a server built with Linchpin, in every way they can open a conversation:
 //! each must report what it would of its own SDK's server, and every message of ours is held against the schema.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
-
-mod support;
-#[path = "support/tour.rs"]
-mod touring;
-
-use std::io::Read;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::sync_channel;
-
+use interop_tests::conversation::faults;
+use interop_tests::peer::{peer, run};
+use interop_tests::stdio::{Log, recorded};
+use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
 use linchpin::Revision;
-use serde_json::{Value, json};
-
-use support::conversation::faults;
-use support::{Log, PATIENCE, peer, recorded};
-use touring::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
+use serde_json::json;
 
 fn check(client: &str, mode: Option<&str>, agreed: Revision) {
-    let log = Log::new();
+    let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
     let mut command = peer(client);
     command.extend(mode.into_iter().flat_map(|mode| ["--mode".to_owned(), mode.to_owned()]));
     command.extend(recorded(&log, &[env!("CARGO_BIN_EXE_tour-server").to_owned()]));
@@ -40,24 +30,6 @@ fn check(client: &str, mode: Option<&str>, agreed: Revision) {
     for (client, server) in said {
         assert_eq!(faults(&server, &client), Vec::<String>::new());
     }
-}
-
-/// Runs a client to its end and reads its report.
-fn run(command: &[String]) -> Value {
-    let mut child = Command::new(&command[0]).args(&command[1..]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut output = child.stdout.take().unwrap();
-    let (done, read) = sync_channel(1);
-    std::thread::spawn(move || {
-        let mut report = String::new();
-        output.read_to_string(&mut report).unwrap();
-        let _ = done.send(report);
-    });
-    let Ok(report) = read.recv_timeout(PATIENCE) else {
-        child.kill().unwrap();
-        panic!("{command:?} did not end within {PATIENCE:?}");
-    };
-    assert!(child.wait().unwrap().success(), "{command:?} could not connect");
-    serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"))
 }
 
 macro_rules! pairs {

@@ -1,15 +1,20 @@
 //! The server of this folder that is built with Linchpin: what `server.mjs` offers, under the same names and with the
-//! same answers, for the clients of the official SDKs to use.
+//! same answers, for the clients of the official SDKs to use. On stdio, or with the argument `http` at a URL that it
+//! prints, until it is ended.
+
+#![expect(clippy::print_stdout, reason = "whoever starts it over HTTP has to know the URL")]
 
 use std::time::Duration;
 
 use linchpin::model::{ElicitAction, ElicitMode, ElicitParams};
 use linchpin::{
-    Context, Error, Json, Key, Keys, NoArgs, Resource, ResourceTemplate, Result, Server, Tool, args,
+    Context, Error, Handle, Json, Key, Keys, LogLevel, NoArgs, Prompt, Resource, ResourceTemplate, Result, Server,
+    Tool, args,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 #[args]
 struct Add {
@@ -37,11 +42,27 @@ struct Review {
     language: String,
 }
 
+/// Calls of `wait` that were cancelled and that nobody has asked for yet.
+struct Cancelled(Semaphore);
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result {
-    Server::new("interop-linchpin", "1.0.0")
+    if std::env::args().nth(1).as_deref() != Some("http") {
+        return server().run().await;
+    }
+    let endpoint = server().http().legacy_sse().bind("127.0.0.1:0").await?;
+    println!("{}", endpoint.url());
+    endpoint.run().await
+}
+
+fn server() -> Server {
+    let mut server = Server::new("interop-linchpin", "1.0.0");
+    let handle = server.handle();
+    let changes = handle.clone();
+    server
         // The same in every process, so that one can go on with the calls of another.
         .keys(Keys::new(Key::new(&[7; 32])))
+        .state(Cancelled(Semaphore::new(0)))
         .tool("add", "Adds two numbers", |Add { a, b }| async move { Json(Sum { sum: a + b }) })
         .tool("echo", "Says the text again", |Echo { text }| async move { text })
         .tool("slow", "Reports progress three times", slow)
@@ -51,17 +72,53 @@ async fn main() -> Result {
         .tool("fail", "Always fails", |_: NoArgs| async {
             Err::<String, _>(Error::tool("this tool always fails"))
         })
+        .tool("log", "Writes a log message", |_: NoArgs, cx: Context| async move {
+            cx.log(LogLevel::Info, "a line");
+            "logged"
+        })
+        .tool("touch", "Tells that the status has changed", move |_: NoArgs| touch(handle.clone()))
+        .tool("announce", "Tells that the list of tools has changed", move |_: NoArgs| announce(changes.clone()))
+        .tool("wait", "Waits until it is cancelled", wait)
+        .tool("cancelled", "Waits until a call of `wait` was cancelled", cancelled)
         .add(Resource::new("memo://status", "status").mime_type("text/plain").handler(|| async { "ok" }))
         .add(
             ResourceTemplate::new("memo://{id}", "memo")
                 .mime_type("text/plain")
                 .handler(|Memo { id }| async move { format!("memo {id}") }),
         )
-        .prompt("review", "Asks for a code review", |Review { language }| async move {
-            format!("Review this {language} code.")
-        })
-        .run()
-        .await
+        .add(
+            Prompt::new("review")
+                .description("Asks for a code review")
+                .complete("language", |typed: String| async move {
+                    ["rust", "ruby", "go"].into_iter().filter(|name| name.starts_with(&typed)).collect::<Vec<_>>()
+                })
+                .handler(|Review { language }| async move { format!("Review this {language} code.") }),
+        )
+}
+
+async fn touch(handle: Handle) -> &'static str {
+    handle.resource_updated("memo://status");
+    "touched"
+}
+
+async fn announce(handle: Handle) -> &'static str {
+    handle.tools_changed();
+    "announced"
+}
+
+async fn wait(_: NoArgs, cx: Context) -> &'static str {
+    cx.progress((1.0, 1.0, "waiting"));
+    cx.cancelled().await;
+    if let Some(cancelled) = cx.get::<Cancelled>() {
+        cancelled.0.add_permits(1);
+    }
+    "nobody reads this"
+}
+
+async fn cancelled(_: NoArgs, cx: Context) -> Result<&'static str> {
+    let cancelled = cx.get::<Cancelled>().ok_or_else(|| Error::tool("nothing is counted"))?;
+    cancelled.0.acquire().await.map_err(|_| Error::tool("nothing is counted any more"))?.forget();
+    Ok("a call was cancelled")
 }
 
 async fn slow(_: NoArgs, cx: Context) -> &'static str {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use spec_check::Schemas;
 
 /// Every fault in what `own` says to `other`, both as lines. Without the schemas beside the checkout there are none.
-pub(crate) fn faults(own: &str, other: &str) -> Vec<String> {
+pub fn faults(own: &str, other: &str) -> Vec<String> {
     let Some(schemas) = Schemas::find() else { return Vec::new() };
     let (own, other) = (messages(own), messages(other));
     let conversation = Conversation::new(&own, &other);

@@ -1,0 +1,152 @@
+//! A client of ours that answers everything it is asked, and what its results say.
+
+use std::sync::{Arc, Mutex};
+
+use linchpin::client::{Client, Command, Eras};
+use linchpin::model::{CallToolResult, CompletionReference, CreateMessageResult, ElicitResult, Root};
+use linchpin::transport::Transport;
+use linchpin::{CallError, ClientBuilder, ClientError, LogLevel};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::Notify;
+
+use crate::PATIENCE;
+
+/// A client of a server that it starts.
+pub fn client(command: &[String]) -> ClientBuilder {
+    answering(Client::command(Command::new(&command[0]).args(&command[1..])))
+}
+
+/// Makes a client answer what it is asked.
+pub fn answering<T: Transport>(client: ClientBuilder<T>) -> ClientBuilder<T> {
+    client
+        .eras(Eras::new())
+        .open_timeout(PATIENCE)
+        .timeout(PATIENCE)
+        .probe_timeout(PATIENCE)
+        .roots([Root { uri: "file:///tmp/a".into(), name: Some("a".into()), meta: None }])
+        .on_elicit(|_| async { Ok(ElicitResult::accept(json!({ "name": "Ada" }))) })
+        .on_sample(|_| async { Ok(CreateMessageResult::text("interop", "sampled")) })
+}
+
+/// The text of a tool's result.
+pub fn text(result: Result<CallToolResult, ClientError>) -> Value {
+    match result {
+        Ok(result) => result.content.iter().filter_map(|block| block.as_text()).collect::<String>().into(),
+        Err(error) => json!({ "error": error.to_string() }),
+    }
+}
+
+/// The text of a resource.
+pub async fn read(client: &Client, uri: &str) -> String {
+    let result = client.read(uri).await.unwrap();
+    result.contents.into_iter().filter_map(|contents| contents.text).collect()
+}
+
+/// The text of a prompt.
+pub async fn prompt(client: &Client, name: &str, arguments: &[(&str, &str)]) -> String {
+    let result = client.prompt(name, arguments.iter().copied()).await.unwrap();
+    result.messages.into_iter().filter_map(|message| Some(message.content.as_text()?.to_owned())).collect()
+}
+
+/// What the clients of this folder do, and their report of it.
+pub async fn tour(client: &Client) -> Value {
+    let mut tools: Vec<_> = client.tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
+    tools.sort();
+    let progress = Arc::new(Mutex::new(Vec::new()));
+    let told = progress.clone();
+    let slow = client.call("slow", ()).progress(move |step| {
+        let mut shown = json!({ "progress": number(step.done()) });
+        step.total().inspect(|total| shown["total"] = number(*total));
+        step.message().inspect(|message| shown["message"] = (*message).into());
+        told.lock().unwrap().push(shown);
+    });
+    let slow = text(slow.await);
+    let fail = client.call("fail", ()).await.unwrap();
+    let add = client.call("add", json!({ "a": 2, "b": 0.5 })).await.unwrap();
+    let sum = add.structured_content.as_ref().map(|sum| serde_json::from_str(sum.json.get()).unwrap());
+    json!({
+        "revision": client.revision().as_str(),
+        "tools": tools,
+        "add": sum.unwrap_or_else(|| text(Ok(add))),
+        "echo": text(client.call("echo", json!({ "text": "grüße" })).await),
+        "slow": slow,
+        "progress": *progress.lock().unwrap(),
+        "ask": text(client.call("ask", ()).await),
+        "sample": text(client.call("sample", ()).await),
+        "folders": text(client.call("folders", ()).await),
+        "fail": { "isError": fail.is_error, "text": text(Ok(fail)) },
+        "status": read(client, "memo://status").await,
+        "memo": read(client, "memo://7").await,
+        "prompt": prompt(client, "review", &[("language", "rust")]).await,
+    })
+}
+
+/// The servers say 1, which is read as 1.0.
+#[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 { (value as i64).into() } else { value.into() }
+}
+
+
+/// What a client is told besides answers.
+pub struct Heard {
+    logged: Receiver<Value>,
+    updated: Receiver<String>,
+    changed: Receiver<String>,
+}
+
+/// Makes a client listen.
+pub fn listening<T: Transport>(client: ClientBuilder<T>) -> (ClientBuilder<T>, Heard) {
+    let (log, logged) = channel(64);
+    let (update, updated) = channel(64);
+    let (change, changed) = channel(64);
+    let client = client
+        .on_log(LogLevel::Info, move |message| {
+            log.try_send(json!({ "level": message.level.as_str(), "data": message.data })).unwrap();
+        })
+        .on_resource_updated(move |uri| update.try_send(uri).unwrap())
+        .on_list_changed(move |list| change.try_send(format!("{list:?}").to_lowercase()).unwrap());
+    (client, Heard { logged, updated, changed })
+}
+
+/// The next thing that a client is told.
+pub async fn next<T>(told: &mut Receiver<T>) -> T {
+    tokio::time::timeout(PATIENCE, told.recv()).await.expect("nothing was told in time").unwrap()
+}
+
+/// What servers say besides answers, and what is no answer.
+pub async fn more(client: &Client, heard: &mut Heard) -> Value {
+    let subscription = client.subscribe("memo://status").await.unwrap();
+    assert_eq!(text(client.call("log", ()).await), "logged");
+    let log = next(&mut heard.logged).await;
+    assert_eq!(text(client.call("touch", ()).await), "touched");
+    let updated = next(&mut heard.updated).await;
+    assert_eq!(text(client.call("announce", ()).await), "announced");
+    let changed = next(&mut heard.changed).await;
+    drop(subscription);
+    let reference = CompletionReference::Prompt { name: "review".into(), title: None };
+    let completed = client.complete(reference, "language", "ru").await.unwrap().completion.values;
+
+    let waiting = Arc::new(Notify::new());
+    let begun = waiting.clone();
+    let call = client.call("wait", ()).progress(move |_| begun.notify_one());
+    tokio::select! {
+        answer = call => panic!("a call that waits was answered: {answer:?}"),
+        () = waiting.notified() => {}
+    }
+    let cancel = text(client.call("cancelled", ()).await);
+    json!({ "log": log, "updated": updated, "changed": changed, "complete": completed, "cancel": cancel })
+}
+
+/// What there is not is refused: as an error or, by some servers, as a result that says so.
+pub async fn refusals(client: &Client) {
+    let tool = client.call("nonsense", ()).await;
+    let refused = match &tool {
+        Ok(result) => result.is_error == Some(true) && format!("{result:?}").contains("nonsense"),
+        Err(error) => matches!(error, ClientError::Call(CallError::Rejected(_))),
+    };
+    assert!(refused, "{tool:?}");
+    let resource = client.read("memo://no/such").await;
+    assert!(matches!(resource, Err(ClientError::Call(CallError::Rejected(_)))), "{resource:?}");
+}

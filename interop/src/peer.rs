@@ -1,0 +1,146 @@
+//! The programs on the other side: where they are, and a server among them that runs until it is not needed.
+
+#![expect(clippy::print_stderr, reason = "what a peer complained about belongs to a test that fails")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use crate::PATIENCE;
+
+const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The command of a peer: `server.mjs`, `client.py`, or `everything`. Python programs whose name ends in `-1` are
+/// built with the SDK 1.x.
+pub fn peer(name: &str) -> Vec<String> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|kind| kind == "py") {
+        let old = path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("-1"));
+        let folder = if old { "python-1" } else { "python" };
+        let python = Path::new(FOLDER).join("../target/interop").join(folder).join("bin/python");
+        return vec![installed(&python), format!("{FOLDER}/{name}")];
+    }
+    let modules = Path::new(FOLDER).join("node_modules");
+    let everything = installed(&modules.join(".bin/mcp-server-everything"));
+    let script = if name == "everything" { everything } else { format!("{FOLDER}/{name}") };
+    vec!["node".into(), script]
+}
+
+fn installed(path: &Path) -> String {
+    assert!(
+        path.exists(),
+        "{} is missing: the peers on the official SDKs are not installed; run `cargo xtask test`, which installs them",
+        path.display()
+    );
+    path.display().to_string()
+}
+
+/// A server that is ended when this is dropped.
+pub struct Served {
+    child: Child,
+    url: String,
+    readers: Vec<JoinHandle<()>>,
+    complaints: Arc<Mutex<String>>,
+}
+
+impl Served {
+    /// Starts a server that prints its URL when it is up.
+    pub fn start(command: &[String]) -> Self {
+        Self::launch(Command::new(&command[0]).args(&command[1..]), None)
+    }
+
+    /// Starts `server-everything`, which is told a port, and says on standard error when it is up.
+    pub fn everything(transport: &str) -> Self {
+        let command = peer("everything");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let path = if transport == "sse" { "sse" } else { "mcp" };
+        let url = format!("http://127.0.0.1:{port}/{path}");
+        let mut start = Command::new(&command[0]);
+        start.args(&command[1..]).arg(transport).env("PORT", port.to_string());
+        Self::launch(&mut start, Some(url))
+    }
+
+    fn launch(command: &mut Command, known: Option<String>) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (up, told) = sync_channel(16);
+        let complaints = Arc::new(Mutex::new(String::new()));
+        let (kept, also) = (complaints.clone(), up.clone());
+        let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        // A line with the URL, or with the port that it was told.
+        let port = known.as_ref().map(|url| url.split([':', '/']).nth(4).unwrap().to_owned());
+        let readers = vec![
+            read_lines(output, move |line| {
+                if line.starts_with("http://") {
+                    let _ = up.try_send(line.to_owned()); // only the first one is waited for
+                }
+            }),
+            read_lines(errors, move |line| {
+                if let Some(port) = &port
+                    && line.contains(&format!("port {port}"))
+                {
+                    let _ = also.try_send(known.clone().unwrap());
+                }
+                *kept.lock().unwrap() += &format!("{line}\n");
+            }),
+        ];
+        let url = told.recv_timeout(PATIENCE);
+        let mut served = Served { child, url: String::new(), readers, complaints };
+        served.url = url.unwrap_or_else(|_| panic!("the server is not up in time"));
+        served
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The same server at another path.
+    pub fn at(&self, path: &str) -> String {
+        let (origin, _) = self.url.rsplit_once('/').unwrap();
+        format!("{origin}{path}")
+    }
+
+    /// Its host and port.
+    pub fn address(&self) -> &str {
+        self.url.split('/').nth(2).unwrap()
+    }
+}
+
+fn read_lines(input: impl Read + Send + 'static, mut on: impl FnMut(&str) + Send + 'static) -> JoinHandle<()> {
+    std::thread::spawn(move || BufReader::new(input).lines().map_while(Result::ok).for_each(|line| on(&line)))
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.wait();
+        for reader in self.readers.drain(..) {
+            let _ = reader.join();
+        }
+        if std::thread::panicking() {
+            eprintln!("the server said:\n{}", self.complaints.lock().unwrap());
+        }
+    }
+}
+
+/// Runs a client to its end and reads its report.
+pub fn run(command: &[String]) -> serde_json::Value {
+    let mut child = Command::new(&command[0]).args(&command[1..]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let (done, read) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut report = String::new();
+        output.read_to_string(&mut report).unwrap();
+        let _ = done.send(report);
+    });
+    let Ok(report) = read.recv_timeout(PATIENCE) else {
+        child.kill().unwrap();
+        panic!("{command:?} did not end within {PATIENCE:?}");
+    };
+    assert!(child.wait().unwrap().success(), "{command:?} could not connect");
+    serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"))
+}

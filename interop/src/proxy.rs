@@ -1,0 +1,174 @@
+//! A proxy between a client and a server that notes all that is said, and can cut a stream.
+
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::PATIENCE;
+use crate::http::{Requests, Responses};
+use crate::log::{Entry, Said};
+
+/// In front of one server. It ends with the test.
+pub struct Proxy {
+    address: SocketAddr,
+    heard: Arc<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Vec<Entry>,
+    exchanges: usize,
+    /// An event with this text is the last one of its connection. Then it is forgotten.
+    cut: Option<String>,
+    over: bool,
+}
+
+impl Heard {
+    /// Notes what was said before it is handed on, so that what follows from it comes later.
+    fn note(&self, exchange: usize, said: Said) {
+        self.state.lock().unwrap().entries.push(Entry { exchange, said });
+        self.more.notify_all();
+    }
+
+    /// Whether this is the event after which a stream is to be cut.
+    fn is_last(&self, said: &Said) -> bool {
+        let Said::Event(fields) = said else { return false };
+        let mut state = self.state.lock().unwrap();
+        state.cut.take_if(|text| fields.iter().any(|(_, value)| value.contains(&*text))).is_some()
+    }
+}
+
+impl Proxy {
+    /// Hands everything on to the server at `address`.
+    pub fn start(address: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.local_addr().unwrap();
+        let heard = Arc::new(Heard::default());
+        let (accepted, server) = (heard.clone(), address.to_owned());
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if accepted.state.lock().unwrap().over {
+                    return;
+                }
+                let (Ok(client), Ok(server)) = (client, TcpStream::connect(&server)) else { continue };
+                connect(&client, &server, &accepted);
+            }
+        });
+        Proxy { address: own, heard }
+    }
+
+    /// What is at this path of the server, through the proxy.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Cuts the next answer after the event that has this text in it.
+    pub fn cut_after(&self, text: &str) {
+        self.heard.state.lock().unwrap().cut = Some(text.to_owned());
+    }
+
+    /// All that was said so far.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.heard.state.lock().unwrap().entries.clone()
+    }
+
+    /// Waits until something was said.
+    pub fn wait_for(&self, what: &str, mut is: impl FnMut(&[Entry]) -> bool) {
+        let state = self.heard.state.lock().unwrap();
+        let waited = self.heard.more.wait_timeout_while(state, PATIENCE, |state| !is(&state.entries)).unwrap();
+        assert!(!waited.1.timed_out(), "{what} did not come: {:#?}", waited.0.entries);
+    }
+
+    /// Waits until the stream that belongs to no request is open.
+    pub fn wait_for_stream(&self) {
+        self.wait_for("the stream that belongs to no request", |entries| {
+            let gets = entries.iter().filter(|entry| matches!(&entry.said, Said::Request(get) if get.verb == "GET"));
+            let mut gets = gets.map(|get| get.exchange);
+            gets.any(|get| {
+                entries.iter().any(|entry| {
+                    entry.exchange == get && matches!(&entry.said, Said::Head(head) if head.status == 200)
+                })
+            })
+        });
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.heard.state.lock().unwrap().over = true;
+        let _ = TcpStream::connect(self.address); // wakes the thread that accepts
+    }
+}
+
+/// Copies both ways until one of them ends, which ends the other.
+fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
+    // The exchange that is under way on this connection, if one is.
+    let current = Arc::new(Mutex::new(None::<usize>));
+    let copies = || (client.try_clone().unwrap(), server.try_clone().unwrap(), heard.clone(), current.clone());
+    let (mut from, mut to, up, asked) = copies();
+    std::thread::spawn(move || {
+        let mut requests = Requests::default();
+        let note = |request| {
+            let number = {
+                let mut state = up.state.lock().unwrap();
+                state.exchanges += 1;
+                state.exchanges
+            };
+            *asked.lock().unwrap() = Some(number);
+            up.note(number, Said::Request(request));
+        };
+        copy(&mut from, |bytes| {
+            requests.feed(bytes, note);
+            to.write_all(bytes).is_ok()
+        });
+        if let Some(exchange) = asked.lock().unwrap().take() {
+            up.note(exchange, Said::Gone);
+        }
+        let _ = to.shutdown(Shutdown::Both); // the server may have closed it
+    });
+    let (mut to, mut from, down, asked) = copies();
+    std::thread::spawn(move || {
+        let mut responses = Responses::default();
+        let is_cut = Cell::new(false);
+        let mut note = |said: Said| {
+            if let Some(exchange) = *asked.lock().unwrap() {
+                is_cut.set(down.is_last(&said));
+                down.note(exchange, said.clone());
+                if is_cut.get() {
+                    down.note(exchange, Said::End);
+                }
+            }
+            if is_cut.get() || said == Said::End {
+                asked.lock().unwrap().take();
+            }
+        };
+        copy(&mut from, |bytes| {
+            // To the byte, where a stream is to be cut.
+            let size = if down.state.lock().unwrap().cut.is_some() { 1 } else { bytes.len() };
+            bytes.chunks(size).all(|bytes| {
+                responses.feed(bytes, &mut note);
+                to.write_all(bytes).is_ok() && !is_cut.get()
+            })
+        });
+        responses.end(&mut note);
+        for side in [to, from] {
+            let _ = side.shutdown(Shutdown::Both); // they may have closed it
+        }
+    });
+}
+
+fn copy(from: &mut TcpStream, mut on: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if !on(&buffer[..count]) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What using everything that a server of this folder has is expected to report, and in which revisions.
+
+use linchpin::Revision;
+use serde_json::{Value, json};
+
+/// The first revision.
+pub const OLDEST: Revision = Revision::V2024_11_05;
+/// The one with batches.
+pub const BATCHES: Revision = Revision::V2025_03_26;
+/// The first with forms.
+pub const FORMS: Revision = Revision::V2025_06_18;
+/// The last with sessions.
+pub const NEWEST_SESSION: Revision = Revision::V2025_11_25;
+/// The first without.
+pub const STATELESS: Revision = Revision::V2026_07_28;
+
+/// What a tour of any of the servers reports in a revision.
+pub fn expected(revision: Revision) -> Value {
+    json!({
+        "revision": revision.as_str(),
+        "tools": [
+            "add", "announce", "ask", "cancelled", "echo", "fail", "folders", "log", "sample", "slow", "touch", "wait"
+        ],
+        "add": { "sum": 2.5 },
+        "echo": "grüße",
+        "slow": "done",
+        "progress": [
+            { "progress": 1, "total": 3, "message": "step 1" },
+            { "progress": 2, "total": 3, "message": "step 2" },
+            { "progress": 3, "total": 3, "message": "step 3" }
+        ],
+        "ask": "hello Ada",
+        "sample": "sampled",
+        "folders": "file:///tmp/a",
+        "fail": { "isError": true, "text": "this tool always fails" },
+        "status": "ok",
+        "memo": "memo 7",
+        "prompt": "Review this rust code."
+    })
+}
+
+/// What a tour over HTTP reports besides.
+pub fn expected_more() -> Value {
+    json!({
+        "log": { "level": "info", "data": "a line" },
+        "updated": "memo://status",
+        "changed": "tools",
+        "complete": ["rust", "ruby"],
+        "cancel": "a call was cancelled",
+    })
+}
+
+/// Adds the members of one report to another.
+pub fn join(report: &mut Value, more: Value) {
+    let (Value::Object(report), Value::Object(more)) = (report, more) else { panic!("a report is an object") };
+    report.extend(more);
+}

@@ -1,0 +1,139 @@
+//! Linchpin's client against servers on the official SDKs over HTTP, in every revision and with every transport that
+//! they have: everything that `README.md` lists is used, and every message that the client sends is held against the
+//! schema.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+use interop_tests::client::{answering, listening, more, refusals, text, tour};
+use interop_tests::conversation::faults;
+use interop_tests::log::{Entry, Said, conversations};
+use interop_tests::peer::{Served, peer};
+use interop_tests::proxy::Proxy;
+use interop_tests::tour::{
+    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
+};
+use linchpin::transport::http::Http;
+use linchpin::{Client, ClientBuilder, Revision};
+use serde_json::json;
+
+fn serve(server: &str) -> (Served, Proxy) {
+    let mut words = server.split(' ');
+    let mut command = peer(words.next().unwrap());
+    command.extend(words.map(str::to_owned));
+    let server = Served::start(&command);
+    let proxy = Proxy::start(server.address());
+    (server, proxy)
+}
+
+/// Holds all that the client said against the schemas.
+fn check_messages(proxy: &Proxy) {
+    let said = conversations(&proxy.entries());
+    assert!(!said.is_empty());
+    for (client, server) in said.into_values() {
+        assert_eq!(faults(&client, &server), Vec::<String>::new());
+    }
+}
+
+/// Takes a tour of a server at `path`, with a client that speaks only `spoken`, and expects `agreed`.
+async fn check(server: &str, path: &str, spoken: impl IntoIterator<Item = Revision>, agreed: Revision) {
+    let (_server, proxy) = serve(server);
+    let (client, mut heard) = listening(answering(Client::http(proxy.url(path))));
+    let client = client.revisions(spoken).connect().await.unwrap();
+    if agreed < STATELESS {
+        proxy.wait_for_stream();
+    }
+    let mut report = tour(&client).await;
+    join(&mut report, more(&client, &mut heard).await);
+    refusals(&client).await;
+    client.close().await;
+    let mut wanted = expected(agreed);
+    join(&mut wanted, expected_more());
+    if agreed < FORMS {
+        // Without forms the client must not be asked for one. Everything else these servers send as if it were
+        // of a newer revision, and it is taken.
+        wanted["ask"] = report["ask"].clone();
+        assert!(!report["ask"].to_string().contains("Ada"), "{report:#}");
+    }
+    assert_eq!(report, wanted, "{report:#}");
+    check_messages(&proxy);
+}
+
+macro_rules! pairs {
+    ($( $name:ident: $server:literal, $path:literal, $spoken:expr => $agreed:expr; )*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            check($server, $path, $spoken, $agreed).await;
+        }
+    )*};
+}
+
+pairs! {
+    typescript_1_automatic: "server.mjs http", "/mcp", Revision::ALL => NEWEST_SESSION;
+    typescript_1_forms: "server.mjs http", "/mcp", [FORMS] => FORMS;
+    typescript_1_batches: "server.mjs http", "/mcp", [BATCHES] => BATCHES;
+    typescript_1_sse_automatic: "server.mjs http", "/sse", Revision::ALL => NEWEST_SESSION;
+    typescript_1_sse_oldest: "server.mjs http", "/sse", [OLDEST] => OLDEST;
+    typescript_2_automatic: "server-modern.mjs http", "/mcp", Revision::ALL => STATELESS;
+    typescript_2_newest_session: "server-modern.mjs http", "/mcp", [NEWEST_SESSION] => NEWEST_SESSION;
+    typescript_2_forms: "server-modern.mjs http", "/mcp", [FORMS] => FORMS;
+    typescript_2_batches: "server-modern.mjs http", "/mcp", [BATCHES] => BATCHES;
+    python_2_automatic: "server.py http", "/mcp", Revision::ALL => STATELESS;
+    python_2_newest_session: "server.py http", "/mcp", [NEWEST_SESSION] => NEWEST_SESSION;
+    python_2_batches: "server.py http", "/mcp", [BATCHES] => BATCHES;
+    python_2_sse_automatic: "server.py http", "/sse", Revision::ALL => NEWEST_SESSION;
+    python_2_sse_oldest: "server.py http", "/sse", [OLDEST] => OLDEST;
+    python_1_automatic: "server-1.py", "/mcp", Revision::ALL => NEWEST_SESSION;
+    python_1_forms: "server-1.py", "/mcp", [FORMS] => FORMS;
+    python_1_batches: "server-1.py", "/mcp", [BATCHES] => BATCHES;
+    python_1_sse_automatic: "server-1.py", "/sse", Revision::ALL => NEWEST_SESSION;
+    python_1_sse_oldest: "server-1.py", "/sse", [OLDEST] => OLDEST;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_sessions_and_streams() {
+    let (_server, proxy) = serve("server.mjs http --json");
+    let client = answering(Client::http(proxy.url("/mcp"))).connect().await.unwrap();
+    assert_eq!(client.revision(), NEWEST_SESSION);
+    assert_eq!(client.tools().all().await.unwrap().len(), 12);
+    let sum = client.call("add", json!({ "a": 2, "b": 0.5 })).await.unwrap();
+    assert_eq!(sum.structured_content.unwrap().json.get(), r#"{"sum":2.5}"#);
+    assert_eq!(text(client.call("slow", ()).await), "done");
+    assert_eq!(client.call("fail", ()).await.unwrap().is_error, Some(true));
+    refusals(&client).await;
+    client.close().await;
+    let entries = proxy.entries();
+    let streams = entries.iter().filter(|entry| matches!(entry.said, Said::Event(_)));
+    assert_eq!(streams.count(), 0, "everything is one JSON message");
+    check_messages(&proxy);
+}
+
+/// The events that ask for the rest of a stream.
+fn resumptions(entries: &[Entry]) -> usize {
+    let is_resumption = |entry: &&Entry| {
+        let Said::Request(request) = &entry.said else { return false };
+        request.verb == "GET" && request.headers.iter().any(|(name, _)| name == "last-event-id")
+    };
+    entries.iter().filter(is_resumption).count()
+}
+
+fn resuming(proxy: &Proxy) -> ClientBuilder<Http> {
+    answering(Client::http(proxy.url("/mcp"))).revisions([NEWEST_SESSION])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_goes_on_after_its_stream_was_cut() {
+    for server in ["server.mjs http", "server-modern.mjs http", "server.py http", "server-1.py"] {
+        let (_server, proxy) = serve(server);
+        let client = resuming(&proxy).connect().await.unwrap();
+        proxy.wait_for_stream();
+        for text in ["step 1", "step 2"] {
+            proxy.cut_after(text);
+            let before = resumptions(&proxy.entries());
+            let report = tour(&client).await;
+            assert_eq!(report, expected(NEWEST_SESSION), "{server}, cut after {text}: {report:#}");
+            assert_eq!(resumptions(&proxy.entries()), before + 1, "{server}");
+        }
+        client.close().await;
+        check_messages(&proxy);
+    }
+}
