@@ -214,11 +214,11 @@ async fn changes_and_log_messages(way: Way) {
             .on_list_changed(move |list| change.try_send(list).unwrap())
     };
     with_everything(way, describe, async |client| {
-        assert_eq!(
-            next(&mut changed).await,
-            Changed::Tools,
-            "tools that need the client come a little later"
-        );
+        // Tools that need the client come a little later. Over Streamable HTTP the server tells that before there
+        // is a stream to tell it on.
+        if !matches!(way, Way::Streamable) {
+            assert_eq!(next(&mut changed).await, Changed::Tools);
+        }
         let uri = "demo://resource/dynamic/text/1";
         let subscription = client.subscribe(uri).await.unwrap();
         let message = next(&mut logged).await;

@@ -183,8 +183,8 @@ impl Inbox {
 
     fn request(&self, id: &Id<'_>, method: &str, params: &Params<'_>) {
         let core = &self.0;
-        let agreed = core.agreed.get().map(|agreed| agreed.revision.era());
-        if agreed == Some(Era::Stateless) {
+        let agreed = core.agreed.get().map(|agreed| agreed.revision);
+        if agreed.is_some_and(|revision| revision.era() == Era::Stateless) {
             tracing::warn!(method, "the server sent a request, which this revision does not have");
             return;
         }
@@ -196,9 +196,13 @@ impl Inbox {
         if method == Method::Ping.name() {
             return core.answer(id, Ok(&EmptyResult::new()));
         }
-        if agreed.is_none() {
+        let Some(revision) = agreed else {
             let error = ProtocolError::InvalidRequest(format!("{method} comes before the session is open"));
             return core.answer::<Reply>(id, Err(&error));
+        };
+        if Method::find(method).is_some_and(|method| !method.is_in(revision)) {
+            // Some servers ask what the revision does not have; it has no form for an answer either.
+            return core.answer::<Reply>(id, Err(&ProtocolError::MethodNotFound(method.to_owned())));
         }
         let question = match Question::decode(method, params.text().unwrap_or("{}")) {
             Ok(question) => question,

@@ -1,0 +1,162 @@
+//! Clients on the official SDKs against a server built with Linchpin over HTTP, in every way they can open a
+//! conversation: each must report what it would of its own SDK's server, and every message of ours is held against
+//! the schema. The last test has clients of three eras use one server at one URL at the same time.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+use std::thread;
+
+use interop_tests::client::{answering, listening, more, tour};
+use interop_tests::conversation::faults;
+use interop_tests::log::{Entry, Said, conversations};
+use interop_tests::peer::{Served, peer, run};
+use interop_tests::proxy::Proxy;
+use interop_tests::tour::{
+    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
+};
+use linchpin::{Client, Revision};
+use serde_json::{Value, json};
+
+fn serve() -> (Served, Proxy) {
+    let server = Served::start(&[env!("CARGO_BIN_EXE_tour-server").to_owned(), "http".to_owned()]);
+    let proxy = Proxy::start(server.address());
+    (server, proxy)
+}
+
+/// Takes the tour with a client and gives its report.
+fn report(client: &str, mode: Option<&str>, way: &str, url: &str) -> Value {
+    let mut command = peer(client);
+    command.extend(mode.into_iter().flat_map(|mode| ["--mode".to_owned(), mode.to_owned()]));
+    command.extend([way.to_owned(), url.to_owned()]);
+    run(&command)
+}
+
+/// What a client of a revision is expected to report of our server.
+fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
+    let mut wanted = expected(agreed);
+    join(&mut wanted, expected_more());
+    wanted["unknownTool"] = json!(-32602);
+    // The TypeScript SDK 2.x shows the code of the older revisions as that of the newest.
+    let new_code = agreed == STATELESS || client == "client-modern.mjs";
+    wanted["unknownResource"] = if new_code { json!(-32602) } else { json!(-32002) };
+    if client == "client-1.py" {
+        wanted.as_object_mut().unwrap().remove("cancel"); // its SDK cannot
+    }
+    if agreed < FORMS {
+        wanted["add"] = r#"{"sum":2.5}"#.into();
+        wanted["ask"] = report["ask"].clone(); // there are no forms yet
+        assert!(report["ask"].to_string().contains("cannot be asked"), "{report:#}");
+    }
+    if agreed == OLDEST {
+        let steps = [1, 2, 3].map(|step| json!({ "progress": step, "total": 3 }));
+        wanted["progress"] = steps.to_vec().into();
+    }
+    wanted
+}
+
+/// Holds all that our server said against the schemas.
+fn check_messages(proxy: &Proxy) {
+    let said = conversations(&proxy.entries());
+    assert!(!said.is_empty());
+    for (client, server) in said.into_values() {
+        assert_eq!(faults(&server, &client), Vec::<String>::new());
+    }
+}
+
+fn check(client: &str, mode: Option<&str>, way: &str, path: &str, agreed: Revision) {
+    let (_server, proxy) = serve();
+    let report = report(client, mode, way, &proxy.url(path));
+    assert_eq!(report, wanted(client, agreed, &report), "{report:#}");
+    check_messages(&proxy);
+}
+
+macro_rules! pairs {
+    ($( $name:ident: $client:literal, $mode:expr, $way:literal, $path:literal => $agreed:expr; )*) => {$(
+        #[test]
+        fn $name() {
+            check($client, $mode, $way, $path, $agreed);
+        }
+    )*};
+}
+
+pairs! {
+    typescript_1: "client.mjs", None, "--url", "/mcp" => NEWEST_SESSION;
+    typescript_1_sse: "client.mjs", None, "--sse", "/sse" => NEWEST_SESSION;
+    typescript_of_batches: "client.mjs", Some(BATCHES.as_str()), "--url", "/mcp" => BATCHES;
+    typescript_of_the_beginning: "client.mjs", Some(OLDEST.as_str()), "--sse", "/sse" => OLDEST;
+    typescript_of_the_beginning_at_the_same_path: "client.mjs", Some(OLDEST.as_str()), "--sse", "/mcp" => OLDEST;
+    typescript_2_automatic: "client-modern.mjs", Some("auto"), "--url", "/mcp" => STATELESS;
+    typescript_2_stateless: "client-modern.mjs", Some(STATELESS.as_str()), "--url", "/mcp" => STATELESS;
+    typescript_2_legacy: "client-modern.mjs", Some("legacy"), "--url", "/mcp" => NEWEST_SESSION;
+    typescript_2_forms: "client-modern.mjs", Some(FORMS.as_str()), "--url", "/mcp" => FORMS;
+    typescript_2_batches: "client-modern.mjs", Some(BATCHES.as_str()), "--url", "/mcp" => BATCHES;
+    typescript_2_oldest_sse: "client-modern.mjs", Some(OLDEST.as_str()), "--sse", "/sse" => OLDEST;
+    python_2_automatic: "client.py", Some("auto"), "--url", "/mcp" => STATELESS;
+    python_2_stateless: "client.py", Some(STATELESS.as_str()), "--url", "/mcp" => STATELESS;
+    python_2_legacy: "client.py", Some("legacy"), "--url", "/mcp" => NEWEST_SESSION;
+    python_2_sse: "client.py", Some("legacy"), "--sse", "/sse" => NEWEST_SESSION;
+    python_1: "client-1.py", None, "--url", "/mcp" => NEWEST_SESSION;
+    python_1_sse: "client-1.py", None, "--sse", "/sse" => NEWEST_SESSION;
+}
+
+/// Whether the rest of a stream was asked for, and given.
+fn resumptions(entries: &[Entry]) -> usize {
+    let is_resumption = |entry: &&Entry| {
+        let Said::Request(request) = &entry.said else { return false };
+        request.verb == "GET" && request.headers.iter().any(|(name, _)| name == "last-event-id")
+    };
+    entries.iter().filter(is_resumption).count()
+}
+
+#[test]
+fn clients_get_the_rest_of_a_stream_that_was_cut() {
+    for (client, mode) in [
+        ("client.mjs", None),
+        ("client-modern.mjs", Some("legacy")),
+        ("client.py", Some("legacy")),
+        ("client-1.py", None),
+    ] {
+        let (_server, proxy) = serve();
+        proxy.cut_after("step 2");
+        let report = report(client, mode, "--url", &proxy.url("/mcp"));
+        assert_eq!(report, wanted(client, NEWEST_SESSION, &report), "{client}: {report:#}");
+        assert_eq!(resumptions(&proxy.entries()), 1, "{client}");
+        check_messages(&proxy);
+    }
+}
+
+/// One process, one URL: their clients of three eras and ours, all at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn clients_of_all_eras_at_the_same_time() {
+    let (_server, proxy) = serve();
+    let url = proxy.url("/mcp");
+    let theirs = [
+        ("client.mjs", Some(OLDEST.as_str()), "--sse", OLDEST),
+        ("client.mjs", None, "--url", NEWEST_SESSION),
+        ("client-modern.mjs", Some(STATELESS.as_str()), "--url", STATELESS),
+    ];
+    let running = theirs.map(|(client, mode, way, agreed)| {
+        let url = url.clone();
+        thread::spawn(move || {
+            let report = report(client, mode, way, &url);
+            assert_eq!(report, wanted(client, agreed, &report), "{report:#}");
+        })
+    });
+    let ours = async |revision: Revision| {
+        let (client, mut heard) = listening(answering(Client::http(&url)));
+        let client = client.revisions([revision]).connect().await.unwrap();
+        let mut report = tour(&client).await;
+        join(&mut report, more(&client, &mut heard).await);
+        client.close().await;
+        let mut wanted = expected(revision);
+        join(&mut wanted, expected_more());
+        assert_eq!(report, wanted, "{report:#}");
+    };
+    tokio::join!(ours(NEWEST_SESSION), ours(FORMS));
+    for client in running {
+        client.join().unwrap();
+    }
+    let said = conversations(&proxy.entries());
+    assert_eq!(said.len(), 5, "four sessions, and those who have none");
+    check_messages(&proxy);
+}
