@@ -59,6 +59,31 @@ const listening = {
     await client.subscribeResource({ uri: "memo://status" });
   },
 };
+/** Several requests in one body, which one revision has and no client sends by itself. */
+async function batch() {
+  const { onmessage } = transport;
+  const answers = {};
+  const answered = new Promise((resolve) => {
+    transport.onmessage = (message, extra) => {
+      if (!String(message.id).startsWith("batch")) {
+        onmessage(message, extra);
+        return;
+      }
+      answers[message.id] = message.result;
+      Object.keys(answers).length === 2 && resolve(answers);
+    };
+  });
+  const params = { name: "echo", arguments: { text: "one of two" } };
+  await transport.send([
+    { jsonrpc: "2.0", id: "batch-1", method: "ping" },
+    { jsonrpc: "2.0", id: "batch-2", method: "tools/call", params },
+  ]);
+  return answered;
+}
+
+if (mode === "2025-03-26") {
+  listening.steps = { batch };
+}
 await tour({ client, call, revision, listening: url && listening });
 await transport.terminateSession?.();
 await client.close();

@@ -41,9 +41,9 @@ function first() {
 
 /**
  * What a server says besides answers. `on` is the client's way to be told of a notification, `watch` its way to
- * ask for changes, and `logged` metadata of a call that asks for log messages.
+ * ask for changes, `logged` metadata of a call that asks for log messages, and `steps` are its own.
  */
-function more({ client, call, options, text, on, watch, logged }) {
+function more({ client, call, options, text, on, watch, logged, steps }) {
   const codeOf = async (request) => {
     try {
       return await request;
@@ -84,6 +84,7 @@ function more({ client, call, options, text, on, watch, logged }) {
     },
     unknownTool: () => codeOf(call("nonsense", {}, options)),
     unknownResource: () => codeOf(client.readResource({ uri: "memo://no/such" }, options)),
+    ...steps,
   };
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use crate::PATIENCE;
 use crate::http::{Requests, Responses};
-use crate::log::{Entry, Said};
+use crate::log::{Entry, Request, Said};
 
 /// In front of one server. It ends with the test.
 pub struct Proxy {
@@ -27,6 +27,8 @@ struct State {
     exchanges: usize,
     /// An event with this text is the last one of its connection. Then it is forgotten.
     cut: Option<String>,
+    /// The first requests of this method wait until there are so many of them.
+    together: Option<(&'static str, usize)>,
     over: bool,
 }
 
@@ -35,6 +37,22 @@ impl Heard {
     fn note(&self, exchange: usize, said: Said) {
         self.state.lock().unwrap().entries.push(Entry { exchange, said });
         self.more.notify_all();
+    }
+
+    /// Holds a request back until the others have come that it is to be together with.
+    fn gather(&self, request: &Request) {
+        let method = |request: &Request| request.body.as_ref().and_then(|body| body["method"].as_str().map(str::to_owned));
+        let state = self.state.lock().unwrap();
+        let Some((wanted, count)) = state.together.filter(|(wanted, _)| method(request).as_deref() == Some(*wanted))
+        else {
+            return;
+        };
+        let is_one = |entry: &&Entry| {
+            matches!(&entry.said, Said::Request(own) if method(own).as_deref() == Some(wanted))
+        };
+        let few = |state: &mut State| state.entries.iter().filter(is_one).count() < count;
+        let waited = self.more.wait_timeout_while(state, PATIENCE, few).unwrap();
+        assert!(!waited.1.timed_out(), "{wanted} did not come {count} times");
     }
 
     /// Whether this is the event after which a stream is to be cut.
@@ -72,6 +90,11 @@ impl Proxy {
     /// Cuts the next answer after the event that has this text in it.
     pub fn cut_after(&self, text: &str) {
         self.heard.state.lock().unwrap().cut = Some(text.to_owned());
+    }
+
+    /// Holds requests of this method back until there are `count` of them, so that their clients are all here.
+    pub fn gather(&self, method: &'static str, count: usize) {
+        self.heard.state.lock().unwrap().together = Some((method, count));
     }
 
     /// All that was said so far.
@@ -115,14 +138,15 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
     let (mut from, mut to, up, asked) = copies();
     std::thread::spawn(move || {
         let mut requests = Requests::default();
-        let note = |request| {
+        let note = |request: Request| {
             let number = {
                 let mut state = up.state.lock().unwrap();
                 state.exchanges += 1;
                 state.exchanges
             };
             *asked.lock().unwrap() = Some(number);
-            up.note(number, Said::Request(request));
+            up.note(number, Said::Request(request.clone()));
+            up.gather(&request);
         };
         copy(&mut from, |bytes| {
             requests.feed(bytes, note);

@@ -39,6 +39,12 @@ fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
     // The TypeScript SDK 2.x shows the code of the older revisions as that of the newest.
     let new_code = agreed == STATELESS || client == "client-modern.mjs";
     wanted["unknownResource"] = if new_code { json!(-32602) } else { json!(-32002) };
+    if client == "client.mjs" && agreed == BATCHES {
+        wanted["batch"] = json!({
+            "batch-1": {},
+            "batch-2": { "content": [{ "type": "text", "text": "one of two" }] },
+        });
+    }
     if client == "client-1.py" {
         wanted.as_object_mut().unwrap().remove("cancel"); // its SDK cannot
     }
@@ -129,6 +135,7 @@ fn clients_get_the_rest_of_a_stream_that_was_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_of_all_eras_at_the_same_time() {
     let (_server, proxy) = serve();
+    proxy.gather("tools/list", 5); // the first thing that each of them asks
     let url = proxy.url("/mcp");
     let theirs = [
         ("client.mjs", Some(OLDEST.as_str()), "--sse", OLDEST),

@@ -1,0 +1,175 @@
+//! Conversations of the two oldest revisions, written down in `transcripts/` as they were with programs on the
+//! official SDKs of their time. Their clients' side is played against our server and their servers' side against our
+//! client, and everything that ours says is held against the record and against the schemas.
+//!
+//! `cargo test -p interop-tests --test transcripts -- --ignored` writes them anew.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+use std::path::PathBuf;
+
+use interop_tests::client::{answering, listening, more, refusals, tour};
+use interop_tests::conversation::faults;
+use interop_tests::log::{Entry, Said, conversations};
+use interop_tests::peer::{Served, peer, run};
+use interop_tests::play_client::play;
+use interop_tests::play_server::Player;
+use interop_tests::proxy::Proxy;
+use interop_tests::record;
+use interop_tests::tour::{BATCHES, OLDEST, expected, expected_more, join};
+use linchpin::{Client, Revision};
+use serde_json::{Value, json};
+
+fn file(revision: Revision, other: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("transcripts");
+    folder.join(format!("{revision}-their-{other}.txt"))
+}
+
+fn load(revision: Revision, other: &str) -> Vec<Entry> {
+    let entries = record::read(&std::fs::read_to_string(file(revision, other)).unwrap());
+    assert!(entries.len() > 50, "the record is not whole");
+    entries
+}
+
+fn our_server() -> Served {
+    Served::start(&[env!("CARGO_BIN_EXE_tour-server").to_owned(), "http".to_owned()])
+}
+
+/// The path, and the option of clients that says how it is spoken there.
+fn way(revision: Revision) -> (&'static str, &'static str) {
+    if revision == OLDEST { ("/sse", "--sse") } else { ("/mcp", "--url") }
+}
+
+/// What our client does with their servers, and what comes of it.
+async fn our_tour(url: String, revision: Revision, ready: impl FnOnce()) -> Value {
+    let (client, mut heard) = listening(answering(Client::http(url)));
+    let client = client.revisions([revision]).connect().await.unwrap();
+    ready();
+    let mut report = tour(&client).await;
+    join(&mut report, more(&client, &mut heard).await);
+    refusals(&client).await;
+    client.close().await;
+    report
+}
+
+/// Their old servers have no forms, and their progress has no words.
+fn wanted(revision: Revision, report: &Value) -> Value {
+    let mut wanted = expected(revision);
+    join(&mut wanted, expected_more());
+    wanted["ask"] = report["ask"].clone();
+    assert!(report["ask"]["error"].as_str().unwrap().contains("there is no tool ask"), "{report:#}");
+    wanted["tools"].as_array_mut().unwrap().retain(|name| name != "ask");
+    wanted["add"] = r#"{"sum":2.5}"#.into();
+    wanted["progress"] = [1, 2, 3].map(|step| json!({ "progress": step, "total": 3 })).to_vec().into();
+    wanted
+}
+
+fn schema_faults(entries: &[Entry], own: fn(&(String, String)) -> (&str, &str)) -> Vec<String> {
+    let said = conversations(entries);
+    assert!(said.values().any(|said| own(said).0.lines().count() > 10), "little was said");
+    said.values().flat_map(|said| faults(own(said).0, own(said).1)).collect()
+}
+
+fn client_first(said: &(String, String)) -> (&str, &str) {
+    (&said.0, &said.1)
+}
+
+fn server_first(said: &(String, String)) -> (&str, &str) {
+    (&said.1, &said.0)
+}
+
+fn check_our_server(revision: Revision) {
+    let server = our_server();
+    let (differences, heard) = play(&load(revision, "client"), server.address());
+    assert_eq!(differences, Vec::<String>::new(), "{}", differences.join("\n"));
+    assert_eq!(schema_faults(&heard, server_first), Vec::<String>::new());
+}
+
+async fn check_our_client(revision: Revision) {
+    let player = Player::start(load(revision, "server"));
+    let report = our_tour(player.url(way(revision).0), revision, || {}).await;
+    let (differences, heard) = player.finish();
+    assert_eq!(differences, Vec::<String>::new(), "{}", differences.join("\n"));
+    assert_eq!(report, wanted(revision, &report), "{report:#}");
+    assert_eq!(schema_faults(&heard, client_first), Vec::<String>::new());
+}
+
+#[test]
+fn our_server_and_a_client_of_the_beginning() {
+    check_our_server(OLDEST);
+}
+
+#[test]
+fn our_server_and_a_client_of_batches() {
+    check_our_server(BATCHES);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_client_and_a_server_of_the_beginning() {
+    check_our_client(OLDEST).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_client_and_a_server_of_batches() {
+    check_our_client(BATCHES).await;
+}
+
+/// Changes a text in what one side says.
+fn change(entries: &mut [Entry], from: &str, to: &str, is: fn(&Said) -> bool) {
+    let mut count = 0;
+    for entry in entries.iter_mut().filter(|entry| is(&entry.said)) {
+        let text = record::write("", std::slice::from_ref(entry));
+        if text.contains(from) {
+            *entry = record::read(&text.replace(from, to)).remove(0);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "{from} is not there");
+}
+
+#[test]
+fn a_server_that_answers_otherwise_is_found_out() {
+    for (from, to) in [("\"grüße\"", "\"grüsse\""), ("\"memo 7\"", "7"), ("text/event-stream", "text/plain")] {
+        let mut entries = load(BATCHES, "client");
+        change(&mut entries, from, to, |said| !matches!(said, Said::Request(_)));
+        let (differences, _) = play(&entries, our_server().address());
+        assert_eq!(differences.len(), 1);
+        assert!(differences[0].contains(from) && differences[0].contains(to), "{}", differences[0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_asks_otherwise_is_found_out() {
+    let mut entries = load(BATCHES, "server");
+    change(&mut entries, "\"initialize\"", "\"initialise\"", |said| matches!(said, Said::Request(_)));
+    let player = Player::start(entries);
+    let client = answering(Client::http(player.url("/mcp"))).revisions([BATCHES]).connect().await;
+    assert!(client.is_err());
+    let (differences, _) = player.finish();
+    assert!(differences[0].contains("\"initialize\""), "{}", differences[0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "writes the transcripts anew"]
+async fn write_transcripts() {
+    for revision in [OLDEST, BATCHES] {
+        let (path, option) = way(revision);
+        let server = our_server();
+        let proxy = Proxy::start(server.address());
+        let mut command = peer("client.mjs");
+        command.extend(["--mode", revision.as_str(), option].map(str::to_owned));
+        command.push(proxy.url(path));
+        run(&command);
+        let title = format!("A client on the TypeScript SDK of {revision}, and a server of ours.");
+        std::fs::write(file(revision, "client"), record::write(&title, &proxy.entries())).unwrap();
+
+        let mut command = peer("server-old.mjs");
+        command.push(revision.to_string());
+        let server = Served::start(&command);
+        let proxy = Proxy::start(server.address());
+        let report = our_tour(proxy.url(path), revision, || proxy.wait_for_stream()).await;
+        assert_eq!(report, wanted(revision, &report), "{report:#}");
+        let title = format!("A client of ours, and a server on the TypeScript SDK of {revision}.");
+        std::fs::write(file(revision, "server"), record::write(&title, &proxy.entries())).unwrap();
+    }
+}
