@@ -59,9 +59,9 @@ impl Bindings {
             }
             (Value::Object(recorded), Value::Object(said)) => {
                 recorded.len() == said.len()
-                    && recorded
-                        .iter()
-                        .all(|(name, recorded)| said.get(name).is_some_and(|said| self.matches(recorded, said)))
+                    && recorded.iter().all(|(name, recorded)| {
+                        said.get(name).is_some_and(|said| self.matches(recorded, said))
+                    })
             }
             (recorded, said) => recorded == said,
         }
@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn a_placeholder_stands_for_one_thing_all_the_time() {
         let mut bindings = Bindings::default();
-        let recorded = json!({ "id": "{server 1}", "params": { "progressToken": "{token 1}", "text": "{}" } });
+        let recorded =
+            json!({ "id": "{server 1}", "params": { "progressToken": "{token 1}", "text": "{}" } });
         let said = json!({ "id": "abc", "params": { "progressToken": 7, "text": "{}" } });
         assert!(bindings.matches(&recorded, &said));
         assert_eq!(bindings.fill(&recorded), said);

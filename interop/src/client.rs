@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use linchpin::client::{Client, Command, Eras};
-use linchpin::model::{CallToolResult, CompletionReference, CreateMessageResult, ElicitResult, Root};
+use linchpin::model::{
+    CallToolResult, CompletionReference, CreateMessageResult, ElicitResult, Implementation, Root,
+};
 use linchpin::transport::Transport;
 use linchpin::{CallError, ClientBuilder, ClientError, LogLevel};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{Receiver, channel};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::PATIENCE;
 
@@ -20,6 +22,7 @@ pub fn client(command: &[String]) -> ClientBuilder {
 /// Makes a client answer what it is asked.
 pub fn answering<T: Transport>(client: ClientBuilder<T>) -> ClientBuilder<T> {
     client
+        .info(Implementation::new("interop-linchpin", "1.0.0"))
         .eras(Eras::new())
         .open_timeout(PATIENCE)
         .timeout(PATIENCE)
@@ -87,7 +90,6 @@ pub async fn tour(client: &Client) -> Value {
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 { (value as i64).into() } else { value.into() }
 }
-
 
 /// What a client is told besides answers.
 pub struct Heard {

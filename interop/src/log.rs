@@ -1,6 +1,7 @@
 //! A conversation over HTTP: everything that was said, in the order in which it was heard.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use serde_json::Value;
 
@@ -108,7 +109,7 @@ pub fn conversations(entries: &[Entry]) -> BTreeMap<Option<String>, (String, Str
         let (client, server) = all.entry(sessions.get(&entry.exchange).cloned()).or_default();
         let side = if matches!(entry.said, Said::Request(_)) { client } else { server };
         for message in entry.said.messages() {
-            *side += &format!("{message}\n");
+            writeln!(side, "{message}").unwrap();
         }
     }
     all

@@ -14,7 +14,7 @@ use crate::PATIENCE;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The command of a peer: `server.mjs`, `client.py`, or `everything`. Python programs whose name ends in `-1` are
+/// The command of a peer: `server.mjs`, `client.py`, `rmcp client`, or `everything`. Python programs whose name ends in `-1` are
 /// built with the SDK 1.x.
 pub fn peer(name: &str) -> Vec<String> {
     let path = Path::new(name);
@@ -23,6 +23,10 @@ pub fn peer(name: &str) -> Vec<String> {
         let folder = if old { "python-1" } else { "python" };
         let python = Path::new(FOLDER).join("../target/interop").join(folder).join("bin/python");
         return vec![installed(&python), format!("{FOLDER}/{name}")];
+    }
+    if let Some(side) = name.strip_prefix("rmcp ") {
+        let program = Path::new(FOLDER).join("../target/interop/rmcp/debug/rmcp-tour");
+        return vec![installed(&program), side.to_owned()];
     }
     let modules = Path::new(FOLDER).join("node_modules");
     let everything = installed(&modules.join(".bin/mcp-server-everything"));
@@ -84,7 +88,7 @@ impl Served {
                 {
                     let _ = also.try_send(known.clone().unwrap());
                 }
-                *kept.lock().unwrap() += &format!("{line}\n");
+                kept.lock().unwrap().extend([line, "\n"]);
             }),
         ];
         let url = told.recv_timeout(PATIENCE);
@@ -110,7 +114,10 @@ impl Served {
     }
 }
 
-fn read_lines(input: impl Read + Send + 'static, mut on: impl FnMut(&str) + Send + 'static) -> JoinHandle<()> {
+fn read_lines(
+    input: impl Read + Send + 'static,
+    mut on: impl FnMut(&str) + Send + 'static,
+) -> JoinHandle<()> {
     std::thread::spawn(move || BufReader::new(input).lines().map_while(Result::ok).for_each(|line| on(&line)))
 }
 

@@ -32,7 +32,9 @@ pub fn play(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
             }
             expected => {
                 let Some(said) = open.get(&exchange).and_then(Exchange::next) else {
-                    faults.push(format!("exchange {exchange}: nothing is said, and the record has {expected:?}"));
+                    faults.push(format!(
+                        "exchange {exchange}: nothing is said, and the record has {expected:?}"
+                    ));
                     break;
                 };
                 if !is_same(expected, &said, &mut bindings) {
@@ -40,7 +42,11 @@ pub fn play(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
                         let entry = Entry { exchange, said: said.clone() };
                         record::write("", &[entry])
                     };
-                    faults.push(format!("the record has\n{}and the server says\n{}", shown(expected), shown(&said)));
+                    faults.push(format!(
+                        "the record has\n{}and the server says\n{}",
+                        shown(expected),
+                        shown(&said)
+                    ));
                     break;
                 }
                 said
@@ -66,9 +72,10 @@ fn filled(request: &Request, bindings: &mut Bindings) -> Request {
 fn is_same(expected: &Said, said: &Said, bindings: &mut Bindings) -> bool {
     let pairs = |bindings: &mut Bindings, expected: &[(String, String)], said: &[(String, String)]| {
         expected.len() == said.len()
-            && expected.iter().zip(said).all(|((name, expected), (own, said))| {
-                name == own && is_same_value(expected, said, bindings)
-            })
+            && expected
+                .iter()
+                .zip(said)
+                .all(|((name, expected), (own, said))| name == own && is_same_value(expected, said, bindings))
     };
     match (expected, said) {
         (Said::Head(expected), Said::Head(said)) => {
@@ -113,10 +120,10 @@ fn ask(request: &Request, address: &str) -> Exchange {
     let body = request.body.as_ref().map(Value::to_string).unwrap_or_default();
     let mut head = format!("{} {} HTTP/1.1\r\nhost: {address}\r\n", request.verb, request.path);
     for (name, value) in &request.headers {
-        head += &format!("{name}: {value}\r\n");
+        head.extend([name, ": ", value, "\r\n"]);
     }
     if request.body.is_some() {
-        head += &format!("content-length: {}\r\n", body.len());
+        head.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
     }
     stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
     let (told, said) = sync_channel(1_000);

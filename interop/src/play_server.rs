@@ -128,7 +128,8 @@ impl Play {
             other => {
                 let exchange = other.map_or(0, |(_, entry)| entry.exchange);
                 let said = shown(&Entry { exchange, said: Said::Request(request) });
-                let expected = other.map_or_else(|| "nothing like that".to_owned(), |(_, entry)| shown(entry));
+                let expected =
+                    other.map_or_else(|| "nothing like that".to_owned(), |(_, entry)| shown(entry));
                 Err(format!("the client says\n{said}and the record has\n{expected}"))
             }
         };
@@ -145,7 +146,8 @@ impl Play {
         for (at, entry) in answers.filter(|(_, entry)| entry.exchange == exchange) {
             let state = self.state.lock().unwrap();
             let early = |state: &mut State| {
-                let waits = |at: usize| matches!(self.entries[at].said, Said::Request(_)) && !state.claimed[at];
+                let waits =
+                    |at: usize| matches!(self.entries[at].said, Said::Request(_)) && !state.claimed[at];
                 state.faults.is_empty() && (0..at).any(waits)
             };
             let (mut state, waited) = self.more.wait_timeout_while(state, PATIENCE, early).unwrap();
@@ -161,7 +163,7 @@ impl Play {
                 Said::Head(head) => {
                     let mut text = format!("HTTP/1.1 {} Played\r\n", head.status);
                     for (name, value) in &head.headers {
-                        text += &format!("{name}: {value}\r\n");
+                        text.extend([name, ": ", value, "\r\n"]);
                     }
                     let next = self.entries[at + 1..].iter().find(|entry| entry.exchange == exchange);
                     streaming = !matches!(next.map(|next| &next.said), Some(Said::Body(_) | Said::End));
@@ -176,7 +178,8 @@ impl Play {
                     format!("content-length: {}\r\n\r\n{body}", body.len())
                 }
                 Said::Event(fields) => {
-                    let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+                    let lines: String =
+                        fields.iter().flat_map(|(name, value)| [name, ": ", value, "\n"]).collect();
                     format!("{:x}\r\n{lines}\n\r\n", lines.len() + 1)
                 }
                 Said::End if streaming => "0\r\n\r\n".to_owned(),
@@ -208,9 +211,11 @@ fn is_same(expected: &Said, request: &Request, bindings: &mut Bindings) -> bool 
     expected.verb == request.verb
         && bindings.matches_text(&expected.path, &request.path)
         && expected.headers.len() == headers.len()
-        && expected.headers.iter().zip(&headers).all(|((name, value), (own, said))| {
-            name == own && bindings.matches_text(value, said)
-        })
+        && expected
+            .headers
+            .iter()
+            .zip(&headers)
+            .all(|((name, value), (own, said))| name == own && bindings.matches_text(value, said))
         && match (&expected.body, &request.body) {
             (Some(expected), Some(body)) => bindings.matches(expected, body),
             (expected, body) => expected.is_none() && body.is_none(),

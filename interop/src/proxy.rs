@@ -41,18 +41,19 @@ impl Heard {
 
     /// Holds a request back until the others have come that it is to be together with.
     fn gather(&self, request: &Request) {
-        let method = |request: &Request| request.body.as_ref().and_then(|body| body["method"].as_str().map(str::to_owned));
+        let method = |request: &Request| {
+            request.body.as_ref().and_then(|body| body["method"].as_str().map(str::to_owned))
+        };
         let state = self.state.lock().unwrap();
-        let Some((wanted, count)) = state.together.filter(|(wanted, _)| method(request).as_deref() == Some(*wanted))
+        let Some((wanted, count)) =
+            state.together.filter(|(wanted, _)| method(request).as_deref() == Some(*wanted))
         else {
             return;
         };
-        let is_one = |entry: &&Entry| {
-            matches!(&entry.said, Said::Request(own) if method(own).as_deref() == Some(wanted))
-        };
+        let is_one = |entry: &&Entry| matches!(&entry.said, Said::Request(own) if method(own).as_deref() == Some(wanted));
         let few = |state: &mut State| state.entries.iter().filter(is_one).count() < count;
-        let waited = self.more.wait_timeout_while(state, PATIENCE, few).unwrap();
-        assert!(!waited.1.timed_out(), "{wanted} did not come {count} times");
+        let gathered = self.more.wait_timeout_while(state, PATIENCE, few).unwrap();
+        assert!(!gathered.1.timed_out(), "{wanted} did not come {count} times");
     }
 
     /// Whether this is the event after which a stream is to be cut.
@@ -105,14 +106,16 @@ impl Proxy {
     /// Waits until something was said.
     pub fn wait_for(&self, what: &str, mut is: impl FnMut(&[Entry]) -> bool) {
         let state = self.heard.state.lock().unwrap();
-        let waited = self.heard.more.wait_timeout_while(state, PATIENCE, |state| !is(&state.entries)).unwrap();
+        let waited =
+            self.heard.more.wait_timeout_while(state, PATIENCE, |state| !is(&state.entries)).unwrap();
         assert!(!waited.1.timed_out(), "{what} did not come: {:#?}", waited.0.entries);
     }
 
     /// Waits until the stream that belongs to no request is open.
     pub fn wait_for_stream(&self) {
         self.wait_for("the stream that belongs to no request", |entries| {
-            let gets = entries.iter().filter(|entry| matches!(&entry.said, Said::Request(get) if get.verb == "GET"));
+            let gets =
+                entries.iter().filter(|entry| matches!(&entry.said, Said::Request(get) if get.verb == "GET"));
             let mut gets = gets.map(|get| get.exchange);
             gets.any(|get| {
                 entries.iter().any(|entry| {
@@ -134,7 +137,8 @@ impl Drop for Proxy {
 fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
     // The exchange that is under way on this connection, if one is.
     let current = Arc::new(Mutex::new(None::<usize>));
-    let copies = || (client.try_clone().unwrap(), server.try_clone().unwrap(), heard.clone(), current.clone());
+    let copies =
+        || (client.try_clone().unwrap(), server.try_clone().unwrap(), heard.clone(), current.clone());
     let (mut from, mut to, up, asked) = copies();
     std::thread::spawn(move || {
         let mut requests = Requests::default();

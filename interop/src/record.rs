@@ -52,7 +52,8 @@ pub fn write(title: &str, entries: &[Entry]) -> String {
             Said::Event(mut fields) => {
                 writeln!(text, "{number} < event").unwrap();
                 let message = fields.iter().position(|(name, value)| {
-                    name == "data" && serde_json::from_str::<Value>(value).is_ok_and(|value| !value.is_string())
+                    name == "data"
+                        && serde_json::from_str::<Value>(value).is_ok_and(|value| !value.is_string())
                 });
                 let message = message.map(|at| serde_json::from_str(&fields.remove(at).1).unwrap());
                 write_parts(&mut text, &fields, message.as_ref());
@@ -135,7 +136,10 @@ impl Names {
 
 fn with_placeholders(entries: &[Entry]) -> Vec<Entry> {
     let mut names = Names::default();
-    entries.iter().map(|entry| Entry { exchange: entry.exchange, said: named(&entry.said, &mut names) }).collect()
+    entries
+        .iter()
+        .map(|entry| Entry { exchange: entry.exchange, said: named(&entry.said, &mut names) })
+        .collect()
 }
 
 fn named(said: &Said, names: &mut Names) -> Said {
@@ -180,7 +184,7 @@ pub(crate) fn known(headers: &[(String, String)]) -> Vec<(String, String)> {
 }
 
 fn headers(headers: &[(String, String)], names: &mut Names) -> Vec<(String, String)> {
-    let named = |(name, value): (String, String)| {
+    let with_name = |(name, value): (String, String)| {
         let value = match name.as_str() {
             "mcp-session-id" => names.of("session", &value),
             "last-event-id" => names.of("event", &value),
@@ -188,7 +192,7 @@ fn headers(headers: &[(String, String)], names: &mut Names) -> Vec<(String, Stri
         };
         (name, value)
     };
-    known(headers).into_iter().map(named).collect()
+    known(headers).into_iter().map(with_name).collect()
 }
 
 /// A message, or several, of one side. Ids are those of the side that asks.

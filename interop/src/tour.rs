@@ -52,6 +52,8 @@ pub fn expected_more() -> Value {
 
 /// Adds the members of one report to another.
 pub fn join(report: &mut Value, more: Value) {
-    let (Value::Object(report), Value::Object(more)) = (report, more) else { panic!("a report is an object") };
+    let (Value::Object(report), Value::Object(more)) = (report, more) else {
+        panic!("a report is an object")
+    };
     report.extend(more);
 }

@@ -19,7 +19,6 @@ use linchpin::{ClientBuilder, Content, LogLevel};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::channel;
 
-
 /// How the server is reached.
 #[derive(Clone, Copy, Debug)]
 enum Way {

@@ -9,17 +9,19 @@ use interop_tests::conversation::faults;
 use interop_tests::log::{Entry, Said, conversations};
 use interop_tests::peer::{Served, peer};
 use interop_tests::proxy::Proxy;
-use interop_tests::tour::{
-    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
-};
+use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join};
 use linchpin::transport::http::Http;
 use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::json;
 
 fn serve(server: &str) -> (Served, Proxy) {
-    let mut words = server.split(' ');
-    let mut command = peer(words.next().unwrap());
-    command.extend(words.map(str::to_owned));
+    let (name, options) = if server.starts_with("rmcp") {
+        (server, "")
+    } else {
+        server.split_once(' ').unwrap_or((server, ""))
+    };
+    let mut command = peer(name);
+    command.extend(options.split_whitespace().map(str::to_owned));
     let server = Served::start(&command);
     let proxy = Proxy::start(server.address());
     (server, proxy)
@@ -87,6 +89,9 @@ pairs! {
     python_1_batches: "server-1.py", "/mcp", [BATCHES] => BATCHES;
     python_1_sse_automatic: "server-1.py", "/sse", Revision::ALL => NEWEST_SESSION;
     python_1_sse_oldest: "server-1.py", "/sse", [OLDEST] => OLDEST;
+    rmcp_automatic: "rmcp server", "/mcp", Revision::ALL => STATELESS;
+    rmcp_newest_session: "rmcp server", "/mcp", [NEWEST_SESSION] => NEWEST_SESSION;
+    rmcp_batches: "rmcp server", "/mcp", [BATCHES] => BATCHES;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

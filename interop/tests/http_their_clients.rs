@@ -11,9 +11,7 @@ use interop_tests::conversation::faults;
 use interop_tests::log::{Entry, Said, conversations};
 use interop_tests::peer::{Served, peer, run};
 use interop_tests::proxy::Proxy;
-use interop_tests::tour::{
-    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
-};
+use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join};
 use linchpin::{Client, Revision};
 use serde_json::{Value, json};
 
@@ -103,6 +101,8 @@ pairs! {
     python_2_sse: "client.py", Some("legacy"), "--sse", "/sse" => NEWEST_SESSION;
     python_1: "client-1.py", None, "--url", "/mcp" => NEWEST_SESSION;
     python_1_sse: "client-1.py", None, "--sse", "/sse" => NEWEST_SESSION;
+    rmcp_stateless: "rmcp client", None, "--url", "/mcp" => STATELESS;
+    rmcp_session: "rmcp client", Some("legacy"), "--url", "/mcp" => NEWEST_SESSION;
 }
 
 /// Whether the rest of a stream was asked for, and given.

@@ -129,7 +129,8 @@ fn change(entries: &mut [Entry], from: &str, to: &str, is: fn(&Said) -> bool) {
 
 #[test]
 fn a_server_that_answers_otherwise_is_found_out() {
-    for (from, to) in [("\"grüße\"", "\"grüsse\""), ("\"memo 7\"", "7"), ("text/event-stream", "text/plain")] {
+    for (from, to) in [("\"grüße\"", "\"grüsse\""), ("\"memo 7\"", "7"), ("text/event-stream", "text/plain")]
+    {
         let mut entries = load(BATCHES, "client");
         change(&mut entries, from, to, |said| !matches!(said, Said::Request(_)));
         let (differences, _) = play(&entries, our_server().address());

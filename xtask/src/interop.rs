@@ -1,8 +1,9 @@
 //! Installs what the peers in `interop/` are built on, the official SDKs, so that tests can start them.
 //!
-//! Two installations, each from files with exact versions: `interop/node_modules` by npm, and a Python
-//! environment in `target/interop/python` by pip. Each keeps a copy of what it was installed from, and
-//! nothing is done while that copy and the files agree. This module does not know what the peers do.
+//! Each installation is made from files with exact versions: `interop/node_modules` by npm, and Python environments in
+//! `target/interop/python` and `python-1`, for the two generations of that SDK, by pip. Each keeps a copy of what it
+//! was installed from, and nothing is done while that copy and the files agree. The peers on the Rust SDK are built by
+//! cargo, in a workspace of their own. This module does not know what the peers do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,32 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::command::{output, root, run};
+use crate::command::{cargo, output, root, run};
 
 /// The oldest major version of node that the TypeScript SDK runs on.
 const NODE: u32 = 20;
+
+/// A generation of the Python SDK.
+#[derive(Clone, Copy)]
+struct Generation {
+    name: &'static str,
+    /// Where its exact versions stand.
+    requirements: &'static str,
+    folder: &'static str,
+}
+
+const PYTHONS: [Generation; 2] = [
+    Generation {
+        name: "the Python SDK, in target/interop/python",
+        requirements: "interop/requirements.txt",
+        folder: "target/interop/python",
+    },
+    Generation {
+        name: "the Python SDK 1.x, in target/interop/python-1",
+        requirements: "interop/requirements-1.txt",
+        folder: "target/interop/python-1",
+    },
+];
 
 /// Makes both ready, or says what is missing on this machine.
 pub(crate) fn install() -> anyhow::Result<()> {
@@ -26,8 +49,11 @@ pub(crate) fn install() -> anyhow::Result<()> {
          install it (apt-get install python3 python3-venv) and try again",
     )?;
     node_modules(root()).ensure(install_node_modules)?;
-    let python = python(root());
-    python.ensure(|| install_python(&python.folder))
+    for generation in PYTHONS {
+        let python = python(root(), generation);
+        python.ensure(|| install_python(&python.folder, generation.requirements))?;
+    }
+    build_rmcp()
 }
 
 fn check_node(found: &str) -> anyhow::Result<()> {
@@ -49,13 +75,19 @@ fn node_modules(root: &Path) -> Installation {
     }
 }
 
-fn python(root: &Path) -> Installation {
+fn python(root: &Path, generation: Generation) -> Installation {
     Installation {
-        name: "the Python SDK, in target/interop/python",
-        sources: vec![root.join("interop/requirements.txt")],
-        folder: root.join("target/interop/python"),
+        name: generation.name,
+        sources: vec![root.join(generation.requirements)],
+        folder: root.join(generation.folder),
         witness: "bin/python",
     }
+}
+
+fn build_rmcp() -> anyhow::Result<()> {
+    let manifest = "interop/rmcp/Cargo.toml";
+    cargo(&["build", "--locked", "--manifest-path", manifest, "--target-dir", "target/interop/rmcp"])
+        .context("the peers on the Rust SDK could not be built: the reason stands above")
 }
 
 fn install_node_modules() -> anyhow::Result<()> {
@@ -68,14 +100,15 @@ fn install_node_modules() -> anyhow::Result<()> {
     )
 }
 
-fn install_python(folder: &Path) -> anyhow::Result<()> {
+fn install_python(folder: &Path, requirements: &str) -> anyhow::Result<()> {
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder)).context(
         "python3 could not make an environment: \
          install what it needs (apt-get install python3-venv) and try again",
     )?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    run(Command::new(folder.join("bin/python")).args(pip).args(["--requirement", "interop/requirements.txt"]))
-        .context("pip could not install interop/requirements.txt: its reason stands above; it needs PyPI")
+    run(Command::new(folder.join("bin/python")).args(pip).args(["--requirement", requirements])).with_context(
+        || format!("pip could not install {requirements}: its reason stands above; it needs PyPI"),
+    )
 }
 
 /// A folder that another program fills from files.
@@ -160,11 +193,16 @@ mod tests {
 
     #[test]
     fn every_version_is_exact_and_no_registry_is_named() {
-        let [package, lock, requirements] = ["package.json", "package-lock.json", "requirements.txt"]
-            .map(|name| fs::read_to_string(root().join("interop").join(name)).unwrap());
+        let files = ["package.json", "package-lock.json", "requirements.txt", "requirements-1.txt"];
+        let [package, lock, new, old] =
+            files.map(|name| fs::read_to_string(root().join("interop").join(name)).unwrap());
+        let requirements = new + &old;
         let package: serde_json::Value = serde_json::from_str(&package).unwrap();
         for (name, version) in package["dependencies"].as_object().unwrap() {
-            assert!(version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{name}");
+            let version = version.as_str().unwrap();
+            // A package under another name is npm:<package>@<version>.
+            let version = version.rsplit_once('@').map_or(version, |(_, version)| version);
+            assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{name}");
         }
         assert!(
             !lock.contains("\"resolved\""),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use linchpin::model::{ElicitAction, ElicitMode, ElicitParams};
 use linchpin::{
-    Context, Error, Handle, Json, Key, Keys, LogLevel, NoArgs, Prompt, Resource, ResourceTemplate, Result, Server,
+    Context, Error, Json, Key, Keys, LogLevel, NoArgs, Prompt, Resource, ResourceTemplate, Result, Server,
     Tool, args,
 };
 use schemars::JsonSchema;
@@ -76,8 +76,14 @@ fn server() -> Server {
             cx.log(LogLevel::Info, "a line");
             "logged"
         })
-        .tool("touch", "Tells that the status has changed", move |_: NoArgs| touch(handle.clone()))
-        .tool("announce", "Tells that the list of tools has changed", move |_: NoArgs| announce(changes.clone()))
+        .tool("touch", "Tells that the status has changed", move |_: NoArgs| {
+            handle.resource_updated("memo://status");
+            std::future::ready("touched")
+        })
+        .tool("announce", "Tells that the list of tools has changed", move |_: NoArgs| {
+            changes.tools_changed();
+            std::future::ready("announced")
+        })
         .tool("wait", "Waits until it is cancelled", wait)
         .tool("cancelled", "Waits until a call of `wait` was cancelled", cancelled)
         .add(Resource::new("memo://status", "status").mime_type("text/plain").handler(|| async { "ok" }))
@@ -90,20 +96,13 @@ fn server() -> Server {
             Prompt::new("review")
                 .description("Asks for a code review")
                 .complete("language", |typed: String| async move {
-                    ["rust", "ruby", "go"].into_iter().filter(|name| name.starts_with(&typed)).collect::<Vec<_>>()
+                    ["rust", "ruby", "go"]
+                        .into_iter()
+                        .filter(|name| name.starts_with(&typed))
+                        .collect::<Vec<_>>()
                 })
                 .handler(|Review { language }| async move { format!("Review this {language} code.") }),
         )
-}
-
-async fn touch(handle: Handle) -> &'static str {
-    handle.resource_updated("memo://status");
-    "touched"
-}
-
-async fn announce(handle: Handle) -> &'static str {
-    handle.tools_changed();
-    "announced"
 }
 
 async fn wait(_: NoArgs, cx: Context) -> &'static str {

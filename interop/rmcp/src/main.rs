@@ -1,0 +1,26 @@
+//! The official Rust SDK over HTTP, as a server that has what `server.mjs` has, or as a client that uses all of it and
+//! prints what it saw.
+//!
+//! ```text
+//! rmcp-tour server
+//! rmcp-tour client [--mode legacy|auto] --url URL
+//! ```
+
+mod client;
+mod server;
+
+use anyhow::bail;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["server"] => server::serve().await,
+        ["client", "--url", url] => client::tour(url, false).await,
+        ["client", "--mode", mode @ ("legacy" | "auto"), "--url", url] => {
+            client::tour(url, mode == "legacy").await
+        }
+        _ => bail!("usage: rmcp-tour server | client [--mode legacy|auto] --url URL"),
+    }
+}
