@@ -39,21 +39,17 @@ pub(crate) struct Cli {
 enum Command {
     /// Serve the built-in demo server on standard input and output, or over HTTP
     Demo {
-        /// Serve clients of every revision at http://ADDRESS/mcp, such as 127.0.0.1:8080
+        /// Serve clients of every revision at the path /mcp of this address, such as 127.0.0.1:8080
         #[arg(long, value_name = "ADDRESS")]
         http: Option<String>,
     },
     /// Start or reach a server and show what it offers
     ///
-    /// Examples: linchpin inspect npx -y @modelcontextprotocol/server-everything
-    ///           linchpin inspect http://127.0.0.1:8080/mcp
-    #[command(verbatim_doc_comment)]
+    /// Example: linchpin inspect npx -y @modelcontextprotocol/server-everything
     Inspect(Server),
     /// Start or reach a server and call one of its tools
     ///
-    /// Examples: linchpin call add --args '{"a": 2, "b": 40}' -- linchpin demo
-    ///           linchpin call add --args '{"a": 2, "b": 40}' http://127.0.0.1:8080/mcp
-    #[command(verbatim_doc_comment)]
+    /// Example: linchpin call add --args '{"a": 2, "b": 40}' -- linchpin demo
     Call {
         /// The name of the tool
         tool: String,
@@ -72,9 +68,7 @@ enum Command {
     },
     /// Show step by step how the connection to a server comes about, and what to do where it fails
     ///
-    /// Examples: linchpin doctor https://mcp.example.com/mcp
-    ///           linchpin doctor npx -y @modelcontextprotocol/server-everything
-    #[command(verbatim_doc_comment)]
+    /// Example: linchpin doctor npx -y @modelcontextprotocol/server-everything
     Doctor(Server),
 }
 
@@ -91,7 +85,7 @@ struct Server {
     /// The URL of the server, or the command that starts it, as you would type it; everything after the command's
     /// name is the server's
     #[arg(trailing_var_arg = true, required = true, value_name = "URL|COMMAND")]
-    server: Vec<OsString>,
+    place: Vec<OsString>,
 }
 
 impl Cli {
@@ -111,7 +105,7 @@ impl Cli {
 impl Server {
     fn target(self, verbose: bool) -> Result<Target, Failure> {
         let timeout = Duration::from_secs(self.timeout.get().into());
-        let place = Place::parse(self.server, self.headers)?;
+        let place = Place::parse(self.place, self.headers)?;
         Ok(Target { place, timeout, verbose, screen: Arc::new(Screen::new()), trace: None })
     }
 }

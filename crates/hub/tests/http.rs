@@ -80,8 +80,9 @@ fn what_was_typed_wrongly_is_named() {
 
 fn steps(run: &support::Run) -> Vec<(String, bool)> {
     let found = run.json();
-    let step = |step: &Value| (step["step"].as_str().unwrap().to_owned(), step["ok"] == true);
-    found["steps"].as_array().unwrap().iter().map(step).collect()
+    let step =
+        |step: &Value| (step["step"].as_str().expect("a step has a name").to_owned(), step["ok"] == true);
+    found["steps"].as_array().expect("there are steps").iter().map(step).collect()
 }
 
 #[test]

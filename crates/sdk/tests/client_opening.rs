@@ -137,9 +137,9 @@ async fn revisions_that_nobody_knows_are_named() {
         })
     };
     assert_eq!(connect(&wavering(1)).await.unwrap().revision(), Revision::LATEST);
-    let never = wavering(usize::MAX);
-    assert!(matches!(connect(&never).await.unwrap_err(), ClientError::UnsupportedVersion { .. }));
-    assert_eq!(never.received("server/discover").len(), 2);
+    let stubborn = wavering(usize::MAX);
+    assert!(matches!(connect(&stubborn).await.unwrap_err(), ClientError::UnsupportedVersion { .. }));
+    assert_eq!(stubborn.received("server/discover").len(), 2);
 
     // What the client was told to speak counts, too.
     let script = Script::speaking(Revision::V2025_03_26);

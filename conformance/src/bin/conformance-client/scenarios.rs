@@ -154,7 +154,8 @@ async fn rounds(run: &Run) -> anyhow::Result<()> {
     // At the same time, so that what belongs to one call could get into the other.
     let (echoed, unrelated) =
         tokio::join!(client.call("test_mrtr_echo_state", ()), client.call("test_mrtr_unrelated", ()));
-    (echoed?, unrelated?);
+    echoed?;
+    unrelated?;
     client.call("test_mrtr_no_state", ()).await?;
     client.call("test_mrtr_no_result_type", ()).await?;
     client.close().await;

@@ -5,6 +5,9 @@ mod caller;
 mod drive;
 #[cfg(feature = "http-server")]
 mod http;
+#[cfg(not(feature = "http-server"))]
+#[path = "connection/no_http.rs"]
+mod http;
 mod notices;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -93,16 +96,6 @@ impl Connection {
     pub(super) fn batch_part(&self, answers: Arc<Outbox>) -> Arc<Self> {
         let part = Self::of(self.caller.clone(), self.outbox.clone(), Reach::Batch);
         Arc::new(Connection { answers, ..part.with_http_of(self) })
-    }
-
-    #[cfg(feature = "http-server")]
-    fn with_http_of(self, other: &Connection) -> Self {
-        Connection { http: other.http.clone(), ..self }
-    }
-
-    #[cfg(not(feature = "http-server"))]
-    fn with_http_of(self, _: &Connection) -> Self {
-        self
     }
 
     pub(crate) fn service(&self) -> &Service {

@@ -67,27 +67,6 @@ impl Connection {
         Ok(Admitted::Opened(revision, Box::new(result)))
     }
 
-    #[cfg(not(feature = "http-server"))]
-    fn claims_stateless(&self) -> bool {
-        false
-    }
-
-    #[cfg(not(feature = "http-server"))]
-    #[expect(clippy::unused_self, reason = "with HTTP it looks at the request")]
-    pub(crate) fn lone_revision(&self) -> Option<Revision> {
-        None
-    }
-
-    #[cfg(not(feature = "http-server"))]
-    fn check_version_header(&self, _: &RequestMeta) -> Result<(), ProtocolError> {
-        Ok(())
-    }
-
-    #[cfg(not(feature = "http-server"))]
-    fn check_headers(&self, _method: &str, _: &Params<'_>) -> Result<(), ProtocolError> {
-        Ok(())
-    }
-
     fn stateless_client(meta: &RequestMeta) -> Arc<Client> {
         let capabilities = meta.client_capabilities.clone().unwrap_or_default();
         Arc::new(Client { info: meta.client_info.clone(), capabilities })

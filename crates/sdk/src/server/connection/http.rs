@@ -14,6 +14,10 @@ use super::{Caller, Connection, Reach, Service};
 use crate::http::names;
 
 impl Connection {
+    pub(super) fn with_http_of(self, other: &Connection) -> Self {
+        Connection { http: other.http.clone(), ..self }
+    }
+
     /// The same client's connection, for one request.
     pub(crate) fn request_part(&self, outbox: Arc<Outbox>, http: Arc<Parts>) -> Arc<Self> {
         let part = Self::of(self.caller.clone(), outbox, Reach::Request);

@@ -1,0 +1,30 @@
+//! Without HTTP no request has headers.
+#![expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "with HTTP they look at the request")]
+
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::model::RequestMeta;
+use linchpin_protocol::{Error as ProtocolError, Revision};
+
+use super::Connection;
+
+impl Connection {
+    pub(super) fn with_http_of(self, _: &Connection) -> Self {
+        self
+    }
+
+    pub(super) fn claims_stateless(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn lone_revision(&self) -> Option<Revision> {
+        None
+    }
+
+    pub(super) fn check_version_header(&self, _: &RequestMeta) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+
+    pub(super) fn check_headers(&self, _method: &str, _: &Params<'_>) -> Result<(), ProtocolError> {
+        Ok(())
+    }
+}
