@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use linchpin::Revision;
 
 const USAGE: &str = "usage: bench-load streams|sessions|slow COUNT ADDRESS PID";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,9 +68,11 @@ fn post(headers: &str, body: &str) -> String {
 
 /// A request of the era without sessions.
 fn modern(method: &str, name: &str, params: &str) -> String {
-    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let version = Revision::LATEST;
+    let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
+    let meta = format!(r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}",{capabilities}}}"#);
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},{meta}}}}}"#);
-    let mut headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
+    let mut headers = format!("MCP-Protocol-Version: {version}\r\nMcp-Method: {method}\r\n");
     if !name.is_empty() {
         let _ = write!(headers, "Mcp-Name: {name}\r\n"); // writing to memory cannot fail
     }
@@ -126,7 +129,8 @@ fn sessions(target: &Target, count: usize) -> anyhow::Result<String> {
     let mut stream = target.connect()?;
     let open = |stream: &mut TcpStream| -> anyhow::Result<String> {
         let info = r#""clientInfo":{"name":"bench-load","version":"1"}"#;
-        let params = format!(r#"{{"protocolVersion":"2025-11-25","capabilities":{{}},{info}}}"#);
+        let version = Revision::LATEST_SESSION;
+        let params = format!(r#"{{"protocolVersion":"{version}","capabilities":{{}},{info}}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
         let said = exchange(stream, &post("", &body), "serverInfo")?.to_ascii_lowercase();
         let id = said.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));

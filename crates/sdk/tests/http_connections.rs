@@ -521,7 +521,8 @@ fn a_session_over_sockets() {
     };
     let noted = send(&mut socket, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     assert_eq!((noted.status, &*noted.body), (202, ""));
-    let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {"count": 2}, "_meta": {"progressToken": 1}}});
+    let params = json!({"name": "wait", "arguments": {"count": 2}, "_meta": {"progressToken": 1}});
+    let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
     let mut call = site.connect();
     call.write(post(&message.to_string(), &session));
     block(scene.until_alive(1));

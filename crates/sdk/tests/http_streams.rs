@@ -97,7 +97,7 @@ async fn a_call_that_takes_long_becomes_a_stream_where_clients_can_come_back() {
         let begun = Instant::now();
         let (gate, caller) = (scene.clone(), guest.clone());
         let ending = Beside::start(async move {
-            tokio::time::sleep(60 * SECOND).await;
+            pass(60 * SECOND).await;
             gate.step(1);
         });
         let answer = caller.call("wait", json!({"count": 1})).await;
@@ -115,7 +115,7 @@ async fn a_call_that_takes_long_becomes_a_stream_where_clients_can_come_back() {
         // Just in time.
         let gate = scene.clone();
         let ending = Beside::start(async move {
-            tokio::time::sleep(4 * SECOND).await;
+            pass(4 * SECOND).await;
             gate.step(1);
         });
         assert_eq!(guest.call_text("wait", json!({"count": 1})).await, "1 steps");

@@ -100,8 +100,8 @@ fn agreed(client: &Client, trace: &Trace, begun: Instant, is_url: bool) {
     };
     trace.add(Step::good("era", era).after(begun.elapsed()));
     trace.add(Step::good("revision", revision.as_str()));
-    if is_url && let Some(transport) = trace.transport(revision) {
-        trace.add(Step::good("session", transport));
+    if is_url {
+        trace.add(Step::good("session", trace.transport(revision)));
     }
     let server = client.server().map_or_else(
         || "it does not say who it is".to_owned(),
