@@ -40,7 +40,7 @@ fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
     if client == "client.mjs" && agreed == BATCHES {
         wanted["batch"] = json!({
             "batch-1": {},
-            "batch-2": { "content": [{ "type": "text", "text": "one of two" }] },
+            "batch-2": { "content": [{ "type": "text", "text": "one of two" }], "isError": false },
         });
     }
     if client == "client-1.py" {

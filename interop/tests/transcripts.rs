@@ -2,7 +2,7 @@
 //! official SDKs of their time. Their clients' side is played against our server and their servers' side against our
 //! client, and everything that ours says is held against the record and against the schemas.
 //!
-//! `cargo test -p interop-tests --test transcripts -- --ignored` writes them anew.
+//! `WRITE_TRANSCRIPTS=1 cargo test -p interop-tests --test transcripts written` writes them anew.
 
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
@@ -150,27 +150,60 @@ async fn a_client_that_asks_otherwise_is_found_out() {
     assert!(differences[0].contains("\"initialize\""), "{}", differences[0]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "writes the transcripts anew"]
-async fn write_transcripts() {
-    for revision in [OLDEST, BATCHES] {
-        let (path, option) = way(revision);
-        let server = our_server();
-        let proxy = Proxy::start(server.address());
-        let mut command = peer("client.mjs");
-        command.extend(["--mode", revision.as_str(), option].map(str::to_owned));
-        command.push(proxy.url(path));
-        run(&command);
-        let title = format!("A client on the TypeScript SDK of {revision}, and a server of ours.");
-        std::fs::write(file(revision, "client"), record::write(&title, &proxy.entries())).unwrap();
+/// Has the conversation of their client with our server, and gives what was said.
+fn with_their_client(revision: Revision) -> Vec<Entry> {
+    let (path, option) = way(revision);
+    let server = our_server();
+    let proxy = Proxy::start(server.address());
+    let mut command = peer("client.mjs");
+    command.extend(["--mode", revision.as_str(), option].map(str::to_owned));
+    command.push(proxy.url(path));
+    assert_eq!(run(&command)["cancel"], "a call was cancelled");
+    proxy.entries()
+}
 
-        let mut command = peer("server-old.mjs");
-        command.push(revision.to_string());
-        let server = Served::start(&command);
-        let proxy = Proxy::start(server.address());
-        let report = our_tour(proxy.url(path), revision, || proxy.wait_for_stream()).await;
-        assert_eq!(report, wanted(revision, &report), "{report:#}");
+/// Has the conversation of our client with their server, and gives what was said.
+async fn with_their_server(revision: Revision) -> Vec<Entry> {
+    let mut command = peer("server-old.mjs");
+    command.push(revision.to_string());
+    let server = Served::start(&command);
+    let proxy = Proxy::start(server.address());
+    let report = our_tour(proxy.url(way(revision).0), revision, || proxy.wait_for_stream()).await;
+    assert_eq!(report, wanted(revision, &report), "{report:#}");
+    proxy.entries()
+}
+
+/// What was asked, in no order.
+fn requests(entries: &[Entry]) -> Vec<String> {
+    let asked = entries.iter().filter_map(|entry| match &entry.said {
+        Said::Request(request) => {
+            let body = request.body.clone().unwrap_or_default();
+            Some(format!("{} {} {} {}", request.verb, request.path, body["method"], body["params"]["name"]))
+        }
+        _ => None,
+    });
+    let mut asked: Vec<String> = asked.collect();
+    asked.sort();
+    asked
+}
+
+/// The conversations can be had again with their programs; with `WRITE_TRANSCRIPTS` they are written down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conversations_can_be_written_down() {
+    for revision in [OLDEST, BATCHES] {
+        let title = format!("A client on the TypeScript SDK of {revision}, and a server of ours.");
+        let client = record::write(&title, &with_their_client(revision));
         let title = format!("A client of ours, and a server on the TypeScript SDK of {revision}.");
-        std::fs::write(file(revision, "server"), record::write(&title, &proxy.entries())).unwrap();
+        let server = record::write(&title, &with_their_server(revision).await);
+        for (other, text) in [("client", client), ("server", server)] {
+            assert_eq!(
+                requests(&record::read(&text)),
+                requests(&load(revision, other)),
+                "{revision}, {other}"
+            );
+            if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
+                std::fs::write(file(revision, other), text).unwrap();
+            }
+        }
     }
 }

@@ -76,11 +76,16 @@ pub(super) fn jsonrpc_knows_nothing_of_the_protocol(files: &[SourceFile]) -> Vec
     findings
 }
 
+/// Whether a file is of a package outside the workspace.
+fn is_apart(path: &str) -> bool {
+    ["bench/peers/", "interop/rmcp/"].iter().any(|folder| path.starts_with(folder))
+}
+
 /// The manifests of the members; the root and the packages outside the workspace have rules of their own.
 fn manifests(files: &[SourceFile]) -> impl Iterator<Item = (&SourceFile, Manifest)> {
     files
         .iter()
-        .filter(|file| file.path.ends_with("/Cargo.toml") && !file.path.starts_with("bench/peers/"))
+        .filter(|file| file.path.ends_with("/Cargo.toml") && !is_apart(&file.path))
         .map(|file| (file, Manifest::read(file)))
 }
 
@@ -127,6 +132,7 @@ mod tests {
         let files = [
             ("crates/a/Cargo.toml", manifest),
             ("bench/peers/p/Cargo.toml", manifest),
+            ("interop/rmcp/Cargo.toml", manifest),
             ("Cargo.toml", manifest),
         ];
         let expected = ["crates/a/Cargo.toml:5", "crates/a/Cargo.toml:6", "crates/a/Cargo.toml:8"];
