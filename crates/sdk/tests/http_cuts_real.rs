@@ -1,6 +1,7 @@
 //! Our client and our server with a line between them that breaks at bytes of chance. A call in a session that has
 //! seen any event gets everything once and in order; every other call ends at once, and no call is done twice.
 #![cfg(all(feature = "http-client", feature = "http-server"))]
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

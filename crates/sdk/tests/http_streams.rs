@@ -347,16 +347,16 @@ async fn what_is_no_longer_known_is_a_gap_and_never_silence() {
     let scene = Scene::new();
     let (web, _) = endpoint(&scene);
     let guest = Guest::open(&web, LATEST).await;
-    let mut call = guest.watch("talk", json!({"count": 1_500})).await.events();
+    let mut call = guest.watch("talk", json!({"count": 17_000})).await.events();
     let first = primed(&mut call).await;
     let mut ids = vec![first];
     while call.next().await.is_some() {
         ids.extend(call.last.clone());
     }
-    assert_eq!(ids.len(), 1 + 1_501);
+    assert_eq!(ids.len(), 1 + 17_001);
     assert_eq!(guest.get(Some(&ids[0])).await.refusal().await, (400, -32600));
     assert_eq!(guest.get(Some(&ids[400])).await.refusal().await, (400, -32600));
-    assert_eq!(guest.get(Some(&ids[1_000])).await.events().rest().await.len(), 501);
+    assert_eq!(guest.get(Some(&ids[16_500])).await.events().rest().await.len(), 501);
     let number = ids[0].split('-').next().unwrap();
     for wrong in [
         "",
