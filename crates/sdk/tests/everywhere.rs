@@ -1,4 +1,5 @@
 //! The same server does the same for clients of every revision, over every transport: one tour of everything.
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -83,16 +83,18 @@ impl Breaking {
     }
 }
 
-async fn breaking(server: &str) -> (String, Arc<Breaking>) {
+async fn breaking(server: &str, background: &mut JoinSet<()>) -> (String, Arc<Breaking>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = server.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
     let (random, cuts, whole) = (Mutex::new(Random::new(SEED)), AtomicUsize::new(0), Mutex::new(true));
     let line = Arc::new(Breaking { server, random, cuts, whole });
     let carrier = line.clone();
-    tokio::spawn(async move {
+    background.spawn(async move {
+        let mut carried = JoinSet::new();
         while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(carrier.clone().carry(client));
+            carried.spawn(carrier.clone().carry(client));
+            while carried.try_join_next().is_some() {}
         }
     });
     (format!("http://{address}/mcp"), line)
@@ -131,8 +133,9 @@ async fn calls(client: &Client) -> Vec<Ended> {
 async fn scene(revision: Revision) -> (Vec<Ended>, Done, usize) {
     let done = Done::default();
     let endpoint = server(&done).http().stream_after(Duration::ZERO).bind("127.0.0.1:0").await.unwrap();
-    let (url, line) = breaking(&endpoint.url()).await;
-    tokio::spawn(endpoint.run_until(std::future::pending()));
+    let mut background = JoinSet::new();
+    let (url, line) = breaking(&endpoint.url(), &mut background).await;
+    background.spawn(async { endpoint.run_until(std::future::pending()).await.unwrap() });
     let client = Client::http(url).max_reconnects(1_000).revisions([revision]).eras(Eras::new());
     let client = client.connect().await.unwrap();
     *line.whole.lock().unwrap() = false;
