@@ -91,10 +91,10 @@ async fn breaking(server: &str, background: &mut JoinSet<()>) -> (String, Arc<Br
     let line = Arc::new(Breaking { server, random, cuts, whole });
     let carrier = line.clone();
     background.spawn(async move {
-        let mut carried = JoinSet::new();
+        let mut open = JoinSet::new();
         while let Ok((client, _)) = listener.accept().await {
-            carried.spawn(carrier.clone().carry(client));
-            while carried.try_join_next().is_some() {}
+            open.spawn(carrier.clone().carry(client));
+            while open.try_join_next().is_some() {}
         }
     });
     (format!("http://{address}/mcp"), line)
