@@ -191,6 +191,35 @@ async fn idle_sessions_end_and_used_ones_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn work_does_not_keep_a_session_that_its_client_has_left() {
+    let scene = Scene::new();
+    let web = serve(scene.server().http().session_ttl(80 * SECOND).max_sessions(2));
+    // By time.
+    let guest = Guest::open(&web, LATEST).await;
+    let caller = guest.clone();
+    let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
+    scene.until_alive(1).await;
+    drop(call);
+    pass(60 * SECOND).await;
+    assert_eq!(scene.alive(), 1);
+    pass(60 * SECOND).await;
+    assert_eq!(scene.alive(), 0);
+    assert!(!is_alive(&guest).await);
+    // By others.
+    let guest = Guest::open(&web, LATEST).await;
+    let caller = guest.clone();
+    let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
+    scene.until_alive(1).await;
+    drop(call);
+    for _ in 0..2 {
+        pass(SECOND).await;
+        Guest::open(&web, LATEST).await;
+    }
+    assert_eq!((scene.alive(), scene.ended()), (0, 0));
+    assert!(!is_alive(&guest).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_session_that_is_idle_for_longest_goes_first() {
     let web = serve(Scene::new().server().http().max_sessions(4));
     let mut guests = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -72,6 +73,43 @@ pub(super) enum Unread {
     TooLarge,
     TooSlow,
     Broken,
+    /// Too much is on its way already.
+    NoRoom,
+}
+
+/// Bounds the bytes of all bodies that are on their way: many who send almost everything, and then nothing, would
+/// take all memory.
+pub(super) struct Budget {
+    most: usize,
+    held: AtomicUsize,
+}
+
+impl Budget {
+    pub(super) fn new(most: usize) -> Self {
+        Budget { most, held: AtomicUsize::new(0) }
+    }
+}
+
+/// What one body takes of the budget.
+struct Held<'a> {
+    budget: &'a Budget,
+    bytes: usize,
+}
+
+impl Held<'_> {
+    fn grow(&mut self, bytes: usize) -> Result<(), Unread> {
+        self.bytes += bytes;
+        let before = self.budget.held.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > self.budget.most { Err(Unread::NoRoom) } else { Ok(()) }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A body that is too long is read to its end, and thrown away, up to this many times what may be: whoever is cut
@@ -80,7 +118,13 @@ const SKIPPED: usize = 4;
 
 /// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to come. Those who `expect` to
 /// be asked for it are not asked in vain.
-pub(super) async fn read<B>(body: B, cap: usize, patience: Duration, expect: bool) -> Result<Bytes, Unread>
+pub(super) async fn read<B>(
+    body: B,
+    cap: usize,
+    budget: &Budget,
+    patience: Duration,
+    expect: impl FnOnce() -> bool,
+) -> Result<Bytes, Unread>
 where
     B: HttpBody<Data: Buf>,
 {
@@ -88,12 +132,12 @@ where
     let mut reading = std::pin::pin!(async move {
         let (mut body, most) = (std::pin::pin!(body), cap.saturating_mul(SKIPPED));
         if length <= cap {
-            let read = collect(body.as_mut(), cap).await;
+            let read = collect(body.as_mut(), cap, budget).await;
             if read != Err(Unread::TooLarge) {
                 return read;
             }
         }
-        if length <= most && !(expect && length > cap) {
+        if length <= cap || (length <= most && !expect()) {
             skip(body, most).await;
         }
         Err(Unread::TooLarge)
@@ -115,7 +159,11 @@ async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
     }
 }
 
-async fn collect<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, cap: usize) -> Result<Bytes, Unread> {
+async fn collect<B>(mut body: Pin<&mut B>, cap: usize, budget: &Budget) -> Result<Bytes, Unread>
+where
+    B: HttpBody<Data: Buf>,
+{
+    let mut held = Held { budget, bytes: 0 };
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let Ok(mut data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
@@ -125,11 +173,15 @@ async fn collect<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, cap: usize) -> R
         // Most bodies come in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
+            if !body.is_end_stream() {
+                held.grow(first.len())?;
+            }
             continue;
         }
         if all.is_empty() {
             all.extend_from_slice(&std::mem::take(&mut first));
         }
+        held.grow(data.remaining())?;
         while data.has_remaining() {
             let chunk = data.chunk();
             all.extend_from_slice(chunk);
@@ -138,4 +190,51 @@ async fn collect<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, cap: usize) -> R
         }
     }
     Ok(if all.is_empty() { first } else { all.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    /// A body in pieces, whose end never comes if it `hangs`.
+    struct Pieces {
+        left: usize,
+        hangs: bool,
+    }
+
+    impl HttpBody for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.left == 0 {
+                return if self.hangs { Poll::Pending } else { Poll::Ready(None) };
+            }
+            self.left -= 1;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 10])))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_bodies_together_are_bounded() {
+        let budget = Budget::new(100);
+        let body = |left, hangs| read(Pieces { left, hangs }, 1_000, &budget, LONG, || false);
+        assert_eq!(body(10, false).await.map(|bytes| bytes.len()), Ok(100));
+        assert_eq!(body(11, false).await, Err(Unread::NoRoom));
+        {
+            let mut stuck = std::pin::pin!(body(6, true));
+            let polled = std::future::poll_fn(|cx| Poll::Ready(stuck.as_mut().poll(cx))).await;
+            assert!(polled.is_pending());
+            assert_eq!(body(5, false).await, Err(Unread::NoRoom));
+            assert_eq!(body(4, false).await.map(|bytes| bytes.len()), Ok(40));
+            assert_eq!(stuck.await, Err(Unread::TooSlow));
+        }
+        assert_eq!(body(10, false).await.map(|bytes| bytes.len()), Ok(100));
+        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
 }

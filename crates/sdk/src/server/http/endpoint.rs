@@ -18,6 +18,7 @@ use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use tokio::runtime::Handle;
 
 use super::super::{Service, start};
+use super::body::Budget;
 use super::key::SessionId;
 use super::options::{Options, Refusal};
 use super::reply::{self, Reply};
@@ -25,6 +26,8 @@ use super::sessions::Sessions;
 use super::{get, headers, legacy, post, store};
 use crate::http::names;
 
+/// Bytes of all messages that are on their way.
+const MAX_BODIES: usize = 256 << 20;
 const ALLOWED: &str = "GET, POST, DELETE";
 
 /// What all requests to one endpoint share.
@@ -33,6 +36,7 @@ pub(super) struct Endpoint {
     pub(super) options: Options,
     pub(super) sessions: Sessions,
     pub(super) legacy: legacy::Lines,
+    pub(super) bodies: Budget,
     is_reaping: AtomicBool,
 }
 
@@ -44,7 +48,8 @@ impl Endpoint {
         }
         let sessions = Sessions::new(options.bounds);
         let (legacy, is_reaping) = (legacy::Lines::default(), AtomicBool::new(false));
-        Arc::new(Endpoint { service, options, sessions, legacy, is_reaping })
+        let bodies = Budget::new(MAX_BODIES.max(service.settings().max_message));
+        Arc::new(Endpoint { service, options, sessions, legacy, bodies, is_reaping })
     }
 
     /// Serves one request. `local` is the address it arrived at, where that is known.

@@ -112,20 +112,19 @@ impl<'a> Exchange<'a> {
         self.wait().await
     }
 
-    /// Has the rest of the work done. In a session it goes on whatever happens to this response.
+    /// Has the rest of the work done. In a session it goes on whatever happens to this response, though it does not
+    /// keep a session that its client has left.
     fn begin(&self, rest: BoxFuture<()>) {
         let (outbox, tracked) = (self.outbox.clone(), self.connection.tracked(rest));
-        let in_use = self.session.as_ref().map(InUse::again);
         start(&Handle::current(), async move {
             tracked.await;
             outbox.complete();
-            drop(in_use);
         });
     }
 
     /// Waits until it is clear how the answer leaves.
     async fn wait(self) -> Reply {
-        let gone = Gone { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
+        let mut gone = Gone { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
         let mut patience = self.patience().map(|patience| Box::pin(tokio::time::sleep(patience)));
         let mut lines = Vec::new();
         loop {
@@ -137,7 +136,10 @@ impl<'a> Exchange<'a> {
                 },
             });
             match found.await {
-                Some(Taken::Last) => return self.finished(lines),
+                Some(Taken::Last) => {
+                    gone.connection = None;
+                    return self.finished(lines);
+                }
                 Some(Taken::HangUp(pause)) if self.is_primed() => {
                     return self.stream(&lines, gone, Some(pause));
                 }

@@ -37,7 +37,11 @@ impl Lines {
     pub(super) fn close(&self, patience: Duration) {
         let lines: Vec<_> = lock(&self.0).values().cloned().collect();
         for line in lines {
-            start(&Handle::current(), async move {
+            let Ok(runtime) = Handle::try_current() else {
+                line.outbox.complete();
+                continue;
+            };
+            start(&runtime, async move {
                 line.connection.finish(patience).await;
                 line.outbox.complete();
             });

@@ -45,8 +45,8 @@ where
         return refusal;
     }
     let cap = endpoint.service.settings().max_message;
-    let expect = parts.headers.contains_key(EXPECT);
-    let body = match body::read(body, cap, endpoint.options.body_timeout, expect).await {
+    let expect = || parts.headers.contains_key(EXPECT);
+    let body = match body::read(body, cap, &endpoint.bodies, endpoint.options.body_timeout, expect).await {
         Ok(body) => body,
         Err(unread) => return not_read(&unread, cap),
     };
@@ -120,6 +120,7 @@ fn not_read(unread: &Unread, cap: usize) -> Reply {
         }
         Unread::TooSlow => reply::refuse(StatusCode::REQUEST_TIMEOUT, "the message did not come in time"),
         Unread::Broken => reply::refuse(StatusCode::BAD_REQUEST, "the message broke off"),
+        Unread::NoRoom => busy("this server reads as many long messages as it can: try again later"),
     }
 }
 
@@ -292,6 +293,10 @@ fn no_room(full: &Full) -> Reply {
         Full::One => "you hold as many sessions as one may, and all are in use: end one first",
         Full::All => "this server holds as many sessions as it can, and all are in use: try again later",
     };
+    busy(text)
+}
+
+fn busy(text: &str) -> Reply {
     let mut reply = reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     reply

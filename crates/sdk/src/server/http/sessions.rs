@@ -121,12 +121,6 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    /// Another use of the same session.
-    pub(super) fn again(&self) -> Self {
-        self.session.users.fetch_add(1, Ordering::Acquire);
-        InUse { session: self.session.clone(), begun: self.begun }
-    }
-
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.session
     }
