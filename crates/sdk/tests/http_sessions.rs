@@ -215,6 +215,7 @@ async fn work_does_not_keep_a_session_that_its_client_has_left() {
         pass(SECOND).await;
         Guest::open(&web, LATEST).await;
     }
+    pass(SECOND).await;
     assert_eq!((scene.alive(), scene.ended()), (0, 0));
     assert!(!is_alive(&guest).await);
 }

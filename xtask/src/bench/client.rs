@@ -47,12 +47,11 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     if is_session {
         arguments.push("--session");
     }
-    match &server {
-        Some(server) => arguments.push(&server.url),
-        None => {
-            arguments.extend(["--", "target/peers/release/raw-limit", "stdio", "--pause", "1"]);
-            arguments.extend((!is_session).then_some("--stateless"));
-        }
+    if let Some(server) = &server {
+        arguments.push(&server.url);
+    } else {
+        arguments.extend(["--", "target/peers/release/raw-limit", "stdio", "--pause", "1"]);
+        arguments.extend((!is_session).then_some("--stateless"));
     }
     let report = command::output("valgrind", &arguments)?;
     let report: Value = serde_json::from_str(report.trim()).context("the client's report")?;
