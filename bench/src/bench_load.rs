@@ -187,10 +187,8 @@ fn slow(target: &Target, count: usize) -> anyhow::Result<String> {
             if *dribbles {
                 let _ = stream.write(b"x"); // it may be closed already, which the read finds out
             }
-            match stream.read(&mut byte) {
-                Ok(_) => false,
-                Err(error) => error.kind() == ErrorKind::WouldBlock,
-            }
+            // Whatever is read, an end or a refusal, says that it is closed.
+            stream.read(&mut byte).map(|_count| ()).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
         });
         for took in [echo(&mut kept)?, echo(&mut target.connect()?)?] {
             honest += 1;
