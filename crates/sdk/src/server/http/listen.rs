@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -26,7 +26,8 @@ use crate::{Error, Result};
 /// Header bytes of one request.
 const MAX_HEAD: usize = 16 << 10;
 /// Connections that may wait to be accepted. With few of them a burst of strangers keeps others waiting for seconds.
-const BACKLOG: u32 = 4_096;
+#[cfg(unix)]
+const BACKLOG: i32 = 4_096;
 /// How long to wait when the system has nothing left to accept a connection with.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(50);
 
@@ -189,23 +190,12 @@ impl Drop for Noticed {
     }
 }
 
-/// Binds the first of the addresses that can be bound.
+/// Binds an address.
 pub(super) async fn bind(address: impl tokio::net::ToSocketAddrs) -> Result<TcpListener> {
     let cannot = |error| Error::setup(format!("the address cannot be listened at: {error}"));
-    let mut last = std::io::ErrorKind::AddrNotAvailable.into();
-    for address in tokio::net::lookup_host(address).await.map_err(cannot)? {
-        match listen(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(cannot(last))
-}
-
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    // Once more, with a longer queue.
     #[cfg(unix)]
-    socket.set_reuseaddr(true)?; // so that a server can be started again at once
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| cannot(error.into()))?;
+    Ok(listener)
 }
