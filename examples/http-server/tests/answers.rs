@@ -1,4 +1,5 @@
 //! Clients of every revision use the same tools at the same URL, at the same time.
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -15,15 +15,15 @@ struct Id {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Data {
+struct Filled {
     id: String,
     template_test: bool,
     data: String,
 }
 
-async fn data(Id { id }: Id) -> Json<Data> {
+async fn data(Id { id }: Id) -> Json<Filled> {
     let data = format!("Data for ID: {id}");
-    Json(Data { id, template_test: true, data })
+    Json(Filled { id, template_test: true, data })
 }
 
 pub(crate) fn resources(server: Server) -> Server {
