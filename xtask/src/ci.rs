@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::command::cargo;
-use crate::{conformance, test, tidy};
+use crate::{conformance, crates, test, tidy};
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
@@ -14,6 +14,7 @@ const STEPS: &[Step] = &[
     ("lints without features", || {
         cargo(&["clippy", "-p", "linchpin", "--no-default-features", "--", "-D", "warnings"])
     }),
+    ("crates", crates::run),
     ("test", test::run),
     ("conformance", || conformance::run(&[])),
 ];

@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod conformance;
+mod crates;
 mod fuzz;
 mod interop;
 mod test;

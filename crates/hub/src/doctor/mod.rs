@@ -31,7 +31,7 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Fail
     let watched = trace.clone();
     let work = async move |client: &Client| {
         agreed(client, &watched, begun, is_url);
-        lists(client, &watched).await;
+        lists(client, &watched, is_url).await;
         Ok(())
     };
     let undressed = |client: ClientBuilder| client;
@@ -126,7 +126,7 @@ fn capabilities(can: &ServerCapabilities) -> String {
     if all.is_empty() { "none".into() } else { all.join(", ") }
 }
 
-async fn lists(client: &Client, trace: &Trace) {
+async fn lists(client: &Client, trace: &Trace, is_url: bool) {
     if client.capabilities().tools.is_none() {
         return trace.add(Step::good("tools", "the server has none"));
     }
@@ -142,7 +142,7 @@ async fn lists(client: &Client, trace: &Trace) {
         }
         Err(error) => {
             let failure = Failure::from(error);
-            let advice = advice::for_failure(&failure, true);
+            let advice = advice::for_failure(&failure, is_url);
             trace.add(Step::bad("tools", failure.to_string(), advice));
         }
     }

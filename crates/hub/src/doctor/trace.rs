@@ -105,6 +105,13 @@ impl Trace {
             }
             None => Step::good(name, addresses.join(", ")),
         };
+        if hop.phase == Phase::Connect && step.ok {
+            // One address is enough.
+            for other in seen.steps.iter_mut().filter(|other| other.name == name && !other.ok) {
+                other.ok = true;
+                other.text.push_str(" (another address works)");
+            }
+        }
         seen.steps.push(step.after(hop.took));
     }
 

@@ -148,6 +148,9 @@ impl Context {
         let over = || Error::tool("the client cannot be asked any more: the request has ended");
         let connection = self.connection().filter(|_| !self.end().is_over()).ok_or_else(over)?;
         let method = question.method();
+        if connection.is_full() {
+            return Err(Error::tool("the client cannot be asked: it does not read what it was sent before"));
+        }
         let revision = self.revision();
         let timeout: Duration = self.service().settings().question_timeout;
         let task = self.task_id();

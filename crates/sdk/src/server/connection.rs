@@ -121,6 +121,11 @@ impl Connection {
         if over { &self.caller.outbox } else { &self.outbox }
     }
 
+    /// Whether the client has not read what it was sent before.
+    pub(crate) fn is_full(&self) -> bool {
+        self.way().is_full()
+    }
+
     /// Whether there is no way back to the client but the one answer.
     pub(crate) fn is_one_shot(&self) -> bool {
         self.reach == Reach::OneShot

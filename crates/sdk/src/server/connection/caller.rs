@@ -152,7 +152,7 @@ pub(super) fn notify(outbox: &Outbox, message: impl FnOnce(&mut Vec<u8>)) {
 fn withdraw(outbox: &Outbox, id: &Id<'_>, reason: &str) {
     let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
     let params = CancelledParams { request_id, reason, meta: None };
-    outbox.send(|out| {
+    notify(outbox, |out| {
         // Questions are asked only in sessions, and all of those write this in the same way.
         let to = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision: Revision::LATEST_SESSION });
         write::notification(Method::Cancelled.name(), out, to);

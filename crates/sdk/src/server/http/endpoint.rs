@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, COOKIE, Entry, ORIGIN,
+    PROXY_AUTHORIZATION, VARY, WWW_AUTHENTICATE,
 };
 use ::http::request::Parts;
 use ::http::{HeaderValue, Method, Request, StatusCode};
@@ -58,8 +59,10 @@ impl Endpoint {
         B: HttpBody<Data: Buf> + Send,
     {
         let (mut parts, body) = request.into_parts();
-        for secret in [&names::SESSION_ID, &AUTHORIZATION] {
-            parts.headers.get_mut(secret).into_iter().for_each(|value| value.set_sensitive(true));
+        for secret in [names::SESSION_ID, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+            if let Entry::Occupied(mut values) = parts.headers.entry(secret) {
+                values.iter_mut().for_each(|value| value.set_sensitive(true));
+            }
         }
         if let Err(stranger) = self.options.guard.check(&parts, local) {
             return reply::refuse(StatusCode::FORBIDDEN, stranger.text());

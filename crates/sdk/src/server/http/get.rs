@@ -9,7 +9,7 @@ use super::carrier::StreamBody;
 use super::endpoint::{Endpoint, no_session};
 use super::frame::parse_id;
 use super::key::SessionId;
-use super::post::accepts;
+use super::post::{accepts, no_room};
 use super::reply::{self, Reply};
 use super::sessions::{InUse, Session};
 use super::stream::{STANDALONE, Stream, is_gapless};
@@ -40,7 +40,10 @@ pub(super) async fn get(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Opti
     };
     let found = match endpoint.sessions.find(&id, principal.as_deref()) {
         Some(found) => Some(found),
-        None => store::restore(endpoint, id, principal.as_ref()).await,
+        None => match store::restore(endpoint, id, principal.as_ref()).await {
+            Ok(restored) => restored,
+            Err(full) => return no_room(&full),
+        },
     };
     let Some(in_use) = found else { return no_session() };
     let Some(last) = parts.headers.get(&names::LAST_EVENT_ID) else { return open(endpoint, in_use) };

@@ -232,7 +232,10 @@ impl Post<'_> {
         let found = self.endpoint.sessions.find(&id, self.principal.as_deref());
         let Some(session) = (match found {
             Some(session) => Some(session),
-            None => store::restore(self.endpoint, id, self.principal.as_ref()).await,
+            None => match store::restore(self.endpoint, id, self.principal.as_ref()).await {
+                Ok(restored) => restored,
+                Err(full) => return no_room(&full),
+            },
         }) else {
             return no_session();
         };
@@ -288,7 +291,7 @@ fn claims_stateless(params: &Params<'_>) -> bool {
     params.find("_meta").is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
 }
 
-fn no_room(full: &Full) -> Reply {
+pub(super) fn no_room(full: &Full) -> Reply {
     let text = match full {
         Full::One => "you hold as many sessions as one may, and all are in use: end one first",
         Full::All => "this server holds as many sessions as it can, and all are in use: try again later",

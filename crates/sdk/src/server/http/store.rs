@@ -10,7 +10,7 @@ use super::super::{BoxFuture, Connection, Reach};
 use super::endpoint::Endpoint;
 use super::key::{SessionId, SessionKey};
 use super::post::STANDALONE_HIGH_WATER;
-use super::sessions::{InUse, Session};
+use super::sessions::{Full, InUse, Session};
 
 /// What is kept of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct SavedSession {
 }
 
 /// Where sessions are kept beyond the process. Without one they live in memory, and end with it.
+///
+/// A session that nobody uses is let go by the process that has it, and not by the store, since another process may
+/// use it: whatever is kept should have a time to live of its own, which begins anew with [`Self::save`] and
+/// [`Self::load`]. A client that ends its session ends it in the store and in the process it speaks to.
 pub trait SessionStore: Send + Sync + 'static {
     /// Keeps a session, in place of what was kept of it before. It must not block.
     fn save(&self, key: &SessionKey, session: SavedSession);
@@ -59,8 +63,10 @@ pub(super) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: Session
         return;
     }
     let key = id.key();
-    let Some(session) = endpoint.sessions.peek(&id) else { return };
-    if let (Some(saved), Some(session)) = (store.load(&key).await, session.connection.session()) {
+    let Some(saved) = store.load(&key).await else { return };
+    // Only now: it may have ended meanwhile, and must not come back.
+    let session = endpoint.sessions.peek(&id);
+    if let Some(session) = session.as_ref().and_then(|session| session.connection.session()) {
         let (log_level, subscriptions) = (session.log_level(), session.subscriptions());
         store.save(&key, SavedSession { log_level, subscriptions, ..saved });
     }
@@ -77,21 +83,23 @@ pub(super) async fn restore(
     endpoint: &Arc<Endpoint>,
     id: SessionId,
     principal: Option<&Arc<str>>,
-) -> Option<InUse> {
-    let store = endpoint.options.store.as_ref()?;
-    let saved = store.load(&id.key()).await?;
+) -> Result<Option<InUse>, Full> {
+    let Some(store) = &endpoint.options.store else { return Ok(None) };
+    let Some(saved) = store.load(&id.key()).await else { return Ok(None) };
     if saved.principal.as_deref() != principal.map(|principal| &**principal) {
-        return None;
+        return Ok(None);
     }
     let service = endpoint.service_for(principal);
     let connection =
         Connection::new(service, Arc::new(Outbox::polled(STANDALONE_HIGH_WATER, 0)), Reach::Lasting);
-    connection.reopen(&saved.initialize, saved.log_level, saved.subscriptions)?;
+    if connection.reopen(&saved.initialize, saved.log_level, saved.subscriptions).is_none() {
+        return Ok(None);
+    }
     let session = Session::new(id.key(), principal.cloned(), connection, SessionId::some_number());
-    let (in_use, gone) = endpoint.sessions.add(id, session).ok()?;
+    let (in_use, gone) = endpoint.sessions.add(id, session)?;
     if let Some(gone) = gone {
         endpoint.options.events.forget(&gone.key);
     }
     endpoint.reap_later();
-    Some(in_use)
+    Ok(Some(in_use))
 }
