@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 use spec_check::Schemas;
 
+use crate::log::{Entry, conversations};
+
 /// Every fault in what `own` says to `other`, both as lines. Without the schemas beside the checkout there are none.
 pub fn faults(own: &str, other: &str) -> Vec<String> {
     let Some(schemas) = Schemas::find() else { return Vec::new() };
@@ -15,6 +17,26 @@ pub fn faults(own: &str, other: &str) -> Vec<String> {
         Some(format!("{fault}\n{message}"))
     };
     own.iter().filter_map(fault).collect()
+}
+
+/// Who of two is ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ours {
+    /// The client.
+    Client,
+    /// The server.
+    Server,
+}
+
+/// As [`faults`], for everything that our side said over HTTP, session by session.
+pub fn faults_over_http(entries: &[Entry], ours: Ours) -> Vec<String> {
+    let said = conversations(entries).into_values();
+    let said: Vec<_> = said
+        .map(|(client, server)| if ours == Ours::Client { (client, server) } else { (server, client) })
+        .collect();
+    let count: usize = said.iter().map(|(own, _)| own.lines().count()).sum();
+    assert!(count > 5, "little was heard: {said:?}");
+    said.iter().flat_map(|(own, other)| faults(own, other)).collect()
 }
 
 fn messages(lines: &str) -> Vec<Value> {
@@ -69,4 +91,30 @@ impl Conversation {
 fn revision_of(message: &Value) -> Option<String> {
     let meta = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
     meta.or_else(|| message["params"].get("protocolVersion")).and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::log::{Request, Said};
+
+    #[test]
+    fn faults_of_our_side_are_found_and_those_of_the_other_left() {
+        let asked = |number: usize, params: Value| {
+            let body = json!({ "jsonrpc": "2.0", "id": number, "method": "initialize", "params": params });
+            let request =
+                Request { verb: "POST".into(), path: "/mcp".into(), headers: vec![], body: Some(body) };
+            Entry { exchange: number, said: Said::Request(request) }
+        };
+        let info = json!({ "name": "n", "version": "1" });
+        let right = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        let mut entries: Vec<Entry> = (1..=6).map(|number| asked(number, right.clone())).collect();
+        assert_eq!(faults_over_http(&entries, Ours::Client), Vec::<String>::new());
+        entries.push(asked(7, json!({ "protocolVersion": "2025-11-25" })));
+        let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "wrong": true } });
+        entries.push(Entry { exchange: 1, said: Said::Body(answer) });
+        assert_eq!(faults_over_http(&entries, Ours::Client).len(), Schemas::find().into_iter().count());
+    }
 }

@@ -1,6 +1,6 @@
 //! A proxy between a client and a server that notes all that is said, and can cut a stream.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -26,10 +26,17 @@ struct State {
     entries: Vec<Entry>,
     exchanges: usize,
     /// An event with this text is the last one of its connection. Then it is forgotten.
-    cut: Option<String>,
+    cut: Option<Cut>,
     /// The first requests of this method wait until there are so many of them.
     together: Option<(&'static str, usize)>,
     over: bool,
+}
+
+/// Where a stream is cut.
+struct Cut {
+    text: String,
+    /// Whether the client gets the event that has the text in it.
+    arrives: bool,
 }
 
 impl Heard {
@@ -56,11 +63,11 @@ impl Heard {
         assert!(!gathered.1.timed_out(), "{wanted} did not come {count} times");
     }
 
-    /// Whether this is the event after which a stream is to be cut.
-    fn is_last(&self, said: &Said) -> bool {
-        let Said::Event(fields) = said else { return false };
+    /// The cut that is to be made at this event.
+    fn cut_at(&self, said: &Said) -> Option<Cut> {
+        let Said::Event(fields) = said else { return None };
         let mut state = self.state.lock().unwrap();
-        state.cut.take_if(|text| fields.iter().any(|(_, value)| value.contains(&*text))).is_some()
+        state.cut.take_if(|cut| fields.iter().any(|(_, value)| value.contains(&cut.text)))
     }
 }
 
@@ -90,7 +97,12 @@ impl Proxy {
 
     /// Cuts the next answer after the event that has this text in it.
     pub fn cut_after(&self, text: &str) {
-        self.heard.state.lock().unwrap().cut = Some(text.to_owned());
+        self.heard.state.lock().unwrap().cut = Some(Cut { text: text.to_owned(), arrives: true });
+    }
+
+    /// Cuts the next answer before the event that has this text in it, which the server has sent already.
+    pub fn cut_before(&self, text: &str) {
+        self.heard.state.lock().unwrap().cut = Some(Cut { text: text.to_owned(), arrives: false });
     }
 
     /// Holds requests of this method back until there are `count` of them, so that their clients are all here.
@@ -164,25 +176,36 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
     let (mut to, mut from, down, asked) = copies();
     std::thread::spawn(move || {
         let mut responses = Responses::default();
-        let is_cut = Cell::new(false);
+        // Whether something was said that is complete, and the cut that follows.
+        let (is_whole, made) = (Cell::new(false), RefCell::new(None));
         let mut note = |said: Said| {
-            if let Some(exchange) = *asked.lock().unwrap() {
-                is_cut.set(down.is_last(&said));
-                down.note(exchange, said.clone());
-                if is_cut.get() {
-                    down.note(exchange, Said::End);
-                }
+            is_whole.set(true);
+            let Some(exchange) = *asked.lock().unwrap() else { return };
+            let cut = down.cut_at(&said);
+            let is_last = cut.is_some() || said == Said::End;
+            if cut.as_ref().is_none_or(|cut| cut.arrives) {
+                down.note(exchange, said);
             }
-            if is_cut.get() || said == Said::End {
+            if cut.is_some() {
+                down.note(exchange, Said::End);
+                made.replace(cut);
+            }
+            if is_last {
                 asked.lock().unwrap().take();
             }
         };
+        let mut held = Vec::new();
         copy(&mut from, |bytes| {
-            // To the byte, where a stream is to be cut.
-            let size = if down.state.lock().unwrap().cut.is_some() { 1 } else { bytes.len() };
-            bytes.chunks(size).all(|bytes| {
+            // Where a stream is to be cut, what is not complete is held back.
+            let careful = down.state.lock().unwrap().cut.is_some();
+            bytes.chunks(if careful { 1 } else { bytes.len() }).all(|bytes| {
+                held.extend_from_slice(bytes);
                 responses.feed(bytes, &mut note);
-                to.write_all(bytes).is_ok() && !is_cut.get()
+                let cut = made.take();
+                if careful && !is_whole.take() || cut.as_ref().is_some_and(|cut| !cut.arrives) {
+                    return cut.is_none();
+                }
+                to.write_all(&std::mem::take(&mut held)).is_ok() && cut.is_none()
             })
         });
         responses.end(&mut note);

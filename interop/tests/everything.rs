@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use interop_tests::client::{answering, client, next, prompt, read, text};
-use interop_tests::conversation::faults;
-use interop_tests::log::conversations;
+use interop_tests::conversation::{Ours, faults, faults_over_http};
 use interop_tests::peer::{Served, peer};
 use interop_tests::proxy::Proxy;
 use interop_tests::stdio::{Log, recorded};
@@ -33,7 +32,7 @@ async fn with_everything(
     describe: impl FnOnce(ClientBuilder) -> ClientBuilder,
     steps: impl AsyncFnOnce(&Client),
 ) {
-    let said = match way {
+    let faults = match way {
         Way::Stdio => {
             let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
             let mut command = peer("everything");
@@ -41,7 +40,8 @@ async fn with_everything(
             let client = describe(client(&recorded(&log, &command))).connect().await.unwrap();
             steps(&client).await;
             client.close().await;
-            log.take()
+            let said = log.take();
+            said.iter().flat_map(|(client, server)| faults(client, server)).collect()
         }
         Way::Streamable | Way::Sse => {
             let (name, path) =
@@ -53,13 +53,10 @@ async fn with_everything(
             proxy.wait_for_stream();
             steps(&client).await;
             client.close().await;
-            conversations(&proxy.entries()).into_values().collect()
+            faults_over_http(&proxy.entries(), Ours::Client)
         }
     };
-    assert!(!said.is_empty());
-    for (client, server) in said {
-        assert_eq!(faults(&client, &server), Vec::<String>::new(), "{way:?}");
-    }
+    assert_eq!(faults, Vec::<String>::new(), "{way:?}");
 }
 
 /// Each test in each way.

@@ -7,7 +7,7 @@
 use std::thread;
 
 use interop_tests::client::{answering, listening, more, tour};
-use interop_tests::conversation::faults;
+use interop_tests::conversation::{Ours, faults_over_http};
 use interop_tests::log::{Entry, Said, conversations};
 use interop_tests::peer::{Served, peer, run};
 use interop_tests::proxy::Proxy;
@@ -60,11 +60,7 @@ fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
 
 /// Holds all that our server said against the schemas.
 fn check_messages(proxy: &Proxy) {
-    let said = conversations(&proxy.entries());
-    assert!(!said.is_empty());
-    for (client, server) in said.into_values() {
-        assert_eq!(faults(&server, &client), Vec::<String>::new());
-    }
+    assert_eq!(faults_over_http(&proxy.entries(), Ours::Server), Vec::<String>::new());
 }
 
 fn check(client: &str, mode: Option<&str>, way: &str, path: &str, agreed: Revision) {
@@ -121,13 +117,16 @@ fn clients_get_the_rest_of_a_stream_that_was_cut() {
         ("client-modern.mjs", Some("legacy")),
         ("client.py", Some("legacy")),
         ("client-1.py", None),
+        ("rmcp client", Some("legacy")),
     ] {
-        let (_server, proxy) = serve();
-        proxy.cut_after("step 2");
-        let report = report(client, mode, "--url", &proxy.url("/mcp"));
-        assert_eq!(report, wanted(client, NEWEST_SESSION, &report), "{client}: {report:#}");
-        assert_eq!(resumptions(&proxy.entries()), 1, "{client}");
-        check_messages(&proxy);
+        for cut in [Proxy::cut_before, Proxy::cut_after] {
+            let (_server, proxy) = serve();
+            cut(&proxy, "step 2");
+            let report = report(client, mode, "--url", &proxy.url("/mcp"));
+            assert_eq!(report, wanted(client, NEWEST_SESSION, &report), "{client}: {report:#}");
+            assert_eq!(resumptions(&proxy.entries()), 1, "{client}");
+            check_messages(&proxy);
+        }
     }
 }
 

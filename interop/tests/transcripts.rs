@@ -9,8 +9,8 @@
 use std::path::PathBuf;
 
 use interop_tests::client::{answering, listening, more, refusals, tour};
-use interop_tests::conversation::faults;
-use interop_tests::log::{Entry, Said, conversations};
+use interop_tests::conversation::{Ours, faults_over_http};
+use interop_tests::log::{Entry, Said};
 use interop_tests::peer::{Served, peer, run};
 use interop_tests::play_client::play;
 use interop_tests::play_server::Player;
@@ -64,25 +64,11 @@ fn wanted(revision: Revision, report: &Value) -> Value {
     wanted
 }
 
-fn schema_faults(entries: &[Entry], own: fn(&(String, String)) -> (&str, &str)) -> Vec<String> {
-    let said = conversations(entries);
-    assert!(said.values().any(|said| own(said).0.lines().count() > 10), "little was said");
-    said.values().flat_map(|said| faults(own(said).0, own(said).1)).collect()
-}
-
-fn client_first(said: &(String, String)) -> (&str, &str) {
-    (&said.0, &said.1)
-}
-
-fn server_first(said: &(String, String)) -> (&str, &str) {
-    (&said.1, &said.0)
-}
-
 fn check_our_server(revision: Revision) {
     let server = our_server();
     let (differences, heard) = play(&load(revision, "client"), server.address());
     assert_eq!(differences, Vec::<String>::new(), "{}", differences.join("\n"));
-    assert_eq!(schema_faults(&heard, server_first), Vec::<String>::new());
+    assert_eq!(faults_over_http(&heard, Ours::Server), Vec::<String>::new());
 }
 
 async fn check_our_client(revision: Revision) {
@@ -91,7 +77,7 @@ async fn check_our_client(revision: Revision) {
     let (differences, heard) = player.finish();
     assert_eq!(differences, Vec::<String>::new(), "{}", differences.join("\n"));
     assert_eq!(report, wanted(revision, &report), "{report:#}");
-    assert_eq!(schema_faults(&heard, client_first), Vec::<String>::new());
+    assert_eq!(faults_over_http(&heard, Ours::Client), Vec::<String>::new());
 }
 
 #[test]

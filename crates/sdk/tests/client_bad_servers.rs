@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use linchpin::CallError;
 use linchpin::client::Eras;
+use linchpin::model::ElicitResult;
 use linchpin::testing::{Reaction, Script};
 use linchpin::{Client, ClientError, Revision};
 use serde_json::{Value, json};
@@ -254,6 +255,22 @@ async fn questions_that_were_not_offered_are_refused() {
         let script = self::script(Revision::LATEST, move |_| Reaction::new().result(required.clone()));
         let error = bad_then_good(&connect(&script).await).await.unwrap_err();
         assert!(matches!(&error, ClientError::NotOffered { method: named } if named == method), "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_that_the_revision_does_not_have_are_refused() {
+    let ask = json!({ "message": "Who?", "requestedSchema": { "type": "object", "properties": {} } });
+    for (revision, code) in
+        [(Revision::V2025_03_26, Some(-32601)), (Revision::V2025_06_18, None), (Revision::V2025_11_25, None)]
+    {
+        let pushed = Reaction::new().ask("q", "elicitation/create", &ask);
+        let script = script(revision, move |_| pushed.clone().wait(SECOND / 2).result(good()));
+        let client = Client::over(script.clone()).eras(Eras::new()).timeout(SECOND);
+        let client = client.on_elicit(|_| async { Ok(ElicitResult::decline()) });
+        bad_then_good(&client.connect().await.unwrap()).await.unwrap();
+        let answer = timeout(SECOND, script.wait_for(|message| message["id"] == "q")).await.unwrap();
+        assert_eq!(answer["error"]["code"].as_i64(), code, "{revision}: {answer}");
     }
 }
 

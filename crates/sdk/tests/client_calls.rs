@@ -167,7 +167,10 @@ fn questions() -> [(&'static str, Value, &'static str, Value); 3] {
 #[tokio::test(start_paused = true)]
 async fn handlers_answer_questions_that_are_pushed_in_a_session() {
     for revision in Revision::ALL.into_iter().filter(|revision| *revision != Revision::LATEST) {
-        for (method, params, path, expected) in questions() {
+        let has_forms = revision >= Revision::V2025_06_18;
+        let questions =
+            questions().into_iter().filter(|(method, ..)| has_forms || *method != "elicitation/create");
+        for (method, params, path, expected) in questions {
             let asked = Reaction::new().ask("q", method, &params);
             let script = Script::speaking(revision)
                 .on("tools/call", move |_| asked.clone().wait(SECOND).result(done()));
