@@ -8,12 +8,12 @@ mod http;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HttpScript, PATIENCE, Reply, SESSION, client, connect, said, server, text};
+use http::{HttpScript, PATIENCE, Reply, SESSION, client, connect, said, server, speak, text};
 use linchpin::client::Eras;
 use linchpin::transport::Direction;
 use linchpin::{CallError, Client, ClientError, Revision};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 /// One revision of each era.
@@ -398,4 +398,43 @@ async fn errors_of_the_stateless_era_are_no_sign_of_old() {
     .await;
     let refused = client(&script).connect().await.unwrap_err();
     assert!(refused.to_string().contains("2031-01-01"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_greeting_that_is_answered_too_late_changes_nothing() {
+    let [discovered, greeted, called] = [(); 3].map(|()| Arc::new(Notify::new()));
+    let until = [&discovered, &greeted, &called].map(Arc::clone);
+    let script = HttpScript::start(move |seen| {
+        let [discovered, greeted, called] = &until;
+        match seen.method() {
+            "server/discover" => speak(Revision::LATEST, seen).after(discovered),
+            "initialize" => speak(Revision::LATEST_SESSION, seen).after(greeted),
+            "tools/call" => speak(Revision::LATEST, seen).after(called),
+            _ => speak(Revision::LATEST, seen),
+        }
+    })
+    .await;
+    let (told, mut lines) = mpsc::unbounded_channel();
+    let connecting = client(&script)
+        .probe_timeout(Duration::ZERO)
+        .on_diagnostic(move |line| told.send(line.to_owned()).unwrap())
+        .connect();
+    let both = async {
+        script.wait_for("initialize", 1).await;
+        discovered.notify_one();
+    };
+    let (client, ()) = tokio::join!(connecting, both);
+    let client = client.unwrap();
+    assert_eq!(client.revision(), Revision::LATEST);
+    let call = async { client.call("echo", ()).await };
+    let answers = async {
+        script.wait_for("tools/call", 1).await;
+        greeted.notify_one();
+        while lines.recv().await.unwrap() != "initialize was answered 200 OK" {}
+        called.notify_one();
+    };
+    let (said_late, ()) = timeout(PATIENCE, async { tokio::join!(call, answers) }).await.expect("it hangs");
+    assert_eq!(said(&said_late.unwrap()), "echo");
+    client.tools().all().await.unwrap();
+    assert!(script.seen().iter().all(|seen| seen.header("mcp-session-id").is_empty()));
 }

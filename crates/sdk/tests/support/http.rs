@@ -198,6 +198,12 @@ impl Reply {
         self
     }
 
+    /// Begins when the test says so.
+    pub(crate) fn after(mut self, until: &Arc<Notify>) -> Self {
+        self.steps.insert(0, Step::Wait(until.clone()));
+        self
+    }
+
     /// Goes on with what is said elsewhere, for as long as the connection lasts.
     pub(crate) fn speaking(mut self, stream: &Speaking) -> Self {
         self.steps.push(Step::Speaking(stream.clone()));

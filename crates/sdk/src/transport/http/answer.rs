@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
 use ::http::{HeaderMap, Method as Verb, Response, StatusCode};
-use linchpin_jsonrpc::CallError;
+use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Method, code};
 
 use super::body::{BOM, Kind, Reading};
@@ -27,8 +27,9 @@ impl Link {
         let status = response.status();
         self.diagnose(|| format!("{} was answered {status}", request.method));
         if status.is_success() {
-            if request.is(Method::Initialize) {
-                self.opened(response.headers());
+            // Not if the other era was agreed on meanwhile.
+            if request.is(Method::Initialize) && self.wire.is_waiting(&request.id) {
+                self.opened(request, response.headers());
             }
             return self.answered(request, response).await;
         }
@@ -59,14 +60,15 @@ impl Link {
     }
 
     /// Takes note of the session that the server has opened.
-    fn opened(&self, headers: &HeaderMap) {
+    fn opened(&self, greeting: &Request, headers: &HeaderMap) {
         self.set_session(headers);
         // What was asked before, and was answered by silence, is not wanted any more.
         let mut state = lock(&self.state);
-        if let Some(greeting) = state.greeting.as_ref().map(|greeting| greeting.id.clone()) {
-            let before = state.under_way.extract_if(|id, _| *id != greeting);
-            before.filter_map(|(_, task)| task).for_each(|task| task.abort());
-        }
+        let before = state.under_way.extract_if(|id, _| match (id, &greeting.id) {
+            (Id::Number(id), Id::Number(greeting)) => id < greeting,
+            _ => false,
+        });
+        before.filter_map(|(_, task)| task).for_each(|task| task.abort());
     }
 
     /// The session that the head of an answer names is the one from now on.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ::http::header::{self, HeaderMap, HeaderValue};
 use bytes::Bytes;
 use linchpin_jsonrpc::Id;
-use linchpin_protocol::Revision;
+use linchpin_protocol::{Era, Revision};
 use tokio::task::AbortHandle;
 
 use crate::egress::Target;
@@ -73,11 +73,11 @@ impl State {
         self.prepared = None;
     }
 
-    /// The headers of every request, with what was agreed on and the session.
+    /// The headers of every request, with what was agreed on and the session, where there are any.
     pub(super) fn headers(&mut self, agreed: Revision) -> HeaderMap {
         if self.prepared.is_none() {
             let mut headers = self.first_headers(Some(agreed));
-            if let Some(session) = &self.session {
+            if let Some(session) = self.session.as_ref().filter(|_| agreed.era() == Era::Session) {
                 headers.insert(names::SESSION_ID, session.clone());
             }
             self.prepared = Some(headers);
