@@ -112,6 +112,32 @@ async fn many_losses_at_once_open_one_session() {
 }
 
 #[tokio::test]
+async fn a_session_is_renewed_to_the_end_even_if_nobody_waits_for_it() {
+    let server = Forgetful::default();
+    let accept = Arc::new(Notify::new());
+    let until = accept.clone();
+    let script = server
+        .start(move |seen| {
+            let renewed = seen.is("notifications/initialized") && seen.header("mcp-session-id") != "session-0";
+            renewed.then(|| Reply::status(202).after(&until))
+        })
+        .await;
+    let client = client(&script).on_log(LogLevel::Warning, |_| ()).connect().await.unwrap();
+    script.wait_for("GET", 1).await;
+    server.forget();
+    tokio::select! {
+        _ = client.tools().all() => panic!("the session is not renewed yet"),
+        _ = script.wait_for("notifications/initialized", 2) => {}
+    }
+    accept.notify_one();
+    let levels = script.wait_for("logging/setLevel", 2).await;
+    assert_eq!(levels[1].header("mcp-session-id"), "session-1");
+    assert_eq!(script.wait_for("GET", 2).await[1].header("mcp-session-id"), "session-1");
+    assert_eq!(client.tools().all().await.unwrap().len(), 1);
+    assert_eq!(script.of("initialize").len(), 2);
+}
+
+#[tokio::test]
 async fn the_new_session_is_like_the_one_before() {
     let server = Forgetful::default();
     let script = server.start(|_| None).await;

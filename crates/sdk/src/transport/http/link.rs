@@ -37,7 +37,7 @@ pub(super) struct Link {
     pub(super) runtime: Handle,
     pub(super) state: Mutex<State>,
     /// Held while a session is opened in place of a lost one.
-    pub(super) renewing: tokio::sync::Mutex<()>,
+    pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
     pub(super) lane: Lane,
     pub(super) mirrors: Mirrors,
     /// Held while messages are taken, so that they stay in order.
@@ -54,7 +54,7 @@ impl Link {
             target,
             runtime: Handle::current(),
             state,
-            renewing: tokio::sync::Mutex::default(),
+            renewing: Arc::default(),
             lane: Lane::default(),
             mirrors: Mirrors::default(),
             turn: Mutex::new(()),
@@ -152,12 +152,12 @@ impl Link {
 
     /// Ends everything that goes on.
     pub(super) fn end(&self, reason: &str) {
-        let (tasks, listening) = {
+        let (tasks, others) = {
             let mut state = lock(&self.state);
             state.is_over = true;
-            (std::mem::take(&mut state.under_way), state.listening.take())
+            (std::mem::take(&mut state.under_way), [state.listening.take(), state.renewal.take()])
         };
-        tasks.into_values().flatten().chain(listening).for_each(|task| task.abort());
+        tasks.into_values().chain(others).flatten().for_each(|task| task.abort());
         self.wire.ended(reason);
     }
 

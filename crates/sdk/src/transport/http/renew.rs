@@ -7,10 +7,12 @@ use bytes::Bytes;
 use linchpin_jsonrpc::{CallError, Id, Limits, Message, Reply, parse, write};
 use linchpin_protocol::model::InitializeResult;
 use linchpin_protocol::{Method, Revision, wire};
+use tokio::sync::oneshot;
 
 use super::body::{Kind, Reading};
 use super::link::Link;
 use super::stream::{Ended, Flow, Tail};
+use crate::server::start_abortable;
 use crate::sync::lock;
 
 /// What the answer to `initialize` may hold.
@@ -18,14 +20,31 @@ const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
 
 impl Link {
     /// Opens another session in place of the one with this number, unless that was done before. Whoever comes while
-    /// it is being opened waits for it.
+    /// it is being opened waits for it. It is opened on a task of its own: whoever found out may be given up
+    /// halfway, the session may not.
     pub(super) async fn renew(self: &Arc<Self>, lost: u64) -> Result<(), CallError> {
-        let _only = self.renewing.lock().await;
-        let (greeting, headers) = {
-            let state = lock(&self.state);
+        let only = self.renewing.clone().lock_owned().await;
+        let (done, opened) = oneshot::channel();
+        {
+            let mut state = lock(&self.state);
             if state.generation != lost {
                 return Ok(());
             }
+            if state.is_over {
+                return Err(CallError::Lost("the connection was closed".into()));
+            }
+            let link = self.clone();
+            state.renewal = Some(start_abortable(&self.runtime, async move {
+                let _ = done.send(link.open_another().await); // whoever waited may be gone
+                drop(only);
+            }));
+        }
+        opened.await.unwrap_or_else(|_| Err(CallError::Lost("the connection was closed".into())))
+    }
+
+    async fn open_another(self: &Arc<Self>) -> Result<(), CallError> {
+        let (greeting, headers) = {
+            let state = lock(&self.state);
             (state.greeting.clone(), state.first_headers(None))
         };
         let nothing = || CallError::Lost("there was no session".into());

@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) under_way: HashMap<Id<'static>, Option<AbortHandle>>,
     /// The stream of messages that belong to no request.
     pub(super) listening: Option<AbortHandle>,
+    /// The opening of a session in place of a lost one.
+    pub(super) renewal: Option<AbortHandle>,
     pub(super) is_over: bool,
 }
 
@@ -58,6 +60,7 @@ impl State {
             greeting: None,
             under_way: HashMap::new(),
             listening: None,
+            renewal: None,
             is_over: false,
         }
     }
