@@ -66,6 +66,49 @@ async fn a_body_above_the_limit_is_not_read() {
     }
 }
 
+/// Nothing but blanks, without an end.
+fn blanks(reply: Reply) -> Reply {
+    (0..64).fold(reply, |reply, _| reply.chunk(&[b' '; 1_024])).hang(&Arc::new(Notify::new()))
+}
+
+#[tokio::test]
+async fn blanks_without_end_are_not_read() {
+    for revision in ERAS {
+        for (head, code_of) in
+            [(Reply::chunked(&[]), "HTTP_BODY_TOO_LARGE"), (Reply::events(), "SSE_EVENT_DATA_TOO_LARGE")]
+        {
+            let body = blanks(head);
+            let script = bad(revision, move |_| body.clone()).await;
+            let client = client(&script).max_response(4_096).connect().await.unwrap();
+            let failed = bad_then_good(&client).await;
+            assert_eq!(code(&failed), code_of, "{failed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn blanks_without_end_on_the_stream_of_the_session_are_not_read() {
+    let script = server(Revision::LATEST_SESSION, |seen| {
+        seen.is("GET").then(|| blanks(Reply::events()))
+    })
+    .await;
+    let client = client(&script).max_response(4_096).connect().await.unwrap();
+    script.wait_for("GET", 2).await;
+    assert_eq!(said(&client.call("good", ()).await.unwrap()), "good");
+}
+
+#[tokio::test]
+async fn a_message_may_come_after_blanks() {
+    for revision in ERAS {
+        let script = bad(revision, |seen| {
+            let body = format!("{}{}", " ".repeat(3_000), seen.answer(&text("late")));
+            body.as_bytes().chunks(500).fold(Reply::chunked(&[]), |reply, chunk| reply.chunk(chunk)).end()
+        })
+        .await;
+        assert_eq!(said(&connect(&script).await.call("bad", ()).await.unwrap()), "late");
+    }
+}
+
 #[tokio::test]
 async fn a_body_of_exactly_the_limit_is_read() {
     let answer = |seen: &Seen, length: usize| {

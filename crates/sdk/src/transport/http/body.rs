@@ -13,6 +13,8 @@ use crate::egress::ResponseBody;
 
 /// Bytes after which it is clear what a body is.
 const ENOUGH: usize = 8;
+/// Bytes that are looked at for that, however little they say.
+const MOST: usize = 1 << 10;
 /// May come before a text.
 pub(super) const BOM: &[u8] = "\u{feff}".as_bytes();
 
@@ -93,7 +95,10 @@ impl Reading {
                 return Ok(kind);
             }
             read.extend_from_slice(&next.unwrap_or_default());
-            if let Some(kind) = kind(&read, says_events, is_end) {
+            // Blanks without end say nothing: then it is what its content type says, and has the limits of that.
+            let undecided = if says_events { Kind::Events } else { Kind::Json };
+            let undecided = (read.len() >= MOST).then_some(undecided);
+            if let Some(kind) = kind(&read, says_events, is_end).or(undecided) {
                 self.first = read.freeze();
                 return Ok(kind);
             }
