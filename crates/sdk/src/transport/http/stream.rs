@@ -247,7 +247,11 @@ impl Link {
                 }
             }
             StatusCode::NOT_FOUND if has_session => Err(Interrupted::Session(generation)),
-            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+            // In conflict: the server has not noticed yet that the connection before is gone.
+            status
+                if status.is_server_error()
+                    || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT) =>
+            {
                 Err(Interrupted::Again(format!("the server answered HTTP {}", status.as_u16())))
             }
             status => {
