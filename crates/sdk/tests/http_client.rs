@@ -438,3 +438,19 @@ async fn a_greeting_that_is_answered_too_late_changes_nothing() {
     client.tools().all().await.unwrap();
     assert!(script.seen().iter().all(|seen| seen.header("mcp-session-id").is_empty()));
 }
+
+#[tokio::test]
+async fn texts_stay_readable_whatever_the_session_is_called() {
+    let script = server(Revision::LATEST_SESSION, |seen| {
+        let greeted = seen.is("initialize");
+        greeted.then(|| speak(Revision::LATEST_SESSION, seen).with_header("mcp-session-id", "e"))
+    })
+    .await;
+    let lines = Arc::new(Mutex::new(Vec::<String>::new()));
+    let told = lines.clone();
+    let client = client(&script).on_message(move |_, text| told.lock().unwrap().push(text.to_owned()));
+    client.connect().await.unwrap().call("echo", ()).await.unwrap();
+    assert_eq!(script.of("tools/call")[0].header("mcp-session-id"), "e");
+    let lines = lines.lock().unwrap();
+    assert!(lines.iter().any(|line| line.contains("\"name\":\"echo\"")), "{lines:?}");
+}

@@ -59,7 +59,7 @@ impl Link {
         lock(&self.state).listening = Some(task);
         let silent = || CallError::Lost("the server did not name an endpoint".into());
         let endpoint = named.await.map_err(|_| silent())??;
-        self.diagnose(|| format!("the server speaks HTTP+SSE; messages go to {endpoint}"));
+        self.diagnose(|| format!("the server speaks HTTP+SSE; messages go to {}", endpoint.origin()));
         lock(&self.state).way = Way::Sse(endpoint);
         Ok(())
     }

@@ -24,6 +24,8 @@ use crate::transport::{Carrier, Direction, Line, Wire};
 
 /// How long the server has to take what was sent last, and to end a session.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// A shorter id of a session is no secret: anybody would guess it, and every text has such characters.
+const SHORTEST_SECRET: usize = 8;
 /// What stands in texts in place of the session's id.
 const HIDDEN: &str = "[session]";
 
@@ -182,7 +184,8 @@ impl Link {
     /// A text without the session's id.
     pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let state = lock(&self.state);
-        match state.session().and_then(|session| session.to_str().ok()) {
+        let secret = state.session().and_then(|session| session.to_str().ok());
+        match secret.filter(|session| session.len() >= SHORTEST_SECRET) {
             Some(session) if text.contains(session) => Cow::Owned(text.replace(session, HIDDEN)),
             _ => Cow::Borrowed(text),
         }
