@@ -156,6 +156,39 @@ async fn the_new_session_is_like_the_one_before() {
 }
 
 #[tokio::test]
+async fn who_watches_again_at_once_is_not_unsubscribed() {
+    let answer = Arc::new(Notify::new());
+    let until = answer.clone();
+    let script = server(SESSION, move |seen| {
+        seen.is("resources/unsubscribe").then(|| speak(SESSION, seen).after(&until))
+    })
+    .await;
+    let client = connect(&script).await;
+    drop(client.subscribe("memo://a").await.unwrap());
+    script.wait_for("resources/unsubscribe", 1).await;
+    let again = client.subscribe("memo://a").await.unwrap();
+    answer.notify_one();
+    let told = script.wait_for("resources/subscribe", 3).await;
+    assert!(told.iter().all(|seen| seen.body["params"]["uri"] == "memo://a"));
+    drop(again);
+    script.wait_for("resources/unsubscribe", 2).await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_refused_is_not_ended() {
+    let refuse = |seen: &Seen| {
+        let refused = seen.body["params"]["uri"] == "memo://secret";
+        refused.then(|| Reply::json(&seen.error(-32602, "no")))
+    };
+    let script = server(SESSION, refuse).await;
+    let client = connect(&script).await;
+    assert!(client.subscribe("memo://secret").await.is_err());
+    drop(client.subscribe("memo://a").await.unwrap());
+    let ended = script.wait_for("resources/unsubscribe", 1).await;
+    assert_eq!(ended[0].body["params"]["uri"], "memo://a");
+}
+
+#[tokio::test]
 async fn a_session_that_cannot_be_renewed_is_said_and_tried_again() {
     let refusing = Arc::new(AtomicUsize::new(0));
     let refuse = refusing.clone();
@@ -500,4 +533,23 @@ async fn a_stream_of_changes_is_opened_again_in_the_stateless_era() {
         assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
     }
     assert_eq!(script.of("subscriptions/listen").len(), 3);
+}
+
+#[tokio::test]
+async fn a_stream_of_changes_that_does_not_last_is_opened_ever_more_slowly() {
+    let script = server(Revision::LATEST, |seen| {
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
+        let acknowledged = json!({
+            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": { "_meta": meta, "notifications": {} },
+        });
+        seen.is("subscriptions/listen").then(|| Reply::events().event(&acknowledged).close())
+    })
+    .await;
+    let client = connect(&script).await;
+    let begin = Instant::now();
+    let _watched = client.subscribe("memo://a").await.unwrap();
+    script.wait_for("subscriptions/listen", 4).await;
+    let pauses = Duration::from_millis(100 + 200 + 400);
+    assert!(begin.elapsed() >= pauses, "{:?}", begin.elapsed());
 }

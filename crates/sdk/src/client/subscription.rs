@@ -10,6 +10,7 @@ use linchpin_protocol::model::{
 };
 use linchpin_protocol::{Era, Method};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use super::core::{Core, Options};
 use super::handlers::Changed;
@@ -22,6 +23,8 @@ use crate::sync::lock;
 /// How often in a row a stream that was cut is opened again, and the first and longest pause before that.
 const MAX_TRIES: u32 = 20;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+/// A stream that lasts so long is no failure.
+const LONG: Duration = Duration::from_secs(10);
 
 /// Changes are told for as long as this is kept.
 #[must_use = "nothing is told any more once this is dropped"]
@@ -42,10 +45,19 @@ impl Client {
             };
             return self.listen(filter).await;
         }
-        let params = SubscribeParams { uri: uri.clone(), meta: None };
-        self.send::<EmptyResult>(Method::Subscribe, &params).await?;
+        // Held before it is asked for: whoever ends an earlier one then sees that, and whoever gives this up ends it.
         *lock(&self.core.subscribed).entry(uri.clone()).or_default() += 1;
-        Ok(Subscription { _stream: None, resource: Some((self.core.clone(), uri)) })
+        let params = SubscribeParams { uri: uri.clone(), meta: None };
+        let mut subscription = Subscription { _stream: None, resource: Some((self.core.clone(), uri)) };
+        match self.send::<EmptyResult>(Method::Subscribe, &params).await {
+            Ok(_) => Ok(subscription),
+            Err(error) => {
+                if matches!(error, ClientError::Call(CallError::Rejected(_))) {
+                    subscription.resource.take().map(|(core, uri)| release(&core, &uri)); // there is none to end
+                }
+                Err(error)
+            }
+        }
     }
 
     /// In the stateless era changes of lists are told on a stream; in a session they come by themselves.
@@ -90,11 +102,12 @@ impl Client {
 /// Opens a stream of notifications and waits until the server has acknowledged it.
 async fn open(core: &Core, params: &[u8]) -> Result<Stream, CallError> {
     let acknowledged = Arc::new(Notify::new());
+    let mut waiting = Waiting { core, number: None };
     let mut call = core.peer.request(Method::Listen.name(), Duration::MAX, |number, out| {
+        waiting.number = Some(number);
         lock(&core.acknowledged).insert(number, acknowledged.clone());
         core.write_params(core.revision(), params, None, &Options::default(), out);
     })?;
-    let number = call.number();
     let timeout = core.settings.timeout;
     let opened = tokio::select! {
         biased; // a stream that was acknowledged was open, even if it has ended since
@@ -102,8 +115,21 @@ async fn open(core: &Core, params: &[u8]) -> Result<Stream, CallError> {
         ended = &mut call => Err(ended.err().unwrap_or(CallError::Lost("the server closed the stream".into()))),
         () = tokio::time::sleep(timeout) => Err(CallError::TimedOut(timeout)),
     };
-    lock(&core.acknowledged).remove(&number);
     opened.map(|()| call)
+}
+
+/// Whoever waits for a stream to be acknowledged, until that is over.
+struct Waiting<'a> {
+    core: &'a Core,
+    number: Option<i64>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            lock(&self.core.acknowledged).remove(&number);
+        }
+    }
 }
 
 /// Waits for the end of a stream. One that was cut is opened again, where the transport can lose one alone; what may
@@ -114,11 +140,16 @@ async fn keep(
     filter: &SubscriptionFilter,
     mut call: Stream,
 ) -> Option<CallError> {
+    let mut tries = 0;
     loop {
+        let since = Instant::now();
         let mut error = call.await.err()?;
-        let mut tries = 0;
+        if since.elapsed() >= LONG {
+            tries = 0;
+        }
+        let mut is_refused = false;
         call = loop {
-            let later = tries > 0 && !matches!(error, CallError::Rejected(_) | CallError::Closed(_));
+            let later = is_refused && !matches!(error, CallError::Rejected(_) | CallError::Closed(_));
             if !(is_lost(&error) || later) || core.carrier().is_none() || tries == MAX_TRIES {
                 return Some(error);
             }
@@ -126,7 +157,7 @@ async fn keep(
             tries += 1;
             match open(core, params).await {
                 Ok(call) => break call,
-                Err(again) => error = again,
+                Err(again) => (error, is_refused) = (again, true),
             }
         };
         tracing::debug!("a stream that was cut is open again");
@@ -149,23 +180,36 @@ fn missed(core: &Arc<Core>, filter: &SubscriptionFilter) {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let Some((core, uri)) = self.resource.take() else { return };
-        {
-            let mut subscribed = lock(&core.subscribed);
-            let watching = subscribed.get_mut(&uri).map_or(0, |watching| {
-                *watching -= 1;
-                *watching
-            });
-            if watching > 0 {
-                return; // somebody else still does
-            }
-            subscribed.remove(&uri);
+        if release(&core, &uri) {
+            start(&core.runtime.clone(), async move { end(&core, &uri).await });
         }
-        start(&core.runtime.clone(), async move {
-            let (revision, method) = (core.revision(), Method::Unsubscribe.name());
-            let params = to_vec(&SubscribeParams { uri, meta: None }, revision);
-            if let Err(error) = core.ask(revision, method, &params, &Options::default()).await {
-                tracing::debug!(%error, "a subscription could not be ended");
-            }
-        });
+    }
+}
+
+/// One less watches a resource. Whether it was the last.
+fn release(core: &Core, uri: &str) -> bool {
+    let mut subscribed = lock(&core.subscribed);
+    if let Some(watching) = subscribed.get_mut(uri).filter(|watching| **watching > 1) {
+        *watching -= 1;
+        return false; // somebody else still does
+    }
+    subscribed.remove(uri);
+    true
+}
+
+/// Ends the subscription to a resource that nobody watches. Messages may overtake each other: if somebody watches it
+/// again meanwhile, the server may have ended that instead, and is told once more.
+async fn end(core: &Core, uri: &str) {
+    let revision = core.revision();
+    let params = to_vec(&SubscribeParams { uri: uri.to_owned(), meta: None }, revision);
+    let is_watched = || lock(&core.subscribed).contains_key(uri);
+    let mut told = true;
+    while is_watched() != told {
+        told = !told;
+        let method = if told { Method::Subscribe } else { Method::Unsubscribe }.name();
+        if let Err(error) = core.ask(revision, method, &params, &Options::default()).await {
+            tracing::debug!(%error, method, "the server was not told whether a resource is watched");
+            return;
+        }
     }
 }
