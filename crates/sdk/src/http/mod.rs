@@ -14,3 +14,12 @@ pub mod outside;
 pub(crate) mod sentinel;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) mod sse;
+
+/// The text of a JSON string.
+#[cfg(any(feature = "http-client", feature = "http-server"))]
+pub(crate) fn text(json: &str) -> Option<std::borrow::Cow<'_, str>> {
+    match json.strip_prefix('"')?.strip_suffix('"')? {
+        plain if !plain.contains('\\') => Some(plain.into()),
+        _ => serde_json::from_str::<String>(json).ok().map(Into::into),
+    }
+}

@@ -1,7 +1,5 @@
 //! Headers that repeat what the body says (stateless era): they must say the same, or somebody on the way is fooled.
 
-use std::borrow::Cow;
-
 use ::http::request::Parts;
 use ::http::{HeaderName, HeaderValue};
 use linchpin_jsonrpc::Params;
@@ -9,7 +7,7 @@ use linchpin_protocol::model::RequestMeta;
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 
 use super::super::catalog::Catalog;
-use crate::http::{names, sentinel};
+use crate::http::{names, sentinel, text};
 
 type Checked = Result<(), ProtocolError>;
 
@@ -66,7 +64,7 @@ pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &
         Some(_) => {}
     }
     let known = Method::find(method);
-    let Some(name) = known.and_then(Method::named_by).and_then(|member| text_of(params.find(member)?)) else {
+    let Some(name) = known.and_then(Method::named_by).and_then(|member| text(params.find(member)?)) else {
         return Ok(()); // nothing to repeat, or the parameters will be refused for themselves
     };
     let said = single(parts, &names::NAME)?.ok_or_else(|| mismatch("the header Mcp-Name is missing"))?;
@@ -83,12 +81,4 @@ pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &
         tool.mirror.check(arguments, &parts.headers).map_err(ProtocolError::HeaderMismatch)?;
     }
     Ok(())
-}
-
-/// The text of a JSON string.
-fn text_of(json: &str) -> Option<Cow<'_, str>> {
-    match json.strip_prefix('"')?.strip_suffix('"')? {
-        plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
-        _ => serde_json::from_str(json).ok().map(Cow::Owned),
-    }
 }

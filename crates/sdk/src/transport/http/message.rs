@@ -11,7 +11,7 @@ use linchpin_protocol::{Era, Method, Revision};
 use super::fault;
 use super::mirrors::Mirrors;
 use super::state::State;
-use crate::http::{names, sentinel};
+use crate::http::{names, sentinel, text};
 
 /// What an outgoing message may hold: it is our own.
 const LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_000_000 };
@@ -154,12 +154,7 @@ fn mirror(
         None => HeaderValue::from_str(&request.method).map_err(|_| unfit("method"))?,
     };
     request.headers.insert(names::METHOD, method);
-    let source = match known {
-        Some(Method::CallTool | Method::GetPrompt) => "name",
-        Some(Method::ReadResource) => "uri",
-        Some(Method::GetTask | Method::UpdateTask | Method::CancelTask) => "taskId",
-        _ => return Ok(()),
-    };
+    let Some(source) = known.and_then(Method::named_by) else { return Ok(()) };
     let Some(name) = params.find(source).and_then(text) else { return Ok(()) };
     let value = HeaderValue::from_str(&sentinel::encode(&name)).map_err(|_| unfit(source))?;
     let mut size = value.len();
@@ -177,14 +172,6 @@ fn mirror(
         return Err(fault::bad_request(&reason));
     }
     Ok(())
-}
-
-/// A JSON string's text.
-fn text(json: &str) -> Option<Cow<'_, str>> {
-    match json.strip_prefix('"')?.strip_suffix('"')? {
-        plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
-        _ => serde_json::from_str(json).ok().map(Cow::Owned),
-    }
 }
 
 #[cfg(test)]
