@@ -88,10 +88,8 @@ async fn blanks_without_end_are_not_read() {
 
 #[tokio::test]
 async fn blanks_without_end_on_the_stream_of_the_session_are_not_read() {
-    let script = server(Revision::LATEST_SESSION, |seen| {
-        seen.is("GET").then(|| blanks(Reply::events()))
-    })
-    .await;
+    let script =
+        server(Revision::LATEST_SESSION, |seen| seen.is("GET").then(|| blanks(Reply::events()))).await;
     let client = client(&script).max_response(4_096).connect().await.unwrap();
     script.wait_for("GET", 2).await;
     assert_eq!(said(&client.call("good", ()).await.unwrap()), "good");

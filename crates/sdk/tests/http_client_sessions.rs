@@ -118,7 +118,8 @@ async fn a_session_is_renewed_to_the_end_even_if_nobody_waits_for_it() {
     let until = accept.clone();
     let script = server
         .start(move |seen| {
-            let renewed = seen.is("notifications/initialized") && seen.header("mcp-session-id") != "session-0";
+            let renewed =
+                seen.is("notifications/initialized") && seen.header("mcp-session-id") != "session-0";
             renewed.then(|| Reply::status(202).after(&until))
         })
         .await;
@@ -129,6 +130,9 @@ async fn a_session_is_renewed_to_the_end_even_if_nobody_waits_for_it() {
         _ = client.tools().all() => panic!("the session is not renewed yet"),
         _ = script.wait_for("notifications/initialized", 2) => {}
     }
+    // It comes after the request was given up.
+    client.notify("notifications/acme", &json!({}));
+    script.wait_for("notifications/acme", 1).await;
     accept.notify_one();
     let levels = script.wait_for("logging/setLevel", 2).await;
     assert_eq!(levels[1].header("mcp-session-id"), "session-1");
@@ -452,7 +456,8 @@ async fn the_stream_of_the_session_is_read_and_taken_up_again() {
         Reply::events().event_with_id("a-1", &tools_changed()).event_with_id("a-2", &tools_changed()).end();
     let third =
         Reply::events().chunk(b"data: {\"no\":\"message\"}\n\n").event_with_id("a-3", &tools_changed()).end();
-    let (script, _client, mut changes) = telling(vec![first, second, Reply::status(502), Reply::status(409), third]).await;
+    let (script, _client, mut changes) =
+        telling(vec![first, second, Reply::status(502), Reply::status(409), third]).await;
     for _ in 0..3 {
         assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
     }
