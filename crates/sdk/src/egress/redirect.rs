@@ -32,23 +32,29 @@ impl Egress {
     /// Sends a request and follows redirects. The target that is returned is the one that answered.
     ///
     /// `GET` and `HEAD` follow every kind; other methods only 307 and 308, which repeat the request as it is. What is
-    /// not followed comes back as the response. Where a redirect leaves the origin, credentials, the session and what
-    /// mirrors the body stay behind, for good.
+    /// not followed comes back as the response. Where a redirect leaves the origin, credentials, the session, what
+    /// mirrors the body and every value that is marked as sensitive stay behind, for good.
     pub async fn follow(
         &self,
         request: Request<Body>,
         target: &Target,
         redirects: Redirects,
     ) -> Result<(Response<ResponseBody>, Target), EgressError> {
+        let response = self.send(request.clone(), target).await?;
+        self.follow_from(response, request, target, redirects).await
+    }
+
+    /// As [`Self::follow`], for a request that was sent and has this response.
+    pub(crate) async fn follow_from(
+        &self,
+        mut response: Response<ResponseBody>,
+        mut request: Request<Body>,
+        target: &Target,
+        redirects: Redirects,
+    ) -> Result<(Response<ResponseBody>, Target), EgressError> {
         let mut target = target.clone();
-        let (parts, body) = request.into_parts();
-        let mut headers = parts.headers;
         for followed in 0.. {
-            let mut request = Request::new(body.clone());
-            *request.method_mut() = parts.method.clone();
-            *request.headers_mut() = headers.clone();
-            let response = self.send(request, &target).await?;
-            let Some(next) = location(&response, &parts.method, &target)? else {
+            let Some(next) = location(&response, request.method(), &target)? else {
                 return Ok((response, target));
             };
             let stop = |reason: String| {
@@ -64,9 +70,11 @@ impl Egress {
                         "another place, which is not followed here; use its URL if you trust it".into(),
                     );
                 }
-                leave_secrets(&mut headers);
+                leave_secrets(request.headers_mut());
             }
+            drop(response); // its connection may be the one that is used next
             target = next;
+            response = self.send(request.clone(), &target).await?;
         }
         Err(EgressError::new(EgressErrorKind::Redirect, "there are more redirects than can be counted"))
     }
@@ -98,9 +106,11 @@ fn leave_secrets(headers: &mut HeaderMap) {
     for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, SESSION_ID, LAST_EVENT_ID, NAME] {
         headers.remove(name);
     }
-    let mirrored: Vec<_> =
-        headers.keys().filter(|name| name.as_str().starts_with(PARAM_PREFIX)).cloned().collect();
-    for name in mirrored {
+    let others = headers
+        .iter()
+        .filter(|(name, value)| value.is_sensitive() || name.as_str().starts_with(PARAM_PREFIX))
+        .map(|(name, _)| name.clone());
+    for name in others.collect::<Vec<_>>() {
         headers.remove(name);
     }
 }

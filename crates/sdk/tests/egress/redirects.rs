@@ -1,6 +1,6 @@
 //! Redirects: what is followed, and what stays behind.
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
 use linchpin::egress::{Body, Egress, EgressErrorKind, Redirects, Target};
 
@@ -23,7 +23,10 @@ fn target(server: &Server, path: &str) -> Target {
 }
 
 fn secret() -> Request<Body> {
+    let mut key = HeaderValue::from_static("secret");
+    key.set_sensitive(true);
     let request = Request::post("/")
+        .header("x-key", key)
         .header("authorization", "Bearer secret")
         .header("cookie", "secret")
         .header("mcp-session-id", "secret")

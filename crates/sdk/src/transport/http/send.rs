@@ -1,6 +1,6 @@
 //! One HTTP request, with the headers of whoever provides them.
 
-use ::http::header::{HeaderMap, LOCATION, WWW_AUTHENTICATE};
+use ::http::header::{HeaderMap, WWW_AUTHENTICATE};
 use ::http::{Method as Verb, Request as HttpRequest, Response, StatusCode};
 use bytes::Bytes;
 use linchpin_jsonrpc::{CallError, Message, Reply, parse};
@@ -93,11 +93,13 @@ impl Link {
         body: Bytes,
         target: &Target,
     ) -> Result<Response<ResponseBody>, CallError> {
-        let again = body.clone();
-        let mut sent = self.http.egress.send(written(&verb, headers.clone(), body), target).await;
-        if sent.as_ref().is_ok_and(|response| is_redirect(response, &verb)) {
-            sent = Box::pin(self.follow_redirect(&verb, headers, again, target)).await;
-        }
+        let request = || written(&verb, headers.clone(), body.clone());
+        let sent = match self.http.egress.send(request(), target).await {
+            Ok(response) if response.status().is_redirection() => {
+                Box::pin(self.follow_redirect(response, request(), target)).await
+            }
+            sent => sent,
+        };
         sent.map_err(|error| match error.kind() {
             EgressErrorKind::Redirect => fault::bad_redirect(&error.to_string()),
             _ if error.may_have_been_sent() => CallError::Lost(error.to_string().into()),
@@ -105,25 +107,19 @@ impl Link {
         })
     }
 
-    /// Sends a request that is redirected. To another origin it goes without anything that says who asks.
+    /// Sends a request where its response leads, if it leads anywhere. To another origin it goes without anything that
+    /// says who asks: all of that is marked as sensitive.
     async fn follow_redirect(
         &self,
-        verb: &Verb,
-        headers: &HeaderMap,
-        body: Bytes,
+        response: Response<ResponseBody>,
+        request: HttpRequest<Body>,
         target: &Target,
     ) -> Result<Response<ResponseBody>, EgressError> {
-        let egress = &self.http.egress;
-        let request = written(verb, headers.clone(), body.clone());
-        let mut followed = egress.follow(request, target, Redirects::same_origin(MAX_REDIRECTS)).await;
-        if followed.as_ref().is_err_and(|error| error.kind() == EgressErrorKind::Redirect) {
-            let open = headers.iter().filter(|(_, value)| !value.is_sensitive());
-            let open = open.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let request = written(verb, open, body);
-            followed = egress.follow(request, target, Redirects::anywhere(MAX_REDIRECTS)).await;
+        let redirects = Redirects::anywhere(MAX_REDIRECTS);
+        let (response, target) = self.http.egress.follow_from(response, request, target, redirects).await?;
+        if !response.status().is_redirection() {
+            self.diagnose(|| format!("the server redirects to {target}"));
         }
-        let (response, target) = followed?;
-        self.diagnose(|| format!("the server redirects to {target}"));
         Ok(response)
     }
 
@@ -147,14 +143,4 @@ fn written(verb: &Verb, headers: HeaderMap, body: Bytes) -> HttpRequest<Body> {
     *request.method_mut() = verb.clone();
     *request.headers_mut() = headers;
     request
-}
-
-/// Whether an answer leads elsewhere. A POST stays one, and is repeated only where that is asked for.
-fn is_redirect(response: &Response<ResponseBody>, verb: &Verb) -> bool {
-    let leads = match response.status() {
-        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
-        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => *verb == Verb::GET,
-        _ => false,
-    };
-    leads && response.headers().contains_key(LOCATION)
 }
