@@ -1,7 +1,7 @@
 //! Many at once, against an HTTP server that runs already: what they cost it, and whether it gets it back.
 //!
 //! ```text
-//! bench-load streams|sessions|slow COUNT ADDRESS PID
+//! bench-load streams|sessions|flood|slow COUNT ADDRESS PID
 //! ```
 //!
 //! `ADDRESS` is where the server listens, such as `127.0.0.1:8080`, and `PID` its process, whose memory is looked at.
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use linchpin::Revision;
 
-const USAGE: &str = "usage: bench-load streams|sessions|slow COUNT ADDRESS PID";
+const USAGE: &str = "usage: bench-load streams|sessions|flood|slow COUNT ADDRESS PID";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the memory of the server is given to settle.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -35,6 +35,7 @@ fn main() -> anyhow::Result<()> {
     let report = match &**what {
         "streams" => streams(&target, count)?,
         "sessions" => sessions(&target, count)?,
+        "flood" => flood(&target, count)?,
         "slow" => slow(&target, count)?,
         _ => bail!(USAGE),
     };
@@ -124,15 +125,33 @@ fn streams(target: &Target, count: usize) -> anyhow::Result<String> {
     ))
 }
 
+fn initialize() -> String {
+    let info = r#""clientInfo":{"name":"bench-load","version":"1"}"#;
+    let version = Revision::LATEST_SESSION;
+    let params = format!(r#"{{"protocolVersion":"{version}","capabilities":{{}},{info}}}"#);
+    post("", &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#))
+}
+
+/// Sessions that are opened and never used, more than there is room for.
+fn flood(target: &Target, count: usize) -> anyhow::Result<String> {
+    let (mut stream, opening) = (target.connect()?, initialize());
+    exchange(&mut stream, &opening, "serverInfo")?;
+    let (before, begun) = (target.resident()?, Instant::now());
+    for _ in 0..count {
+        exchange(&mut stream, &opening, "serverInfo")?;
+    }
+    let (taken, after) = (begun.elapsed(), target.resident()?);
+    let grown = after.saturating_sub(before);
+    Ok(format!(
+        "{count} sessions opened in {taken:.1?}: {before} KiB before, {after} KiB after ({grown} KiB more)"
+    ))
+}
+
 /// Idle sessions, all over one connection.
 fn sessions(target: &Target, count: usize) -> anyhow::Result<String> {
     let mut stream = target.connect()?;
     let open = |stream: &mut TcpStream| -> anyhow::Result<String> {
-        let info = r#""clientInfo":{"name":"bench-load","version":"1"}"#;
-        let version = Revision::LATEST_SESSION;
-        let params = format!(r#"{{"protocolVersion":"{version}","capabilities":{{}},{info}}}"#);
-        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#);
-        let said = exchange(stream, &post("", &body), "serverInfo")?.to_ascii_lowercase();
+        let said = exchange(stream, &initialize(), "serverInfo")?.to_ascii_lowercase();
         let id = said.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
         let id = id.context("there is no session id")?.trim().to_owned();
         let ready = post(

@@ -100,7 +100,7 @@ async fn a_message_may_come_after_blanks() {
     for revision in ERAS {
         let script = bad(revision, |seen| {
             let body = format!("{}{}", " ".repeat(3_000), seen.answer(&text("late")));
-            body.as_bytes().chunks(500).fold(Reply::chunked(&[]), |reply, chunk| reply.chunk(chunk)).end()
+            body.as_bytes().chunks(500).fold(Reply::chunked(&[]), Reply::chunk).end()
         })
         .await;
         assert_eq!(said(&connect(&script).await.call("bad", ()).await.unwrap()), "late");
