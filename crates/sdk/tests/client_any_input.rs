@@ -1,6 +1,9 @@
 //! Whatever bytes come from a server, in whatever pieces, the client neither panics nor hangs, and a valid answer
 //! behind them is understood.
 
+#[path = "support/paused.rs"]
+mod paused;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -8,10 +11,11 @@ use linchpin::client::Eras;
 use linchpin::model::{ElicitAction, ElicitResult, Root};
 use linchpin::testing::{Reaction, Script};
 use linchpin::{Client, LogLevel, Revision};
+use paused::pass;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 const PARTS: [&str; 20] = [
     "{",
@@ -158,7 +162,7 @@ async fn survives(revision: Revision, bytes: Vec<u8>, cuts: Vec<usize>) -> Resul
     if let Err(error) = first {
         prop_assert!(error.to_string().contains("more than 4000 bytes"), "{}", error);
     }
-    sleep(Duration::from_secs(1)).await; // until the rest has come
+    pass(Duration::from_secs(1)).await; // until the rest has come
     let second = client.call("x", ()).await;
     prop_assert!(second.is_ok(), "{:?}", second);
     Ok(())

@@ -2,6 +2,9 @@
 //! ends with a result or says why not.
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
+#[path = "support/paused.rs"]
+mod paused;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +16,10 @@ use linchpin::client::Eras;
 use linchpin::testing::faults::{Fault, FaultEvent};
 use linchpin::testing::{Faults, Random, in_memory};
 use linchpin::{Client, ClientError, Context, NoArgs, Revision, Server, Service, args};
+use paused::pass;
 use serde_json::json;
 use tokio::runtime::Handle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 const SCENARIOS: u64 = 8_000;
 const WORKERS: u64 = 2;
@@ -36,7 +40,7 @@ fn service() -> Service {
         .tool("slow", "", |_: NoArgs, cx: Context| async move {
             for step in 0..4 {
                 cx.progress(f64::from(step));
-                sleep(Duration::from_secs(2)).await;
+                pass(Duration::from_secs(2)).await;
             }
             "done"
         })
@@ -116,7 +120,7 @@ async fn scenario(seed: u64, service: &Service) -> (Vec<FaultEvent>, Result<(), 
         }
     };
     let mut outcome = timeout(LIMIT, talked).await.unwrap_or_else(|_| Err(format!("it hangs for {LIMIT:?}")));
-    sleep(LIMIT).await;
+    pass(LIMIT).await;
     let left = Handle::current().metrics().num_alive_tasks();
     if outcome.is_ok() && left > 0 {
         outcome = Err(format!("{left} pieces of work are left behind"));
