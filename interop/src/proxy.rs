@@ -115,6 +115,15 @@ impl Proxy {
         self.heard.state.lock().unwrap().entries.clone()
     }
 
+    /// How often the rest of a stream was asked for.
+    pub fn resumptions(&self) -> usize {
+        let is_resumption = |entry: &&Entry| {
+            let Said::Request(request) = &entry.said else { return false };
+            request.verb == "GET" && request.headers.iter().any(|(name, _)| name == "last-event-id")
+        };
+        self.entries().iter().filter(is_resumption).count()
+    }
+
     /// Waits until something was said.
     pub fn wait_for(&self, what: &str, mut is: impl FnMut(&[Entry]) -> bool) {
         let state = self.heard.state.lock().unwrap();

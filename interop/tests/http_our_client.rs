@@ -6,7 +6,7 @@
 
 use interop_tests::client::{answering, listening, more, refusals, text, tour};
 use interop_tests::conversation::{Ours, faults_over_http};
-use interop_tests::log::{Entry, Said};
+use interop_tests::log::Said;
 use interop_tests::peer::{Served, peer};
 use interop_tests::proxy::Proxy;
 use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join};
@@ -108,15 +108,6 @@ async fn a_server_without_sessions_and_streams() {
     check_messages(&proxy);
 }
 
-/// The events that ask for the rest of a stream.
-fn resumptions(entries: &[Entry]) -> usize {
-    let is_resumption = |entry: &&Entry| {
-        let Said::Request(request) = &entry.said else { return false };
-        request.verb == "GET" && request.headers.iter().any(|(name, _)| name == "last-event-id")
-    };
-    entries.iter().filter(is_resumption).count()
-}
-
 fn resuming(proxy: &Proxy) -> ClientBuilder<Http> {
     answering(Client::http(proxy.url("/mcp"))).revisions([NEWEST_SESSION])
 }
@@ -135,10 +126,10 @@ async fn a_call_goes_on_after_its_stream_was_cut() {
             } else {
                 proxy.cut_after(text);
             }
-            let before = resumptions(&proxy.entries());
+            let before = proxy.resumptions();
             let report = tour(&client).await;
             assert_eq!(report, expected(NEWEST_SESSION), "{server}, cut after {text}: {report:#}");
-            assert_eq!(resumptions(&proxy.entries()), before + 1, "{server}");
+            assert_eq!(proxy.resumptions(), before + 1, "{server}");
         }
         client.close().await;
         check_messages(&proxy);

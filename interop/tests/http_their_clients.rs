@@ -8,7 +8,7 @@ use std::thread;
 
 use interop_tests::client::{answering, listening, more, tour};
 use interop_tests::conversation::{Ours, faults_over_http};
-use interop_tests::log::{Entry, Said, conversations};
+use interop_tests::log::conversations;
 use interop_tests::peer::{Served, peer, run};
 use interop_tests::proxy::Proxy;
 use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join};
@@ -101,15 +101,6 @@ pairs! {
     rmcp_session: "rmcp client", Some("legacy"), "--url", "/mcp" => NEWEST_SESSION;
 }
 
-/// Whether the rest of a stream was asked for, and given.
-fn resumptions(entries: &[Entry]) -> usize {
-    let is_resumption = |entry: &&Entry| {
-        let Said::Request(request) = &entry.said else { return false };
-        request.verb == "GET" && request.headers.iter().any(|(name, _)| name == "last-event-id")
-    };
-    entries.iter().filter(is_resumption).count()
-}
-
 #[test]
 fn clients_get_the_rest_of_a_stream_that_was_cut() {
     for (client, mode) in [
@@ -124,7 +115,7 @@ fn clients_get_the_rest_of_a_stream_that_was_cut() {
             cut(&proxy, "step 2");
             let report = report(client, mode, "--url", &proxy.url("/mcp"));
             assert_eq!(report, wanted(client, NEWEST_SESSION, &report), "{client}: {report:#}");
-            assert_eq!(resumptions(&proxy.entries()), 1, "{client}");
+            assert_eq!(proxy.resumptions(), 1, "{client}");
             check_messages(&proxy);
         }
     }
