@@ -27,11 +27,15 @@
     expect(dead_code, reason = "some of it is only used by calls over several rounds")
 )]
 
+#[cfg(feature = "auth")]
+pub mod auth;
 pub mod client;
 #[cfg(feature = "http-client")]
 pub mod egress;
 mod error;
 mod http;
+#[cfg(feature = "auth")]
+mod jose;
 mod question;
 pub mod server;
 #[cfg(feature = "skills")]

@@ -1,0 +1,5 @@
+//! Who asks: how clients sign in to servers, and what both sides of that share.
+
+mod secret;
+
+pub use secret::Secret;
