@@ -3,3 +3,5 @@
 mod secret;
 
 pub use secret::Secret;
+
+pub use crate::jose::Algorithm;

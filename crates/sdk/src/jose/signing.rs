@@ -1,0 +1,182 @@
+//! Keys that sign.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
+    Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256,
+    RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding, RsaKeyPair,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+use super::algorithm::Algorithm;
+use super::error::JoseError;
+use super::pem::{self, Block};
+use super::{encode, thumbprint};
+
+/// A private key and the one algorithm that it signs with. Cheap to clone; nothing prints it.
+#[derive(Clone)]
+pub(crate) struct SigningKey(Arc<Inner>);
+
+struct Inner {
+    algorithm: Algorithm,
+    pair: Pair,
+    /// How the key is kept, where it was made here or came from where it is kept.
+    pkcs8: Option<Zeroizing<Vec<u8>>>,
+}
+
+enum Pair {
+    Ecdsa(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+    Rsa(Box<RsaKeyPair>),
+}
+
+impl SigningKey {
+    /// A key from a PEM file: PKCS #8, for RSA also PKCS #1.
+    pub(crate) fn from_pkcs8_pem(pem: &str, algorithm: Algorithm) -> Result<Self, JoseError> {
+        let pair = match pem::private_key(pem)? {
+            Block::Pkcs8(der) => Pair::from_pkcs8(&der, algorithm)?,
+            Block::Pkcs1(der) => match rsa_encoding(algorithm) {
+                Some(_) => Pair::Rsa(Box::new(RsaKeyPair::from_der(&der).map_err(|_| wrong(algorithm))?)),
+                None => return Err(wrong(algorithm)),
+            },
+        };
+        Ok(SigningKey(Arc::new(Inner { algorithm, pair, pkcs8: None })))
+    }
+
+    /// A key as [`Self::to_pkcs8_der`] gave it.
+    pub(crate) fn from_pkcs8_der(der: &[u8], algorithm: Algorithm) -> Result<Self, JoseError> {
+        let pkcs8 = Some(Zeroizing::new(der.to_vec()));
+        Ok(SigningKey(Arc::new(Inner { algorithm, pair: Pair::from_pkcs8(der, algorithm)?, pkcs8 })))
+    }
+
+    /// A new key for ES256.
+    pub(crate) fn generate_es256() -> Self {
+        let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).ok();
+        let key = made.and_then(|made| Self::from_pkcs8_der(made.as_ref(), Algorithm::Es256).ok());
+        key.expect("the operating system gives random numbers")
+    }
+
+    /// The whole key, for a place that keeps secrets. `None` for a key from a PEM file, which is kept already.
+    pub(crate) fn to_pkcs8_der(&self) -> Option<Zeroizing<Vec<u8>>> {
+        self.0.pkcs8.clone()
+    }
+
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.0.algorithm
+    }
+
+    /// A signed token in the compact form. `header` is an object, or null for nothing besides `alg`, which is always
+    /// the key's.
+    pub(crate) fn sign(&self, header: &Value, claims: &impl Serialize) -> Result<String, JoseError> {
+        let mut members = Map::new();
+        members.insert("alg".into(), self.0.algorithm.name().into());
+        match header {
+            Value::Null => {}
+            Value::Object(more) => {
+                members.extend(
+                    more.iter().filter(|(name, _)| *name != "alg").map(|(k, v)| (k.clone(), v.clone())),
+                );
+            }
+            _ => return Err(JoseError::new("the header of a token is an object")),
+        }
+        let claims = serde_json::to_vec(claims)
+            .map_err(|error| JoseError::new(format!("the claims cannot be written: {error}")))?;
+        let mut token = format!("{}.{}", encode(Value::Object(members).to_string()), encode(claims));
+        let signature = self.sign_bytes(token.as_bytes())?;
+        token.push('.');
+        token.push_str(&encode(signature));
+        Ok(token)
+    }
+
+    fn sign_bytes(&self, input: &[u8]) -> Result<Vec<u8>, JoseError> {
+        let random = SystemRandom::new();
+        let failed = |_| JoseError::new("the key could not sign");
+        match &self.0.pair {
+            Pair::Ecdsa(pair) => Ok(pair.sign(&random, input).map_err(failed)?.as_ref().to_vec()),
+            Pair::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
+            Pair::Rsa(pair) => {
+                let encoding = rsa_encoding(self.0.algorithm).ok_or_else(|| wrong(self.0.algorithm))?;
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(encoding, &random, input, &mut signature).map_err(failed)?;
+                Ok(signature)
+            }
+        }
+    }
+
+    /// The public side, as a JWK.
+    pub(crate) fn public_jwk(&self) -> Value {
+        match &self.0.pair {
+            Pair::Ecdsa(pair) => {
+                // An uncompressed point: 4, x, y.
+                let point = &pair.public_key().as_ref()[1..];
+                let (x, y) = point.split_at(point.len() / 2);
+                let curve = if self.0.algorithm == Algorithm::Es384 { "P-384" } else { "P-256" };
+                json!({"kty": "EC", "crv": curve, "x": encode(x), "y": encode(y)})
+            }
+            Pair::Ed25519(pair) => {
+                json!({"kty": "OKP", "crv": "Ed25519", "x": encode(pair.public_key())})
+            }
+            Pair::Rsa(pair) => {
+                let PublicKeyComponents::<Vec<u8>> { n, e } = pair.public().into();
+                json!({"kty": "RSA", "n": encode(n), "e": encode(e)})
+            }
+        }
+    }
+
+    /// The thumbprint of the public side (RFC 7638, SHA-256).
+    pub(crate) fn thumbprint(&self) -> String {
+        thumbprint(&self.public_jwk()).unwrap_or_default()
+    }
+}
+
+impl Pair {
+    fn from_pkcs8(der: &[u8], algorithm: Algorithm) -> Result<Self, JoseError> {
+        let random = SystemRandom::new();
+        let pair = match algorithm {
+            Algorithm::Es256 => ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random),
+            Algorithm::Es384 => ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING, der, &random),
+            // OpenSSL writes the private half alone, from which the other follows.
+            Algorithm::EdDsa => Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(Pair::Ed25519),
+            _ => RsaKeyPair::from_pkcs8(der).ok().map(|pair| Pair::Rsa(Box::new(pair))),
+        };
+        pair.ok_or_else(|| wrong(algorithm))
+    }
+}
+
+fn ecdsa(curve: &'static EcdsaSigningAlgorithm, der: &[u8], random: &SystemRandom) -> Option<Pair> {
+    EcdsaKeyPair::from_pkcs8(curve, der, random).ok().map(Pair::Ecdsa)
+}
+
+fn wrong(algorithm: Algorithm) -> JoseError {
+    let kind = match algorithm {
+        Algorithm::Es256 => "a P-256 key with its public side",
+        Algorithm::Es384 => "a P-384 key with its public side",
+        Algorithm::EdDsa => "an Ed25519 key",
+        _ => "an RSA key of 2048 to 4096 bits",
+    };
+    JoseError::new(format!("the key does not fit {algorithm}, which needs {kind} as PKCS #8"))
+}
+
+fn rsa_encoding(algorithm: Algorithm) -> Option<&'static dyn RsaEncoding> {
+    Some(match algorithm {
+        Algorithm::Rs256 => &RSA_PKCS1_SHA256,
+        Algorithm::Rs384 => &RSA_PKCS1_SHA384,
+        Algorithm::Rs512 => &RSA_PKCS1_SHA512,
+        Algorithm::Ps256 => &RSA_PSS_SHA256,
+        Algorithm::Ps384 => &RSA_PSS_SHA384,
+        Algorithm::Ps512 => &RSA_PSS_SHA512,
+        Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa => return None,
+    })
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({}, …)", self.0.algorithm)
+    }
+}

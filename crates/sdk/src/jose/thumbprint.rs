@@ -1,0 +1,29 @@
+//! The thumbprint of a key (RFC 7638): the same for the same key, however its JWK is written.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::encode;
+use super::error::JoseError;
+
+/// The SHA-256 thumbprint of a JWK, as base64url.
+pub(crate) fn thumbprint(jwk: &Value) -> Result<String, JoseError> {
+    let text = |name: &str| {
+        let member = jwk.get(name).and_then(Value::as_str);
+        member.ok_or_else(|| JoseError::new(format!("the key has no {name}")))
+    };
+    let kind = text("kty")?;
+    // Sorted by name, as the digest wants them.
+    let members: &[&str] = match kind {
+        "EC" => &["crv", "kty", "x", "y"],
+        "OKP" => &["crv", "kty", "x"],
+        "RSA" => &["e", "kty", "n"],
+        _ => return Err(JoseError::new("the key is of a kind that is not supported")),
+    };
+    let mut pairs = Vec::with_capacity(members.len());
+    for name in members {
+        pairs.push(format!("\"{name}\":{}", Value::from(text(name)?)));
+    }
+    let canonical = format!("{{{}}}", pairs.join(","));
+    Ok(encode(Sha256::digest(canonical)))
+}
