@@ -337,6 +337,11 @@ impl Peer {
         Paused(self.shared.clone())
     }
 
+    /// Whether time stands still.
+    pub fn is_paused(&self) -> bool {
+        self.shared.paused.load(Ordering::Relaxed) > 0
+    }
+
     /// Notes that the other side works on a request.
     pub fn touch(&self, id: i64) {
         if let Some(waiter) = self.shared.waiting().calls.get_mut(&id) {

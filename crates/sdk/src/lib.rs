@@ -27,14 +27,14 @@
     expect(dead_code, reason = "some of it is only used by calls over several rounds")
 )]
 
-#[cfg(feature = "auth")]
+#[cfg(feature = "http-client")]
 pub mod auth;
 pub mod client;
 #[cfg(feature = "http-client")]
 pub mod egress;
 mod error;
 mod http;
-#[cfg(feature = "auth")]
+#[cfg(feature = "http-client")]
 mod jose;
 mod question;
 pub mod server;

@@ -150,7 +150,7 @@ impl Runner<'_> {
         let mut command = self.suite.command();
         command.args(["server", "--url", &self.server.url, "--scenario", &scenario.name, "-o"]).arg(&folder);
         command.args(of_revision(revision));
-        run_within(&mut command, &folder.join(format!("{}.log", scenario.name)), SCENARIO)?;
+        run_within(&mut command, &folder.join(format!("{}.log", scenario.name.replace('/', "-"))), SCENARIO)?;
         Ok(self.judge(planned, find_checks(&folder, "server-", &scenario.name)?, true))
     }
 
@@ -161,7 +161,11 @@ impl Runner<'_> {
         let mut command = self.suite.command();
         command.args(["client", "--scenario", &scenario.name, "--command"]).arg(program);
         command.arg("-o").arg(&folder).args(of_revision(revision));
-        let ended_well = run_within(&mut command, &folder.join(format!("{}.log", scenario.name)), SCENARIO)?;
+        let ended_well = run_within(
+            &mut command,
+            &folder.join(format!("{}.log", scenario.name.replace('/', "-"))),
+            SCENARIO,
+        )?;
         Ok(self.judge(planned, find_checks(&folder, "", &scenario.name)?, ended_well))
     }
 
@@ -178,14 +182,17 @@ fn of_revision(revision: &str) -> impl Iterator<Item = &str> {
     (revision != EXTENSION).then_some(["--spec-version", revision]).into_iter().flatten()
 }
 
-/// The checks of a scenario: the suite puts them into a folder with its name and the time. None when there is none.
+/// The checks of a scenario: the suite puts them into a folder with its name and the time, below another one if there
+/// is a `/` in its name. None when there is none.
 fn find_checks(folder: &Path, prefix: &str, scenario: &str) -> anyhow::Result<Vec<Check>> {
-    let begin = format!("{prefix}{scenario}-");
+    let begin = folder.join(format!("{prefix}{scenario}-"));
+    let begin_of_name = begin.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let folder = begin.parent().filter(|folder| folder.is_dir()).unwrap_or(folder);
     let mut found: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.strip_prefix(&begin).is_some_and(is_time) && path.join("checks.json").is_file() {
+        if name.strip_prefix(begin_of_name).is_some_and(is_time) && path.join("checks.json").is_file() {
             found.push(path.join("checks.json"));
         }
     }

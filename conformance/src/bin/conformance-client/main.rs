@@ -3,6 +3,7 @@
 //! `conformance-client <url>`, where the suite has put the scenario's name, the revision and what else it takes into the
 //! environment. It ends with an error when something did not go as the protocol has it.
 
+mod auth;
 mod scenarios;
 
 use anyhow::{Context, bail};

@@ -23,7 +23,7 @@ pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
         "sep-2640-client-verify-digest"
         | "sep-2640-client-verify-size"
         | "sep-2640-client-verify-frontmatter" => load_skill(run).await,
-        auth if auth.starts_with("auth/") => bail!("this client cannot authorize itself yet"),
+        auth if auth.starts_with("auth/") => crate::auth::play(run).await,
         unknown => bail!(
             "there is no scenario {unknown}: this client is for the suite that conformance/package.json names"
         ),
@@ -41,7 +41,7 @@ async fn fill_in(form: ElicitParams) -> Result<ElicitResult> {
     Ok(ElicitResult::accept(Value::Object(filled)))
 }
 
-fn client(run: &Run) -> ClientBuilder<Http> {
+pub(crate) fn client(run: &Run) -> ClientBuilder<Http> {
     Client::http(&*run.url)
         .revisions([run.revision])
         .eras(Eras::new())

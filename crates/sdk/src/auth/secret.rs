@@ -43,6 +43,22 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// How records that are kept write a secret: for fields that say `#[serde(with = …)]`, so that nothing else can.
+pub(super) mod kept {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Secret;
+
+    #[expect(clippy::ref_option, reason = "serde gives it so")]
+    pub(crate) fn serialize<S: Serializer>(secret: &Option<Secret>, to: S) -> Result<S::Ok, S::Error> {
+        secret.as_ref().map(Secret::expose).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Secret>, D::Error> {
+        Ok(Option::<String>::deserialize(from)?.map(Secret::from))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

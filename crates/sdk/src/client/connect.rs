@@ -43,9 +43,21 @@ enum Verdict {
 /// Finds out what the server speaks.
 pub(super) async fn agree(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientError> {
     let limit = core.settings.open_timeout;
-    match tokio::time::timeout(limit, find_era(core, opening)).await {
-        Ok(agreed) => agreed,
-        Err(_) => Err(CallError::TimedOut(limit).into()),
+    match within(core, limit, find_era(core, opening)).await {
+        Some(agreed) => agreed,
+        None => Err(CallError::TimedOut(limit).into()),
+    }
+}
+
+/// The work, if it is done in time. While time stands still, because a person is asked, it does not run out.
+async fn within<T>(core: &Core, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(limit, &mut work).await {
+            Ok(done) => return Some(done),
+            Err(_) if core.peer.is_paused() => {}
+            Err(_) => return None,
+        }
     }
 }
 
@@ -67,11 +79,11 @@ async fn find_era(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientEr
 
 async fn probe(core: &Arc<Core>, stateless: Revision, session: Revision) -> Result<Agreed, ClientError> {
     let mut discover = std::pin::pin!(discover(core, stateless, core.settings.open_timeout));
-    match tokio::time::timeout(core.settings.probe_timeout, &mut discover).await {
-        Ok(Ok(Verdict::Stateless(agreed))) => return Ok(*agreed),
-        Ok(Ok(Verdict::Legacy)) => return initialize(core, session).await,
-        Ok(Err(error)) => return Err(error),
-        Err(_) => {}
+    match within(core, core.settings.probe_timeout, &mut discover).await {
+        Some(Ok(Verdict::Stateless(agreed))) => return Ok(*agreed),
+        Some(Ok(Verdict::Legacy)) => return initialize(core, session).await,
+        Some(Err(error)) => return Err(error),
+        None => {}
     }
     // Silent: a server of old that ignores what it does not know, or one that takes long to start. It is greeted,
     // and whichever answer comes first decides.

@@ -65,6 +65,10 @@ impl Receiver for Inbox {
         true
     }
 
+    fn pause(&self) -> Box<dyn Send> {
+        Box::new(self.0.peer.pause())
+    }
+
     fn too_long(&self) {
         let limit = self.0.settings.max_message;
         // It may have been any answer, and nobody should wait for one that was skipped.

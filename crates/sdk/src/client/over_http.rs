@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ClientBuilder;
+use crate::auth::Authorize;
 use crate::egress::Egress;
 use crate::transport::Direction;
 use crate::transport::http::{HeadersRequest, Http};
@@ -29,6 +30,11 @@ impl ClientBuilder<Http> {
         V: Into<String>,
     {
         self.with(|http| http.headers_with(provider))
+    }
+
+    /// See [`Http::auth`].
+    pub fn auth(self, authorize: impl Authorize) -> Self {
+        self.with(|http| http.auth(authorize))
     }
 
     /// See [`Http::egress`].

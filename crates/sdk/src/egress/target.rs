@@ -119,6 +119,11 @@ impl Target {
         self.place.same_origin(&other.place)
     }
 
+    /// Whether what is sent there can be read on the way by nobody else: `https`, or this machine by its name.
+    pub fn is_secure(&self) -> bool {
+        self.place.https || self.place.host.class_by_name() == Class::Loopback
+    }
+
     /// How far the URL is trusted now. What was learned from it depends on where it has been reached.
     pub fn trust(&self) -> Trust {
         if self.place.typed { Trust::Typed } else { Trust::Learned { home: self.home.get() } }

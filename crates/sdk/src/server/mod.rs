@@ -82,6 +82,8 @@ pub(crate) use background::start_abortable;
 #[doc(hidden)]
 pub use catalog::Item;
 pub use catalog::Register;
+#[cfg(feature = "http-client")]
+pub(crate) use clock::Clock;
 pub use completion::{Completing, CompletionInput, CompletionOutput};
 pub(crate) use connection::{Caller, Connection, Reach};
 pub use custom::IntoJson;

@@ -27,6 +27,10 @@ pub(crate) trait Receiver: Send + Sync {
     }
     /// The session is another one.
     fn renewed(&self) {}
+    /// Stops the time of everything that waits for an answer, until what it gives is dropped.
+    fn pause(&self) -> Box<dyn Send> {
+        Box::new(())
+    }
     /// What the transport does beyond carrying messages.
     fn carried_by(&self, _: Weak<dyn Carrier>) {}
 }
@@ -93,6 +97,12 @@ impl Wire {
     /// Says that the session was lost and another one opened in its place: what belongs to a session is set again.
     pub fn renewed(&self) {
         self.receiver.renewed();
+    }
+
+    /// Stops the time of everything that waits for an answer, until what it gives is dropped: for when a person is
+    /// asked for something first.
+    pub fn pause(&self) -> Box<dyn Send> {
+        self.receiver.pause()
     }
 
     /// Says that the transport carries each request by itself. Once, before anything is sent.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use ::http::{HeaderValue, StatusCode};
 use linchpin_jsonrpc::CallError;
 
+use crate::auth::AuthError;
 use crate::client::repeat::{NOT_CONNECTED, SESSION_NOT_FOUND};
 
 /// The body of an answer is too long.
@@ -24,6 +25,8 @@ const CONTENT_TYPE: &str = "HTTP_CONTENT_TYPE";
 const REQUEST: &str = "HTTP_REQUEST";
 /// The server leads elsewhere, where the client does not go.
 const REDIRECT: &str = "HTTP_REDIRECT";
+/// Signing in failed.
+const AUTHORIZATION: &str = "HTTP_AUTHORIZATION";
 /// The provider of headers failed.
 const HEADERS: &str = "HTTP_HEADERS_PROVIDER";
 
@@ -64,6 +67,11 @@ pub(super) fn session_not_found(what_then: &str) -> CallError {
     fault(SESSION_NOT_FOUND, Some(StatusCode::NOT_FOUND), message)
 }
 
+/// Nobody could say who asks.
+pub(super) fn not_authorized(error: &AuthError) -> CallError {
+    fault(AUTHORIZATION, Some(StatusCode::UNAUTHORIZED), error.to_string())
+}
+
 pub(super) fn no_headers(reason: &str) -> CallError {
     fault(HEADERS, None, format!("the provider of headers failed: {reason}"))
 }
@@ -89,7 +97,7 @@ pub(super) fn status(status: StatusCode, challenge: Option<&HeaderValue>, body: 
     let (code, message) = match status {
         StatusCode::UNAUTHORIZED => {
             let scheme = scheme.map_or(String::new(), |scheme| format!(" ({scheme})"));
-            let what = "give it with `header` or `headers_with`";
+            let what = "give it with `auth`";
             (UNAUTHORIZED, format!("the server wants to know who asks{scheme}: {what}"))
         }
         StatusCode::FORBIDDEN => (FORBIDDEN, "the server does not allow this: HTTP 403".to_owned()),

@@ -5,6 +5,7 @@
 //! the headers that mirror a message.
 
 mod answer;
+mod authorized;
 mod body;
 mod fault;
 mod lane;
@@ -19,4 +20,5 @@ mod send;
 mod state;
 mod stream;
 
+pub(crate) use options::checked;
 pub use options::{HeadersRequest, Http};

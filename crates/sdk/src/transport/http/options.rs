@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::link::{HttpLine, Link};
+use crate::auth::Authorize;
 use crate::egress::{Egress, Target};
 use crate::http::names;
 use crate::server::BoxFuture;
@@ -55,6 +56,7 @@ pub struct Http {
     pub(super) legacy: bool,
     pub(super) headers: HeaderMap,
     pub(super) provider: Option<Arc<Provider>>,
+    pub(super) authorize: Option<Arc<dyn Authorize>>,
     pub(super) egress: Egress,
     pub(super) read_timeout: Duration,
     pub(super) max_reconnects: usize,
@@ -72,6 +74,7 @@ impl Http {
             legacy: false,
             headers: HeaderMap::new(),
             provider: None,
+            authorize: None,
             egress: Egress::default(),
             read_timeout: Duration::from_mins(5),
             max_reconnects: 20,
@@ -114,6 +117,13 @@ impl Http {
                 Ok(headers.map(|(name, value)| (name.into(), value.into())).collect())
             })
         }));
+        self
+    }
+
+    /// How the client says who it is: [`crate::auth::OAuth`], [`crate::auth::Bearer`] and others. Requests that the
+    /// server refuses are sent again when that has helped.
+    pub fn auth(mut self, authorize: impl Authorize) -> Self {
+        self.authorize = Some(Arc::new(authorize));
         self
     }
 
@@ -177,7 +187,7 @@ impl Http {
 }
 
 /// A header that a caller may set.
-pub(super) fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+pub(crate) fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let Ok(key) = HeaderName::try_from(name) else {
         return Err(format!("`{name}` cannot be the name of a header"));
     };

@@ -37,10 +37,24 @@ impl Link {
     ) -> Result<Response<ResponseBody>, CallError> {
         let elsewhere = self.destination(&verb);
         let target = elsewhere.as_ref().unwrap_or(&self.target);
-        if self.http.provider.is_none() {
-            return self.send_with(verb, headers, body, target).await;
+        if self.http.provider.is_some() {
+            return Box::pin(self.send_provided(verb, headers, body, target)).await;
         }
-        Box::pin(self.send_provided(verb, headers, body, target)).await
+        self.send_as(verb, headers, body, target).await
+    }
+
+    /// Sends a request with what says who asks, if there is such.
+    async fn send_as(
+        &self,
+        verb: Verb,
+        headers: &HeaderMap,
+        body: Bytes,
+        target: &Target,
+    ) -> Result<Response<ResponseBody>, CallError> {
+        match self.http.authorize.clone() {
+            None => self.send_with(verb, headers, body, target).await,
+            Some(authorize) => Box::pin(self.send_authorized(&*authorize, verb, headers, body, target)).await,
+        }
     }
 
     async fn send_provided(
@@ -51,7 +65,7 @@ impl Link {
         target: &Target,
     ) -> Result<Response<ResponseBody>, CallError> {
         let first = self.provided(&verb, headers, None).await?;
-        let response = self.send_with(verb.clone(), &first, body.clone(), target).await?;
+        let response = self.send_as(verb.clone(), &first, body.clone(), target).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
@@ -60,7 +74,7 @@ impl Link {
         drop(response);
         self.diagnose(|| format!("{verb} was refused with 401: other headers are asked for"));
         let second = self.provided(&verb, headers, Some(challenge)).await?;
-        self.send_with(verb, &second, body, target).await
+        self.send_as(verb, &second, body, target).await
     }
 
     /// The headers with those of the provider.
@@ -72,12 +86,7 @@ impl Link {
     ) -> Result<HeaderMap, CallError> {
         let mut headers = headers.clone();
         let Some(provider) = &self.http.provider else { return Ok(headers) };
-        let method = match *verb {
-            Verb::GET => "GET",
-            Verb::DELETE => "DELETE",
-            _ => "POST",
-        };
-        let given = provider(HeadersRequest { method, url: self.url.clone(), refused });
+        let given = provider(HeadersRequest { method: name_of(verb), url: self.url.clone(), refused });
         let given = crate::server::caught_future(given).await;
         for (name, value) in given.map_err(|error| fault::no_headers(&error.to_string()))? {
             let (name, value) = checked(&name, &value).map_err(|reason| fault::no_headers(&reason))?;
@@ -86,7 +95,7 @@ impl Link {
         Ok(headers)
     }
 
-    async fn send_with(
+    pub(super) async fn send_with(
         &self,
         verb: Verb,
         headers: &HeaderMap,
@@ -135,6 +144,14 @@ impl Link {
             return CallError::Rejected(error);
         }
         fault::status(status, challenge.as_ref(), &self.without_secrets(&String::from_utf8_lossy(&body)))
+    }
+}
+
+pub(super) fn name_of(verb: &Verb) -> &'static str {
+    match *verb {
+        Verb::GET => "GET",
+        Verb::DELETE => "DELETE",
+        _ => "POST",
     }
 }
 

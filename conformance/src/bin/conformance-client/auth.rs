@@ -1,0 +1,110 @@
+//! The scenarios in which the server wants to know who asks. The person in the browser is played here: whatever page
+//! the authorization server shows, it sends the browser on at once.
+
+use anyhow::{Context, anyhow, ensure};
+use linchpin::auth::{Algorithm, AuthError, AuthErrorKind, IdentityProvider, OAuth, PrivateKey, Secret};
+use linchpin::egress::{Body, Egress, Target};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::Run;
+use crate::scenarios::client;
+
+const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
+const REDIRECT_URI: &str = "http://localhost:33418/callback";
+
+pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
+    let client = client(run).auth(oauth(run)?).connect().await?;
+    let tools = client.tools().all().await?;
+    ensure!(!tools.is_empty(), "the server has no tools");
+    client.call("test-tool", json!({})).await?;
+    client.close().await;
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Known {
+    client_id: String,
+    client_secret: String,
+}
+
+#[derive(Deserialize)]
+struct Keyed {
+    client_id: String,
+    private_key_pem: String,
+    signing_algorithm: String,
+}
+
+#[derive(Deserialize)]
+struct Workload {
+    client_id: String,
+    valid_jwt: String,
+}
+
+#[derive(Deserialize)]
+struct Enterprise {
+    #[serde(rename = "idp_client_id")]
+    client_id: String,
+    #[serde(rename = "idp_id_token")]
+    id_token: String,
+    #[serde(rename = "idp_token_endpoint")]
+    token_endpoint: String,
+}
+
+/// What the scenario gives to its client.
+fn given<T: DeserializeOwned>(run: &Run) -> anyhow::Result<T> {
+    T::deserialize(&run.context).context("the scenario's context is not what was expected")
+}
+
+fn oauth(run: &Run) -> anyhow::Result<OAuth> {
+    Ok(match &*run.scenario {
+        "auth/client-credentials-basic" => {
+            let known: Known = given(run)?;
+            OAuth::client_credentials(known.client_id, known.client_secret)
+        }
+        "auth/client-credentials-jwt" => {
+            let keyed: Keyed = given(run)?;
+            let algorithm: Algorithm = keyed.signing_algorithm.parse().map_err(|error| anyhow!("{error}"))?;
+            OAuth::private_key_jwt(keyed.client_id, PrivateKey::from_pem(&keyed.private_key_pem, algorithm)?)
+        }
+        "auth/wif-jwt-bearer" => {
+            let workload: Workload = given(run)?;
+            let assertion = Secret::new(workload.valid_jwt);
+            OAuth::workload(workload.client_id, move |_| std::future::ready(Ok(assertion.clone())))
+        }
+        "auth/enterprise-managed-authorization" => {
+            let (known, enterprise): (Known, Enterprise) = (given(run)?, given(run)?);
+            let id_token = Secret::new(enterprise.id_token);
+            let provider =
+                IdentityProvider::new(enterprise.token_endpoint, enterprise.client_id, move || {
+                    std::future::ready(Ok(id_token.clone()))
+                });
+            OAuth::enterprise(provider).client_secret(known.client_id, known.client_secret)
+        }
+        "auth/pre-registration" => {
+            let known: Known = given(run)?;
+            person().client_secret(known.client_id, known.client_secret)
+        }
+        // The document is nowhere, so that what it says of refreshing could not be looked up.
+        "auth/offline-access-scope" => person(),
+        _ => person().client_metadata_url(DOCUMENT),
+    })
+}
+
+fn person() -> OAuth {
+    OAuth::new("conformance-client").redirect(REDIRECT_URI, visit)
+}
+
+/// Goes to the authorization server, and gives the URL that it sends the browser to.
+async fn visit(url: String) -> Result<String, AuthError> {
+    let failed = |what: String| AuthError::new(AuthErrorKind::Person, what);
+    let target = Target::typed(&url).map_err(|error| failed(error.to_string()))?;
+    let request = http::Request::new(Body::empty());
+    let response =
+        Egress::default().send(request, &target).await.map_err(|error| failed(error.to_string()))?;
+    let location = response.headers().get(http::header::LOCATION).and_then(|location| location.to_str().ok());
+    location
+        .map(str::to_owned)
+        .ok_or_else(|| failed(format!("there is no redirect, but {}", response.status())))
+}

@@ -1,0 +1,211 @@
+//! Leading a person to the authorization server, and what comes back with them (RFC 6749 4.1, RFC 9207).
+
+use super::error::{AuthError, AuthErrorKind, quoted};
+use super::form;
+use super::pkce::{Verifier, random_text};
+use super::scopes::{OFFLINE_ACCESS, Scopes};
+use super::secret::Secret;
+use super::server_metadata::ServerMetadata;
+
+/// One sign-in that is under way. It can be used once: coming back takes it.
+pub(super) struct Pending {
+    state: Secret,
+    verifier: Verifier,
+    redirect_uri: String,
+    /// Who must answer, and whether the answer must say so.
+    issuer: String,
+    iss_required: bool,
+}
+
+/// Where the person goes, and what to remember until they are back.
+pub(super) fn begin(
+    server: &ServerMetadata,
+    client_id: &str,
+    redirect_uri: &str,
+    resource: &str,
+    scopes: &Scopes,
+) -> Result<(String, Pending), AuthError> {
+    let (state, verifier) = (random_text(), Verifier::random());
+    let mut url = server.authorization_endpoint()?.to_owned();
+    url.push(if url.contains('?') { '&' } else { '?' });
+    for (name, value) in [
+        ("response_type", "code"),
+        ("client_id", client_id),
+        ("redirect_uri", redirect_uri),
+        ("state", state.expose()),
+        ("code_challenge", &verifier.challenge()),
+        ("code_challenge_method", "S256"),
+        ("resource", resource),
+    ] {
+        form::append(&mut url, name, value);
+    }
+    if !scopes.is_empty() {
+        form::append(&mut url, "scope", &scopes.to_string());
+    }
+    if scopes.contains(OFFLINE_ACCESS) {
+        // OpenID Connect wants the person to be asked for it.
+        form::append(&mut url, "prompt", "consent");
+    }
+    let pending = Pending {
+        state,
+        verifier,
+        redirect_uri: redirect_uri.to_owned(),
+        issuer: server.issuer.clone(),
+        iss_required: server.iss_in_response,
+    };
+    Ok((url, pending))
+}
+
+/// What a redirect can bring.
+#[derive(Default)]
+struct Brought {
+    code: Option<Secret>,
+    state: Option<Secret>,
+    iss: Option<String>,
+    error: Option<String>,
+    description: Option<String>,
+}
+
+impl Brought {
+    /// Reads a whole URL, or its query. What is there twice is not there: it cannot be told which one is meant.
+    fn read(redirect: &str) -> Option<Self> {
+        let query = redirect.split_once('?').map_or(redirect, |(_, query)| query);
+        let query = query.split('#').next().unwrap_or_default();
+        let mut brought = Brought::default();
+        for (name, value) in form::decode(query) {
+            let value = value.into_owned();
+            let twice = match &*name {
+                "code" => brought.code.replace(value.into()).is_some(),
+                "state" => brought.state.replace(value.into()).is_some(),
+                "iss" => brought.iss.replace(value).is_some(),
+                "error" => brought.error.replace(value).is_some(),
+                "error_description" => brought.description.replace(value).is_some(),
+                _ => false,
+            };
+            if twice {
+                return None;
+            }
+        }
+        Some(brought)
+    }
+}
+
+/// What is left of a sign-in: everything that the token endpoint wants to see.
+pub(super) struct Returned {
+    pub(super) code: Secret,
+    pub(super) verifier: Verifier,
+    pub(super) redirect_uri: String,
+}
+
+impl Pending {
+    /// The person is back, at this URL. Nothing that it says is believed, or shown, before it is known who says it.
+    pub(super) fn finish(self, redirect: &str) -> Result<Returned, AuthError> {
+        let wrong = |what: &str| AuthError::new(AuthErrorKind::Callback, format!("{what}; sign in again"));
+        let brought = Brought::read(redirect)
+            .ok_or_else(|| wrong("what came back from the browser says the same thing twice"))?;
+        if brought.state.as_ref() != Some(&self.state) {
+            return Err(wrong("what came back from the browser does not belong to this sign-in (`state`)"));
+        }
+        match &brought.iss {
+            Some(iss) if *iss != self.issuer => {
+                return Err(wrong(&format!(
+                    "the answer comes from another authorization server than `{}`, which was asked (`iss`)",
+                    quoted(&self.issuer)
+                )));
+            }
+            None if self.iss_required => {
+                return Err(wrong(&format!(
+                    "the answer does not say that it comes from `{}`, though that server always does (`iss`)",
+                    quoted(&self.issuer)
+                )));
+            }
+            _ => {}
+        }
+        if let Some(error) = brought.error {
+            let code = quoted(&error);
+            let description = brought.description.map(|text| quoted(&text)).filter(|text| !text.is_empty());
+            let description = description.map_or(String::new(), |text| format!(" ({text})"));
+            let text = format!(
+                "`{}` did not let the client in: it says `{code}`{description}",
+                quoted(&self.issuer)
+            );
+            return Err(AuthError::new(AuthErrorKind::Denied, text).with_code(&code));
+        }
+        let code = brought.code.filter(|code| !code.expose().is_empty());
+        let code = code.ok_or_else(|| wrong("what came back from the browser has no code"))?;
+        Ok(Returned { code, verifier: self.verifier, redirect_uri: self.redirect_uri })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::server_metadata::without_document;
+
+    const HERE: &str = "http://127.0.0.1:1/callback";
+
+    fn server(iss: bool) -> ServerMetadata {
+        ServerMetadata { iss_in_response: iss, ..without_document("https://a.example") }
+    }
+
+    fn pending(iss: bool) -> (String, Pending) {
+        begin(&server(iss), "me", HERE, "https://b.example/mcp", &Scopes::read("x offline_access")).unwrap()
+    }
+
+    fn back(iss_promised: bool, with: &str) -> Result<Returned, String> {
+        let (_, pending) = pending(iss_promised);
+        let state = pending.state.expose().to_owned();
+        pending
+            .finish(&format!("{HERE}?{}", with.replace("STATE", &state)))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn where_people_are_led() {
+        let (url, pending) = pending(true);
+        assert!(url.starts_with(
+            "https://a.example/authorize?response_type=code&client_id=me&redirect_uri=http%3A%2F%2F"
+        ));
+        for part in [
+            "&code_challenge_method=S256",
+            "&resource=https%3A%2F%2Fb.example%2Fmcp",
+            "&scope=x%20offline_access",
+            "&prompt=consent",
+            &format!("&code_challenge={}", pending.verifier.challenge()),
+            &format!("&state={}", pending.state.expose()),
+        ] {
+            assert!(url.contains(part), "{url} {part}");
+        }
+    }
+
+    #[test]
+    fn who_answers_is_checked_before_what_they_say() {
+        assert!(back(true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        assert!(back(false, "code=c&state=STATE").is_ok());
+        assert!(back(false, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        for (promised, with, says) in [
+            (true, "code=c&state=STATE", "does not say that it comes from `https://a.example`"),
+            (true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example%2F", "another authorization server"),
+            (false, "code=c&state=STATE&iss=https%3A%2F%2Fevil.example", "another authorization server"),
+            (false, "code=c&state=STATE&iss=HTTPS%3A%2F%2Fa.example", "another authorization server"),
+            (false, "code=c&state=other", "does not belong to this sign-in"),
+            (false, "code=c", "does not belong to this sign-in"),
+            (false, "error=access_denied&error_description=EVIL", "does not belong to this sign-in"),
+            (
+                false,
+                "error=access_denied&error_description=EVIL&state=STATE&iss=x",
+                "another authorization server",
+            ),
+            (false, "code=c&code=d&state=STATE", "the same thing twice"),
+            (false, "state=STATE", "has no code"),
+            (
+                false,
+                "error=access_denied&error_description=not%20today%1b&state=STATE",
+                "`access_denied` (not today)",
+            ),
+        ] {
+            let error = back(promised, with).err().unwrap();
+            assert!(error.contains(says) && !error.contains("EVIL"), "{with}: {error}");
+        }
+    }
+}

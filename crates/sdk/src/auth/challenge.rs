@@ -1,0 +1,178 @@
+//! `WWW-Authenticate` (RFC 9110 11.6.1, RFC 6750 3, RFC 9728 5.1): what a server says when it wants to know who asks.
+
+use super::scopes::Scopes;
+
+/// How much of the header is read.
+const LONGEST: usize = 8 << 10;
+/// How many challenges, and parameters of each, are looked at.
+const MOST: usize = 32;
+
+/// What a server wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Challenge {
+    /// Where its metadata is.
+    pub resource_metadata: Option<String>,
+    /// What the operation needs.
+    pub scope: Option<Scopes>,
+    /// Why a token was not good enough, such as `invalid_token` or `insufficient_scope`.
+    pub error: Option<String>,
+    /// The same, in words. They are not ours: [`super::AuthError`] quotes them.
+    pub error_description: Option<String>,
+    /// Whether tokens are to be bound to a key (RFC 9449).
+    pub dpop: bool,
+}
+
+impl Challenge {
+    /// Reads the values of `WWW-Authenticate`. What other schemes say, and what cannot be read, counts as not said.
+    pub fn read<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut found = Challenge::default();
+        for header in headers {
+            for (scheme, parameters) in challenges(header) {
+                let dpop = scheme.eq_ignore_ascii_case("dpop");
+                if dpop || scheme.eq_ignore_ascii_case("bearer") {
+                    found.take(dpop, parameters);
+                }
+            }
+        }
+        found
+    }
+
+    /// The first to say something has the word.
+    fn take(&mut self, dpop: bool, parameters: Vec<(&str, String)>) {
+        self.dpop |= dpop;
+        for (name, value) in parameters {
+            let known = [
+                ("resource_metadata", &mut self.resource_metadata),
+                ("error", &mut self.error),
+                ("error_description", &mut self.error_description),
+            ];
+            if name.eq_ignore_ascii_case("scope") {
+                self.scope.get_or_insert_with(|| Scopes::read(&value));
+            } else if let Some((_, place)) =
+                known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name))
+            {
+                place.get_or_insert(value);
+            }
+        }
+    }
+
+    /// Whether the token does not go far enough.
+    pub(super) fn wants_more_scope(&self) -> bool {
+        self.error.as_deref() == Some("insufficient_scope")
+    }
+}
+
+/// The challenges of one header: `scheme param=value, param="value", scheme2 token68, …`.
+fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
+    let mut all: Vec<(&str, Vec<(&str, String)>)> = Vec::new();
+    let mut rest = header.get(..LONGEST.min(header.len())).unwrap_or_default();
+    while all.len() < MOST {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let word = token(rest);
+        if word.is_empty() {
+            break;
+        }
+        let after = rest[word.len()..].trim_start_matches([' ', '\t']);
+        match (parameter_value(after), all.last_mut()) {
+            (Some((value, next)), Some((_, parameters))) => {
+                if parameters.len() < MOST {
+                    parameters.push((word, value));
+                }
+                rest = next;
+            }
+            (Some((_, next)), None) => rest = next, // a parameter of nobody
+            (None, _) => {
+                all.push((word, Vec::new()));
+                rest = without_token68(&rest[word.len()..]);
+            }
+        }
+    }
+    all
+}
+
+/// What follows a scheme, without the token that some schemes have in place of parameters.
+fn without_token68(rest: &str) -> &str {
+    let start = rest.trim_start_matches([' ', '\t']);
+    let end = start.find([' ', '\t', ',']).unwrap_or(start.len());
+    let word = &start[..end];
+    let is_parameter =
+        word.trim_end_matches('=').contains('=') || parameter_value(&start[token(start).len()..]).is_some();
+    if is_parameter || word.is_empty() { rest } else { &start[end..] }
+}
+
+fn token(text: &str) -> &str {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let end = text.bytes().position(|byte| !is_token(byte)).unwrap_or(text.len());
+    &text[..end]
+}
+
+/// The value after the name of a parameter, and what follows it.
+fn parameter_value(after: &str) -> Option<(String, &str)> {
+    let rest = after.trim_start_matches([' ', '\t']).strip_prefix('=')?.trim_start_matches([' ', '\t']);
+    let Some(quoted) = rest.strip_prefix('"') else {
+        // Not only tokens: some servers forget the quotes around URLs.
+        let end = rest.find([',', ' ', '\t']).unwrap_or(rest.len());
+        return (end > 0).then(|| (rest[..end].to_owned(), &rest[end..]));
+    };
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return Some((value, &quoted[at + 1..])),
+            '\\' => value.extend(chars.next().map(|(_, escaped)| escaped)),
+            char => value.push(char),
+        }
+    }
+    None // it has no end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(header: &str) -> Challenge {
+        Challenge::read([header])
+    }
+
+    #[test]
+    fn what_servers_say() {
+        let full = read(
+            r#"Bearer resource_metadata="https://a/.well-known/x", scope="files:read  files:write", error=insufficient_scope, error_description="say \"please\"""#,
+        );
+        assert_eq!(full.resource_metadata.as_deref(), Some("https://a/.well-known/x"));
+        assert_eq!(full.scope.as_ref().map(Scopes::to_string).as_deref(), Some("files:read files:write"));
+        assert_eq!(full.error_description.as_deref(), Some("say \"please\""));
+        assert!(full.wants_more_scope() && !full.dpop);
+        assert_eq!(read("Bearer"), Challenge::default());
+        assert_eq!(read("bEARER Error = \"x\"").error.as_deref(), Some("x"));
+        assert_eq!(
+            read("Bearer resource_metadata=https://a/b").resource_metadata.as_deref(),
+            Some("https://a/b")
+        );
+    }
+
+    #[test]
+    fn among_other_schemes() {
+        let several =
+            read(r#"Basic realm="a, b", Negotiate abc==, DPoP algs="ES256", error="use_dpop_nonce""#);
+        assert!(several.dpop);
+        assert_eq!(several.error.as_deref(), Some("use_dpop_nonce"));
+        assert_eq!(read(r#"Digest error="no", Bearer scope=x"#).error, None);
+        let two = Challenge::read(["Basic", r#"Bearer error="a""#, r#"Bearer error="b", scope="c""#]);
+        assert_eq!(
+            (two.error.as_deref(), two.scope.map(|scope| scope.to_string())),
+            (Some("a"), Some("c".into()))
+        );
+    }
+
+    #[test]
+    fn nonsense_is_not_said() {
+        for header in ["", ",,,", "=", "\"", "Bearer scope=\"open", "Bearer =x", "Bearer ,=,", "é", "scope=x"]
+        {
+            let read = read(header);
+            assert_eq!((read.scope, read.error), (None, None), "{header}");
+        }
+        let long = format!("Bearer {}scope=x", "a=b, ".repeat(100_000));
+        assert_eq!(read(&long).scope, None);
+    }
+}

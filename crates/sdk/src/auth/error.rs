@@ -1,0 +1,92 @@
+//! Why signing in failed, in words for the person who wanted it.
+
+use std::fmt;
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuthErrorKind {
+    /// The settings cannot work.
+    Setup,
+    /// What the server or its authorization server says of itself is missing, wrong or not safe to use.
+    Metadata,
+    /// A place that must be asked did not answer, or may not be asked.
+    Unreachable,
+    /// The authorization server did not register the client, and no other way to be known to it is left.
+    Registration,
+    /// Nobody was there to sign in, or did not come back.
+    Person,
+    /// The person or the authorization server said no.
+    Denied,
+    /// What came back from the browser does not belong to what was asked.
+    Callback,
+    /// No token was given, or one that cannot be used.
+    Token,
+    /// The server wants more than can be had.
+    Scope,
+    /// What is kept could not be read or written.
+    Store,
+}
+
+/// Signing in failed. The text says what, where and what to do; nothing secret is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthError {
+    kind: AuthErrorKind,
+    message: String,
+    /// The `error` of OAuth that the authorization server gave.
+    code: Option<String>,
+}
+
+impl AuthError {
+    /// A failure, for those who implement [`super::Person`] or [`super::TokenStore`].
+    pub fn new(kind: AuthErrorKind, message: impl Into<String>) -> Self {
+        AuthError { kind, message: message.into(), code: None }
+    }
+
+    pub(super) fn with_code(mut self, code: &str) -> Self {
+        self.code = Some(code.to_owned());
+        self
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> AuthErrorKind {
+        self.kind
+    }
+
+    /// The `error` of OAuth that the authorization server gave, such as `invalid_grant`.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+}
+
+impl fmt::Display for AuthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for AuthError {}
+
+/// A text of somebody else as a part of ours: on one line, without anything that a terminal would obey, and short.
+pub(super) fn quoted(text: &str) -> String {
+    const MOST: usize = 200;
+    let visible = |char: &char| !char.is_control() && !('\u{202a}'..='\u{202e}').contains(char);
+    let mut short: String = text.trim().chars().filter(visible).take(MOST + 1).collect();
+    if let Some((end, _)) = short.char_indices().nth(MOST) {
+        short.truncate(end);
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_texts_are_tamed() {
+        assert_eq!(quoted(" no\r\n\u{1b}[31mway\u{202e} "), "no[31mway");
+        assert_eq!(quoted(&"ä".repeat(200)), "ä".repeat(200));
+        assert_eq!(quoted(&"ä".repeat(999)), format!("{}…", "ä".repeat(200)));
+    }
+}

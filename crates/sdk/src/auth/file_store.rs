@@ -1,0 +1,184 @@
+//! Sign-ins in files: each encrypted, each whole or not there, and one process at a time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::error::{AuthError, AuthErrorKind};
+use super::secret::Secret;
+use super::store::TokenStore;
+use super::{AuthFuture, boxed};
+
+const NONCE: usize = 24;
+/// The longest record that is read.
+const LONGEST: u64 = 1 << 20;
+
+/// Keeps sign-ins in a directory, encrypted with XChaCha20-Poly1305 under a key in a file that only its owner can
+/// read.
+#[derive(Clone)]
+pub struct FileStore(Arc<Inner>);
+
+struct Inner {
+    directory: PathBuf,
+    cipher: XChaCha20Poly1305,
+}
+
+impl FileStore {
+    /// Opens a store. The directory and the key are made if they are not there.
+    pub fn open(directory: impl Into<PathBuf>, key_file: impl AsRef<Path>) -> Result<Self, AuthError> {
+        let (directory, key_file) = (directory.into(), key_file.as_ref());
+        let open = || -> io::Result<_> {
+            make_directory(&directory)?;
+            key_file.parent().map_or(Ok(()), make_directory)?;
+            let key = read_key(key_file)?;
+            Ok(XChaCha20Poly1305::new(&(*key).into()))
+        };
+        let cipher = open().map_err(|error| failed(&directory, "opened", &error))?;
+        Ok(FileStore(Arc::new(Inner { directory, cipher })))
+    }
+}
+
+fn failed(path: &Path, what: &str, error: &io::Error) -> AuthError {
+    let text = format!("the sign-ins in `{}` cannot be {what}: {error}", path.display());
+    AuthError::new(AuthErrorKind::Store, text)
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// For a file that only its owner reads.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
+    let mut key = Zeroizing::new([0; 32]);
+    match private().create_new(true).open(path) {
+        Ok(mut file) => {
+            getrandom::fill(&mut *key).map_err(io::Error::other)?;
+            file.write_all(&*key)?;
+            file.sync_all()?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut file = File::open(path)?;
+            #[cfg(unix)]
+            if std::os::unix::fs::MetadataExt::mode(&file.metadata()?) & 0o077 != 0 {
+                let text =
+                    format!("others can read the key in `{}`: take that away with chmod 600", path.display());
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+            }
+            file.read_exact(&mut *key).map_err(|error| {
+                io::Error::new(error.kind(), format!("`{}` is no key of 32 bytes", path.display()))
+            })?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(key)
+}
+
+impl Inner {
+    fn path(&self, key: &str, ending: &str) -> PathBuf {
+        let digest = Sha256::digest(key);
+        self.directory.join(format!("{}.{ending}", URL_SAFE_NO_PAD.encode(&digest[..16])))
+    }
+
+    fn load(&self, key: &str) -> io::Result<Option<Secret>> {
+        let mut sealed = Vec::new();
+        match File::open(self.path(key, "sealed")) {
+            Ok(file) => file.take(LONGEST).read_to_end(&mut sealed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let unreadable =
+            || io::Error::new(io::ErrorKind::InvalidData, "one of them was not written with this key");
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE>().ok_or_else(unreadable)?;
+        let payload = Payload { msg: sealed, aad: key.as_bytes() };
+        let opened = self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| unreadable())?;
+        String::from_utf8(opened).map(|text| Some(text.into())).map_err(|_| unreadable())
+    }
+
+    /// Beside the old one first, so that there is always a whole one.
+    fn save(&self, key: &str, record: &Secret) -> io::Result<()> {
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+        let payload = Payload { msg: record.expose().as_bytes(), aad: key.as_bytes() };
+        let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload);
+        let sealed = sealed.map_err(|_| io::Error::other("it cannot be encrypted"))?;
+        let beside = self.path(key, "new");
+        let mut file = private().create(true).truncate(true).open(&beside)?;
+        file.write_all(&nonce)?;
+        file.write_all(&sealed)?;
+        file.sync_all()?;
+        fs::rename(&beside, self.path(key, "sealed"))?;
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn remove(&self, key: &str) -> io::Result<()> {
+        match fs::remove_file(self.path(key, "sealed")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn lock(&self, key: &str) -> io::Result<File> {
+        let file = private().create(true).truncate(false).open(self.path(key, "lock"))?;
+        file.lock()?;
+        Ok(file)
+    }
+}
+
+impl FileStore {
+    /// Files are waited for on a thread of their own.
+    fn blocking<'a, T: Send + 'static>(
+        &'a self,
+        what: &'static str,
+        work: impl FnOnce(&Inner) -> io::Result<T> + Send + 'static,
+    ) -> AuthFuture<'a, T> {
+        let inner = self.0.clone();
+        boxed(async move {
+            let done = tokio::task::spawn_blocking(move || {
+                work(&inner).map_err(|error| failed(&inner.directory, what, &error))
+            });
+            done.await.unwrap_or_else(|error| Err(AuthError::new(AuthErrorKind::Store, error.to_string())))
+        })
+    }
+}
+
+impl TokenStore for FileStore {
+    fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>> {
+        let key = key.to_owned();
+        self.blocking("read", move |inner| inner.load(&key))
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()> {
+        let key = key.to_owned();
+        self.blocking("written", move |inner| inner.save(&key, &record))
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> AuthFuture<'a, ()> {
+        let key = key.to_owned();
+        self.blocking("removed", move |inner| inner.remove(&key))
+    }
+
+    fn lock<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Box<dyn Send>> {
+        let key = key.to_owned();
+        self.blocking("locked", move |inner| Ok(Box::new(inner.lock(&key)?) as Box<dyn Send>))
+    }
+}

@@ -1,0 +1,137 @@
+//! Where the browser comes back to on a person's own machine (RFC 8252): a port of its own for one sign-in.
+//!
+//! It listens on 127.0.0.1 for as long as somebody signs in, and hears nothing but the answer to that sign-in: what
+//! other pages send here is turned away and does not end the wait.
+
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::error::{AuthError, AuthErrorKind};
+use super::person::Person;
+use super::{AuthFuture, boxed, form};
+use crate::sync::lock;
+
+const PATH: &str = "/callback";
+/// The longest request that is read, and how long it may take to arrive.
+const LONGEST: usize = 16 << 10;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks a person who sits at this machine. The URL is shown or opened by what [`Self::new`] is given.
+pub struct Loopback {
+    show: Box<dyn Fn(&str) + Send + Sync>,
+    listening: Mutex<Option<TcpListener>>,
+}
+
+impl Loopback {
+    /// `show` is told the URL that the person has to open. If it starts a program with it, then never by a shell.
+    pub fn new(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Loopback { show: Box::new(show), listening: Mutex::new(None) }
+    }
+}
+
+impl Person for Loopback {
+    fn redirect_uri(&self) -> AuthFuture<'_, String> {
+        boxed(async {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| not_heard(&error))?;
+            let port = listener.local_addr().map_err(|error| not_heard(&error))?.port();
+            *lock(&self.listening) = Some(listener);
+            Ok(format!("http://127.0.0.1:{port}{PATH}"))
+        })
+    }
+
+    fn visit(&self, url: String) -> AuthFuture<'_, String> {
+        boxed(async move {
+            let listener = lock(&self.listening).take();
+            let listener = listener.ok_or_else(|| not_heard(&io::Error::other("nobody listens")))?;
+            let query = url.split_once('?').map_or("", |(_, query)| query);
+            let state =
+                form::decode(query).find(|(name, _)| name == "state").map(|(_, state)| state.into_owned());
+            (self.show)(&url);
+            loop {
+                let (stream, _) = listener.accept().await.map_err(|error| not_heard(&error))?;
+                // One at a time is enough: a browser comes once, and whoever dawdles is dropped.
+                let heard = tokio::time::timeout(PATIENCE, hear(stream, &listener, state.as_deref())).await;
+                if let Ok(Some(redirect)) = heard {
+                    return Ok(redirect);
+                }
+            }
+        })
+    }
+}
+
+fn not_heard(error: &io::Error) -> AuthError {
+    AuthError::new(AuthErrorKind::Person, format!("the browser cannot come back to this machine: {error}"))
+}
+
+/// Reads one request. Gives its path and query if it is the answer that is waited for.
+async fn hear(mut stream: TcpStream, listener: &TcpListener, state: Option<&str>) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut part = [0; 1024];
+        let read = stream.read(&mut part).await.ok().filter(|read| *read > 0)?;
+        head.extend_from_slice(&part[..read]);
+        if head.len() > LONGEST {
+            return None;
+        }
+    }
+    let port = listener.local_addr().ok()?.port();
+    let found = std::str::from_utf8(&head).ok().and_then(|head| callback(head, port, state));
+    let (status, text) = match found {
+        Some(_) => {
+            ("200 OK", "You are signed in as far as this page knows. Go back to the program that asked you.")
+        }
+        None => ("404 Not Found", "This is not the answer that is waited for."),
+    };
+    let page = format!("<!doctype html><meta charset=utf-8><title>Sign-in</title><p>{text}</p>\n");
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\n\
+         content-security-policy: default-src 'none'\r\nreferrer-policy: no-referrer\r\ncache-control: no-store\r\n\
+         connection: close\r\n\r\n{page}",
+        page.len()
+    );
+    let _ = stream.write_all(answer.as_bytes()).await; // the person sees it or not
+    let _ = stream.shutdown().await;
+    found.map(str::to_owned)
+}
+
+/// The path and query of a request that answers this sign-in.
+fn callback<'a>(head: &'a str, port: u16, state: Option<&str>) -> Option<&'a str> {
+    let mut lines = head.split("\r\n");
+    let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
+    let mut hosts =
+        lines.filter_map(|line| line.split_once(':')).filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let host = hosts.next()?.1.trim();
+    let is_here = [format!("127.0.0.1:{port}"), format!("localhost:{port}")].iter().any(|here| here == host);
+    let (path, query) = target.split_once('?')?;
+    let is_ours =
+        state.is_none_or(|state| form::decode(query).any(|(name, value)| name == "state" && value == state));
+    (is_here && hosts.next().is_none() && path == PATH && is_ours).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_answer_is_heard() {
+        let heard = |head: &str| callback(head, 7, Some("s")).is_some();
+        assert!(heard("GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"));
+        assert!(heard("GET /callback?state=s&error=x HTTP/1.1\r\nAccept: */*\r\nhost: localhost:7\r\n\r\n"));
+        for other in [
+            "GET /callback?code=c&state=t HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n",
+            "GET /callback?code=c HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n",
+            "GET /callback HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n",
+            "GET /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n",
+            "POST /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n",
+            "GET /callback?code=c&state=s HTTP/1.1\r\nHost: evil.example:7\r\n\r\n",
+            "GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\nHost: 127.0.0.1:7\r\n\r\n",
+            "GET /callback?code=c&state=s HTTP/1.1\r\n\r\n",
+        ] {
+            assert!(!heard(other), "{other}");
+        }
+    }
+}

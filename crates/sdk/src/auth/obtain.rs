@@ -1,0 +1,236 @@
+//! The second half of a flow: becoming known, proving who asks, and getting the token.
+
+use super::authorize::{self, Pending};
+use super::error::{AuthError, AuthErrorKind};
+use super::exchange::{Exchange, Reply};
+use super::flow::{Action, Flow, Start, Step};
+use super::oauth::Grant;
+use super::record::{Origin, Record};
+use super::registration::{self, Way};
+use super::scopes::{OFFLINE_ACCESS, Scopes};
+use super::secret::Secret;
+use super::server_metadata::{ServerMetadata, without_document};
+use super::token::{self, Claim, Tokens};
+use super::{challenge::Challenge, dpop};
+use crate::jose::SigningKey;
+
+impl Flow {
+    /// A flow that only renews a token, where it came from.
+    pub(super) fn refresh(start: Start, record: Record) -> (Self, Option<Claim>) {
+        let claim = record.refresh_token.clone().map(Claim::Refresh);
+        let mut flow = Flow::new(Start { challenge: Challenge::default(), ..start });
+        flow.authority = Some(ServerMetadata {
+            issuer: record.issuer.clone(),
+            token_endpoint: record.token_endpoint.clone(),
+            revocation_endpoint: record.revocation_endpoint.clone(),
+            ..without_document("")
+        });
+        flow.scopes = Scopes::read(&record.requested);
+        flow.identity = Some(record.identity.clone());
+        flow.key = record.key().cloned();
+        flow.start.earlier = Some(record);
+        flow.is_only_renewal = true;
+        (flow, claim)
+    }
+
+    /// The authorization server is known: what is there to show it?
+    pub(super) fn begin_claim(&mut self, now: u64) -> Result<Action, AuthError> {
+        self.key = self.earlier().and_then(|earlier| earlier.key().cloned());
+        if self.wants_dpop() && self.key.is_none() {
+            self.key = Some(SigningKey::generate_es256());
+        }
+        // More than before cannot be had by renewing.
+        let earlier = self.earlier().filter(|_| !self.start.challenge.wants_more_scope());
+        if let Some((token, identity)) =
+            earlier.and_then(|e| Some((e.refresh_token.clone()?, e.identity.clone())))
+        {
+            self.identity = Some(identity);
+            return self.claim(Claim::Refresh(token), None, now);
+        }
+        self.become_known(now)
+    }
+
+    fn wants_dpop(&self) -> bool {
+        let wanted = self.start.profile.dpop
+            || self.start.challenge.dpop
+            || self.resource.as_ref().is_some_and(|resource| resource.dpop);
+        wanted && self.authority.as_ref().is_some_and(ServerMetadata::knows_dpop)
+    }
+
+    pub(super) fn become_known(&mut self, now: u64) -> Result<Action, AuthError> {
+        if self.needs_person() && self.redirect_uri.is_none() {
+            if !self.start.person {
+                let text = "somebody has to sign in, and nobody can be asked: give the client a `person`";
+                return Err(AuthError::new(AuthErrorKind::Person, text));
+            }
+            self.step = Step::Preparing;
+            return Ok(Action::Prepare);
+        }
+        let authority = self.authority()?;
+        let earlier = self.earlier().filter(|_| !self.is_forgotten).map(|earlier| earlier.identity.clone());
+        let redirect_uri = self.redirect_uri.as_deref();
+        match registration::choose(&self.start.profile, authority, redirect_uri, earlier, now)? {
+            Way::Known(identity) => {
+                self.identity = Some(identity);
+                self.prove(now)
+            }
+            Way::Register(request) => {
+                self.step = Step::Registering;
+                Ok(Action::Send(request))
+            }
+        }
+    }
+
+    pub(super) fn registered(&mut self, reply: &Reply, now: u64) -> Result<Action, AuthError> {
+        let identity = registration::read(reply, self.authority()?, self.redirect_uri.as_deref())?;
+        self.identity = Some(identity);
+        self.prove(now)
+    }
+
+    /// The client is known: who is it that asks?
+    fn prove(&mut self, now: u64) -> Result<Action, AuthError> {
+        let profile = self.start.profile.clone();
+        match &profile.grant {
+            Grant::Person => self.visit(),
+            Grant::Client => self.claim(Claim::Credentials, None, now),
+            Grant::Workload(_) | Grant::Enterprise(_) => {
+                let audience = self.authority()?.issuer.clone();
+                self.step = Step::Asserting;
+                Ok(Action::Assert { audience })
+            }
+        }
+    }
+
+    fn visit(&mut self) -> Result<Action, AuthError> {
+        let redirect_uri = self.redirect_uri.clone().ok_or_else(nothing_known)?;
+        let authority = self.authority()?;
+        let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
+        let mut scopes = self.scopes.clone();
+        if offers_more && self.start.profile.offline_access {
+            scopes = scopes.union(&Scopes::read(OFFLINE_ACCESS));
+        }
+        let client = self.identity.as_ref().map_or("", |identity| &identity.id);
+        let (url, pending) = authorize::begin(authority, client, &redirect_uri, &self.resource(), &scopes)?;
+        self.step = Step::Visiting(pending);
+        Ok(Action::Visit(url))
+    }
+
+    pub(super) fn returned(&mut self, pending: Pending, url: &str, now: u64) -> Result<Action, AuthError> {
+        let returned = pending.finish(url)?;
+        let (verifier, redirect_uri) = (returned.verifier, returned.redirect_uri);
+        self.claim(Claim::Code { code: returned.code, verifier, redirect_uri }, None, now)
+    }
+
+    pub(super) fn asserted(&mut self, assertion: Secret, now: u64) -> Result<Action, AuthError> {
+        let profile = self.start.profile.clone();
+        let Grant::Enterprise(provider) = &profile.grant else {
+            return self.claim(Claim::Assertion(assertion), None, now);
+        };
+        let audience = &self.authority()?.issuer;
+        let mut request = token::token_exchange(
+            &provider.token_endpoint,
+            &assertion,
+            audience,
+            &self.resource(),
+            &self.scopes,
+        );
+        provider.identity().sign(&mut request, None, &provider.token_endpoint, now)?;
+        self.step = Step::Exchanging;
+        Ok(Action::Send(request))
+    }
+
+    pub(super) fn exchanged(&mut self, reply: &Reply, now: u64) -> Result<Action, AuthError> {
+        let profile = self.start.profile.clone();
+        let Grant::Enterprise(provider) = &profile.grant else { return Err(nothing_known()) };
+        let assertion = token::read_assertion(reply, &provider.token_endpoint)?;
+        self.claim(Claim::Assertion(assertion), None, now)
+    }
+
+    /// Asks for the token.
+    pub(super) fn claim(
+        &mut self,
+        claim: Claim,
+        nonce: Option<String>,
+        now: u64,
+    ) -> Result<Action, AuthError> {
+        let request = self.token_request(&claim, nonce.as_deref(), now)?;
+        self.step = Step::Claiming { claim, nonce };
+        Ok(Action::Send(request))
+    }
+
+    fn token_request(&self, claim: &Claim, nonce: Option<&str>, now: u64) -> Result<Exchange, AuthError> {
+        let authority = self.authority()?;
+        let identity = self.identity.as_ref().ok_or_else(nothing_known)?;
+        let mut request = claim.request(&authority.token_endpoint, &self.resource(), &self.scopes);
+        identity.sign(&mut request, self.start.profile.key.as_ref(), &authority.issuer, now)?;
+        if let Some(key) = &self.key {
+            let proof = dpop::proof(key, "POST", &authority.token_endpoint, None, nonce, now)?;
+            request.header("dpop", &proof);
+        }
+        Ok(request)
+    }
+
+    pub(super) fn claimed(
+        &mut self,
+        claim: Claim,
+        nonce: Option<&str>,
+        reply: &Reply,
+        now: u64,
+    ) -> Result<Action, AuthError> {
+        let issuer = self.authority()?.issuer.clone();
+        match token::read(reply, &issuer) {
+            Ok(tokens) => self.done(tokens, &claim, now),
+            // Once: a server that always wants another one is not served.
+            Err(error)
+                if error.code() == Some("use_dpop_nonce") && nonce.is_none() && reply.nonce.is_some() =>
+            {
+                self.claim(claim, reply.nonce.clone(), now)
+            }
+            // What is over is over: from the beginning, if this is not only about renewing. Anything else may pass.
+            Err(error) => match (claim, error.code()) {
+                (Claim::Refresh(_), Some(code)) if !self.is_only_renewal => {
+                    self.is_forgotten = code == "invalid_client";
+                    self.become_known(now)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn done(&mut self, tokens: Tokens, claim: &Claim, now: u64) -> Result<Action, AuthError> {
+        let (authority, identity) = (self.authority()?, self.identity.clone().ok_or_else(nothing_known)?);
+        let origin = Origin {
+            issuer: authority.issuer.clone(),
+            resource: self.resource(),
+            token_endpoint: authority.token_endpoint.clone(),
+            revocation_endpoint: authority.revocation_endpoint.clone(),
+            identity,
+        };
+        let mut record = Record::new(origin, &self.scopes, self.key.clone());
+        if tokens.dpop && self.key.is_none() {
+            let text = "the token is bound to a key, and none was shown: it cannot be used";
+            return Err(AuthError::new(AuthErrorKind::Token, text));
+        }
+        record.granted = tokens.scopes.as_ref().unwrap_or(&self.scopes).to_string();
+        record.dpop = tokens.dpop;
+        record.expires_at = tokens.expires_in.map(|life| now.saturating_add(life));
+        record.access_token = Some(tokens.access);
+        record.refresh_token = match claim {
+            Claim::Refresh(same) => Some(tokens.refresh.unwrap_or_else(|| same.clone())),
+            _ => tokens.refresh,
+        };
+        Ok(Action::Done(Box::new(record)))
+    }
+
+    fn needs_person(&self) -> bool {
+        matches!(self.start.profile.grant, Grant::Person)
+    }
+
+    fn authority(&self) -> Result<&ServerMetadata, AuthError> {
+        self.authority.as_ref().ok_or_else(nothing_known)
+    }
+}
+
+fn nothing_known() -> AuthError {
+    AuthError::new(AuthErrorKind::Setup, "this sign-in was asked to go on before it began")
+}

@@ -1,0 +1,47 @@
+//! Proof key for code exchange (RFC 7636), with S256 and nothing else: a code is worth nothing to whoever steals it.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
+use super::secret::Secret;
+
+/// What only this client knows of a sign-in.
+pub(super) struct Verifier(Secret);
+
+impl Verifier {
+    pub(super) fn random() -> Self {
+        Verifier(random_text())
+    }
+
+    /// What is shown when the code is asked for.
+    pub(super) fn challenge(&self) -> String {
+        URL_SAFE_NO_PAD.encode(Sha256::digest(self.0.expose()))
+    }
+
+    /// What is shown when the code is used.
+    pub(super) fn expose(&self) -> &str {
+        self.0.expose()
+    }
+}
+
+/// 256 random bits as text: for verifiers and states.
+pub(super) fn random_text() -> Secret {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    Secret::new(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7636, appendix B.
+    #[test]
+    fn the_example_of_the_standard() {
+        let verifier = Verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into());
+        assert_eq!(verifier.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+        assert_eq!(Verifier::random().expose().len(), 43);
+        assert!(random_text() != random_text());
+    }
+}

@@ -1,0 +1,124 @@
+//! What is kept of a sign-in, so that nobody has to sign in again.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use super::error::{AuthError, AuthErrorKind};
+use super::identity::Identity;
+use super::scopes::Scopes;
+use super::secret::{self, Secret};
+use crate::jose::SigningKey;
+
+/// A token is renewed so many seconds before it runs out.
+const EARLY: u64 = 30;
+
+/// Everything that one authorization server gave for one server. Of another authorization server nothing is used.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) issuer: String,
+    /// What the token is for, to the letter.
+    pub(super) resource: String,
+    pub(super) token_endpoint: String,
+    pub(super) revocation_endpoint: Option<String>,
+    pub(super) identity: Identity,
+    #[serde(default, with = "secret::kept")]
+    pub(super) access_token: Option<Secret>,
+    #[serde(default, with = "secret::kept")]
+    pub(super) refresh_token: Option<Secret>,
+    /// In seconds since 1970.
+    pub(super) expires_at: Option<u64>,
+    /// What was asked for, and what was given.
+    pub(super) requested: String,
+    pub(super) granted: String,
+    /// Whether the token is bound to the key.
+    pub(super) dpop: bool,
+    #[serde(default, with = "secret::kept")]
+    key: Option<Secret>,
+    /// The key, ready for use.
+    #[serde(skip)]
+    ready: Option<SigningKey>,
+}
+
+/// What stays the same from one token to the next.
+pub(super) struct Origin {
+    pub(super) issuer: String,
+    pub(super) resource: String,
+    pub(super) token_endpoint: String,
+    pub(super) revocation_endpoint: Option<String>,
+    pub(super) identity: Identity,
+}
+
+impl Record {
+    /// A record without tokens.
+    pub(super) fn new(origin: Origin, requested: &Scopes, key: Option<SigningKey>) -> Self {
+        let stored = key.as_ref().and_then(SigningKey::to_pkcs8_der);
+        Record {
+            issuer: origin.issuer,
+            resource: origin.resource,
+            token_endpoint: origin.token_endpoint,
+            revocation_endpoint: origin.revocation_endpoint,
+            identity: origin.identity,
+            access_token: None,
+            refresh_token: None,
+            expires_at: None,
+            requested: requested.to_string(),
+            granted: String::new(),
+            dpop: false,
+            key: stored.map(|der| STANDARD.encode(&*der).into()),
+            ready: key,
+        }
+    }
+
+    /// Reads what [`Self::write`] wrote.
+    pub(super) fn read(text: &Secret) -> Result<Self, AuthError> {
+        let unreadable = |what: String| {
+            let text =
+                format!("what was kept of an earlier sign-in cannot be read ({what}): sign out and in again");
+            AuthError::new(AuthErrorKind::Store, text)
+        };
+        // Positions only: the text around them is secret.
+        let mut record: Record = serde_json::from_str(text.expose())
+            .map_err(|error| unreadable(format!("line {}, column {}", error.line(), error.column())))?;
+        if let Some(key) = &record.key {
+            let der = STANDARD.decode(key.expose()).map_err(|_| unreadable("its key".to_owned()))?;
+            let key = SigningKey::from_pkcs8_der(&der, crate::jose::Algorithm::Es256);
+            record.ready = Some(key.map_err(|error| unreadable(error.to_string()))?);
+        }
+        Ok(record)
+    }
+
+    pub(super) fn write(&self) -> Result<Secret, AuthError> {
+        let text = serde_json::to_string(self);
+        text.map(Secret::from)
+            .map_err(|_| AuthError::new(AuthErrorKind::Store, "the sign-in cannot be written"))
+    }
+
+    pub(super) fn key(&self) -> Option<&SigningKey> {
+        self.ready.as_ref()
+    }
+
+    /// Whether the token has run out.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+
+    /// Whether the token should be renewed before it is used again.
+    pub(super) fn is_stale(&self, now: u64) -> bool {
+        self.is_over(now + EARLY)
+    }
+
+    /// Whether it should be renewed, and that needs nobody.
+    pub(super) fn can_be_renewed(&self, now: u64) -> bool {
+        self.is_stale(now) && self.refresh_token.is_some()
+    }
+
+    /// Who the client is, without what it was given.
+    pub(super) fn without_tokens(self) -> Self {
+        Record { access_token: None, refresh_token: None, expires_at: None, granted: String::new(), ..self }
+    }
+
+    pub(super) fn is_same_token(&self, other: &Record) -> bool {
+        self.access_token == other.access_token
+    }
+}

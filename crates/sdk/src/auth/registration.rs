@@ -1,0 +1,163 @@
+//! Becoming known to an authorization server: registered before, by a document at a URL of the client's own, or by
+//! registering now (RFC 7591), in this order.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::{AuthError, AuthErrorKind, quoted};
+use super::exchange::{Exchange, Purpose, Reply};
+use super::identity::{Identity, Method};
+use super::oauth::{Preregistered, Profile};
+use super::secret::Secret;
+use super::server_metadata::ServerMetadata;
+use super::token::oauth_error;
+use crate::egress::Target;
+
+/// The longest name or secret that is taken.
+const LONGEST: usize = 4 << 10;
+
+/// How a client becomes known.
+pub(super) enum Way {
+    Known(Identity),
+    /// It has to ask.
+    Register(Exchange),
+}
+
+/// Finds the way. `earlier` is what the same authorization server gave before.
+pub(super) fn choose(
+    profile: &Profile,
+    server: &ServerMetadata,
+    redirect_uri: Option<&str>,
+    earlier: Option<Identity>,
+    now: u64,
+) -> Result<Way, AuthError> {
+    if let Some(given) = &profile.client {
+        return preregistered(given, server).map(Way::Known);
+    }
+    if let Some(url) = profile.document_url.as_ref().filter(|_| server.client_id_documents) {
+        let method = if profile.key.is_some() { Method::PrivateKey } else { Method::None };
+        return Ok(Way::Known(Identity {
+            id: url.clone(),
+            secret: None,
+            method,
+            redirect_uri: None,
+            expires_at: None,
+        }));
+    }
+    let still_good = |known: &Identity| {
+        known.redirect_uri.as_deref() == redirect_uri && known.expires_at.is_none_or(|end| end > now + 60)
+    };
+    if let Some(known) = earlier.filter(still_good) {
+        return Ok(Way::Known(known));
+    }
+    match (&server.registration_endpoint, redirect_uri) {
+        (Some(endpoint), Some(redirect_uri)) => {
+            let document = document(profile, server, redirect_uri);
+            Ok(Way::Register(Exchange::json(Purpose::Registration, endpoint, &document)))
+        }
+        _ => Err(AuthError::new(
+            AuthErrorKind::Registration,
+            format!(
+                "`{}` does not know this client and takes no registrations: register it there by hand and give its \
+                 client id",
+                quoted(&server.issuer)
+            ),
+        )),
+    }
+}
+
+fn preregistered(given: &Preregistered, server: &ServerMetadata) -> Result<Identity, AuthError> {
+    if let Some(issuer) = given.issuer.as_ref().filter(|issuer| **issuer != server.issuer) {
+        let text = format!(
+            "the client id is registered at `{issuer}`, and the server now sends people to `{}`: register the client \
+             there, too, and give its new id",
+            quoted(&server.issuer)
+        );
+        return Err(AuthError::new(AuthErrorKind::Registration, text));
+    }
+    let wanted: &[Method] = match (&given.secret, given.has_key) {
+        (_, true) => &[Method::PrivateKey],
+        (Some(_), false) => &[Method::Basic, Method::Post],
+        (None, false) => &[Method::None],
+    };
+    // A server that lists none of them may still take one.
+    let method = Method::choose(wanted, server).unwrap_or(wanted[0]);
+    let secret = given.secret.clone();
+    Ok(Identity { id: given.id.clone(), secret, method, redirect_uri: None, expires_at: None })
+}
+
+/// What is said about the client when it registers.
+fn document(profile: &Profile, server: &ServerMetadata, redirect_uri: &str) -> Value {
+    let method = Method::choose(&[Method::None, Method::Basic, Method::Post], server).unwrap_or(Method::None);
+    let native = Target::typed(redirect_uri).is_ok_and(|uri| uri.is_secure() && !uri.is_https())
+        || !redirect_uri.starts_with("http");
+    let mut document = json!({
+        "client_name": profile.name,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method.name(),
+        "application_type": if native { "native" } else { "web" },
+    });
+    if let Some(url) = &profile.website {
+        document["client_uri"] = json!(url);
+    }
+    if let Some(scopes) = &profile.scopes {
+        document["scope"] = json!(scopes.to_string());
+    }
+    document
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    #[serde(default)]
+    client_secret_expires_at: u64,
+    token_endpoint_auth_method: Option<String>,
+    redirect_uris: Option<Vec<String>>,
+}
+
+/// Reads what the authorization server says to a registration.
+pub(super) fn read(
+    reply: &Reply,
+    server: &ServerMetadata,
+    redirect_uri: Option<&str>,
+) -> Result<Identity, AuthError> {
+    let failed = |what: &str| {
+        let text = format!("`{}` did not register this client: {what}", quoted(&server.issuer));
+        AuthError::new(AuthErrorKind::Registration, text)
+    };
+    let advice = "register it there by hand and give its client id";
+    if !reply.is_success() {
+        let (code, what) = oauth_error(reply);
+        let error = failed(&format!("{what}; {advice}"));
+        return Err(code.map_or(error.clone(), |code| error.with_code(&code)));
+    }
+    let answer: Answer = serde_json::from_slice(&reply.body)
+        .map_err(|error| failed(&format!("its answer is not what RFC 7591 says ({error}); {advice}")))?;
+    let fits = |text: &String| !text.is_empty() && text.len() <= LONGEST && !text.contains(char::is_control);
+    let id = answer
+        .client_id
+        .filter(fits)
+        .ok_or_else(|| failed(&format!("its answer has no `client_id`; {advice}")))?;
+    let registered = answer.redirect_uris.as_ref();
+    if registered.is_some_and(|uris| !uris.is_empty() && !uris.iter().any(|uri| Some(&**uri) == redirect_uri))
+    {
+        return Err(failed(&format!(
+            "it registered other redirect URIs than the one that was asked for; {advice}"
+        )));
+    }
+    let secret = answer.client_secret.filter(fits).map(Secret::from);
+    let method = match (answer.token_endpoint_auth_method.as_deref(), &secret) {
+        (_, None) => Method::None,
+        (Some(name), Some(_)) => {
+            Method::find(name).filter(|method| *method != Method::PrivateKey).ok_or_else(|| {
+                failed(&format!("it wants `{}`, which was not asked for; {advice}", quoted(name)))
+            })?
+        }
+        (None, Some(_)) => Method::choose(&[Method::Basic, Method::Post], server).unwrap_or(Method::Basic),
+    };
+    let expires_at = Some(answer.client_secret_expires_at).filter(|end| *end != 0 && secret.is_some());
+    Ok(Identity { id, secret, method, redirect_uri: redirect_uri.map(str::to_owned), expires_at })
+}

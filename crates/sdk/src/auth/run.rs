@@ -1,0 +1,179 @@
+//! Carries out what a flow wants: requests by the egress module, a person by whoever can ask one.
+
+use std::time::{Duration, Instant};
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Method, Request};
+
+use super::error::{AuthError, AuthErrorKind};
+use super::exchange::{Exchange, Purpose, Reply};
+use super::flow::{Action, Event, Flow};
+use super::oauth::{Grant, Profile};
+use super::record::Record;
+use super::scheme::header_value;
+use super::secret::Secret;
+use crate::egress::{Body, Egress, Redirects, Target};
+use crate::http::names;
+
+/// How long one answer may take, and how long it may be.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOST: usize = 1 << 20;
+/// Redirects of metadata that are followed, within its origin.
+const REDIRECTS: usize = 3;
+const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+
+/// A step of signing in that is over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AuthStep<'a> {
+    /// What it was for; `None` when a person was led to the authorization server.
+    pub purpose: Option<Purpose>,
+    /// Where, without the query.
+    pub url: &'a str,
+    /// The status of HTTP, if there was an answer.
+    pub status: Option<u16>,
+    /// Why there was none.
+    pub error: Option<&'a AuthError>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Runs a flow to its end. `server` is where everything was learned from.
+pub(super) async fn run(
+    flow: &mut Flow,
+    first: Result<Action, AuthError>,
+    profile: &Profile,
+    server: &Target,
+    egress: &Egress,
+) -> Result<Record, AuthError> {
+    let mut action = first?;
+    loop {
+        let event = match action {
+            Action::Done(record) => return Ok(*record),
+            Action::Send(exchange) => match send(&exchange, profile, server, egress).await {
+                Ok(reply) => Event::Replied(reply),
+                Err(error) => Event::Unreachable(error),
+            },
+            Action::Prepare => Event::Prepared(person(profile)?.redirect_uri().await?),
+            Action::Visit(url) => Event::Returned(visit(url, profile).await?),
+            Action::Assert { audience } => Event::Asserted(assertion(profile, audience).await?),
+        };
+        action = flow.next(event, now(profile))?;
+    }
+}
+
+pub(super) fn now(profile: &Profile) -> u64 {
+    profile.clock.since_epoch().as_secs()
+}
+
+/// Sends one request and tells whoever wants to know.
+pub(super) async fn send(
+    exchange: &Exchange,
+    profile: &Profile,
+    server: &Target,
+    egress: &Egress,
+) -> Result<Reply, AuthError> {
+    let began = Instant::now();
+    let result = match tokio::time::timeout(PATIENCE, fetch(exchange, server, egress)).await {
+        Ok(Ok(reply)) => Ok(reply),
+        Ok(Err(reason)) => Err(unreachable(exchange, &reason)),
+        Err(_) => {
+            Err(unreachable(exchange, &format!("there was no answer in {} seconds", PATIENCE.as_secs())))
+        }
+    };
+    let url = exchange.url().split('?').next().unwrap_or_default();
+    tracing::debug!(purpose = %exchange.purpose(), url, status = result.as_ref().ok().map(|reply| reply.status), "auth");
+    tell(
+        profile,
+        &AuthStep {
+            purpose: Some(exchange.purpose()),
+            url,
+            status: result.as_ref().ok().map(|reply| reply.status),
+            error: result.as_ref().err(),
+            took: began.elapsed(),
+        },
+    );
+    result
+}
+
+fn tell(profile: &Profile, step: &AuthStep<'_>) {
+    if let Some(told) = &profile.on_step {
+        crate::client::guarded(|| told(step));
+    }
+}
+
+fn unreachable(exchange: &Exchange, reason: &str) -> AuthError {
+    let url = super::error::quoted(exchange.url().split('?').next().unwrap_or_default());
+    AuthError::new(AuthErrorKind::Unreachable, format!("{} at `{url}` failed: {reason}", exchange.purpose()))
+}
+
+async fn fetch(exchange: &Exchange, server: &Target, egress: &Egress) -> Result<Reply, String> {
+    let target =
+        if exchange.is_typed() { Target::typed(exchange.url()) } else { server.learned(exchange.url()) };
+    let target = target.map_err(|error| error.to_string())?;
+    let request = written(exchange)?;
+    let response = match exchange.method() {
+        // What is posted holds secrets and stays where it was sent.
+        "POST" => egress.send(request, &target).await,
+        _ => egress
+            .follow(request, &target, Redirects::same_origin(REDIRECTS))
+            .await
+            .map(|(response, _)| response),
+    };
+    let response = response.map_err(|error| error.to_string())?;
+    let status = response.status().as_u16();
+    let nonce = response.headers().get(NONCE).and_then(|nonce| nonce.to_str().ok()).map(str::to_owned);
+    let body = response.into_body().read_to_end(MOST).await.map_err(|error| error.to_string())?;
+    Ok(Reply { status, body: body.to_vec(), nonce })
+}
+
+fn written(exchange: &Exchange) -> Result<Request<Body>, String> {
+    let body = exchange.body().map(|(_, body)| Body::from(body.expose().to_owned()));
+    let mut request = Request::new(body.unwrap_or_default());
+    *request.method_mut() = if exchange.body().is_some() { Method::POST } else { Method::GET };
+    let headers = request.headers_mut();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    let revision = HeaderValue::from_static(linchpin_protocol::Revision::LATEST.as_str());
+    headers.insert(names::PROTOCOL_VERSION, revision);
+    if let Some((content_type, _)) = exchange.body() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    for (name, value) in exchange.headers() {
+        let value = header_value(value.expose()).map_err(|error| error.to_string())?;
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    Ok(request)
+}
+
+fn person(profile: &Profile) -> Result<&dyn super::Person, AuthError> {
+    let nobody = || AuthError::new(AuthErrorKind::Person, "somebody has to sign in, and nobody can be asked");
+    profile.person.as_deref().ok_or_else(nobody)
+}
+
+async fn visit(url: String, profile: &Profile) -> Result<String, AuthError> {
+    let began = Instant::now();
+    let shown = url.split('?').next().unwrap_or_default().to_owned();
+    let result = match tokio::time::timeout(profile.patience, person(profile)?.visit(url)).await {
+        Ok(result) => result,
+        Err(_) => Err(AuthError::new(
+            AuthErrorKind::Person,
+            format!(
+                "nobody signed in at `{shown}` in {} minutes; try again",
+                profile.patience.as_secs().div_ceil(60)
+            ),
+        )),
+    };
+    let error = result.as_ref().err();
+    tell(profile, &AuthStep { purpose: None, url: &shown, status: None, error, took: began.elapsed() });
+    result
+}
+
+async fn assertion(profile: &Profile, audience: String) -> Result<Secret, AuthError> {
+    match &profile.grant {
+        Grant::Workload(assertion) => assertion(audience).await,
+        Grant::Enterprise(provider) => (provider.id_token)().await,
+        Grant::Person | Grant::Client => {
+            Err(AuthError::new(AuthErrorKind::Setup, "nobody can say who this client is"))
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Requests that say who sends them, and are sent again when the server wanted to know more.
+
+use ::http::header::{HeaderMap, WWW_AUTHENTICATE};
+use ::http::{Method as Verb, Response, StatusCode};
+use bytes::Bytes;
+use linchpin_jsonrpc::CallError;
+
+use super::fault;
+use super::link::Link;
+use super::send::name_of;
+use crate::auth::{Authorize, Challenge, Refusal, Request};
+use crate::egress::{ResponseBody, Target};
+
+/// How often one request is sent again: for a nonce, for a token, and for more than that token allows.
+const MOST: usize = 4;
+
+impl Link {
+    pub(super) async fn send_authorized(
+        &self,
+        authorize: &dyn Authorize,
+        verb: Verb,
+        headers: &HeaderMap,
+        body: Bytes,
+        target: &Target,
+    ) -> Result<Response<ResponseBody>, CallError> {
+        let egress = &self.http.egress;
+        let request = Request { method: name_of(&verb), target, server: &self.target, egress };
+        for again in 0.. {
+            let paused = self.wire.pause();
+            let credentials = authorize.credentials(request).await;
+            let credentials = credentials.map_err(|error| fault::not_authorized(&error))?;
+            drop(paused);
+            let mut headers = headers.clone();
+            for (name, value) in credentials.headers {
+                headers.insert(name, value);
+            }
+            let response = self.send_with(verb.clone(), &headers, body.clone(), target).await?;
+            authorize.answered(request, response.headers());
+            let refusal = refusal(&response, credentials.mark).filter(|_| again < MOST);
+            let Some(refusal) = refusal else { return Ok(response) };
+            self.diagnose(|| format!("{verb} was refused with {}: {}", refusal.status, wanted(&refusal)));
+            let _paused = self.wire.pause(); // a person may be asked
+            match authorize.refused(request, refusal).await {
+                Ok(true) => drop(response), // its connection may be the one that is used next
+                Ok(false) => return Ok(response),
+                Err(error) => return Err(fault::not_authorized(&error)),
+            }
+        }
+        Err(fault::bad_request("the request was sent more often than can be counted"))
+    }
+}
+
+fn refusal(response: &Response<ResponseBody>, mark: u64) -> Option<Refusal> {
+    let status = response.status();
+    if status != StatusCode::UNAUTHORIZED && status != StatusCode::FORBIDDEN {
+        return None;
+    }
+    let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    let challenge = Challenge::read(values.filter_map(|value| value.to_str().ok()));
+    Some(Refusal { status: status.as_u16(), challenge, mark })
+}
+
+/// What the server wants, as far as it is known to be harmless.
+fn wanted(refusal: &Refusal) -> &'static str {
+    match refusal.challenge.error.as_deref() {
+        Some("insufficient_scope") => "the token does not go far enough",
+        Some("use_dpop_nonce") => "it gave a nonce to be used",
+        Some(_) => "the token is not taken",
+        None => "somebody has to sign in",
+    }
+}
