@@ -136,9 +136,10 @@ mod tests {
 
     #[test]
     fn what_servers_say() {
-        let full = read(
-            r#"Bearer resource_metadata="https://a/.well-known/x", scope="files:read  files:write", error=insufficient_scope, error_description="say \"please\"""#,
-        );
+        let full = read(concat!(
+            r#"Bearer resource_metadata="https://a/.well-known/x", scope="files:read  files:write", "#,
+            r#"error=insufficient_scope, error_description="say \"please\"""#,
+        ));
         assert_eq!(full.resource_metadata.as_deref(), Some("https://a/.well-known/x"));
         assert_eq!(full.scope.as_ref().map(Scopes::to_string).as_deref(), Some("files:read files:write"));
         assert_eq!(full.error_description.as_deref(), Some("say \"please\""));
