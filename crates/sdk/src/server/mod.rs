@@ -57,6 +57,8 @@ pub use builder::Server;
 pub use context::{Context, Progress};
 pub use handle::Handle;
 pub use handler::Handler;
+#[cfg(all(feature = "auth", feature = "http-server"))]
+pub(crate) use http::listen::bind;
 #[cfg(feature = "http-server")]
 pub use http::{
     Body, EventStore, Http, HttpService, KeptEvent, Listening, Refusal, SavedSession, SessionKey,

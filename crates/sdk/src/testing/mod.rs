@@ -8,6 +8,7 @@
 //! | a client, by a server that does as it is told | [`Script`] |
 //! | what is said on the wire | [`Transcript`] |
 //! | that nothing hangs when messages get lost | [`Faults`] |
+//! | a client that signs in | `authority`, with the features `auth` and `http-server` |
 //!
 //! ```
 //! use linchpin::testing::{Transcript, matrix};
@@ -28,6 +29,8 @@
 //! });
 //! ```
 
+#[cfg(all(feature = "auth", feature = "http-server"))]
+pub mod authority;
 mod between;
 pub mod faults;
 mod matrix;

@@ -191,7 +191,7 @@ impl Drop for Noticed {
 }
 
 /// Binds an address.
-pub(super) async fn bind(address: impl tokio::net::ToSocketAddrs) -> Result<TcpListener> {
+pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs) -> Result<TcpListener> {
     let cannot = |error| Error::setup(format!("the address cannot be listened at: {error}"));
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     // Once more, with a longer queue.

@@ -18,7 +18,7 @@ mod guard;
 pub(super) mod headers;
 mod key;
 mod legacy;
-mod listen;
+pub(super) mod listen;
 mod options;
 mod post;
 mod reply;

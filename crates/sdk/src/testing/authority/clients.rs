@@ -1,0 +1,131 @@
+//! Whom the authority knows, and how they show who they are.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::form::{self, Pairs};
+use super::jwt::Token;
+use super::seen::SeenRequest;
+use super::shared::{Client, Issuer, Proof, Shared, State};
+use super::switch::Switch::{NoClientDocuments, RegistrationMissing};
+use super::web::{self, Reply};
+
+const SIGNED: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// Why something was not granted.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) status: u16,
+    pub(super) error: &'static str,
+    pub(super) description: String,
+}
+
+impl Fault {
+    pub(super) fn new(error: &'static str, description: impl Into<String>) -> Self {
+        let status = if error == "invalid_client" { 401 } else { 400 };
+        Fault { status, error, description: description.into() }
+    }
+
+    pub(super) fn reply(&self) -> Reply {
+        let body = json!({ "error": self.error, "error_description": self.description });
+        web::json(self.status, &body)
+    }
+}
+
+/// A client that was known before, has registered itself, or says who it is at its own URL.
+pub(super) fn find(state: &State, issuer: Issuer, id: &str) -> Option<Client> {
+    if let Some(client) = state.clients.get(&(issuer, id.to_owned())) {
+        return Some(client.clone());
+    }
+    let document = state.behaviour.documents.get(id)?;
+    if state.behaviour.has_any([NoClientDocuments, RegistrationMissing])
+        || !id.starts_with("https://")
+        || document["client_id"] != id
+    {
+        return None;
+    }
+    let signs = document["token_endpoint_auth_method"] == "private_key_jwt";
+    let proof = if signs { Proof::Signed(document["jwks"]["keys"][0].clone()) } else { Proof::None };
+    Some(Client { proof, redirect_uris: texts(&document["redirect_uris"]) })
+}
+
+/// The texts of a list.
+pub(super) fn texts(list: &Value) -> Vec<String> {
+    let texts = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+/// Whether a client may be led back to this URL: exactly as registered, but for the port on this machine.
+pub(super) fn may_redirect(client: &Client, url: &str) -> bool {
+    let here = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
+    let path = |url: &str| {
+        let rest = here.iter().find_map(|host| url.strip_prefix(host))?;
+        let digits =
+            rest.strip_prefix(':').unwrap_or(rest).trim_start_matches(|char: char| char.is_ascii_digit());
+        digits.starts_with('/').then(|| digits.to_owned())
+    };
+    if client.redirect_uris.is_empty() {
+        return path(url).is_some();
+    }
+    let is_same = |own: &String| own == url || path(own).is_some() && path(own) == path(url);
+    client.redirect_uris.iter().any(is_same)
+}
+
+/// Who sends a request, shown in the one way that was agreed on.
+pub(super) fn authenticate(
+    shared: &Shared,
+    state: &mut State,
+    issuer: Issuer,
+    request: &SeenRequest,
+) -> Result<(String, Client), Fault> {
+    let wrong = |text: &str| Fault::new("invalid_client", text);
+    let form = request.form();
+    let basic = basic(request);
+    let id = basic.as_ref().map(|(id, _)| &**id).or(form::find(&form, "client_id"));
+    let assertion = form::find(&form, "client_assertion");
+    let signer = assertion.and_then(Token::parse).map(|token| token.claim("sub").to_owned());
+    let id = id.or(signer.as_deref()).ok_or_else(|| wrong("no client is named"))?;
+    let client = find(state, issuer, id).ok_or_else(|| wrong("this client is not known"))?;
+    let ways = usize::from(basic.is_some())
+        + usize::from(form::find(&form, "client_secret").is_some())
+        + usize::from(assertion.is_some());
+    if ways > 1 {
+        return Err(Fault::new("invalid_request", "a client must show who it is in one way only"));
+    }
+    let is_shown = match &client.proof {
+        Proof::None => ways == 0,
+        Proof::Basic(secret) => basic.as_ref().is_some_and(|(_, shown)| shown == secret),
+        Proof::Post(secret) => form::find(&form, "client_secret") == Some(secret),
+        Proof::Signed(jwk) => is_signed(shared, state, issuer, &form, (id, jwk)),
+    };
+    if is_shown { Ok((id.to_owned(), client)) } else { Err(wrong("this client did not show who it is")) }
+}
+
+/// Name and password of the `Authorization` header. Both are written as in a form.
+fn basic(request: &SeenRequest) -> Option<(String, String)> {
+    let text = request.header("authorization").strip_prefix("Basic ")?;
+    let text = String::from_utf8(STANDARD.decode(text).ok()?).ok()?;
+    let (id, secret) = text.split_once(':')?;
+    let mut both = form::decode(&format!("{id}={secret}"));
+    both.pop()
+}
+
+fn is_signed(
+    shared: &Shared,
+    state: &mut State,
+    issuer: Issuer,
+    form: &Pairs,
+    (id, jwk): (&str, &Value),
+) -> bool {
+    let Some(token) = form::find(form, "client_assertion").and_then(Token::parse) else { return false };
+    let url = shared.issuer(issuer);
+    form::find(form, "client_assertion_type") == Some(SIGNED)
+        && token.is_signed_by(jwk)
+        && token.claim("iss") == id
+        && token.claim("sub") == id
+        && token.is_for(&[&url, &format!("{url}/token")])
+        && token.is_alive(state.now().as_secs())
+        && !token.claim("jti").is_empty()
+        && state.used.insert(token.claim("jti").to_owned())
+}

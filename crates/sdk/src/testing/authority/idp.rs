@@ -1,0 +1,65 @@
+//! The identity provider of a company: it knows a person, and says so to other authorities.
+
+use serde_json::json;
+
+use super::clients::Fault;
+use super::form;
+use super::jwt::Token;
+use super::seen::SeenRequest;
+use super::shared::{IDP_CLIENT, Shared};
+use super::web::{Reply, json as json_reply};
+use crate::server::unguessable;
+
+pub(super) const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
+const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+
+/// How long what it says is true.
+const LIFETIME: u64 = 300;
+
+/// Exchanges an ID token for something that another authority takes.
+pub(super) fn exchange(shared: &Shared, request: &SeenRequest) -> Reply {
+    exchanged(shared, request).unwrap_or_else(|fault| fault.reply())
+}
+
+fn exchanged(shared: &Shared, request: &SeenRequest) -> Result<Reply, Fault> {
+    let mut state = shared.lock();
+    let form = request.form();
+    let parameter = |name| form::find(&form, name);
+    let subject = parameter("subject_token").unwrap_or_default();
+    state.keep_secret(Some(subject));
+    if parameter("grant_type") != Some(EXCHANGE) {
+        return Err(Fault::new("unsupported_grant_type", "tokens are exchanged here, and nothing else"));
+    }
+    let kinds = (parameter("requested_token_type"), parameter("subject_token_type"));
+    let (Some(audience), Some(resource)) = (parameter("audience"), parameter("resource")) else {
+        return Err(Fault::new("invalid_request", "audience and resource are needed"));
+    };
+    if kinds != (Some(ID_JAG), Some(ID_TOKEN)) {
+        return Err(Fault::new(
+            "invalid_request",
+            "an ID token is exchanged for an ID-JAG, and nothing else",
+        ));
+    }
+    let now = state.now().as_secs();
+    let is_good = |token: &Token<'_>| {
+        token.is_signed_by(&shared.key.jwk())
+            && token.claim("iss") == shared.idp()
+            && token.is_for(&[IDP_CLIENT])
+            && token.is_alive(now)
+    };
+    let Some(token) = Token::parse(subject).filter(is_good) else {
+        return Err(Fault::new("invalid_grant", "this ID token is not good, or no longer"));
+    };
+    let claims = json!({
+        "iss": shared.idp(), "sub": token.claim("sub"), "aud": audience, "resource": resource,
+        "client_id": super::Known::Basic.id(), "scope": parameter("scope"),
+        "jti": unguessable(), "iat": now, "exp": now + LIFETIME,
+    });
+    let failed = |_| Fault::new("server_error", "the token cannot be signed");
+    let token = shared.key.sign("oauth-id-jag+jwt", &claims).map_err(failed)?;
+    state.keep_secret(Some(&token));
+    let body = json!({ "issued_token_type": ID_JAG, "access_token": token, "token_type": "N_A",
+        "expires_in": LIFETIME });
+    Ok(json_reply(200, &body))
+}

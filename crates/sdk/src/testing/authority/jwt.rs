@@ -1,0 +1,142 @@
+//! Signed tokens with ES256, the one algorithm that the authority knows. Apart from the product's own, which is tested
+//! against this one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Result};
+
+/// A pair of keys.
+pub(super) struct Key {
+    pair: EcdsaKeyPair,
+    pkcs8: Vec<u8>,
+}
+
+impl Key {
+    pub(super) fn generate() -> Result<Self> {
+        let failed = |_| Error::setup("no key can be made");
+        let random = SystemRandom::new();
+        let pkcs8 =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).map_err(failed)?;
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random);
+        let pair = pair.map_err(|error| Error::setup(error.to_string()))?;
+        Ok(Key { pair, pkcs8: pkcs8.as_ref().to_vec() })
+    }
+
+    /// The private key as PKCS #8 in PEM.
+    pub(super) fn pem(&self) -> String {
+        let text = STANDARD.encode(&self.pkcs8);
+        let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+        format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
+    }
+
+    /// The public key as a JWK.
+    pub(super) fn jwk(&self) -> Value {
+        let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
+        json!({ "kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y) })
+    }
+
+    /// A token of this type, with these claims.
+    pub(super) fn sign(&self, kind: &str, claims: &Value) -> Result<String> {
+        let header = json!({ "alg": "ES256", "typ": kind });
+        let text = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
+        let signature = self.pair.sign(&SystemRandom::new(), text.as_bytes());
+        let signature = signature.map_err(|_| Error::setup("a token cannot be signed"))?;
+        Ok(format!("{text}.{}", encode(signature)))
+    }
+}
+
+/// A token whose signature has not been looked at yet.
+pub(super) struct Token<'a> {
+    text: &'a str,
+    signature: Vec<u8>,
+    pub(super) header: Value,
+    pub(super) claims: Value,
+}
+
+impl<'a> Token<'a> {
+    pub(super) fn parse(token: &'a str) -> Option<Self> {
+        let (text, signature) = token.rsplit_once('.')?;
+        let (header, claims) = text.split_once('.')?;
+        let json = |part: &str| serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok();
+        let (header, claims): (Value, Value) = (json(header)?, json(claims)?);
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        Some(Token { text, signature, header, claims })
+    }
+
+    /// Whether it was signed with the private half of this key.
+    pub(super) fn is_signed_by(&self, jwk: &Value) -> bool {
+        let half = |name: &str| jwk[name].as_str().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+        let (Some(x), Some(y)) = (half("x"), half("y")) else { return false };
+        let point = [&[4], &*x, &*y].concat();
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+        self.header["alg"] == "ES256" && key.verify(self.text.as_bytes(), &self.signature).is_ok()
+    }
+
+    pub(super) fn claim(&self, name: &str) -> &str {
+        self.claims[name].as_str().unwrap_or_default()
+    }
+
+    /// Whether it is meant for one of these.
+    pub(super) fn is_for(&self, audiences: &[&str]) -> bool {
+        let is = |value: &Value| value.as_str().is_some_and(|one| audiences.contains(&one));
+        match &self.claims["aud"] {
+            Value::Array(several) => several.iter().any(is),
+            one => is(one),
+        }
+    }
+
+    /// Whether it has an end that is not reached.
+    pub(super) fn is_alive(&self, now: u64) -> bool {
+        self.claims["exp"].as_u64().is_some_and(|end| now < end)
+    }
+}
+
+/// Bytes as tokens have them.
+pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The digest of a text, as challenges and proofs have it.
+pub(super) fn digest(text: &str) -> String {
+    encode(Sha256::digest(text))
+}
+
+/// What names a public key.
+pub(super) fn thumbprint(jwk: &Value) -> String {
+    let [curve, kind, x, y] = ["crv", "kty", "x", "y"].map(|name| &jwk[name]);
+    digest(&format!(r#"{{"crv":{curve},"kty":{kind},"x":{x},"y":{y}}}"#))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_key_signs_no_other_has_signed() {
+        let (one, other) = (Key::generate().unwrap(), Key::generate().unwrap());
+        let token = one.sign("JWT", &json!({ "aud": ["a", "b"], "exp": 5 })).unwrap();
+        let parsed = Token::parse(&token).unwrap();
+        assert!(parsed.is_signed_by(&one.jwk()) && !parsed.is_signed_by(&other.jwk()));
+        assert!(parsed.is_for(&["b", "c"]) && !parsed.is_for(&["c"]));
+        assert!(parsed.is_alive(4) && !parsed.is_alive(5));
+        let changed = format!("{}.{token}", encode("{}"));
+        assert!(Token::parse(&changed).is_none_or(|changed| !changed.is_signed_by(&one.jwk())));
+        assert!(Token::parse("a.b").is_none());
+    }
+
+    #[test]
+    fn the_thumbprint_of_a_known_key() {
+        // The key of RFC 9449, section 4.2, and its thumbprint of section 6.1.
+        let jwk = json!({ "kty": "EC", "crv": "P-256",
+            "x": "l8tFrhx-34tV3hRICRDY9zCkDlpBhF42UQUfWVAWBFs",
+            "y": "9VE4jf_Ok_o64zbTTlcuNJajHmt6v9TDVrU0CdvGRDA" });
+        assert_eq!(thumbprint(&jwk), "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I");
+    }
+}

@@ -1,0 +1,29 @@
+//! The revocation endpoint: clients that give tokens back.
+
+use super::clients;
+use super::form;
+use super::seen::SeenRequest;
+use super::shared::{Issuer, Shared};
+use super::switch::Switch::RevocationFails;
+use super::web::{Reply, html, reply};
+
+pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Reply {
+    let mut state = shared.lock();
+    if state.behaviour.has(RevocationFails) {
+        return html(503);
+    }
+    let client = match clients::authenticate(shared, &mut state, issuer, request) {
+        Ok((client, _)) => client,
+        Err(fault) => return fault.reply(),
+    };
+    let form = request.form();
+    let token = form::find(&form, "token").unwrap_or_default();
+    let refresh = state.refresh.get(token).map(|refresh| refresh.grant.clone());
+    let grant = refresh.or_else(|| state.access.get(token).map(|access| access.grant.clone()));
+    // What was never given out, or to another, is not worth a word.
+    if let Some(grant) = grant.filter(|grant| grant.client == client) {
+        state.families[grant.family] = true;
+        state.seen.revocations += 1;
+    }
+    reply(200, "text/plain", "")
+}

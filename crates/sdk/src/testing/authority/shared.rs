@@ -1,0 +1,212 @@
+//! What the servers of the authority share: where they are, whom they know, what they have given out.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::behaviour::Behaviour;
+use super::jwt::Key;
+use super::seen::Seen;
+use crate::HttpService;
+use crate::server::unguessable;
+
+/// Scopes that tokens can have: the first is enough to connect, the second for everything else.
+pub(super) const SCOPES: [&str; 3] = ["read", "write", "offline_access"];
+/// The client that the identity provider knows.
+pub(super) const IDP_CLIENT: &str = "idp-client";
+
+/// One of the authorization servers that are played here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Issuer {
+    /// The usual one. Its URL has a path, since that is what clients get wrong.
+    Tenant,
+    /// The one that follows it.
+    Moved,
+    /// The server of the endpoint, where it is its own authority.
+    Resource,
+}
+
+impl Issuer {
+    pub(super) const ALL: [Issuer; 3] = [Issuer::Tenant, Issuer::Moved, Issuer::Resource];
+
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Issuer::Tenant => "/tenant",
+            Issuer::Moved => "/moved",
+            Issuer::Resource => "",
+        }
+    }
+}
+
+/// How a client shows who it is.
+#[derive(Debug, Clone)]
+pub(super) enum Proof {
+    None,
+    Basic(String),
+    Post(String),
+    Signed(Value),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    pub(super) proof: Proof,
+    /// Where it may be led back to; anywhere on this machine if it is empty.
+    pub(super) redirect_uris: Vec<String>,
+}
+
+/// What somebody was granted.
+#[derive(Debug, Clone)]
+pub(super) struct Grant {
+    pub(super) issuer: Issuer,
+    pub(super) client: String,
+    pub(super) scopes: Vec<String>,
+    pub(super) resource: String,
+    /// Tokens that are revoked together.
+    pub(super) family: usize,
+    /// The thumbprint of the key that it is bound to.
+    pub(super) key: Option<String>,
+}
+
+pub(super) struct Code {
+    pub(super) grant: Grant,
+    pub(super) redirect_uri: String,
+    pub(super) challenge: String,
+    pub(super) is_used: bool,
+}
+
+pub(super) struct Access {
+    pub(super) grant: Grant,
+    pub(super) end: Option<Duration>,
+}
+
+pub(super) struct Refresh {
+    pub(super) grant: Grant,
+    pub(super) is_spent: bool,
+}
+
+pub(super) struct Shared {
+    /// Origins.
+    pub(super) resource: String,
+    pub(super) authority: String,
+    pub(super) canary: String,
+    pub(super) mcp: HttpService,
+    /// Of the authority, of the identity provider and of whoever says what a workload is.
+    pub(super) key: Key,
+    /// Of the client that signs.
+    pub(super) client_key: Key,
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) behaviour: Behaviour,
+    pub(super) seen: Seen,
+    pub(super) clients: HashMap<(Issuer, String), Client>,
+    pub(super) codes: HashMap<String, Code>,
+    pub(super) access: HashMap<String, Access>,
+    pub(super) refresh: HashMap<String, Refresh>,
+    /// Whether each family is revoked.
+    pub(super) families: Vec<bool>,
+    /// Names of assertions and proofs that were used.
+    pub(super) used: HashSet<String>,
+    pub(super) nonce: String,
+    /// Whether a refresh was answered with 503 already.
+    pub(super) was_unavailable: bool,
+    /// Everything that nobody else may see.
+    pub(super) secrets: Vec<String>,
+    /// How much later it is than the clock says.
+    pub(super) later: Duration,
+}
+
+impl Shared {
+    pub(super) fn new(
+        [resource, authority, canary]: super::web::Addresses,
+        mcp: HttpService,
+        behaviour: Behaviour,
+    ) -> crate::Result<Self> {
+        let state = State {
+            behaviour,
+            seen: Seen::default(),
+            clients: HashMap::new(),
+            codes: HashMap::new(),
+            access: HashMap::new(),
+            refresh: HashMap::new(),
+            families: Vec::new(),
+            used: HashSet::new(),
+            nonce: unguessable(),
+            was_unavailable: false,
+            secrets: Vec::new(),
+            later: Duration::ZERO,
+        };
+        let origin = |address| format!("http://{address}");
+        Ok(Shared {
+            resource: origin(resource),
+            authority: origin(authority),
+            canary: origin(canary),
+            mcp,
+            key: Key::generate()?,
+            client_key: Key::generate()?,
+            state: Mutex::new(state),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn mcp_url(&self) -> String {
+        format!("{}/mcp", self.resource)
+    }
+
+    pub(super) fn issuer(&self, issuer: Issuer) -> String {
+        let origin = if issuer == Issuer::Resource { &self.resource } else { &self.authority };
+        format!("{origin}{}", issuer.path())
+    }
+
+    pub(super) fn idp(&self) -> String {
+        format!("{}/idp", self.authority)
+    }
+
+    pub(super) fn workload(&self) -> String {
+        format!("{}/workload", self.authority)
+    }
+}
+
+impl State {
+    /// Something that nobody can guess, and that must not be seen.
+    pub(super) fn secret(&mut self) -> String {
+        let secret = unguessable();
+        self.secrets.push(secret.clone());
+        secret
+    }
+
+    /// Remembers that this must not be seen either.
+    pub(super) fn keep_secret(&mut self, secret: Option<&str>) {
+        self.secrets.extend(secret.filter(|secret| !secret.is_empty()).map(str::to_owned));
+    }
+
+    pub(super) fn family(&mut self) -> usize {
+        self.families.push(false);
+        self.families.len() - 1
+    }
+
+    pub(super) fn is_revoked(&self, family: usize) -> bool {
+        self.families.get(family).copied().unwrap_or(true)
+    }
+
+    /// Something that was spent is used again: whoever has it, nobody of the family can be trusted.
+    pub(super) fn reuse(&mut self, family: usize) {
+        self.seen.reuses += 1;
+        if let Some(revoked) = self.families.get_mut(family) {
+            self.seen.revoked_families += usize::from(!*revoked);
+            *revoked = true;
+        }
+    }
+
+    /// The time since 1970.
+    #[expect(clippy::disallowed_methods, reason = "the clock that tests can put forward begins somewhere")]
+    pub(super) fn now(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + self.later
+    }
+}

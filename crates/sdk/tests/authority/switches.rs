@@ -1,0 +1,388 @@
+//! Each switch does what it says, and there is none that nobody has looked at.
+
+use http::Method;
+use linchpin::testing::authority::{Authority, Redirect, Switch};
+use serde_json::{Value, json};
+
+use crate::raw::*;
+
+/// The metadata of the authorization server has this.
+async fn says(authority: &Authority, name: &str, expected: Value) {
+    assert_eq!(metadata(authority).await.get(name).cloned().unwrap_or_default(), expected, "{name}");
+}
+
+async fn resource_says(authority: &Authority, name: &str, expected: Value) {
+    assert_eq!(resource_metadata(authority).await.get(name).cloned().unwrap_or_default(), expected, "{name}");
+}
+
+async fn register(authority: &Authority) -> Answer {
+    let client = json!({ "redirect_uris": [BACK], "application_type": "native" });
+    let headers = [("content-type", "application/json")];
+    send(Method::POST, &format!("{}/register", authority.issuer()), &headers, client.to_string()).await
+}
+
+/// Nothing comes, though whoever asks later is answered.
+async fn is_silent(authority: &Authority, url: String, form: String) {
+    let method = if form.is_empty() { Method::GET } else { Method::POST };
+    let kind = [("content-type", "application/x-www-form-urlencoded")];
+    let others = async {
+        while !authority.seen().requests.iter().any(|request| url.ends_with(&request.path)) {
+            call(authority, "greet", "").await;
+        }
+        for _ in 0..10 {
+            call(authority, "greet", "").await;
+            get(&format!("{}/nothing", authority.issuer())).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = try_send(method, &url, &kind, form) => panic!("{:?}", answer.map(|answer| answer.body)),
+        () = others => {}
+    }
+}
+
+async fn has_no_end(url: &str) {
+    let error = try_send(Method::GET, url, &[], String::new()).await.err().unwrap();
+    assert!(error.contains("is larger than 1048576 bytes"), "{error}");
+}
+
+#[tokio::test]
+async fn each_does_what_it_says() {
+    for &switch in Switch::ALL {
+        let authority = with(switch).await;
+        let name = format!("{switch:?}");
+        match () {
+            () if name.starts_with("Challenge") || name.ends_with("Forever") => {
+                challenges(switch, &authority).await;
+            }
+            () if name.starts_with("ResourceMetadata") => resource_documents(switch, &authority).await,
+            () if name.starts_with("Resource") || name.starts_with("No") => {
+                resources(switch, &authority).await;
+            }
+            () if name.starts_with("Metadata") => documents(switch, &authority).await,
+            () if name.starts_with("Token") && !name.contains("Endpoint") => tokens(switch, &authority).await,
+            () if name.starts_with("Expires") || name.starts_with("Re") && !name.contains("Endpoint") => {
+                lasting(switch, &authority).await;
+            }
+            () if name.starts_with("Dpop") => {} // they have tests of their own
+            () => others(switch, &authority).await,
+        }
+        assert_eq!(authority.seen().canary, 0, "{switch:?}");
+    }
+    assert!(Switch::ALL.len() >= 90);
+}
+
+async fn challenges(switch: Switch, authority: &Authority) {
+    let refused = call(authority, "greet", "").await;
+    let texts: Vec<_> =
+        refused.headers.get_all("www-authenticate").iter().map(|text| text.to_str().unwrap()).collect();
+    assert_eq!(refused.status, 401);
+    let link = resource_metadata_url(authority);
+    match switch {
+        Switch::ChallengeMissing => assert!(texts.is_empty(), "{texts:?}"),
+        Switch::ChallengeMalformed => assert!(texts[0].starts_with("\"=,;"), "{texts:?}"),
+        Switch::ChallengeSeveral => {
+            assert!(texts.len() == 2 && texts[1].starts_with("Bearer scope"), "{texts:?}");
+        }
+        Switch::ChallengeHuge => assert!(texts[0].len() > 64 << 10 && texts[0].contains(&link)),
+        Switch::ChallengeElsewhere => assert!(texts[0].contains(&authority.canary()), "{texts:?}"),
+        Switch::UnauthorizedForever => {
+            let access = access_token(&sign_in(authority, "read").await);
+            assert_eq!(call(authority, "greet", &access).await.status, 401);
+        }
+        Switch::ForbiddenForever => {
+            let access = access_token(&sign_in(authority, "read write").await);
+            assert_eq!(call(authority, "greet", &access).await.status, 200);
+            assert_eq!(call(authority, "write", &access).await.status, 403);
+        }
+        Switch::DpopNonceForever => assert!(texts[0].starts_with("DPoP ")),
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+async fn resources(switch: Switch, authority: &Authority) {
+    let (mcp, origin) = (authority.mcp_url(), authority.mcp_url().replace("/mcp", ""));
+    match switch {
+        Switch::ResourceElsewhere => {
+            resource_says(authority, "resource", json!("https://stranger.example/mcp")).await;
+        }
+        Switch::ResourceOtherPath => {
+            resource_says(authority, "resource", json!(format!("{origin}/other"))).await;
+        }
+        Switch::ResourcePrefix => resource_says(authority, "resource", json!(format!("{mcp}-evil"))).await,
+        Switch::ResourceMissing => resource_says(authority, "resource", Value::Null).await,
+        Switch::NoAuthorizationServers => {
+            resource_says(authority, "authorization_servers", Value::Null).await;
+        }
+        Switch::NoResourceMetadata => {
+            assert_eq!(get(&resource_metadata_url(authority)).await.status, 404);
+            let metadata = get(&format!("{origin}/.well-known/oauth-authorization-server")).await.json();
+            assert_eq!(
+                (&metadata["issuer"], &metadata["token_endpoint"]),
+                (&json!(origin), &json!(format!("{origin}/token")))
+            );
+        }
+        Switch::NoMetadata => {
+            assert_eq!(get(&format!("{origin}/.well-known/oauth-authorization-server")).await.status, 404);
+            let url = authorization_url(authority, &[("resource", "")]).replace(&authority.issuer(), &origin);
+            assert!(authority.approve(&url).await.unwrap().parameter("code").is_some());
+        }
+        Switch::NoClientDocuments => {
+            says(authority, "client_id_metadata_document_supported", Value::Null).await;
+        }
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+async fn resource_documents(switch: Switch, authority: &Authority) {
+    let url = resource_metadata_url(authority);
+    match switch {
+        Switch::ResourceMetadataAtRoot => {
+            assert_eq!(get(&url).await.status, 404);
+            let root = get(url.strip_suffix("/mcp").unwrap()).await.json();
+            assert_eq!(root["resource"], authority.mcp_url().replace("/mcp", ""));
+            assert_eq!(
+                call(authority, "greet", "").await.header("www-authenticate"),
+                "Bearer scope=\"read\""
+            );
+        }
+        Switch::ResourceMetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
+        Switch::ResourceMetadataEndless => has_no_end(&url).await,
+        Switch::ResourceMetadataSilent => is_silent(authority, url, String::new()).await,
+        Switch::ResourceMetadataRedirects => {
+            assert!(get(&url).await.header("location").starts_with(&authority.canary()));
+        }
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+async fn documents(switch: Switch, authority: &Authority) {
+    let url = metadata_url(authority);
+    match switch {
+        Switch::MetadataTooLarge | Switch::MetadataEndless => has_no_end(&url).await,
+        Switch::MetadataSilent => is_silent(authority, url, String::new()).await,
+        Switch::MetadataRedirects => {
+            assert!(get(&url).await.header("location").starts_with(&authority.canary()));
+        }
+        Switch::MetadataRedirectLoop => assert!(url.ends_with(get(&url).await.header("location"))),
+        Switch::MetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
+        Switch::MetadataInvalidJson => assert_eq!(get(&url).await.json(), Value::Null),
+        Switch::MetadataDuplicateKeys => assert_eq!(get(&url).await.body.matches("\"issuer\":").count(), 2),
+        Switch::MetadataOpenIdOnly => {
+            assert_eq!(get(&url).await.status, 404);
+            let old = format!("{}/.well-known/openid-configuration", authority.issuer());
+            assert_eq!(get(&old).await.json()["issuer"], authority.issuer());
+        }
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+async fn tokens(switch: Switch, authority: &Authority) {
+    if switch == Switch::TokenSilent {
+        return is_silent(authority, format!("{}/token", authority.issuer()), "grant_type=x".into()).await;
+    }
+    if switch == Switch::TokenEndless {
+        let url = format!("{}/token", authority.issuer());
+        let error = try_send(Method::POST, &url, &[], String::new()).await.err().unwrap();
+        return assert!(error.contains("is larger than"), "{error}");
+    }
+    let answer = sign_in(authority, "read").await;
+    let (html, token) = (answer.header("content-type") == "text/html", answer.json()["access_token"].clone());
+    match switch {
+        Switch::TokenRedirects => {
+            assert_eq!(
+                (answer.status, answer.header("location")),
+                (307, &*format!("{}/token", authority.canary()))
+            );
+        }
+        Switch::TokenHtmlOk => assert_eq!((answer.status, html), (200, true)),
+        Switch::TokenHtmlError => assert_eq!((answer.status, html), (500, true)),
+        Switch::TokenError => {
+            assert_eq!(answer.error(), (400, "invalid_grant".into()));
+            assert!(answer.json()["error_description"].as_str().unwrap().contains('\u{1b}'));
+        }
+        Switch::TokenEmpty => assert_eq!((answer.status, &*answer.body), (200, "")),
+        Switch::TokenInvalidJson => {
+            assert!(answer.json().is_null() && answer.body.starts_with("{\"access_token\""));
+        }
+        Switch::TokenDuplicateKeys => assert_eq!(answer.body.matches("\"access_token\":").count(), 2),
+        Switch::TokenMissing => assert!(token.is_null() && answer.json()["token_type"] == "Bearer"),
+        Switch::TokenTypeMissing => assert!(token.is_string() && answer.json().get("token_type").is_none()),
+        Switch::TokenTypeUnknown => assert_eq!(answer.json()["token_type"], "mac"),
+        Switch::TokenTooLarge => assert!(token.as_str().unwrap().len() > 16 << 10),
+        Switch::TokenNewline => assert!(token.as_str().unwrap().contains("\r\nX-Injected: yes")),
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+/// How long tokens last, and what comes after them; and registration.
+async fn lasting(switch: Switch, authority: &Authority) {
+    if format!("{switch:?}").starts_with("Registration") {
+        return registrations(switch, authority).await;
+    }
+    let answer = sign_in(authority, "read").await;
+    let (expires, token) = (answer.json()["expires_in"].clone(), answer.json()["refresh_token"].clone());
+    match switch {
+        Switch::ExpiresMissing => assert_eq!(expires, Value::Null),
+        Switch::ExpiresNegative => assert_eq!(expires, -3600),
+        Switch::ExpiresHuge => assert_eq!(expires, u64::MAX),
+        Switch::ExpiresText => assert_eq!(expires, "3600"),
+        Switch::RefreshMissing => assert_eq!(token, Value::Null),
+        Switch::RefreshOffline => {
+            assert_eq!(token, Value::Null);
+            refresh_token(&sign_in(authority, "read offline_access").await);
+        }
+        Switch::RefreshStays => {
+            for _ in 0..3 {
+                let again = refresh(authority, token.as_str().unwrap()).await;
+                assert_eq!((again.status, again.json().get("refresh_token")), (200, None));
+            }
+        }
+        Switch::RefreshRevoked => {
+            let refused = refresh(authority, token.as_str().unwrap()).await;
+            assert_eq!(refused.error(), (400, "invalid_grant".into()));
+        }
+        Switch::RefreshUnavailable => {
+            assert_eq!(refresh(authority, token.as_str().unwrap()).await.status, 503);
+            assert_eq!(refresh(authority, token.as_str().unwrap()).await.status, 200);
+        }
+        Switch::RevocationFails => {
+            let form = [("token", token.as_str().unwrap()), ("client_id", "public-client")];
+            assert_eq!(post_form(&format!("{}/revoke", authority.issuer()), &[], &form).await.status, 503);
+        }
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+async fn registrations(switch: Switch, authority: &Authority) {
+    let answer = register(authority).await;
+    match switch {
+        Switch::RegistrationMissing => {
+            assert_eq!(answer.status, 404);
+            says(authority, "registration_endpoint", Value::Null).await;
+            says(authority, "client_id_metadata_document_supported", Value::Null).await;
+        }
+        Switch::RegistrationRefused => assert_eq!(answer.error(), (400, "invalid_redirect_uri".into())),
+        Switch::RegistrationHtml => {
+            assert_eq!((answer.status, answer.header("content-type")), (403, "text/html"));
+        }
+        Switch::RegistrationOtherRedirect => {
+            assert_eq!(answer.json()["redirect_uris"], json!(["https://stranger.example/callback"]));
+        }
+        Switch::RegistrationWithoutClientId => {
+            assert_eq!((answer.status, answer.json().get("client_id")), (201, None));
+        }
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+async fn others(switch: Switch, authority: &Authority) {
+    let issuer = authority.issuer();
+    let (token, authorization, stranger) =
+        ("token_endpoint", "authorization_endpoint", "https://stranger.example");
+    match switch {
+        Switch::FirstServerBroken => {
+            let first = issuer.replace("/tenant", "/broken");
+            resource_says(authority, "authorization_servers", json!([first, issuer])).await;
+            let broken = issuer.replace("/tenant", "/.well-known/oauth-authorization-server/broken");
+            assert_eq!(get(&broken).await.status, 500);
+        }
+        Switch::IssuerWrong => says(authority, "issuer", json!(stranger)).await,
+        Switch::IssuerTrailingSlash => says(authority, "issuer", json!(format!("{issuer}/"))).await,
+        Switch::IssuerMissing => says(authority, "issuer", Value::Null).await,
+        Switch::IssuerMoves => moves(authority).await,
+        Switch::PkceMissing => says(authority, "code_challenge_methods_supported", Value::Null).await,
+        Switch::PkcePlain => says(authority, "code_challenge_methods_supported", json!(["plain"])).await,
+        Switch::EndpointsPlainHttp => {
+            says(authority, token, json!("http://auth.example.com/token_endpoint")).await;
+        }
+        Switch::TokenEndpointPrivate => says(authority, token, json!("https://10.0.0.1/token")).await,
+        Switch::TokenEndpointLinkLocal => says(authority, token, json!("http://169.254.169.254/token")).await,
+        Switch::TokenEndpointPrivateIpv6 => says(authority, token, json!("https://[fd00::1]/token")).await,
+        Switch::TokenEndpointMissing => says(authority, token, Value::Null).await,
+        Switch::RegistrationEndpointPrivate => {
+            says(authority, "registration_endpoint", json!("https://10.0.0.1/register")).await;
+        }
+        Switch::AuthorizationEndpointJavascript => {
+            says(authority, authorization, json!("javascript:alert(1)")).await;
+        }
+        Switch::AuthorizationEndpointFile => says(authority, authorization, json!("file:///bin/sh")).await,
+        Switch::AuthorizationEndpointUserinfo => {
+            let url = authority.canary().replace("http://", "http://accounts.example.com@") + "/authorize";
+            says(authority, authorization, json!(url)).await;
+        }
+        Switch::AuthorizationEndpointCommand => {
+            says(authority, authorization, json!("--renderer-cmd-prefix=$(touch /tmp/x)")).await;
+        }
+        Switch::ScopesFewer => assert_eq!(sign_in(authority, "read write").await.json()["scope"], "read"),
+        Switch::CodeUsed => {
+            assert_eq!(sign_in(authority, "read").await.error(), (400, "invalid_grant".into()));
+        }
+        Switch::CodeTwice => {
+            let redirect = approve(authority, &[]).await;
+            for _ in 0..2 {
+                access_token(&redeem(authority, redirect.parameter("code").unwrap(), &[]).await);
+            }
+        }
+        _ => ways_back(switch, authority, approve(authority, &[]).await).await,
+    }
+}
+
+async fn ways_back(switch: Switch, authority: &Authority, redirect: Redirect) {
+    let [code, state, iss, error] = ["code", "state", "iss", "error"].map(|name| redirect.parameter(name));
+    let issuer = authority.issuer();
+    let announced = metadata(authority).await["authorization_response_iss_parameter_supported"] == true;
+    let stranger = Some("https://stranger.example");
+    match switch {
+        Switch::StateMixedUp => assert!(code.is_some() && state.is_some_and(|state| state != "a-state")),
+        Switch::StateMissing => assert!(code.is_some() && state.is_none()),
+        Switch::IssWrong => assert!(code.is_some() && iss == stranger),
+        Switch::IssMissing => assert!(code.is_some() && iss.is_none() && announced),
+        Switch::IssNormalized => assert_eq!(iss.unwrap(), format!("{}/", issuer.replace("http:", "HTTP:"))),
+        Switch::IssUnannounced => assert!(iss == Some(&*issuer) && !announced),
+        Switch::IssUnsupported => assert!(iss.is_none() && !announced),
+        Switch::AccessDenied | Switch::AccessDeniedIssWrong => {
+            assert_eq!((code, state, error), (None, Some("a-state"), Some("access_denied")));
+            assert_eq!(iss == stranger, switch == Switch::AccessDeniedIssWrong);
+            assert!(redirect.parameter("error_description").unwrap().contains("\u{1b}[2J"));
+        }
+        Switch::CodeMissing => assert_eq!((code, error, iss), (None, None, Some(&*issuer))),
+        _ => panic!("nobody has looked at {switch:?}"),
+    }
+}
+
+async fn moves(authority: &Authority) {
+    let issuer = authority.issuer();
+    resource_says(authority, "authorization_servers", json!([issuer])).await;
+    access_token(&sign_in(authority, "read").await);
+    let moved = issuer.replace("/tenant", "/moved");
+    resource_says(authority, "authorization_servers", json!([moved])).await;
+    let document =
+        get(&issuer.replace("/tenant", "/.well-known/oauth-authorization-server/moved")).await.json();
+    assert_eq!(document["issuer"], moved);
+    let url = authorization_url(authority, &[]).replace(&issuer, &moved);
+    assert_eq!(get(&url).await.body, "this client is not known");
+}
+
+#[tokio::test]
+async fn anything_else_can_be_said_too() {
+    let behaviour = Authority::honest()
+        .metadata("token_endpoint", "https://elsewhere.example/token")
+        .metadata("jwks_uri", Value::Null)
+        .resource_metadata("scopes_supported", json!(["a"]))
+        .challenge("Bearer realm=\"x\"");
+    let authority = start(behaviour).await;
+    says(&authority, "token_endpoint", json!("https://elsewhere.example/token")).await;
+    says(&authority, "jwks_uri", Value::Null).await;
+    resource_says(&authority, "scopes_supported", json!(["a"])).await;
+    assert_eq!(call(&authority, "greet", "").await.header("www-authenticate"), "Bearer realm=\"x\"");
+    authority.behave(Authority::honest());
+    says(&authority, "jwks_uri", json!(format!("{}/jwks", authority.issuer()))).await;
+}
+
+#[tokio::test]
+async fn the_canary_sings() {
+    let authority = start(Authority::honest()).await;
+    assert!(try_send(Method::GET, &authority.canary(), &[], String::new()).await.is_err());
+    assert_eq!(authority.seen().canary, 1);
+}
