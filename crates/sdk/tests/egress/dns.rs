@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use linchpin::egress::{Egress, EgressErrorKind, Phase, Policy, Target};
 
-use crate::support::{Canary, Reply, Script, Server, get, ok};
+use crate::canary::Canary;
+use crate::support::{Reply, Script, Server, get, ok};
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()

@@ -4,11 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 mod addresses;
+#[path = "../support/canary.rs"]
+mod canary;
 mod dns;
 mod failures;
 mod pool;
 mod proxy;
 mod redirects;
+#[path = "../support/spellings.rs"]
+mod spellings;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

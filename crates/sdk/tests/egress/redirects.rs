@@ -4,7 +4,8 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
 use linchpin::egress::{Body, Egress, EgressErrorKind, Redirects, Target};
 
-use crate::support::{Canary, Reply, Seen, Server, get, ok};
+use crate::canary::Canary;
+use crate::support::{Reply, Seen, Server, get, ok};
 
 /// A server whose paths say what to answer: `/301/where` redirects to `/where`, everything else is fine.
 fn answers(seen: &Seen) -> Reply {
