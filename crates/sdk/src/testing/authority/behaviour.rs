@@ -15,6 +15,8 @@ pub struct Behaviour {
     pub(super) metadata: BTreeMap<String, Value>,
     pub(super) resource_metadata: BTreeMap<String, Value>,
     pub(super) challenge: Option<String>,
+    pub(super) metadata_redirect: Option<String>,
+    pub(super) origins: Option<[String; 2]>,
     pub(super) documents: BTreeMap<String, Value>,
     pub(super) lifetime: Duration,
 }
@@ -26,6 +28,8 @@ impl Behaviour {
             metadata: BTreeMap::new(),
             resource_metadata: BTreeMap::new(),
             challenge: None,
+            metadata_redirect: None,
+            origins: None,
             documents: BTreeMap::new(),
             lifetime: Duration::from_hours(1),
         }
@@ -52,6 +56,19 @@ impl Behaviour {
     /// Says something else in `WWW-Authenticate` when a token is missing.
     pub fn challenge(mut self, text: impl Into<String>) -> Self {
         self.challenge = Some(text.into());
+        self
+    }
+
+    /// Redirects whoever asks for the metadata of the authorization server to this URL.
+    pub fn redirect_metadata(mut self, url: impl Into<String>) -> Self {
+        self.metadata_redirect = Some(url.into());
+        self
+    }
+
+    /// Says that its two servers are at these origins, for tests with something in between. This counts from the start
+    /// alone; [`Authority::address`](super::Authority::address) says where they are in truth.
+    pub fn origins(mut self, resource: impl Into<String>, authority: impl Into<String>) -> Self {
+        self.origins = Some([resource.into(), authority.into()]);
         self
     }
 

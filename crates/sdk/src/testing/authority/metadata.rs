@@ -103,6 +103,9 @@ pub(super) fn authority(shared: &Shared, issuer: Issuer, path: &str) -> Option<R
 }
 
 fn spoiled_reply(shared: &Shared, behaviour: &Behaviour, document: &Value, path: &str) -> Reply {
+    if let Some(url) = &behaviour.metadata_redirect {
+        return redirect(302, url);
+    }
     let text = document.to_string();
     let spoil = behaviour.switches.iter().find_map(|switch| {
         Some(match switch {
@@ -114,9 +117,9 @@ fn spoiled_reply(shared: &Shared, behaviour: &Behaviour, document: &Value, path:
             Switch::MetadataRedirects => redirect(302, &format!("{}{path}", shared.canary)),
             Switch::MetadataRedirectLoop => redirect(302, path),
             Switch::MetadataHtml => html(200),
-            Switch::MetadataInvalidJson => reply(200, "application/json", text[..text.len() / 2].to_owned()),
+            Switch::MetadataInvalidJson => reply(200, "application/json", text[..16].to_owned()),
             Switch::MetadataDuplicateKeys => {
-                let twice = format!(r#"{},"issuer":"{STRANGER}"}}"#, &text[..text.len() - 1]);
+                let twice = format!(r#"{{"issuer":"{STRANGER}",{}"#, &text[1..]);
                 reply(200, "application/json", twice)
             }
             _ => return None,

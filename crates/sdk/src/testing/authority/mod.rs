@@ -37,6 +37,7 @@ mod switch;
 mod token;
 mod web;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -192,6 +193,24 @@ impl Authority {
     /// What has happened so far.
     pub fn seen(&self) -> Seen {
         self.shared.lock().seen.clone()
+    }
+
+    /// Waits until enough has happened.
+    pub async fn until(&self, enough: impl Fn(&Seen) -> bool) {
+        loop {
+            let mut news = std::pin::pin!(self.shared.news.notified());
+            news.as_mut().enable();
+            if enough(&self.shared.lock().seen) {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    /// Where one of its servers listens.
+    pub fn address(&self, place: Place) -> SocketAddr {
+        let [resource, authority] = self.shared.addresses;
+        if place == Place::Resource { resource } else { authority }
     }
 
     /// Everything secret that was given out or shown: secrets of clients, codes and their verifiers, tokens,

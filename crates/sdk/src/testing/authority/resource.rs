@@ -23,6 +23,7 @@ pub(super) fn server() -> Result<HttpService> {
         .tool("greet", "Greets; `read` is enough", || async { "hello" })
         .tool(PRIVILEGED, "Writes; this takes the scope `write`", || async { "written" })
         .http()
+        .allow_any_host() // tests may put something in between
         .into_service()
 }
 

@@ -1,6 +1,7 @@
 //! What the servers of the authority share: where they are, whom they know, what they have given out.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -91,6 +92,10 @@ pub(super) struct Shared {
     pub(super) resource: String,
     pub(super) authority: String,
     pub(super) canary: String,
+    /// Where the servers listen in truth.
+    pub(super) addresses: [SocketAddr; 2],
+    /// Tells of each request.
+    pub(super) news: tokio::sync::Notify,
     pub(super) mcp: HttpService,
     /// Of the authority, of the identity provider and of whoever says what a workload is.
     pub(super) key: Key,
@@ -125,6 +130,9 @@ impl Shared {
         mcp: HttpService,
         behaviour: Behaviour,
     ) -> crate::Result<Self> {
+        let origin = |address: SocketAddr| format!("http://{address}");
+        let origins = [origin(resource), origin(authority)];
+        let [own_resource, own_authority] = behaviour.origins.clone().unwrap_or(origins);
         let state = State {
             behaviour,
             seen: Seen::default(),
@@ -139,11 +147,12 @@ impl Shared {
             secrets: Vec::new(),
             later: Duration::ZERO,
         };
-        let origin = |address| format!("http://{address}");
         Ok(Shared {
-            resource: origin(resource),
-            authority: origin(authority),
+            resource: own_resource,
+            authority: own_authority,
             canary: origin(canary),
+            addresses: [resource, authority],
+            news: tokio::sync::Notify::new(),
             mcp,
             key: Key::generate()?,
             client_key: Key::generate()?,

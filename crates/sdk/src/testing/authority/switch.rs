@@ -24,7 +24,7 @@ switches! {
     ChallengeSeveral,
     /// `WWW-Authenticate` of 64 KiB.
     ChallengeHuge,
-    /// `resource_metadata` at another origin, where nobody should connect to.
+    /// `resource_metadata` at another origin, where nothing answers. Allowed.
     ChallengeElsewhere,
     /// 401 for ever, whatever token is shown.
     UnauthorizedForever,
@@ -106,7 +106,7 @@ switches! {
     MetadataHtml,
     /// Metadata that breaks off.
     MetadataInvalidJson,
-    /// Metadata that says `issuer` twice, the second time of somebody else.
+    /// Metadata that says `issuer` twice, the first time of somebody else.
     MetadataDuplicateKeys,
     /// Metadata of `OpenID` Connect alone, at the oldest of its places. Allowed.
     MetadataOpenIdOnly,

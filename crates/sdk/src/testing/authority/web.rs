@@ -176,6 +176,7 @@ async fn handle(
         body,
     });
     shared.lock().seen.requests.push(request.clone());
+    shared.news.notify_waiters();
     match super::route::answer(shared, &request, parts).await {
         Some(reply) => Ok(reply),
         None => std::future::pending().await,

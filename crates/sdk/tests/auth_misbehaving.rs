@@ -1,0 +1,507 @@
+//! Signing in where something is wrong: what a person reads, for every way in which the authority of the test kit can
+//! misbehave. A whole life is tried: connecting, calls, tokens that run out or are revoked, signing out.
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeSet;
+
+use linchpin::testing::authority::{Authority, Behaviour, Place, Seen, Switch};
+
+#[path = "support/signing_in.rs"]
+mod signing_in;
+
+/// Where the life ends and why. Ports differ each time: MCP is the endpoint at SERVER, ISSUER is at AUTHORITY.
+const TABLE: &[(Switch, &str)] = &[
+    (
+        Switch::ChallengeMissing,
+        "needing more: the server does not allow this: HTTP 403: a token is needed that is good for this \
+         (HTTP_FORBIDDEN)",
+    ),
+    (
+        Switch::ChallengeMalformed,
+        "needing more: the server does not allow this: HTTP 403: a token is needed that is good for this \
+         (HTTP_FORBIDDEN)",
+    ),
+    (Switch::ChallengeSeveral, "fine"),
+    (Switch::ChallengeHuge, "fine"),
+    (Switch::ChallengeElsewhere, "fine"),
+    (
+        Switch::UnauthorizedForever,
+        "connecting: the server wants to know who asks (Bearer): give it with `auth`: a token is needed \
+         that is good for this (HTTP_UNAUTHORIZED)",
+    ),
+    (
+        Switch::ForbiddenForever,
+        "needing more: the server wants the scope `write` for this, and the token has it already: ask \
+         whoever runs the server (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::ResourceElsewhere,
+        "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
+         be used: it is of the resource `https://stranger.example/mcp`, and this server is `MCP`; a token \
+         for one must not go to the other (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::ResourceOtherPath,
+        "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
+         be used: it is of the resource `SERVER/other`, and this server is `MCP`; a token for one must not \
+         go to the other (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::ResourcePrefix,
+        "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
+         be used: it is of the resource `MCP-evil`, and this server is `MCP`; a token for one must not go \
+         to the other (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::ResourceMissing,
+        "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
+         be used: it does not say which `resource` it is of (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::NoAuthorizationServers,
+        "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
+         be used: it names no `authorization_servers`, so nobody can sign in (HTTP_AUTHORIZATION)",
+    ),
+    (Switch::FirstServerBroken, "fine"),
+    (Switch::NoResourceMetadata, "fine"),
+    (Switch::NoMetadata, "fine"),
+    (Switch::ResourceMetadataAtRoot, "fine"),
+    (
+        Switch::ResourceMetadataHtml,
+        "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
+         be used: it is not what RFC 9728 says (expected value at line 1 column 1) (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::ResourceMetadataEndless,
+        "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
+         failed: the response of `127.0.0.1` is larger than 1048576 bytes (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::ResourceMetadataSilent,
+        "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
+         failed: there was no answer in 10 seconds (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::ResourceMetadataRedirects,
+        "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
+         failed: `127.0.0.1` redirects to `127.0.0.1`: another place, which is not followed here; use its \
+         URL if you trust it (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::IssuerWrong,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is \
+         `https://stranger.example` and must be `ISSUER`, to the letter; somebody may be posing as another \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::IssuerTrailingSlash,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is `ISSUER/` \
+         and must be `ISSUER`, to the letter; somebody may be posing as another (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::IssuerMissing,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not say which \
+         `issuer` it is of (HTTP_AUTHORIZATION)",
+    ),
+    (Switch::IssuerMoves, "fine"),
+    (
+        Switch::PkceMissing,
+        "connecting: nobody can sign in at `ISSUER`: its metadata does not list `S256` under \
+         `code_challenge_methods_supported`, and without PKCE a code could be stolen on its way \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::PkcePlain,
+        "connecting: nobody can sign in at `ISSUER`: its metadata does not list `S256` under \
+         `code_challenge_methods_supported`, and without PKCE a code could be stolen on its way \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::EndpointsPlainHttp,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
+         `authorization_endpoint` is no safe place: `http://auth.example.com/authorization_endpoint` is \
+         plain `http`, and only `https` keeps secrets on the way (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenEndpointPrivate,
+        "connecting: token request at `https://10.0.0.1/token` failed: no connection to `10.0.0.1` was \
+         tried: 10.0.0.1 is a private address, and this URL was not typed but learned from the network, so \
+         it may only lead to public addresses: if it is meant, allow its network in the egress policy \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenEndpointLinkLocal,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its `token_endpoint` is \
+         no safe place: `http://169.254.169.254/token` is plain `http`, and only `https` keeps secrets on \
+         the way (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenEndpointPrivateIpv6,
+        "connecting: token request at `https://[fd00::1]/token` failed: no connection to `[fd00::1]` was \
+         tried: fd00::1 is a private address, and this URL was not typed but learned from the network, so \
+         it may only lead to public addresses: if it is meant, allow its network in the egress policy \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenEndpointMissing,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it has no \
+         `token_endpoint` (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::RegistrationEndpointPrivate,
+        "connecting: client registration at `https://10.0.0.1/register` failed: no connection to `10.0.0.1` \
+         was tried: 10.0.0.1 is a private address, and this URL was not typed but learned from the network, \
+         so it may only lead to public addresses: if it is meant, allow its network in the egress policy \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::AuthorizationEndpointJavascript,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
+         `authorization_endpoint` is no safe place: the URL cannot be used: it must begin with https:// or \
+         http:// (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::AuthorizationEndpointFile,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
+         `authorization_endpoint` is no safe place: the URL cannot be used: only https:// and http:// are \
+         known (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::AuthorizationEndpointUserinfo,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
+         `authorization_endpoint` is no safe place: the URL cannot be used: it has a user name or password; \
+         put them into a header instead (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::AuthorizationEndpointCommand,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
+         `authorization_endpoint` is no safe place: the URL cannot be used: it has the character ' '; write \
+         it as %20 (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataTooLarge,
+        "connecting: authorization server metadata at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: the response of `127.0.0.1` is \
+         larger than 1048576 bytes (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataEndless,
+        "connecting: authorization server metadata at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: the response of `127.0.0.1` is \
+         larger than 1048576 bytes (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataSilent,
+        "connecting: authorization server metadata at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: there was no answer in 10 \
+         seconds (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataRedirects,
+        "connecting: authorization server metadata at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `127.0.0.1` redirects to \
+         `127.0.0.1`: another place, which is not followed here; use its URL if you trust it \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataRedirectLoop,
+        "connecting: authorization server metadata at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `127.0.0.1` redirects to \
+         `127.0.0.1`: that is one redirect too many, at most 3 are followed (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataHtml,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
+         says (expected value at line 1 column 1) (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataInvalidJson,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
+         says (EOF while parsing a string at line 1 column 16) (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::MetadataDuplicateKeys,
+        "connecting: the metadata of the authorization server at \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
+         says (duplicate field `issuer` at line 1 column 45) (HTTP_AUTHORIZATION)",
+    ),
+    (Switch::MetadataOpenIdOnly, "fine"),
+    (Switch::NoClientDocuments, "fine"),
+    (
+        Switch::RegistrationMissing,
+        "connecting: `ISSUER` does not know this client and takes no registrations: register it there by \
+         hand and give its client id (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::RegistrationRefused,
+        "connecting: `ISSUER` did not register this client: it says `invalid_redirect_uri` \
+         (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m); register it there by hand and give its client id \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::RegistrationHtml,
+        "connecting: `ISSUER` did not register this client: it answered HTTP 403 with a page for people; \
+         register it there by hand and give its client id (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::RegistrationOtherRedirect,
+        "connecting: `ISSUER` did not register this client: it registered other redirect URIs than the one \
+         that was asked for; register it there by hand and give its client id (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::RegistrationWithoutClientId,
+        "connecting: `ISSUER` did not register this client: its answer has no `client_id`; register it \
+         there by hand and give its client id (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::StateMixedUp,
+        "connecting: what came back from the browser does not belong to this sign-in (`state`); sign in \
+         again (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::StateMissing,
+        "connecting: what came back from the browser does not belong to this sign-in (`state`); sign in \
+         again (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::IssWrong,
+        "connecting: the answer comes from another authorization server than `ISSUER`, which was asked \
+         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::IssMissing,
+        "connecting: the answer does not say that it comes from `ISSUER`, though that server always does \
+         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::IssNormalized,
+        "connecting: the answer comes from another authorization server than `ISSUER`, which was asked \
+         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+    ),
+    (Switch::IssUnannounced, "fine"),
+    (Switch::IssUnsupported, "fine"),
+    (
+        Switch::AccessDenied,
+        "connecting: `ISSUER` did not let the client in: it says `access_denied` \
+         (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::AccessDeniedIssWrong,
+        "connecting: the answer comes from another authorization server than `ISSUER`, which was asked \
+         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::CodeMissing,
+        "connecting: what came back from the browser has no code; sign in again (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::CodeUsed,
+        "connecting: `ISSUER` gave no token: it says `invalid_grant` (this code was used before) \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (Switch::CodeTwice, "fine"),
+    (
+        Switch::TokenRedirects,
+        "connecting: `ISSUER` gave no token: it answered HTTP 307, a redirect, which is never followed with \
+         secrets (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenHtmlOk,
+        "connecting: `ISSUER` gave no token: it answered with a page for people in place of a token \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenHtmlError,
+        "connecting: `ISSUER` gave no token: it answered HTTP 500 with a page for people \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenError,
+        "connecting: `ISSUER` gave no token: it says `invalid_grant` (denied[2J]0;ownedSet-Cookie: \
+         a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenEmpty,
+        "connecting: `ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 0) \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenInvalidJson,
+        "connecting: `ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 86) \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenDuplicateKeys,
+        "connecting: `ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 186) \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenMissing,
+        "connecting: `ISSUER` gave no token: its answer has no `access_token` (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenTypeMissing,
+        "connecting: `ISSUER` gave no token: its answer has no `token_type` (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenTypeUnknown,
+        "connecting: `ISSUER` gave no token: its token is of the type `mac`, which is not known here \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenTooLarge,
+        "connecting: `ISSUER` gave no token: its token is too long for a header (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenNewline,
+        "connecting: `ISSUER` gave no token: its token has characters that no header can have \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenSilent,
+        "connecting: token request at `ISSUER/token` failed: there was no answer in 10 seconds \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::TokenEndless,
+        "connecting: token request at `ISSUER/token` failed: the response of `127.0.0.1` is larger than \
+         1048576 bytes (HTTP_AUTHORIZATION)",
+    ),
+    (Switch::ExpiresMissing, "fine"),
+    (Switch::ExpiresNegative, "fine"),
+    (Switch::ExpiresHuge, "fine"),
+    (Switch::ExpiresText, "fine"),
+    (
+        Switch::ScopesFewer,
+        "needing more: the server wants the scope `write` for this, and it was asked for and not given: ask \
+         whoever runs the server (HTTP_AUTHORIZATION)",
+    ),
+    (Switch::RefreshMissing, "fine"),
+    (Switch::RefreshOffline, "fine"),
+    (Switch::RefreshStays, "fine"),
+    (Switch::RefreshRevoked, "fine"),
+    (
+        Switch::RefreshUnavailable,
+        "after the end of the token: `ISSUER` gave no token: it answered HTTP 503 with a page for people \
+         (HTTP_AUTHORIZATION)",
+    ),
+    (
+        Switch::RevocationFails,
+        "signing out: the sign-in is forgotten here, but `ISSUER` did not take the token back: it answered \
+         HTTP 503 with a page for people",
+    ),
+    (Switch::Dpop, "fine"),
+    (Switch::DpopNonce, "fine"),
+    (
+        Switch::DpopNonceForever,
+        "connecting: `ISSUER` gave no token: it says `use_dpop_nonce` (a nonce is needed) \
+         (HTTP_AUTHORIZATION)",
+    ),
+];
+
+/// What comes of a life with an authority that behaves like this. Where nothing answers at `silent`, time passes.
+async fn outcome(behaviour: Behaviour, silent: &str) -> (String, Seen) {
+    let authority = signing_in::start(behaviour).await;
+    let oauth = signing_in::oauth(&authority);
+    let mut life = std::pin::pin!(signing_in::live(&authority, &oauth));
+    let outcome = tokio::select! {
+        outcome = &mut life => outcome,
+        () = authority.until(|seen| seen.of(silent).next().is_some()) => {
+            tokio::time::pause();
+            let outcome = life.await;
+            tokio::time::resume();
+            outcome
+        }
+    };
+    let text = match outcome {
+        Ok(()) => "fine".to_owned(),
+        Err(failure) => format!("{}: {}", failure.step, failure.error),
+    };
+    let origin = |place| format!("http://{}", authority.address(place));
+    let places = [
+        (authority.mcp_url(), "MCP"),
+        (authority.issuer(), "ISSUER"),
+        (origin(Place::Resource), "SERVER"),
+        (origin(Place::Authority), "AUTHORITY"),
+    ];
+    let text = places.iter().fold(text, |text, (url, name)| text.replace(url, name));
+    (text, authority.seen())
+}
+
+#[tokio::test]
+async fn what_a_person_reads() {
+    for &(switch, expected) in TABLE {
+        let silent = match switch {
+            Switch::ResourceMetadataSilent => "/oauth-protected-resource/mcp",
+            Switch::MetadataSilent => "/oauth-authorization-server/tenant",
+            Switch::TokenSilent => "/token",
+            _ => "never",
+        };
+        let (text, seen) = outcome(Authority::honest().with(switch), silent).await;
+        assert_eq!(text, expected, "{switch:?}");
+        // Another origin may have the metadata of a resource; what it says is held against the resource all the same.
+        assert_eq!(seen.canary > 0, switch == Switch::ChallengeElsewhere, "{switch:?}");
+        assert_eq!(seen.reuses, 0, "{switch:?}: what is spent is not shown again");
+        let is_safe = |query: &[(String, String)]| query.iter().all(|(name, _)| name != "access_token");
+        assert!(seen.requests.iter().all(|request| is_safe(&request.query)), "{switch:?}");
+        assert!(!text.contains(char::is_control), "{switch:?}");
+    }
+    let told: BTreeSet<_> = TABLE.iter().map(|(switch, _)| switch).collect();
+    assert_eq!(told, Switch::ALL.iter().collect(), "each of them once");
+    assert_eq!(TABLE.len(), Switch::ALL.len());
+}
+
+#[tokio::test]
+async fn an_honest_life() {
+    let (text, seen) = outcome(Authority::honest(), "never").await;
+    assert_eq!(text, "fine");
+    let counts = (seen.registrations, seen.authorizations, seen.refreshes, seen.tokens, seen.revocations);
+    assert_eq!(counts, (1, 3, 2, 5, 1), "the person is asked at first, for more, and after a revocation");
+}
+
+#[tokio::test]
+async fn another_authority_means_another_registration() {
+    let (_, seen) = outcome(Authority::honest().with(Switch::IssuerMoves), "never").await;
+    let ids = |path| {
+        let requests = seen.of(path).filter_map(|request| request.parameter("client_id"));
+        requests.collect::<BTreeSet<_>>()
+    };
+    let (before, after) = (ids("/tenant/token"), ids("/moved/token"));
+    assert!(!before.is_empty() && !after.is_empty() && before.is_disjoint(&after), "{before:?} {after:?}");
+}
+
+#[tokio::test]
+async fn a_passing_failure_costs_nothing() {
+    let authority = signing_in::start(Authority::honest().with(Switch::RefreshUnavailable)).await;
+    let oauth = signing_in::oauth(&authority);
+    let client = linchpin::Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
+    authority.expire_tokens();
+    client.call("greet", ()).await.unwrap_err();
+    client.call("greet", ()).await.unwrap();
+    assert_eq!(
+        (authority.seen().refreshes, authority.seen().authorizations),
+        (1, 1),
+        "nobody is asked again"
+    );
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_ever() {
+    let behaviour = Authority::honest().with(Switch::UnauthorizedForever).with(Switch::RefreshMissing);
+    let (text, seen) = outcome(behaviour, "never").await;
+    assert!(text.starts_with("connecting: the server wants to know who asks (Bearer)"), "{text}");
+    assert!(seen.authorizations <= 4, "{} times", seen.authorizations);
+}

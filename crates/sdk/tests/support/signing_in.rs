@@ -1,0 +1,62 @@
+//! A client that signs in to the authority of the test kit, and everything that can happen to it afterwards.
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
+use linchpin::egress::{Egress, Policy};
+use linchpin::testing::authority::{Authority, Behaviour};
+use linchpin::{Client, ClientError};
+
+pub(crate) const BACK: &str = "http://127.0.0.1:9/callback";
+
+pub(crate) async fn start(behaviour: Behaviour) -> Arc<Authority> {
+    Arc::new(Authority::start(behaviour).await.unwrap())
+}
+
+/// A client whose person agrees to everything, and whose clock is the authority's.
+pub(crate) fn oauth(authority: &Arc<Authority>) -> OAuth {
+    with_person(OAuth::new("A test"), authority)
+}
+
+pub(crate) fn with_person(oauth: OAuth, authority: &Arc<Authority>) -> OAuth {
+    let person = authority.clone();
+    let visit = move |url: String| {
+        let authority = person.clone();
+        async move {
+            let redirect = authority.approve(&url).await;
+            let failed = |error: linchpin::Error| AuthError::new(AuthErrorKind::Person, error.to_string());
+            redirect.map(|redirect| redirect.url).map_err(failed)
+        }
+    };
+    oauth.redirect(BACK, visit).clock(authority.clock())
+}
+
+/// A whole life with a server: connecting, a call, one that needs more, a token that is not taken any more, one that
+/// runs out, one that is revoked, and signing out. Says where it ends and why.
+pub(crate) async fn live(authority: &Authority, oauth: &OAuth) -> Result<(), Failure> {
+    let at = |step: &'static str| move |error: ClientError| Failure { step, error: Box::new(error) };
+    let client = Client::http(authority.mcp_url()).auth(oauth.clone());
+    let client = client.connect().await.map_err(at("connecting"))?;
+    client.call("greet", ()).await.map_err(at("calling"))?;
+    client.call("write", ()).await.map_err(at("needing more"))?;
+    authority.expire_tokens();
+    client.call("greet", ()).await.map_err(at("after the end of the token"))?;
+    authority.advance(Duration::from_hours(2));
+    client.call("write", ()).await.map_err(at("after its time"))?;
+    authority.revoke();
+    client.call("write", ()).await.map_err(at("after it was revoked"))?;
+    client.close().await;
+    let here = Policy::default().allow("127.0.0.0/8".parse().unwrap());
+    let egress = Egress::builder().policy(here).build().unwrap();
+    let signed_out = oauth.sign_out(&authority.mcp_url(), &egress).await;
+    signed_out.map_err(|error| Failure { step: "signing out", error: Box::new(error) })
+}
+
+/// Where a life ended.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) step: &'static str,
+    pub(crate) error: Box<dyn std::error::Error + Send + Sync>,
+}
