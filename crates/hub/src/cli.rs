@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::target::{Place, Target};
 use crate::terminal::Screen;
-use crate::{call, demo, doctor, inspect, report};
+use crate::{call, demo, doctor, inspect, report, sign_in};
 
 /// The Model Context Protocol hub.
 ///
@@ -70,6 +70,11 @@ enum Command {
     ///
     /// Example: linchpin doctor npx -y @modelcontextprotocol/server-everything
     Doctor(Server),
+    /// Forget the sign-in to a server, and give its token back
+    SignOut {
+        /// The URL of the server
+        url: String,
+    },
 }
 
 #[derive(Args)]
@@ -81,6 +86,10 @@ struct Server {
     /// A header for every request to a URL, such as 'Authorization: Bearer …'; may be given again
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
+
+    /// Sign in when the server wants that, also where no terminal shows the URL to open
+    #[arg(long)]
+    sign_in: bool,
 
     /// The URL of the server, or the command that starts it, as you would type it; everything after the command's
     /// name is the server's
@@ -106,7 +115,8 @@ impl Server {
     fn target(self, verbose: bool) -> Result<Target, Failure> {
         let timeout = Duration::from_secs(self.timeout.get().into());
         let place = Place::parse(self.place, self.headers)?;
-        Ok(Target { place, timeout, verbose, screen: Arc::new(Screen::new()), trace: None })
+        let screen = Arc::new(Screen::new());
+        Ok(Target { place, timeout, verbose, screen, sign_in: self.sign_in, trace: None })
     }
 }
 
@@ -127,6 +137,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             return call::run(server.target(verbose)?, options).await;
         }
         Some(Command::Doctor(server)) => return doctor::run(server.target(verbose)?, json).await,
+        Some(Command::SignOut { url }) => sign_in::sign_out(&url).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

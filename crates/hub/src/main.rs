@@ -10,6 +10,7 @@ mod heard;
 mod inspect;
 mod report;
 mod roots;
+mod sign_in;
 mod signals;
 mod target;
 mod terminal;

@@ -12,6 +12,7 @@ use linchpin::{Client, ClientBuilder, ClientError};
 use crate::doctor::Trace;
 use crate::failure::{Failure, Kind};
 use crate::heard::Heard;
+use crate::sign_in;
 use crate::signals::Signals;
 use crate::terminal::Screen;
 
@@ -52,6 +53,8 @@ pub(crate) struct Target {
     pub(crate) timeout: Duration,
     pub(crate) verbose: bool,
     pub(crate) screen: Arc<Screen>,
+    /// Whether to ask for a sign-in where no terminal shows the question.
+    pub(crate) sign_in: bool,
     /// Is told of every step on the way.
     pub(crate) trace: Option<Arc<Trace>>,
 }
@@ -91,6 +94,14 @@ impl Target {
         let mut client = Client::http(url);
         for (name, value) in headers {
             client = client.header(name, value);
+        }
+        // Whoever says who they are by a header of their own need not sign in.
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+            let mut oauth = sign_in::oauth(&self.screen, self.sign_in);
+            if let Some(trace) = self.trace.clone() {
+                oauth = oauth.on_step(move |step| trace.sign_in(step));
+            }
+            client = client.auth(oauth);
         }
         if let Some(trace) = &self.trace {
             let (hops, words) = (trace.clone(), trace.clone());

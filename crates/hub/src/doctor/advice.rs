@@ -6,7 +6,7 @@ use crate::failure::{Failure, Kind};
 pub(super) fn for_failure(failure: &Failure, is_url: bool) -> Option<String> {
     let advice = match (failure.status(), failure.kind) {
         (Some(401), _) => {
-            "the server wants to know who asks: give a token with --header 'Authorization: Bearer …'"
+            "sign in with --sign-in; if the server gives tokens by other means, use --header 'Authorization: Bearer …'"
         }
         (Some(403), _) => {
             "the server knows who asks and refuses, or does not serve this host: check the token and the URL"

@@ -39,7 +39,8 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Fail
         if matches!(failure.kind, crate::failure::Kind::Interrupted(_) | crate::failure::Kind::Usage) {
             return Err(failure);
         }
-        trace.failed(&failure.to_string(), advice::for_failure(&failure, is_url));
+        let step = if failure.status() == Some(401) { "sign-in" } else { "protocol" };
+        trace.failed(step, &failure.to_string(), advice::for_failure(&failure, is_url));
     }
     let steps = trace.steps();
     let healthy = steps.iter().all(|step| step.ok);

@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linchpin::Revision;
+use linchpin::auth::{AuthStep, Purpose};
 use linchpin::egress::{Hop, Phase};
 use serde_json::{Value, json};
 
@@ -72,11 +73,11 @@ impl Trace {
     }
 
     /// The connection failed; where a step says so already, it gets the advice.
-    pub(crate) fn failed(&self, text: &str, advice: Option<String>) {
+    pub(crate) fn failed(&self, step: &'static str, text: &str, advice: Option<String>) {
         let mut seen = self.seen();
         match seen.steps.last_mut().filter(|last| !last.ok) {
             Some(last) => last.advice = last.advice.take().or(advice),
-            None => seen.steps.push(Step::bad("protocol", text, advice)),
+            None => seen.steps.push(Step::bad(step, text, advice)),
         }
     }
 
@@ -113,6 +114,29 @@ impl Trace {
             }
         }
         seen.steps.push(step.after(hop.took));
+    }
+
+    /// A step of signing in is over.
+    pub(crate) fn sign_in(&self, step: &AuthStep<'_>) {
+        let name = match step.purpose {
+            Some(Purpose::ResourceMetadata) => "metadata",
+            Some(Purpose::ServerMetadata) => "authority",
+            Some(Purpose::Registration) => "registration",
+            Some(_) => "token",
+            None => "sign-in",
+        };
+        let url = one_line(step.url);
+        let text = match (step.status, step.error) {
+            (_, Some(error)) => one_line(&error.to_string()),
+            (Some(status @ 200..300), _) => format!("{url} ({status})"),
+            (Some(status), _) => format!("nothing to be used at {url} ({status})"),
+            (None, None) => format!("somebody was there and came back from {url}"),
+        };
+        // Where it is looked for metadata there are other places; whether none was left is said in the end.
+        let is_search = matches!(step.purpose, Some(Purpose::ResourceMetadata | Purpose::ServerMetadata));
+        let good = step.error.is_none() && (is_search || step.status.is_none_or(|status| status < 300));
+        let step = Step { ok: good, ..Step::good(name, text).after(step.took) };
+        self.add(step);
     }
 
     /// The transport says something.

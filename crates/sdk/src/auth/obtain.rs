@@ -82,7 +82,14 @@ impl Flow {
     }
 
     pub(super) fn registered(&mut self, reply: &Reply, now: u64) -> Result<Action, AuthError> {
-        let identity = registration::read(reply, self.authority()?, self.redirect_uri.as_deref())?;
+        let authority = self.authority()?;
+        if !reply.is_success() && authority.pkce.is_none() {
+            // It has no metadata, and what such servers once had is not there either.
+            let text = "the server wants to know who asks, and says nowhere how to sign in: it may want a key or a \
+                        token that whoever runs it gives you";
+            return Err(AuthError::new(AuthErrorKind::Metadata, text));
+        }
+        let identity = registration::read(reply, authority, self.redirect_uri.as_deref())?;
         self.identity = Some(identity);
         self.prove(now)
     }

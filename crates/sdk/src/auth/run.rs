@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 
 use super::error::{AuthError, AuthErrorKind};
 use super::exchange::{Exchange, Purpose, Reply};
@@ -12,7 +12,7 @@ use super::oauth::{Grant, Profile};
 use super::record::Record;
 use super::scheme::header_value;
 use super::secret::Secret;
-use crate::egress::{Body, Egress, Redirects, Target};
+use crate::egress::{Body, Egress, EgressError, EgressErrorKind, Redirects, ResponseBody, Target, Trust};
 use crate::http::names;
 
 /// How long one answer may take, and how long it may be.
@@ -111,20 +111,33 @@ async fn fetch(exchange: &Exchange, server: &Target, egress: &Egress) -> Result<
     let target =
         if exchange.is_typed() { Target::typed(exchange.url()) } else { server.learned(exchange.url()) };
     let target = target.map_err(|error| error.to_string())?;
-    let request = written(exchange)?;
-    let response = match exchange.method() {
-        // What is posted holds secrets and stays where it was sent.
-        "POST" => egress.send(request, &target).await,
-        _ => egress
-            .follow(request, &target, Redirects::same_origin(REDIRECTS))
-            .await
-            .map(|(response, _)| response),
-    };
+    let mut response = attempt(exchange, &target, egress).await?;
+    if matches!(&response, Err(error) if matches!(error.kind(), EgressErrorKind::Refused(_)))
+        && target.trust() == (Trust::Learned { home: None })
+    {
+        // It may be where the server is, which nobody has asked yet.
+        egress.reach(server).await.map_err(|error| error.to_string())?;
+        response = attempt(exchange, &target, egress).await?;
+    }
     let response = response.map_err(|error| error.to_string())?;
     let status = response.status().as_u16();
     let nonce = response.headers().get(NONCE).and_then(|nonce| nonce.to_str().ok()).map(str::to_owned);
     let body = response.into_body().read_to_end(MOST).await.map_err(|error| error.to_string())?;
     Ok(Reply { status, body: body.to_vec(), nonce })
+}
+
+type Attempt = Result<Response<ResponseBody>, EgressError>;
+
+async fn attempt(exchange: &Exchange, target: &Target, egress: &Egress) -> Result<Attempt, String> {
+    let request = written(exchange)?;
+    Ok(match exchange.method() {
+        // What is posted holds secrets and stays where it was sent.
+        "POST" => egress.send(request, target).await,
+        _ => egress
+            .follow(request, target, Redirects::same_origin(REDIRECTS))
+            .await
+            .map(|(response, _)| response),
+    })
 }
 
 fn written(exchange: &Exchange) -> Result<Request<Body>, String> {

@@ -102,6 +102,17 @@ impl Egress {
         }
     }
 
+    /// Connects without sending anything, so that it is known where the target is. The first request uses the
+    /// connection.
+    pub(crate) async fn reach(&self, target: &Target) -> Result<(), EgressError> {
+        let trust = target.trust();
+        let (stream, class) = self.dialer.dial(target, trust).await?;
+        let line = Line::open(stream, class, trust).await.map_err(|error| broken(target, error))?;
+        target.reached(class);
+        self.pool.put(target.place(), line);
+        Ok(())
+    }
+
     fn answer(
         &self,
         response: Response<Incoming>,

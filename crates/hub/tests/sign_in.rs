@@ -1,0 +1,142 @@
+//! Signing in from the command line, against the authority of the test kit.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use linchpin::testing::authority::{Authority, Switch};
+use support::LINCHPIN;
+
+/// A home of its own for one test.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path); // of a run before
+        std::fs::create_dir_all(&path).unwrap();
+        Home(path)
+    }
+
+    fn linchpin(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(LINCHPIN);
+        command
+            .args(arguments)
+            .env("HOME", &self.0)
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("XDG_CONFIG_HOME");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// How the command ended, and everything that it said.
+    async fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = self.linchpin(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), said.concat())
+    }
+
+    /// Every file below it, as bytes.
+    fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut folders = vec![self.0.clone()];
+        let mut files = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => files.push((path.clone(), std::fs::read(&path).unwrap())),
+                }
+            }
+        }
+        files
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command that asks somebody to sign in, and does so.
+async fn signing_in(home: &Home, authority: &Authority, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut child = home.linchpin(arguments).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let url = tokio::task::spawn_blocking(move || {
+        let mut lines = (&mut errors).lines().map(|line| line.unwrap());
+        let url = lines.find(|line| line.trim().starts_with("http")).expect("a URL to open");
+        std::thread::spawn(move || errors.lines().for_each(drop)); // it may have more to say
+        url.trim().to_owned()
+    });
+    let redirect = authority.approve(&url.await.unwrap()).await.unwrap_or_else(|error| panic!("{error}"));
+    let page = redirect.follow().await.unwrap_or_else(|error| panic!("{error}"));
+    assert!(page.contains("Go back to the program"), "{page}");
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_signs_in_once() {
+    let (home, authority) = (Home::new("once"), Authority::start(Authority::honest()).await.unwrap());
+    let url = authority.mcp_url();
+    let (code, said) = home.run(&["inspect", &url]).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("somebody has to sign in"), "{said}");
+
+    let (code, said) = signing_in(&home, &authority, &["inspect", "--sign-in", &url]).await;
+    assert_eq!(code, Some(0), "{said}");
+    let visits = authority.seen().of("/authorize").count();
+    let (code, said) = home.run(&["inspect", &url]).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(authority.seen().of("/authorize").count(), visits, "nobody was asked again");
+
+    let files = home.files();
+    assert!(
+        files.iter().any(|(path, _)| path.extension().is_some_and(|ending| ending == "sealed")),
+        "{files:?}"
+    );
+    for secret in authority.secrets() {
+        let leaks = |(_, bytes): &&(PathBuf, Vec<u8>)| {
+            bytes.windows(secret.len()).any(|part| part == secret.as_bytes())
+        };
+        assert!(files.iter().find(leaks).is_none(), "a secret is kept in the open");
+    }
+
+    let (code, said) = home.run(&["sign-out", &url]).await;
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = home.run(&["inspect", &url]).await;
+    assert!(code == Some(1) && said.contains("somebody has to sign in"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_shows_each_hop_of_signing_in() {
+    let (home, authority) = (Home::new("hops"), Authority::start(Authority::honest()).await.unwrap());
+    let url = authority.mcp_url();
+    let (code, said) = home.run(&["doctor", &url]).await;
+    assert_eq!(code, Some(1), "{said}");
+    for part in ["ok metadata", "ok authority", "!! sign-in", "--sign-in"] {
+        assert!(said.contains(part), "{part} is missing in:\n{said}");
+    }
+    let (code, said) = signing_in(&home, &authority, &["doctor", "--sign-in", &url]).await;
+    assert_eq!(code, Some(0), "{said}");
+    for part in ["ok metadata", "ok authority", "ok registration", "ok sign-in", "ok token", "ok tools"] {
+        assert!(said.contains(part), "{part} is missing in:\n{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_says_what_is_wrong_with_an_authority() {
+    let home = Home::new("wrong");
+    for (switch, says) in [(Switch::IssuerWrong, "to the letter"), (Switch::PkceMissing, "S256")] {
+        let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
+        let (code, said) = home.run(&["doctor", "--sign-in", &authority.mcp_url()]).await;
+        assert_eq!(code, Some(1), "{said}");
+        let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("!! sign-in") && text.contains(says), "{says} is missing in:\n{said}");
+    }
+}
