@@ -450,6 +450,26 @@ fn tools_changed() -> Value {
 }
 
 #[tokio::test]
+async fn an_event_that_begins_with_the_answer_and_ends_after_it_is_heard() {
+    let go_on = Arc::new(Notify::new());
+    let until = go_on.clone();
+    let script = server(SESSION, move |seen| {
+        let event = format!("data: {}\n\n", tools_changed());
+        let (begun, rest) = event.split_at(event.len() / 2);
+        let first = format!("data: {}\n\n{begun}", seen.answer(&text("done")));
+        seen.is("tools/call")
+            .then(|| Reply::events().chunk(first.as_bytes()).wait(&until).chunk(rest.as_bytes()).end())
+    })
+    .await;
+    let (told, mut changes) = mpsc::channel(8);
+    let client =
+        client(&script).on_list_changed(move |list| told.try_send(list).unwrap()).connect().await.unwrap();
+    assert_eq!(said(&client.call("echo", ()).await.unwrap()), "done");
+    go_on.notify_one();
+    assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
+}
+
+#[tokio::test]
 async fn the_stream_of_the_session_is_read_and_taken_up_again() {
     let first = Reply::events().chunk(b"retry: 1\n\n").event_with_id("a-1", &tools_changed()).close();
     let second =

@@ -110,10 +110,20 @@ impl Link {
         &self,
         reading: &mut Reading,
         tail: &mut Tail,
+        on: impl FnMut(&Event<'_>) -> Flow,
+    ) -> Ended {
+        self.follow_on(reading, &mut Parser::new(self.wire.max_message()), tail, on).await
+    }
+
+    /// The same, with a parser that may hold the beginning of an event.
+    async fn follow_on(
+        &self,
+        reading: &mut Reading,
+        parser: &mut Parser,
+        tail: &mut Tail,
         mut on: impl FnMut(&Event<'_>) -> Flow,
     ) -> Ended {
         tail.since = Some(Instant::now());
-        let mut parser = Parser::new(self.wire.max_message());
         let mut flow = Flow::Go;
         loop {
             let chunk = match reading.next().await {
@@ -172,9 +182,10 @@ impl Link {
                     Flow::Done
                 }
             };
-            let reason = match self.follow(&mut reading, &mut tail, on).await {
+            let mut parser = Parser::new(self.wire.max_message());
+            let reason = match self.follow_on(&mut reading, &mut parser, &mut tail, on).await {
                 Ended::Done => {
-                    let rest = self.follow(&mut reading, &mut tail, |event| {
+                    let rest = self.follow_on(&mut reading, &mut parser, &mut tail, |event| {
                         self.deliver(event);
                         Flow::Go
                     });
