@@ -30,9 +30,12 @@ pub(super) struct Session {
     next_stream: AtomicU32,
     /// When it was used last, in microseconds of the table's clock.
     used: AtomicU64,
-    /// Requests and streams that use it now.
+    /// Requests and streams that use it now; and [`UNLISTED`].
     users: AtomicUsize,
 }
+
+/// Set while a session in use is not in [`Table::order`]: whoever leaves it last puts it back.
+const UNLISTED: usize = 1 << (usize::BITS - 1);
 
 impl Session {
     pub(super) fn new(
@@ -103,8 +106,14 @@ impl Session {
 
     /// Since when nobody uses it; `None` while somebody does.
     fn idle_since(&self) -> Option<u64> {
-        let is_idle = self.users.load(Ordering::Acquire) == 0;
+        let is_idle = self.users.load(Ordering::Acquire) & !UNLISTED == 0;
         is_idle.then(|| self.used.load(Ordering::Relaxed))
+    }
+
+    /// Has the last who uses it put it back in order. Whether somebody does.
+    fn unlist(&self) -> bool {
+        let unlisted = |users| (users > 0).then_some(users | UNLISTED);
+        self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, unlisted).is_ok()
     }
 
     /// Ends everything that goes on in it.
@@ -116,8 +125,10 @@ impl Session {
 
 /// Somebody uses a session: it is not idle.
 pub(super) struct InUse {
+    id: SessionId,
     session: Arc<Session>,
     begun: Instant,
+    table: Arc<Mutex<Table>>,
 }
 
 impl InUse {
@@ -128,8 +139,16 @@ impl InUse {
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.session.used.store(since(self.begun), Ordering::Relaxed);
-        self.session.users.fetch_sub(1, Ordering::Release);
+        let now = since(self.begun);
+        self.session.used.store(now, Ordering::Relaxed);
+        if self.session.users.fetch_sub(1, Ordering::AcqRel) == UNLISTED + 1 {
+            let mut table = lock(&self.table);
+            // Somebody else may have come, gone and done it meanwhile.
+            let is_unlisted = self.session.users.fetch_and(!UNLISTED, Ordering::AcqRel) & UNLISTED != 0;
+            if is_unlisted && table.by_id.contains_key(&self.id) {
+                table.order.push(Reverse((now, self.id)));
+            }
+        }
     }
 }
 
@@ -152,7 +171,7 @@ pub(super) enum Full {
 
 /// All sessions.
 pub(super) struct Sessions {
-    table: Mutex<Table>,
+    table: Arc<Mutex<Table>>,
     bounds: Bounds,
     begun: Instant,
 }
@@ -160,7 +179,8 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct Table {
     by_id: HashMap<SessionId, Arc<Session>>,
-    /// Since when each has been idle, as far as was known when it was last looked at: never later than it is.
+    /// Since when each has been idle, as far as was known when it was last looked at: never later than it is. Those
+    /// that were found in use are not in it, so that nobody looks at them again until they are not.
     order: BinaryHeap<Reverse<(u64, SessionId)>>,
     /// What each principal holds.
     held: HashMap<Arc<str>, Vec<SessionId>>,
@@ -193,19 +213,19 @@ impl Table {
     }
 
     /// Takes out the session that is idle for longest.
-    fn evict(&mut self, now: u64) -> Option<Arc<Session>> {
+    fn evict(&mut self) -> Option<Arc<Session>> {
         loop {
             let Reverse((seen, id)) = self.order.pop()?;
             let Some(session) = self.by_id.get(&id) else { continue };
-            // One that is in use will be idle from later than now on.
-            let idle_since = session.idle_since().unwrap_or(now + 1);
-            if idle_since == seen && seen <= now {
+            if session.unlist() {
+                continue;
+            }
+            // It stays idle: nobody can find it while the table is locked.
+            let idle_since = session.used.load(Ordering::Relaxed);
+            if idle_since == seen {
                 return self.remove(&id);
             }
             self.order.push(Reverse((idle_since, id)));
-            if seen > now {
-                return None; // and so are all others
-            }
         }
     }
 
@@ -220,7 +240,7 @@ impl Table {
 
 impl Sessions {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Sessions { table: Mutex::default(), bounds, begun: Instant::now() }
+        Sessions { table: Arc::default(), bounds, begun: Instant::now() }
     }
 
     fn now(&self) -> u64 {
@@ -232,9 +252,9 @@ impl Sessions {
         lock(&self.table).by_id.get(id).cloned()
     }
 
-    fn enter(&self, session: &Arc<Session>) -> InUse {
+    fn enter(&self, id: SessionId, session: &Arc<Session>) -> InUse {
         session.users.fetch_add(1, Ordering::Acquire);
-        InUse { session: session.clone(), begun: self.begun }
+        InUse { id, session: session.clone(), begun: self.begun, table: self.table.clone() }
     }
 
     /// Adds a session, unless it is there already. Where all room is taken, the one that is idle for longest makes
@@ -248,7 +268,7 @@ impl Sessions {
         session.used.store(now, Ordering::Relaxed);
         let mut table = lock(&self.table);
         if let Some(known) = table.by_id.get(&id) {
-            return Ok((self.enter(known), None));
+            return Ok((self.enter(id, known), None));
         }
         let mut gone = None;
         if let Some(principal) = &session.principal
@@ -257,12 +277,12 @@ impl Sessions {
             gone = Some(table.evict_of(principal).ok_or(Full::One)?);
         }
         if table.by_id.len() >= self.bounds.most {
-            gone = Some(table.evict(now).ok_or(Full::All)?);
+            gone = Some(table.evict().ok_or(Full::All)?);
         }
         if let Some(principal) = &session.principal {
             table.held.entry(principal.clone()).or_default().push(id);
         }
-        let in_use = self.enter(&session);
+        let in_use = self.enter(id, &session);
         table.order.push(Reverse((now, id)));
         table.by_id.insert(id, session);
         drop(table);
@@ -276,7 +296,7 @@ impl Sessions {
     pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<InUse> {
         let table = lock(&self.table);
         let session = table.by_id.get(id).filter(|session| session.principal.as_deref() == principal)?;
-        Some(self.enter(session))
+        Some(self.enter(*id, session))
     }
 
     /// Ends a session.
@@ -309,5 +329,65 @@ impl Sessions {
             session.connection.close_peer("the server ends");
             session.stream(STANDALONE).into_iter().for_each(|stream| stream.close());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linchpin_jsonrpc::Outbox;
+
+    use super::super::super::Reach;
+    use super::*;
+    use crate::Server;
+
+    const MOST: usize = 100;
+
+    /// Adds a session, and gives its id and the one that went for it.
+    fn add(sessions: &Sessions) -> Result<(SessionId, InUse, Option<SessionKey>), Full> {
+        let (id, service) = (SessionId::random(), Server::new("test", "1").build().unwrap());
+        let connection = Connection::new(service, Arc::new(Outbox::polled(1, 0)), Reach::Lasting);
+        let (in_use, gone) = sessions.add(id, Session::new(id.key(), None, connection, 0))?;
+        Ok((id, in_use, gone.map(|gone| gone.key)))
+    }
+
+    fn full() -> (Sessions, Vec<(SessionId, InUse)>) {
+        let bounds = Bounds { most: MOST, most_of_one: MOST, ttl: Duration::MAX };
+        let sessions = Sessions::new(bounds);
+        let held = (0..MOST).map(|_| add(&sessions).map(|(id, in_use, _)| (id, in_use)).ok().unwrap());
+        let held = held.collect();
+        (sessions, held)
+    }
+
+    #[tokio::test]
+    async fn sessions_in_use_are_not_looked_at_again() {
+        let (sessions, mut held) = full();
+        assert_eq!(add(&sessions).err(), Some(Full::All));
+        assert!(lock(&sessions.table).order.is_empty(), "a flood would look at all of them each time");
+        // One that nobody uses any more goes next, and the new one is in its place.
+        let (id, in_use) = held.remove(MOST / 2);
+        drop(in_use);
+        let (_, _newest, gone) = add(&sessions).unwrap();
+        assert!(gone == Some(id.key()));
+        assert_eq!(add(&sessions).err(), Some(Full::All));
+    }
+
+    #[tokio::test]
+    async fn a_session_is_listed_once_however_often_it_is_used() {
+        let (sessions, mut held) = full();
+        let (id, in_use) = held.remove(0);
+        for _ in 0..3 {
+            assert_eq!(add(&sessions).err(), Some(Full::All));
+        }
+        let second = sessions.find(&id, None).unwrap();
+        drop(in_use);
+        assert!(lock(&sessions.table).order.is_empty(), "it is still used");
+        drop(second);
+        drop(sessions.find(&id, None));
+        assert_eq!(lock(&sessions.table).order.len(), 1);
+        // Nor does one come back that was ended while it was used.
+        let (id, in_use) = held.remove(0);
+        sessions.remove(&id);
+        drop(in_use);
+        assert_eq!(lock(&sessions.table).order.len(), 1);
     }
 }
