@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -381,12 +381,19 @@ async fn session_ids_are_never_shown() {
     }
 }
 
+#[linchpin::args]
+struct Memo {
+    number: String,
+}
+
 /// Sessions and events that two endpoints share.
 #[derive(Clone, Default)]
 struct Shared {
     sessions: Arc<Mutex<HashMap<SessionKey, SavedSession>>>,
     events: Arc<Mutex<Vec<Kept>>>,
     loads: Arc<AtomicUsize>,
+    /// Those that go on.
+    saves: Arc<AtomicUsize>,
 }
 
 type Kept = (SessionKey, u32, KeptEvent);
@@ -394,7 +401,11 @@ type Coming<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl SessionStore for Shared {
     fn save(&self, key: &SessionKey, session: SavedSession) {
+        let others = self.saves.fetch_add(1, Ordering::SeqCst);
+        std::thread::yield_now();
         self.sessions.lock().unwrap().insert(*key, session);
+        self.saves.fetch_sub(1, Ordering::SeqCst);
+        assert_eq!(others, 0, "two at once come in any order");
     }
 
     fn load(&self, key: &SessionKey) -> Coming<Option<SavedSession>> {
@@ -437,6 +448,34 @@ fn moved(guest: &Guest, to: &HttpService) -> Guest {
     let mut guest = guest.clone();
     guest.web = to.clone();
     guest
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn changes_at_once_are_all_kept_and_none_after_the_end() {
+    let (scene, shared) = (Scene::new(), Shared::default());
+    let memos = |Memo { number }| async move { number };
+    let server = scene.server().resource_template("memo://{number}", "memos", memos);
+    let web = serve(server.http().principal(identify).session_store(shared.clone()));
+    for _ in 0..50 {
+        let guest = Guest::open_as(&web, LATEST, "ada").await;
+        let uris: Vec<_> = (0..20).map(|number| format!("memo://{number}")).collect();
+        let subscribe = |uri: &String| {
+            let (guest, uri) = (guest.clone(), uri.clone());
+            async move { guest.ask("resources/subscribe", json!({ "uri": uri })).await.status }
+        };
+        let asked: Vec<_> = uris.iter().map(|uri| Beside::start(subscribe(uri))).collect();
+        for asked in asked {
+            assert_eq!(asked.end().await, StatusCode::OK);
+        }
+        let saved = shared.sessions.lock().unwrap().values().next().unwrap().subscriptions.clone();
+        assert_eq!(BTreeSet::from_iter(saved), BTreeSet::from_iter(uris.clone()));
+        let asked: Vec<_> = uris.iter().map(|uri| Beside::start(subscribe(uri))).collect();
+        assert_eq!(guest.delete().await.status, StatusCode::NO_CONTENT);
+        for asked in asked {
+            asked.end().await;
+        }
+        assert!(shared.sessions.lock().unwrap().is_empty(), "a session that is over is kept");
+    }
 }
 
 #[tokio::test(start_paused = true)]

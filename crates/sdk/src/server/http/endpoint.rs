@@ -137,16 +137,8 @@ impl Endpoint {
         if !is_here && !store::knows(self, &id, principal).await {
             return no_session();
         }
-        self.sessions.remove(&id);
-        self.forget(&id);
+        store::end(self, &id);
         reply::empty(StatusCode::NO_CONTENT)
-    }
-
-    /// Forgets what is kept of a session beside it.
-    pub(super) fn forget(&self, id: &SessionId) {
-        let key = id.key();
-        self.options.events.forget(&key);
-        self.options.store.iter().for_each(|store| store.remove(&key));
     }
 
     /// The server, for this principal.

@@ -25,6 +25,8 @@ pub(super) struct Session {
     pub(super) connection: Arc<Connection>,
     /// The stream that belongs to no request, and those of requests, by number.
     streams: Mutex<Vec<Arc<Stream>>>,
+    /// Held while the store is told of it, so that the store hears of the last change last.
+    saving: Mutex<()>,
     /// The numbers of streams and events begin here: no event of another process has them.
     first: u32,
     next_stream: AtomicU32,
@@ -49,6 +51,7 @@ impl Session {
             principal,
             connection,
             streams: Mutex::default(),
+            saving: Mutex::default(),
             first,
             next_stream: AtomicU32::new(first.saturating_add(1)),
             used: AtomicU64::new(0),
@@ -102,6 +105,12 @@ impl Session {
         let stream = make();
         streams.push(stream.clone());
         stream
+    }
+
+    /// Tells the store of it, when nobody else does.
+    pub(super) fn telling<T>(&self, tell: impl FnOnce() -> T) -> T {
+        let _saving = lock(&self.saving);
+        tell()
     }
 
     /// Since when nobody uses it; `None` while somebody does.

@@ -64,12 +64,31 @@ pub(super) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: Session
     }
     let key = id.key();
     let Some(saved) = store.load(&key).await else { return };
-    // Only now: it may have ended meanwhile, and must not come back.
-    let session = endpoint.sessions.peek(&id);
-    if let Some(session) = session.as_ref().and_then(|session| session.connection.session()) {
-        let (log_level, subscriptions) = (session.log_level(), session.subscriptions());
-        store.save(&key, SavedSession { log_level, subscriptions, ..saved });
+    let Some(session) = endpoint.sessions.peek(&id) else { return };
+    session.telling(|| {
+        // Only now: it may have ended meanwhile, and must not come back.
+        if endpoint.sessions.peek(&id).is_some()
+            && let Some(session) = session.connection.session()
+        {
+            let (log_level, subscriptions) = (session.log_level(), session.subscriptions());
+            store.save(&key, SavedSession { log_level, subscriptions, ..saved });
+        }
+    });
+}
+
+/// Ends a session, here and where it is kept.
+pub(super) fn end(endpoint: &Endpoint, id: &SessionId) {
+    let key = id.key();
+    let end = || {
+        // Before it is gone from here, since it would be opened again from there.
+        endpoint.options.store.iter().for_each(|store| store.remove(&key));
+        endpoint.sessions.remove(id);
+    };
+    match endpoint.sessions.peek(id) {
+        Some(session) => session.telling(end),
+        None => end(),
     }
+    endpoint.options.events.forget(&key);
 }
 
 /// Whether a session of this principal is kept.
