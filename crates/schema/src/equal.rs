@@ -30,7 +30,9 @@ pub(crate) fn is_equal(one: &Value, two: &Value, work: &mut Work) -> bool {
 }
 
 fn is_equal_object(one: &Map<String, Value>, two: &Map<String, Value>, work: &mut Work) -> bool {
-    one.iter().all(|(key, one)| two.get(key).is_some_and(|two| is_equal(one, two, work)))
+    one.iter().all(|(key, one)| {
+        work.spend(text_cost(key)) && two.get(key).is_some_and(|two| is_equal(one, two, work))
+    })
 }
 
 /// What looking at every byte of a text costs.
@@ -93,6 +95,7 @@ fn hash(value: &Value, work: &mut Work) -> u64 {
             // A sum, because order must not count.
             let sum = members.iter().fold(0_u64, |sum, (key, value)| {
                 let mut member = DefaultHasher::new();
+                work.spend(text_cost(key));
                 (key, hash(value, work)).hash(&mut member);
                 sum.wrapping_add(member.finish())
             });

@@ -11,12 +11,13 @@ use crate::{Limits, uri};
 
 /// Deeper is never looked, whatever the limits say: looking recurses.
 const MAX_DEPTH: usize = 256;
+/// The path of something deeper is not said. Subschemas stand two levels below each other, references lead deeper.
+const DEEPEST: usize = 2 * MAX_DEPTH;
 
 /// A subschema and its place.
 pub(crate) struct Found<'a> {
     pub(crate) value: &'a Value,
     pub(crate) resource: u32,
-    pub(crate) path: String,
 }
 
 /// A part of the document with an address of its own; the document itself is the first.
@@ -28,6 +29,7 @@ struct Resource<'a> {
 }
 
 pub(crate) struct Index<'a> {
+    document: &'a Value,
     pub(crate) dialect: Dialect,
     pub(crate) found: Vec<Found<'a>>,
     limits: Limits,
@@ -44,6 +46,7 @@ impl<'a> Index<'a> {
             Some(name) => Dialect::named(name).map_err(|reason| Fault { path: "/$schema".into(), reason })?,
         };
         let mut index = Self {
+            document,
             dialect,
             found: Vec::new(),
             limits,
@@ -52,7 +55,7 @@ impl<'a> Index<'a> {
             by_value: HashMap::new(),
         };
         index.add_resource(String::new(), document);
-        index.walk(document, 0, 0, &mut String::new())?;
+        index.walk(document, 0, 0)?;
         if index.found.is_empty() {
             return Err(Fault { path: String::new(), reason: "a schema is an object or a boolean".into() });
         }
@@ -64,71 +67,47 @@ impl<'a> Index<'a> {
         self.by_value.get(&std::ptr::from_ref(value)).copied()
     }
 
+    /// Where a part of the document stands, as a JSON pointer. Only looked for when something is wrong there: the paths
+    /// of all subschemas together may be far longer than the document.
+    pub(crate) fn path(&self, part: &Value) -> String {
+        let mut path = String::new();
+        find_part(self.document, part, 0, &mut path);
+        path
+    }
+
     /// Every subschema of `value`, as far as keywords tell. What is no schema is left to the compiler to refuse.
-    fn walk(
-        &mut self,
-        value: &'a Value,
-        resource: u32,
-        depth: usize,
-        path: &mut String,
-    ) -> Result<(), Fault> {
-        let fault = |path: &str, reason: String| Err(Fault { path: path.to_owned(), reason });
+    fn walk(&mut self, value: &'a Value, resource: u32, depth: usize) -> Result<(), Fault> {
+        let fault = |reason: String| Err(Fault { path: String::new(), reason });
         if !(value.is_boolean() || value.is_object()) || self.find(value).is_some() {
             return Ok(());
         }
         if depth > self.limits.depth.min(MAX_DEPTH) {
-            return fault(
-                "",
-                format!("the schema is deeper than {} levels", self.limits.depth.min(MAX_DEPTH)),
-            );
+            return fault(format!("the schema is deeper than {} levels", self.limits.depth.min(MAX_DEPTH)));
         }
         let (Ok(id), true) = (Id::try_from(self.found.len()), self.found.len() < self.limits.subschemas)
         else {
-            return fault("", format!("the schema holds more than {} subschemas", self.limits.subschemas));
+            return fault(format!("the schema holds more than {} subschemas", self.limits.subschemas));
         };
-        let resource = match self.name(value, resource) {
-            Ok(resource) => resource,
-            Err(reason) => return fault(path, reason),
-        };
+        let named = self.name(value, resource);
+        let resource = named.map_err(|reason| Fault { path: self.path(value), reason })?;
         self.by_value.insert(value, id);
-        self.found.push(Found { value, resource, path: path.clone() });
+        self.found.push(Found { value, resource });
         for (key, inner) in value.as_object().into_iter().flatten() {
             let Some(shape) = dialect::shape(key) else { continue };
-            let length = path.len();
-            push_step(path, key);
+            let depth = depth + 1;
             match (shape, inner) {
                 (Shape::One | Shape::OneOrMany, Value::Object(_) | Value::Bool(_)) => {
-                    self.walk(inner, resource, depth + 1, path)?;
+                    self.walk(inner, resource, depth)?;
                 }
                 (Shape::Many | Shape::OneOrMany, Value::Array(items)) => {
-                    for (index, item) in items.iter().enumerate() {
-                        self.step(&index.to_string(), item, resource, depth, path)?;
-                    }
+                    items.iter().try_for_each(|item| self.walk(item, resource, depth))?;
                 }
                 (Shape::Named, Value::Object(members)) => {
-                    for (name, member) in members {
-                        self.step(name, member, resource, depth, path)?;
-                    }
+                    members.values().try_for_each(|member| self.walk(member, resource, depth))?;
                 }
                 _ => {}
             }
-            path.truncate(length);
         }
-        Ok(())
-    }
-
-    fn step(
-        &mut self,
-        key: &str,
-        value: &'a Value,
-        resource: u32,
-        depth: usize,
-        path: &mut String,
-    ) -> Result<(), Fault> {
-        let length = path.len();
-        push_step(path, key);
-        self.walk(value, resource, depth + 1, path)?;
-        path.truncate(length);
         Ok(())
     }
 
@@ -205,10 +184,8 @@ impl<'a> Index<'a> {
                 }
                 let resolved = self.resolve(reference, resource);
                 let (target, owner) = resolved
-                    .map_err(|reason| Fault { path: format!("{}/{key}", self.found[next].path), reason })?;
-                let mut path =
-                    reference.split_once('#').map_or(String::new(), |(_, pointer)| pointer.to_owned());
-                self.walk(target, owner, 0, &mut path)?;
+                    .map_err(|reason| Fault { path: format!("{}/{key}", self.path(value)), reason })?;
+                self.walk(target, owner, 0)?;
             }
             next += 1;
         }
@@ -262,5 +239,26 @@ impl<'a> Index<'a> {
             Some((number, self.find(target)?))
         });
         targets.collect()
+    }
+}
+
+/// Leaves the path to a part in `path`, if it is within `value`.
+fn find_part(value: &Value, part: &Value, depth: usize, path: &mut String) -> bool {
+    if std::ptr::eq(value, part) {
+        return true;
+    }
+    let length = path.len();
+    let mut step = |key: &str, inner: &Value| {
+        push_step(path, key);
+        let found = depth < DEEPEST && find_part(inner, part, depth + 1, path);
+        if !found {
+            path.truncate(length);
+        }
+        found
+    };
+    match value {
+        Value::Array(items) => items.iter().enumerate().any(|(index, item)| step(&index.to_string(), item)),
+        Value::Object(members) => members.iter().any(|(key, member)| step(key, member)),
+        _ => false,
     }
 }

@@ -38,6 +38,7 @@ mod work;
 use serde_json::Value;
 
 pub use fault::Fault;
+use fault::cut;
 use node::{Id, Node};
 use run::Run;
 
@@ -79,7 +80,7 @@ impl Schema {
 
     /// Compiles a schema.
     pub fn compile_within(schema: &Value, limits: Limits) -> Result<Self, Fault> {
-        compile::compile(schema, limits)
+        compile::compile(schema, limits).map_err(|Fault { path, reason }| Fault { path, reason: cut(reason) })
     }
 
     /// Whether a value fits. A value that cannot be checked within the limits does not.

@@ -63,6 +63,26 @@ fn broken_schemas() {
 }
 
 #[test]
+fn paths_are_those_of_the_document_and_reasons_are_cut() {
+    let moved = json!({"$ref": "#/x~1y/0/a%20b", "x/y": [{"a b": {"items": {"type": 5}}}]});
+    assert_eq!(Schema::compile(&moved).unwrap_err().path(), "/x~1y/0/a b/items/type");
+    let long = "x".repeat(100_000);
+    for schema in [json!({"$ref": format!("#{long}")}), json!({ "$schema": long }), json!({ "type": long })] {
+        assert!(Schema::compile(&schema).unwrap_err().reason().len() < 1_000);
+    }
+}
+
+/// The paths of these subschemas together have eight billion bytes.
+#[test]
+fn a_long_name_is_not_held_for_every_subschema_below_it() {
+    let many: serde_json::Map<_, _> = (0..1_900).map(|number| (number.to_string(), json!({}))).collect();
+    let schema = json!({"properties": {"x".repeat(4_000_000): {"properties": many}}});
+    let begin = Instant::now();
+    Schema::compile(&schema).unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn unknown_keywords_mean_nothing() {
     let schema = json!({"x-mcp-header": {"$ref": 5}, "format": "email", "contentEncoding": "base64", "readOnly": true, "$vocabulary": {}});
     assert!(Schema::compile(&schema).unwrap().is_valid(&json!("é")));
@@ -95,6 +115,11 @@ fn schemas_that_are_too_large() {
     );
 }
 
+/// A schema that looks at a value with another one again and again.
+fn often(schema: &Value) -> Value {
+    json!({"allOf": vec![json!({"$ref": "#/$defs/x"}); 900], "$defs": {"x": schema}})
+}
+
 /// How long a check took that must not take long.
 fn timed(schema: &Value, value: &Value) -> (Duration, String) {
     let schema = Schema::compile(schema).unwrap();
@@ -121,6 +146,7 @@ fn work_is_bounded() {
     })
     .take(200_000)
     .collect();
+    let long = "x".repeat(1_000_000);
     let alike = vec![json!({"a": [1, 2, 3], "b": "x".repeat(100)}); 20_000];
     for (schema, value) in [
         (json!({"$ref": "#/$defs/l0", "$defs": doubling}), json!(1)),
@@ -134,6 +160,12 @@ fn work_is_bounded() {
         ),
         (json!({"allOf": vec![json!({"not": {"pattern": "(a|b)*a(a|b){9}c$"}}); 500]}), json!(random)),
         (json!({"pattern": "^(a?){500}a{500}$"}), json!("a".repeat(200_000))),
+        // Names cost what looking at them takes.
+        (often(&json!({"propertyNames": {"minLength": 1}})), json!({ &*long: 1 })),
+        (often(&json!({"not": {"required": [long]}})), json!({ "a": 1 })),
+        (often(&json!({"properties": {&*long: true}})), json!({ &*long: 1 })),
+        (often(&json!({"dependentRequired": {&*long: []}})), json!({ &*long: 1 })),
+        (often(&json!({"not": {"const": {&*long: 1}}})), json!({ &*long: 2 })),
     ] {
         let (took, said) = timed(&schema, &value);
         assert!(said.contains("cannot be checked"), "{said}");

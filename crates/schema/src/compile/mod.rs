@@ -43,10 +43,10 @@ pub(crate) fn compile(document: &Value, limits: Limits) -> Result<Schema, Fault>
 
 impl<'a> Compiler<'a> {
     fn node(&mut self, number: usize) -> Result<Node, Fault> {
-        let Found { value, resource, .. } = self.index.found[number];
+        let Found { value: whole, resource } = self.index.found[number];
         let mut node = Node { resource, ..Node::default() };
-        let Value::Object(members) = value else {
-            if *value == Value::Bool(false) {
+        let Value::Object(members) = whole else {
+            if *whole == Value::Bool(false) {
                 node.types = Types::NONE;
             }
             return Ok(node.finish());
@@ -57,7 +57,7 @@ impl<'a> Compiler<'a> {
                 continue;
             }
             self.keyword(&mut node, members, key, value).map_err(|reason| {
-                let mut path = self.index.found[number].path.clone();
+                let mut path = self.index.path(whole);
                 push_step(&mut path, key);
                 Fault { path, reason }
             })?;
@@ -158,7 +158,7 @@ impl<'a> Compiler<'a> {
     /// A subschema that is only a `$ref` is replaced by what it refers to.
     fn shortcut(&self, mut id: Id) -> Id {
         for _ in 0..SHORTCUTS {
-            let Found { value: Value::Object(members), resource, .. } = self.index.found[id as usize] else {
+            let Found { value: Value::Object(members), resource } = self.index.found[id as usize] else {
                 break;
             };
             let Some(Value::String(reference)) = members.get("$ref") else { break };

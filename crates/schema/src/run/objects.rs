@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::arrays::unexpected;
 use super::{Flow, Marks, Run, Stop};
+use crate::equal::text_cost;
 use crate::fault::{Place, shown};
 use crate::node::{Dependent, Id, Node, Objects, Rest, Types};
 use crate::seen::Seen;
@@ -24,6 +25,7 @@ impl<'s> Run<'s> {
         self.members(rules, members, place, marks.as_deref_mut())?;
         if let Some(names) = rules.names {
             for name in members.keys() {
+                self.spend_on(name)?;
                 self.check(names, &Value::String(name.clone()), place, None)?;
             }
         }
@@ -59,6 +61,7 @@ impl<'s> Run<'s> {
         for (index, (name, value)) in members.iter().enumerate() {
             let inner = Place::Key(place, name);
             let mut known = false;
+            self.spend_on(name)?;
             if let Ok(at) = rules.members.binary_search_by(|member| member.order(name)) {
                 let member = &rules.members[at];
                 required += usize::from(member.required);
@@ -92,10 +95,20 @@ impl<'s> Run<'s> {
         if required < rules.required.len() { self.required(&rules.required, members, place) } else { Ok(()) }
     }
 
+    /// Spends what looking a name up costs, beside the step itself: nothing, unless it is long.
+    #[inline]
+    fn spend_on(&mut self, name: &str) -> Flow {
+        if text_cost(name) == 0 || self.work.spend(text_cost(name)) { Ok(()) } else { Err(Stop) }
+    }
+
     #[inline(never)]
     fn required(&mut self, names: &[Box<str>], members: &Members, place: &Place<'_>) -> Flow {
         self.spend(names.len())?;
-        for name in names.iter().filter(|name| !members.contains_key(&***name)) {
+        for name in names {
+            self.spend_on(name)?;
+            if members.contains_key(&**name) {
+                continue;
+            }
             self.fail(place, || format!("{name:?} is a required property"))?;
         }
         Ok(())
@@ -111,6 +124,7 @@ impl<'s> Run<'s> {
         marks: Marks<'_>,
     ) -> Flow {
         self.spend(1)?;
+        self.spend_on(&rule.name)?;
         if !members.contains_key(&*rule.name) {
             return Ok(());
         }
