@@ -178,3 +178,28 @@ fn dynamic_references() {
         json!([{"kind": "number", "of": ["a"]}, {"kind": "text", "of": [1]}]),
     );
 }
+
+/// A subschema that is only a reference is on the way all the same, and its resource has a say.
+#[test]
+fn a_dynamic_reference_sees_every_resource_on_the_way() {
+    let schema = json!({
+        "$id": "https://example.com/root",
+        "$ref": "middle#/$defs/on",
+        "$defs": {
+            "middle": {
+                "$id": "middle",
+                "$defs": {
+                    "on": {"$ref": "last"},
+                    "item": {"$dynamicAnchor": "item", "type": "string"},
+                },
+            },
+            "last": {
+                "$id": "last",
+                "items": {"$dynamicRef": "#item"},
+                "$defs": {"item": {"$dynamicAnchor": "item", "type": "integer"}},
+            },
+        },
+    });
+    let schema = Schema::compile(&schema).unwrap();
+    assert!(schema.is_valid(&json!(["a"])) && !schema.is_valid(&json!([1])));
+}

@@ -168,6 +168,9 @@ impl<'a> Compiler<'a> {
             }
             let Ok((target, _)) = self.index.resolve(reference, resource) else { break };
             let Some(target) = self.index.find(target) else { break };
+            if self.index.found[target as usize].resource != resource {
+                break; // a `$dynamicRef` further on asks which resources led to it
+            }
             id = target;
         }
         id
