@@ -22,6 +22,10 @@ use clap::Parser;
 
 use crate::failure::{Failure, Kind};
 
+/// Gives memory back when sessions and connections end.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
