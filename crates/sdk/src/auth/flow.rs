@@ -81,6 +81,8 @@ pub(super) struct Flow {
     pub(super) redirect_uri: Option<String>,
     /// Whether the authorization server forgot what it once registered.
     pub(super) is_forgotten: bool,
+    /// Whether the token came of a refresh.
+    pub(super) is_renewed: bool,
     /// Whether nothing but a refresh is wanted.
     pub(super) is_only_renewal: bool,
     /// What is asked for.
@@ -134,6 +136,7 @@ impl Flow {
             key: None,
             redirect_uri: None,
             is_forgotten: false,
+            is_renewed: false,
             is_only_renewal: false,
             scopes: Scopes::default(),
             failure: None,

@@ -1,9 +1,9 @@
 //! Who asks: how clients sign in to servers, and what both sides of that share.
 //!
 //! ```text
-//! a request ─► Authorize::headers ─► sent ─► 401 or 403 ─► Authorize::refused ─► sent again
+//! a request ─► Authorize::credentials ─► sent ─► 401 or 403 ─► Authorize::refused ─► sent again
 //!                                                             │
-//!              account: one at a time, kept before it is used │
+//!              account: one at a time; renew: kept before it is used
 //!                 └─ run: sends what the flow wants, by the egress module alone
 //!                      └─ flow: what to do next, without input or output
 //! ```
@@ -24,11 +24,13 @@ mod identity;
 mod key;
 mod loopback;
 mod oauth;
+mod oauth_scheme;
 mod obtain;
 mod person;
 mod pkce;
 mod record;
 mod registration;
+mod renew;
 mod resource_metadata;
 mod revocation;
 mod run;

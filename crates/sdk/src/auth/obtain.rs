@@ -218,6 +218,7 @@ impl Flow {
             let text = "the token is bound to a key, and none was shown: it cannot be used";
             return Err(AuthError::new(AuthErrorKind::Token, text));
         }
+        self.is_renewed = matches!(claim, Claim::Refresh(_));
         record.granted = tokens.scopes.as_ref().unwrap_or(&self.scopes).to_string();
         record.dpop = tokens.dpop;
         record.expires_at = tokens.expires_in.map(|life| now.saturating_add(life));

@@ -56,8 +56,9 @@ pub trait Authorize: Send + Sync + 'static {
         boxed(async { Ok(false) })
     }
 
-    /// A request was answered, with these headers.
-    fn answered(&self, _request: Request<'_>, _headers: &HeaderMap) {}
+    /// A request that was sent with the credentials of this [`mark`](Credentials::mark) was answered, with this status
+    /// and these headers.
+    fn answered(&self, _request: Request<'_>, _mark: u64, _status: u16, _headers: &HeaderMap) {}
 }
 
 /// A token that somebody else got.

@@ -35,7 +35,7 @@ impl Link {
                 headers.insert(name, value);
             }
             let response = self.send_with(verb.clone(), &headers, body.clone(), target).await?;
-            authorize.answered(request, response.headers());
+            authorize.answered(request, credentials.mark, response.status().as_u16(), response.headers());
             let refusal = refusal(&response, credentials.mark).filter(|_| again < MOST);
             let Some(refusal) = refusal else { return Ok(response) };
             self.diagnose(|| format!("{verb} was refused with {}: {}", refusal.status, wanted(&refusal)));
