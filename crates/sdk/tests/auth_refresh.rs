@@ -1,0 +1,55 @@
+//! Many callers, one token: it is renewed once each time, however many notice that it is over. The authority gives each
+//! refresh token for one use, and revokes everything when one is used twice.
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::time::{Duration, Instant};
+
+use linchpin::Client;
+use linchpin::testing::authority::Authority;
+use tokio::task::JoinSet;
+
+#[path = "support/signing_in.rs"]
+mod signing_in;
+
+const CALLERS: usize = 64;
+const EXPIRIES: usize = 1_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_expiry_is_one_refresh() {
+    let begun = Instant::now();
+    let authority = signing_in::start(Authority::honest()).await;
+    // Several connections share what they know.
+    let oauth = signing_in::oauth(&authority);
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        clients.push(Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap());
+    }
+    for expiry in 0..EXPIRIES {
+        // In turn: tokens that run out, which is known beforehand, and tokens that are refused.
+        if expiry % 2 == 0 {
+            authority.expire_tokens();
+        } else {
+            authority.advance(Duration::from_hours(2));
+        }
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let client = clients[caller % clients.len()].clone();
+            callers.spawn(async move { client.call("greet", ()).await.map(drop) });
+        }
+        while let Some(called) = callers.join_next().await {
+            called.unwrap().unwrap();
+        }
+    }
+    let seen = authority.seen();
+    let (asked, renewed) = (seen.grants("refresh_token").count(), seen.refreshes);
+    println!(
+        "callers={CALLERS} expiries={EXPIRIES} refreshes={renewed} reuses={} revoked={} requests={} in {:.1?}",
+        seen.reuses,
+        seen.revoked_families,
+        seen.requests.len(),
+        begun.elapsed()
+    );
+    assert_eq!((asked, renewed), (EXPIRIES, EXPIRIES));
+    assert_eq!((seen.reuses, seen.revoked_families, seen.authorizations), (0, 0, 1));
+}
