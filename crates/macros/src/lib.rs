@@ -32,7 +32,7 @@ pub fn args(options: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// Options: `name = "…"`, `title = "…"`, `description = "…"`, `read_only`, `destructive = bool`, `idempotent`,
-/// `open_world = bool`, `timeout_ms = 5000`.
+/// `open_world = bool`, `timeout_ms = 5000`, `scopes = ["…"]`.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(options.into(), item.into()).into()

@@ -10,6 +10,7 @@ use syn::{Error, Expr, Ident, Lit, Result, Token};
 #[derive(Clone, Copy)]
 pub(crate) enum Takes {
     Text,
+    Texts,
     Nothing,
     Bool,
     Milliseconds,
@@ -73,12 +74,14 @@ impl Takes {
             (Takes::Nothing, None, _) => return Ok(TokenStream::new()),
             (Takes::Bool, None, _) => return Ok(quote!(true)),
             (Takes::Text, Some(value), None | Some(Lit::Str(_)))
+            | (Takes::Texts, Some(value), None)
             | (Takes::Bool, Some(value), None | Some(Lit::Bool(_))) => return Ok(value.to_token_stream()),
             (Takes::Milliseconds, Some(number), None | Some(Lit::Int(_))) => {
                 return Ok(quote!(::std::time::Duration::from_millis(#number)));
             }
             (Takes::Nothing, ..) => "",
             (Takes::Text, ..) => " = \"…\"",
+            (Takes::Texts, ..) => " = [\"…\"]",
             (Takes::Bool, ..) => " = false",
             (Takes::Milliseconds, ..) => " = 5000",
         };

@@ -7,7 +7,7 @@ use syn::parse::{ParseStream, Parser};
 use crate::function;
 use crate::options::{DESCRIPTION, Known, NAME, Options, TITLE, Takes};
 
-const OPTIONS: [Known; 8] = [
+const OPTIONS: [Known; 9] = [
     NAME,
     TITLE,
     DESCRIPTION,
@@ -16,6 +16,7 @@ const OPTIONS: [Known; 8] = [
     ("idempotent", "idempotent", Takes::Nothing),
     ("open_world", "open_world", Takes::Bool),
     ("timeout_ms", "timeout", Takes::Milliseconds),
+    ("scopes", "scopes", Takes::Texts),
 ];
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {

@@ -56,6 +56,11 @@ pub enum Error {
     },
     /// An HTTP header says something else than the body; the text says which.
     HeaderMismatch(String),
+    /// Whoever asks may not do this.
+    InsufficientScope {
+        /// All scopes that it needs.
+        required: Vec<String>,
+    },
     /// The fault is ours; the text is safe to show.
     Internal(String),
     /// An application's own code.
@@ -91,6 +96,9 @@ impl fmt::Display for Error {
             }
             Error::UnsupportedVersion { requested, .. } => {
                 write!(f, "Unsupported protocol version: {requested}")
+            }
+            Error::InsufficientScope { required } => {
+                write!(f, "This needs other scopes than the token has: {}", required.join(" "))
             }
             Error::Custom { message, .. } => f.write_str(message),
         }

@@ -57,8 +57,8 @@ pub use linchpin_protocol::model::{
 pub use linchpin_protocol::{Revision, code};
 pub use linchpin_protocol::{encode, model};
 pub use server::{
-    Args, Audio, Context, Handle, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Progress,
-    Prompt, Register, Resource, ResourceTemplate, Server, Service, State, Tool,
+    Args, Audio, Context, Handle, Identity, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs,
+    Progress, Prompt, Register, Resource, ResourceTemplate, Server, Service, State, Tool,
 };
 
 #[cfg(feature = "skills")]

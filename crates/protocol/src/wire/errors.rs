@@ -28,6 +28,9 @@ pub fn error_object(error: &Error, revision: Revision) -> ErrorObject {
             (code::UNSUPPORTED_VERSION, Some(json!({ "supported": supported, "requested": requested })))
         }
         Error::HeaderMismatch(_) => (code::HEADER_MISMATCH, None),
+        Error::InsufficientScope { required } => {
+            (code::INVALID_REQUEST, Some(json!({ "requiredScopes": required })))
+        }
         Error::Internal(_) => (code::INTERNAL_ERROR, None),
         Error::Custom { code, data, .. } => (*code, data.clone()),
     };

@@ -16,7 +16,6 @@ pub(crate) mod sentinel;
 pub(crate) mod sse;
 
 /// The text of a JSON string.
-#[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) fn text(json: &str) -> Option<std::borrow::Cow<'_, str>> {
     match json.strip_prefix('"')?.strip_suffix('"')? {
         plain if !plain.contains('\\') => Some(plain.into()),

@@ -221,6 +221,8 @@ impl Connection {
         let (meta, admitted) = match stateless_era::request_meta(params) {
             Ok(meta) => {
                 let admitted = self.admit(id, method, params, meta.as_ref());
+                let admitted =
+                    admitted.and_then(|admitted| self.check_scopes(method, params).map(|()| admitted));
                 (meta, admitted)
             }
             Err(error) => (None, Err(error)),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::ask::takes_rounds;
 use super::cancel::Cancel;
+use super::identity::Identity;
 use super::questions::Questions;
 use super::scope::Scope;
 use super::session::Session;
@@ -43,6 +44,7 @@ struct Inner {
     questions: Questions,
     /// The task that the call runs as.
     task: OnceLock<Arc<str>>,
+    identity: Option<Arc<Identity>>,
     meta_text: Option<Box<str>>,
     meta_map: OnceLock<Meta>,
     /// What is called, and the state of the mounted server it came from, once they are known.
@@ -81,6 +83,7 @@ impl Context {
             takes_rounds: takes_rounds(scope.method),
             questions: Questions::with(scope.log.take().unwrap_or_default()),
             task: OnceLock::new(),
+            identity: scope.connection.identity().cloned(),
             meta_text: scope.meta_text.map(Into::into),
             meta_map: OnceLock::new(),
             target: known(&scope.target),
@@ -160,9 +163,15 @@ impl Context {
         &self.0.cancel
     }
 
-    /// Who the client is, as the transport or a layer has found out.
+    /// Who the client is, as the transport has found out: the subject of its [`Self::identity`] where it has one.
     pub fn principal(&self) -> Option<&str> {
-        self.0.service.principal()
+        self.identity().map(Identity::subject).or_else(|| self.0.service.principal())
+    }
+
+    /// Who the client is, and what it may do, where the server knows it by its token. A call that goes on after it has
+    /// asked keeps the identity that it began with.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.0.identity.as_deref()
     }
 
     /// The registered name of what is called, if it is known already.

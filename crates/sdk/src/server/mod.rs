@@ -23,6 +23,7 @@ mod handle;
 mod handler;
 #[cfg(feature = "http-server")]
 mod http;
+mod identity;
 mod layer;
 mod listed;
 mod output;
@@ -64,6 +65,7 @@ pub use http::{
     Body, EventStore, Http, HttpService, KeptEvent, Listening, Refusal, SavedSession, SessionKey,
     SessionStore,
 };
+pub use identity::Identity;
 pub use layer::{Next, Request, Response};
 pub use listed::Listed;
 pub use output::{Audio, Image, IntoContent, IntoPrompt, IntoResource, IntoToolOutput, Json};

@@ -15,6 +15,7 @@ use serde_json::Map;
 use super::catalog::{Catalog, Live};
 use super::context::Client;
 use super::handle::Handle;
+use super::identity::Identity;
 use super::report::{Event, Report};
 use super::request::{Outcome, caught};
 use super::rounds::Parking;
@@ -33,6 +34,8 @@ pub struct Service {
     inner: Arc<Inner>,
     /// Who its clients are, where that is known.
     principal: Option<Arc<str>>,
+    /// The same in full, where it is the same for all requests.
+    who: Option<Arc<Identity>>,
     /// Whether calls that ask are held until the answers come.
     parks: bool,
     /// With the last one of these the calls that are held are let go. Calls themselves have none, or the server
@@ -65,7 +68,7 @@ impl Service {
         let parking: Arc<Parking> = Arc::default();
         let hold = Some(Arc::new(Hold(Arc::clone(&parking))));
         let inner = Arc::new(Inner { settings, live, identity, changes, parking });
-        Service { inner, principal: None, parks: true, _hold: hold }
+        Service { inner, principal: None, who: None, parks: true, _hold: hold }
     }
 
     /// Serves one message and gives its answer, if it wants one: for embedding in any web framework. A request
@@ -120,6 +123,13 @@ impl Service {
         Service { principal: Some(principal.into()), ..self.clone() }
     }
 
+    /// The same server, for a client that is known by an identity: its scopes are what it may do.
+    #[must_use]
+    pub fn for_identity(&self, identity: Identity) -> Service {
+        let principal = Some(identity.principal().into());
+        Service { principal, who: Some(Arc::new(identity)), ..self.clone() }
+    }
+
     /// The same server, which holds no calls while they wait for answers: each is run again from its beginning, as
     /// on another instance. For tests.
     #[must_use]
@@ -134,6 +144,11 @@ impl Service {
 
     pub(crate) fn principal(&self) -> Option<&str> {
         self.principal.as_deref()
+    }
+
+    /// Who its clients are, where it is the same for all requests.
+    pub(crate) fn known_identity(&self) -> Option<&Arc<Identity>> {
+        self.who.as_ref()
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

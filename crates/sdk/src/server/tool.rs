@@ -14,6 +14,7 @@ use super::args::Args;
 use super::catalog::{Item, Register, check_name};
 use super::describe::describe;
 use super::handler::Handler;
+use super::identity::check_scope;
 use super::output::IntoToolOutput;
 use super::scope::Scope;
 use super::state::StateMap;
@@ -42,6 +43,7 @@ pub struct Tool {
     raw: bool,
     /// Parameters that are mirrored into headers, and the names of those.
     headers: Vec<(String, String)>,
+    scopes: Vec<String>,
 }
 
 impl Tool {
@@ -58,7 +60,14 @@ impl Tool {
             icons: None,
             meta: None,
         };
-        Tool { definition, timeout: None, asks_first: false, raw: false, headers: Vec::new() }
+        Tool {
+            definition,
+            timeout: None,
+            asks_first: false,
+            raw: false,
+            headers: Vec::new(),
+            scopes: Vec::new(),
+        }
     }
 
     /// A tool with a schema written by hand; its handler takes a JSON object.
@@ -141,6 +150,16 @@ impl Tool {
         self
     }
 
+    /// What whoever calls it must be allowed to do: all of these. A call with a token that has not all of them is
+    /// refused before the handler sees it, in every revision; over HTTP the client learns what to ask its user for.
+    ///
+    /// Only those who are known by an [`Identity`](crate::Identity) are held to it. On stdio and in memory nobody is:
+    /// whoever started the server may do everything.
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
     /// The function behind it.
     pub fn handler<Form, H>(self, handler: H) -> impl Register
     where
@@ -166,6 +185,7 @@ impl Tool {
         let refuse =
             |reason: String| Error::setup(format!("the tool `{name}` cannot be registered: {reason}"));
         check_name("tool", &name)?;
+        self.scopes.iter().try_for_each(|scope| check_scope(scope)).map_err(refuse)?;
         let input_check = match input {
             Some(typed) => {
                 let check = Validator::for_typed(&typed).map_err(refuse)?;
@@ -204,6 +224,7 @@ impl Tool {
             call,
             timeout: self.timeout,
             asks_first: self.asks_first,
+            scopes: self.scopes.into(),
             input_check,
             output_check,
             output_proven,
@@ -225,6 +246,8 @@ pub struct ToolEntry {
     call: Box<dyn Call>,
     timeout: Option<Duration>,
     pub(crate) asks_first: bool,
+    /// What whoever calls it must be allowed to do.
+    pub(crate) scopes: Box<[String]>,
     input_check: Option<Validator>,
     output_check: Option<Validator>,
     /// Whether the type proves the output schema, as long as no number in it has become `null`.
@@ -247,6 +270,7 @@ impl ToolEntry {
             call,
             timeout: None,
             asks_first: false,
+            scopes: Box::default(),
             input_check: None,
             output_check: None,
             output_proven: true,
@@ -265,6 +289,7 @@ impl ToolEntry {
             mirror: mirror(&definition),
             definition,
             asks_first: self.asks_first,
+            scopes: self.scopes.clone(),
             call: Box::new(Mounted(self)),
             timeout: None,
             input_check: None,

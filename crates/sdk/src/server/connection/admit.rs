@@ -9,7 +9,9 @@ use linchpin_protocol::wire::{session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 
 use super::super::context::Client;
+use super::super::identity::{Identity, check_scopes};
 use super::{Connection, NOBODY};
+use crate::http::text;
 use crate::sync::lock;
 
 /// A request that may be served.
@@ -54,6 +56,21 @@ impl Connection {
         self.caller.last.store(revision as u8, Ordering::Relaxed);
         self.check_id(id, method)?;
         Ok(Admitted::Request(revision, client))
+    }
+
+    /// Whether whoever asks may call the tool that is asked for. Here, and not only where a tool is begun, since a
+    /// call that waited for answers goes on without being begun again.
+    pub(super) fn check_scopes(&self, method: &str, params: &Params<'_>) -> Result<(), ProtocolError> {
+        let Some(identity) = self.identity().filter(|_| method == Method::CallTool.name()) else {
+            return Ok(());
+        };
+        let Some(name) = params.find("name").and_then(text) else { return Ok(()) };
+        self.service().catalog().tools.find(&name).map_or(Ok(()), |tool| check_scopes(identity, tool))
+    }
+
+    /// Who sends the request, if that is known.
+    pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
+        self.http_identity().or_else(|| self.service().known_identity())
     }
 
     pub(super) fn open(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {

@@ -10,6 +10,7 @@ use linchpin_protocol::model::{LogLevel, RequestMeta};
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 
 use super::super::http::headers;
+use super::super::identity::Identity;
 use super::{Caller, Connection, Reach, Service};
 use crate::http::names;
 
@@ -51,6 +52,17 @@ impl Connection {
     /// The HTTP request that is being served.
     pub(crate) fn http(&self) -> Option<&Arc<Parts>> {
         self.http.as_ref()
+    }
+
+    /// Who sends the HTTP request, as was found out when it was let in.
+    pub(super) fn http_identity(&self) -> Option<&Arc<Identity>> {
+        self.http.as_ref()?.extensions.get()
+    }
+
+    /// The same connection, as a message sees it that came by this request.
+    pub(crate) fn by(&self, http: Arc<Parts>) -> Arc<Self> {
+        let part = Self::of(self.caller.clone(), self.outbox.clone(), self.reach);
+        Arc::new(Connection { http: Some(http), ..part })
     }
 
     /// Where messages go that belong to no request.

@@ -1,15 +1,22 @@
 //! Without HTTP no request has headers.
 #![expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "with HTTP they look at the request")]
 
+use std::sync::Arc;
+
 use linchpin_jsonrpc::Params;
 use linchpin_protocol::model::RequestMeta;
 use linchpin_protocol::{Error as ProtocolError, Revision};
 
+use super::super::identity::Identity;
 use super::Connection;
 
 impl Connection {
     pub(super) fn with_http_of(self, _: &Connection) -> Self {
         self
+    }
+
+    pub(super) fn http_identity(&self) -> Option<&Arc<Identity>> {
+        None
     }
 
     pub(super) fn claims_stateless(&self) -> bool {

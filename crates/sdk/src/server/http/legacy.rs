@@ -91,7 +91,13 @@ pub(super) fn open(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Option<Ar
 }
 
 /// Takes a message; its answer leaves on the stream.
-pub(super) fn post(endpoint: &Endpoint, name: &str, message: &Message<'_>, principal: Option<&str>) -> Reply {
+pub(super) fn post(
+    endpoint: &Endpoint,
+    name: &str,
+    message: &Message<'_>,
+    parts: Arc<Parts>,
+    principal: Option<&str>,
+) -> Reply {
     let id = SessionId::parse(name.as_bytes());
     let line = id.and_then(|id| lock(&endpoint.legacy.0).get(&id).cloned());
     let Some(line) = line.filter(|line| line.principal.as_deref() == principal) else { return no_session() };
@@ -99,8 +105,9 @@ pub(super) fn post(endpoint: &Endpoint, name: &str, message: &Message<'_>, princ
         let text = "the answers so far were not read: read the stream first";
         return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     }
-    if let Some(rest) = line.connection.take(message) {
-        start(&Handle::current(), line.connection.tracked(rest));
+    let connection = line.connection.by(parts);
+    if let Some(rest) = connection.take(message) {
+        start(&Handle::current(), connection.tracked(rest));
     }
     line.outbox.nudge();
     reply::accepted()

@@ -40,7 +40,7 @@ pub(super) async fn post<B>(
 where
     B: HttpBody<Data: Buf> + Send,
 {
-    let line = legacy::line_of(endpoint, &parts);
+    let line = legacy::line_of(endpoint, &parts).map(str::to_owned);
     if let Some(refusal) = refusal(&parts.headers, line.is_some()) {
         return refusal;
     }
@@ -55,7 +55,7 @@ where
         Err(error) => return unreadable(&error),
     };
     if let Some(line) = line {
-        return legacy::post(endpoint, line, &message, principal.as_deref());
+        return legacy::post(endpoint, &line, &message, Arc::new(parts), principal.as_deref());
     }
     let request = Post { endpoint, parts: Arc::new(parts), message: &message, principal };
     request.serve().await
@@ -240,8 +240,9 @@ impl Post<'_> {
             return no_session();
         };
         if matches!(self.message, Message::Notification { .. } | Message::Response { .. }) {
-            if let Some(rest) = session.session().connection.take(self.message) {
-                start(&Handle::current(), session.session().connection.tracked(rest));
+            let connection = session.session().connection.by(self.parts);
+            if let Some(rest) = connection.take(self.message) {
+                start(&Handle::current(), connection.tracked(rest));
             }
             return reply::accepted();
         }

@@ -1,0 +1,122 @@
+//! What a tool needs is asked of whoever is known, in every revision and in every way that leads to a tool.
+#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+
+mod support;
+
+use linchpin::model::TaskSupport;
+use linchpin::server::{Next, Request};
+use linchpin::{Context, Identity, NoArgs, Revision, Server, Service, Tool, tool};
+use serde_json::{Map, Value, json};
+use support::{STATELESS, fault, stateless_with};
+
+/// Deletes something
+#[tool(scopes = ["files:write"])]
+async fn erase() -> &'static str {
+    "erased"
+}
+
+fn server() -> Server {
+    let inner = Server::new("inner", "1")
+        .add(Tool::new("delete").scopes(["files:write"]).handler(|_: NoArgs| async { "deleted" }));
+    Server::new("outer", "1")
+        .tool("free", "", || async { "free" })
+        .add(erase)
+        .add(Tool::new("both").scopes(["files:read", "files:write"]).handler(|_: NoArgs| async { "both" }))
+        .add(
+            Tool::new("task")
+                .scopes(["files:write"])
+                .task(TaskSupport::Optional)
+                .handler(|_: NoArgs| async { "done" }),
+        )
+        .tool("who", "", |_: NoArgs, cx: Context| async move {
+            let who = cx.identity().map_or("nobody", Identity::subject).to_owned();
+            assert_eq!(cx.principal().unwrap_or("nobody"), who);
+            who
+        })
+        .mount("inner", inner)
+}
+
+/// Calls a tool without a session, as each revision does.
+async fn call(service: &Service, revision: Revision, params: Value) -> Value {
+    let params = if revision == STATELESS { stateless_with(params, &json!({})) } else { params };
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let answer = service.handle_json(message.to_string().as_bytes()).await.unwrap();
+    serde_json::from_slice(&answer).unwrap()
+}
+
+fn known(scopes: &[&str]) -> Service {
+    server().build().unwrap().for_identity(Identity::new("ada").with_scopes(scopes.iter().copied()))
+}
+
+#[tokio::test]
+async fn a_tool_is_called_by_those_who_may() {
+    let tools = ["erase", "both", "task", "inner_delete"];
+    let mut refused = 0;
+    for revision in [Revision::LATEST_SESSION, STATELESS] {
+        for tool in tools {
+            for scopes in [&[][..], &["files:read"], &["files"], &["FILES:WRITE"], &["files:write:all"]] {
+                let answer = call(&known(scopes), revision, json!({"name": tool})).await;
+                let (code, text) = fault(&answer);
+                assert_eq!(code, -32600, "{tool} {scopes:?}");
+                assert!(text.contains("files:write"), "{text}");
+                assert_eq!(
+                    answer["error"]["data"]["requiredScopes"].as_array().unwrap().len(),
+                    1 + usize::from(tool == "both")
+                );
+                refused += 1;
+            }
+            let answer = call(&known(&["files:write", "files:read"]), revision, json!({"name": tool})).await;
+            assert!(answer["result"]["isError"] != true && answer["result"].is_object(), "{answer}");
+            // Where nobody knows who asks, everything may be called.
+            let answer = call(&server().build().unwrap(), revision, json!({"name": tool})).await;
+            assert!(answer["result"].is_object(), "{answer}");
+        }
+        let answer = call(&known(&[]), revision, json!({"name": "free"})).await;
+        assert!(answer["result"].is_object());
+        let answer = call(&known(&[]), revision, json!({"name": "who"})).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "ada");
+    }
+    assert_eq!(refused, 40);
+}
+
+#[tokio::test]
+async fn a_name_can_be_written_in_other_ways_and_is_the_same() {
+    let service = known(&[]);
+    let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"er\u0061se"}}"#;
+    let answer: Value =
+        serde_json::from_slice(&service.handle_json(message.as_bytes()).await.unwrap()).unwrap();
+    assert_eq!(fault(&answer).0, -32600);
+}
+
+#[tokio::test]
+async fn a_layer_cannot_lead_around_it() {
+    let layer = |mut request: Request, next: Next| async move {
+        let mut params: Map<String, Value> = request.params().as_object().unwrap().clone();
+        params.insert("name".into(), "erase".into());
+        request.set_params(&params);
+        next.run(request).await
+    };
+    let service = server().layer(layer).build().unwrap();
+    for revision in [Revision::LATEST_SESSION, STATELESS] {
+        let nobody = service.for_identity(Identity::new("ada"));
+        assert_eq!(fault(&call(&nobody, revision, json!({"name": "free"})).await).0, -32600);
+        let writer = service.for_identity(Identity::new("ada").with_scopes(["files:write"]));
+        let answer = call(&writer, revision, json!({"name": "free"})).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "erased");
+    }
+}
+
+#[tokio::test]
+async fn a_list_shows_what_may_not_be_called() {
+    let client = known(&[]).connect_in_memory().await.unwrap();
+    assert_eq!(client.tools().all().await.unwrap().len(), 6);
+}
+
+#[test]
+fn a_scope_that_is_none_is_told_when_the_server_is_built() {
+    for scope in ["", "a b", "offline_access"] {
+        let tool = Tool::new("t").scopes([scope]).handler(|_: NoArgs| async { "" });
+        let error = Server::new("s", "1").add(tool).build().err().unwrap().to_string();
+        assert!(error.starts_with("the tool `t` cannot be registered: "), "{error}");
+    }
+}
