@@ -81,6 +81,9 @@ mod guide {
     #[cfg(feature = "http-server")]
     #[doc = include_str!("../../../docs/guide/http.md")]
     mod http {}
+    #[cfg(feature = "http-client")]
+    #[doc = include_str!("../../../docs/guide/signing-in.md")]
+    mod signing_in {}
     #[doc = include_str!("../../../docs/guide/context.md")]
     mod context {}
     #[doc = include_str!("../../../docs/guide/hooks.md")]
