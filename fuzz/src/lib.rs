@@ -3,6 +3,7 @@
 //! They know nothing of libFuzzer. The programs in `src/bin` feed them what libFuzzer invents, `tests/seeds.rs`
 //! feeds them the seeds, so that everything ever found stays found in a plain `cargo test`.
 
+mod auth;
 mod codecs;
 mod egress;
 mod envelope;
@@ -11,6 +12,7 @@ mod headers;
 mod lines;
 mod schema;
 
+pub use auth::auth;
 pub use codecs::codecs;
 pub use egress::egress;
 pub use envelope::envelope;

@@ -46,6 +46,11 @@ fn egress() {
 }
 
 #[test]
+fn auth() {
+    replay("auth", fuzz::auth);
+}
+
+#[test]
 fn schema() {
     replay("schema", fuzz::schema);
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 
 use crate::command::{output, root, run as run_command};
 
-const TARGETS: [&str; 7] = ["envelope", "lines", "codecs", "events", "headers", "egress", "schema"];
+const TARGETS: [&str; 8] = ["envelope", "lines", "codecs", "events", "headers", "egress", "schema", "auth"];
 
 const RUSTFLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -8,6 +8,9 @@ pub use crate::server::{Item, Register};
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub use crate::http::outside as http;
 
+#[cfg(feature = "http-client")]
+pub use crate::auth::outside as auth;
+
 use crate::Result;
 
 /// A function with one of the attribute macros. For any other function, the message of the trait says more than

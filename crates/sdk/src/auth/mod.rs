@@ -26,6 +26,8 @@ mod loopback;
 mod oauth;
 mod oauth_scheme;
 mod obtain;
+#[doc(hidden)]
+pub mod outside;
 mod person;
 mod pkce;
 mod record;

@@ -1,0 +1,81 @@
+//! The machine and the parsers of this folder for the fuzz targets, which stand outside of the crate.
+
+use super::challenge::Challenge;
+use super::exchange::Reply;
+use super::flow::{Action, Event, Flow, Start};
+use super::oauth::OAuth;
+use super::secret::Secret;
+use crate::egress::Target;
+use crate::jose::{Algorithm, PublicKey, Token};
+
+/// No flow has more steps than this, whatever it is told.
+const MOST_STEPS: usize = 200;
+
+/// What a flow did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Driven {
+    /// Where something secret was sent.
+    pub posted: Vec<String>,
+    /// Where a person was led.
+    pub visited: Vec<String>,
+    /// Whether there is a token in the end.
+    pub has_token: bool,
+    /// How many steps it took, and whether that was too many.
+    pub steps: usize,
+    /// Whether it did not come to an end.
+    pub is_endless: bool,
+}
+
+/// Runs a flow that is answered with `replies`, one after the other, each a status and a body; `None` is no answer.
+/// The person comes back with the `state` that was asked for and whatever else `redirect` says.
+pub fn drive(challenge: &str, redirect: &str, mut replies: impl FnMut() -> Option<(u16, Vec<u8>)>) -> Driven {
+    let mut driven = Driven::default();
+    let Ok(server) = Target::typed("https://public.example/mcp") else { return driven };
+    let profile = OAuth::new("fuzz").client_metadata_url("https://client.example/document").profile;
+    let start =
+        Start { profile, server, challenge: Challenge::read([challenge]), earlier: None, person: true };
+    let mut flow = Flow::new(start);
+    let mut action = flow.next(Event::Begin, 1);
+    while let Ok(next) = action {
+        driven.steps += 1;
+        if driven.steps > MOST_STEPS {
+            driven.is_endless = true;
+            return driven;
+        }
+        let event = match next {
+            Action::Done(record) => {
+                driven.has_token = record.access_token.is_some();
+                return driven;
+            }
+            Action::Send(exchange) => {
+                if exchange.method() == "POST" {
+                    driven.posted.push(exchange.url().to_owned());
+                }
+                match replies() {
+                    Some((status, body)) => Event::Replied(Reply { status, body, nonce: Some("n".into()) }),
+                    None => {
+                        Event::Unreachable(super::AuthError::new(super::AuthErrorKind::Unreachable, "nobody"))
+                    }
+                }
+            }
+            Action::Prepare => Event::Prepared("http://127.0.0.1:1/callback".into()),
+            Action::Visit(url) => {
+                let query = url.split_once('?').map_or("", |(_, query)| query);
+                let state = super::form::decode(query).find(|(name, _)| name == "state");
+                let state = state.map(|(_, state)| state.into_owned()).unwrap_or_default();
+                driven.visited.push(url);
+                Event::Returned(format!("/callback?state={state}&{redirect}"))
+            }
+            Action::Assert { .. } => Event::Asserted(Secret::new("assertion")),
+        };
+        action = flow.next(event, 1);
+    }
+    driven
+}
+
+/// Whether a text is a token that the key in its own header has signed.
+pub fn is_signed_by_itself(text: &str) -> bool {
+    let Ok(token) = Token::parse(text) else { return false };
+    let key = token.header().jwk.as_ref().map(PublicKey::from_jwk);
+    key.is_some_and(|key| key.is_ok_and(|key| token.verify(&key, &Algorithm::ALL).is_ok()))
+}

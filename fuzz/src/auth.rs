@@ -1,0 +1,38 @@
+//! Signing in: whatever servers answer, a flow ends, leads nobody and sends nothing secret to an unsafe place, and
+//! gets no token from an authority that does not say who it is.
+
+use linchpin::__private::auth::{drive, is_signed_by_itself};
+use linchpin::egress::Target;
+
+/// Parts divided by zero bytes: the challenge, what the browser comes back with, and the answers, whose first byte is
+/// their status.
+pub fn auth(data: &[u8]) {
+    let mut parts = data.split(|byte| *byte == 0);
+    let mut text = || String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
+    let (challenge, redirect) = (text(), text());
+    is_signed_by_itself(&challenge);
+    let driven = drive(&challenge, &redirect, || {
+        let (first, body) = parts.next()?.split_first()?;
+        let status = match first {
+            b'n' => 404,
+            b'b' => 400,
+            b'e' => 500,
+            b'r' => 307,
+            b'u' => return None,
+            _ => 200,
+        };
+        Some((status, body.to_vec()))
+    });
+    assert!(!driven.is_endless, "it does not end");
+    for url in driven.posted.iter().chain(&driven.visited) {
+        let target = Target::typed(url).unwrap_or_else(|error| panic!("{url} is not even a URL: {error}"));
+        assert!(target.is_secure(), "{url} can be read on the way");
+    }
+    for url in &driven.visited {
+        assert!(
+            url.contains("code_challenge_method=S256") && url.bytes().all(|byte| byte.is_ascii_graphic()),
+            "{url}"
+        );
+    }
+    assert!(!driven.has_token || !driven.posted.is_empty());
+}
