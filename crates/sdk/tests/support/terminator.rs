@@ -1,0 +1,101 @@
+//! A proxy that ends TLS as well: with it a server of this machine is on the public network as far as a client can tell.
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use linchpin::egress::{Builder, Egress, Phase};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+const ROOT: &[u8] = include_bytes!("../egress/certificates/authority.pem");
+const CERTIFICATE: &[u8] = include_bytes!("../egress/certificates/server.pem");
+const KEY: &[u8] = include_bytes!("../egress/certificates/server.key");
+
+/// The name that the certificate is for. Its ports are told apart.
+pub(crate) const NAME: &str = "server.example";
+
+pub(crate) struct Terminator {
+    address: SocketAddr,
+    routes: Arc<Mutex<HashMap<u16, SocketAddr>>>,
+    /// Addresses that were dialled.
+    dialled: Arc<Mutex<Vec<SocketAddr>>>,
+    _accepting: JoinSet<()>,
+}
+
+impl Terminator {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = Arc::<Mutex<HashMap<u16, SocketAddr>>>::default();
+        let (known, acceptor) = (routes.clone(), acceptor());
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut tunnels = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                tunnels.spawn(tunnel(stream, known.clone(), acceptor.clone()));
+            }
+        });
+        Terminator { address, routes, dialled: Arc::default(), _accepting: accepting }
+    }
+
+    /// Leads `https://server.example:{port}` to an address, and gives that origin.
+    pub(crate) fn route(&self, port: u16, to: SocketAddr) -> String {
+        self.routes.lock().unwrap().insert(port, to);
+        format!("https://{NAME}:{port}")
+    }
+
+    /// The way out through it.
+    pub(crate) fn egress(&self) -> Builder {
+        let dialled = self.dialled.clone();
+        let told = move |hop: &linchpin::egress::Hop<'_>| {
+            if hop.phase == Phase::Connect {
+                dialled.lock().unwrap().extend(hop.addresses);
+            }
+        };
+        Egress::builder().proxy(&format!("http://{}", self.address)).root_certificate(ROOT).on_hop(told)
+    }
+
+    /// How many connections went anywhere but here.
+    pub(crate) fn elsewhere(&self) -> usize {
+        self.dialled.lock().unwrap().iter().filter(|address| **address != self.address).count()
+    }
+}
+
+fn acceptor() -> TlsAcceptor {
+    let chain = vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()))
+}
+
+/// Serves one `CONNECT`. What breaks is the client's to notice.
+async fn tunnel(mut stream: TcpStream, routes: Arc<Mutex<HashMap<u16, SocketAddr>>>, acceptor: TlsAcceptor) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let Ok(byte) = stream.read_u8().await else { return };
+        head.push(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let place = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let port = place.strip_prefix(NAME).and_then(|port| port.strip_prefix(':')?.parse().ok());
+    let Some(to) = port.and_then(|port: u16| routes.lock().unwrap().get(&port).copied()) else {
+        let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").await;
+        return;
+    };
+    if stream.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").await.is_err() {
+        return;
+    }
+    let (Ok(mut secure), Ok(mut plain)) = (acceptor.accept(stream).await, TcpStream::connect(to).await)
+    else {
+        return;
+    };
+    let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await;
+}
