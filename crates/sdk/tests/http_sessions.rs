@@ -15,6 +15,7 @@ use http::request::Parts;
 use linchpin::Revision;
 use linchpin::server::{EventStore, HttpService, KeptEvent, Refusal, SavedSession, SessionKey, SessionStore};
 use serde_json::{Value, json};
+use support::ears::Ears;
 use support::paused::pass;
 use support::scene::Scene;
 use support::web::{self, Beside, Guest, borrowed, post, serve, text_of};
@@ -302,43 +303,6 @@ async fn there_is_no_room_while_all_are_in_use() {
     assert!(is_alive(&new).await && !is_alive(&guests[1]).await && is_alive(&guests[0]).await);
 }
 
-/// All that is said at any level.
-#[derive(Clone, Default)]
-struct Ears(Arc<Mutex<String>>);
-
-impl tracing::Subscriber for Ears {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        span.record(&mut Written(&mut self.0.lock().unwrap()));
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
-        values.record(&mut Written(&mut self.0.lock().unwrap()));
-    }
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut Written(&mut self.0.lock().unwrap()));
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-struct Written<'a>(&'a mut String);
-
-impl tracing::field::Visit for Written<'_> {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        writeln!(self.0, "{field}={value:?}").unwrap();
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn session_ids_are_never_shown() {
     let ears = Ears::default();
@@ -374,7 +338,7 @@ async fn session_ids_are_never_shown() {
     let second = opened.header("mcp-session-id").unwrap().to_owned();
     guest.delete().await;
     let refused = guest.ask("ping", json!({})).await.text().await;
-    let said = format!("{}{}{refused}", ears.0.lock().unwrap(), shown.lock().unwrap());
+    let said = format!("{}{}{refused}", ears.take(), shown.lock().unwrap());
     assert!(said.contains("a request was cancelled") && said.contains("Sensitive"), "{said}");
     for secret in [&guest.session.clone().unwrap(), &second, "canary"] {
         assert!(!said.contains(secret), "{said}");

@@ -5,6 +5,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
 
 pub(crate) mod alive;
+pub(crate) mod ears;
 pub(crate) mod paused;
 pub(crate) mod rounds;
 pub(crate) mod scene;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
 use linchpin::egress::{Egress, Policy};
 use linchpin::testing::authority::{Authority, Behaviour};
-use linchpin::{Client, ClientError};
+use linchpin::transport::http::Http;
+use linchpin::{Client, ClientBuilder, ClientError};
 
 pub(crate) const BACK: &str = "http://127.0.0.1:9/callback";
 
@@ -36,8 +37,17 @@ pub(crate) fn with_person(oauth: OAuth, authority: &Arc<Authority>) -> OAuth {
 /// A whole life with a server: connecting, a call, one that needs more, a token that is not taken any more, one that
 /// runs out, one that is revoked, and signing out. Says where it ends and why.
 pub(crate) async fn live(authority: &Authority, oauth: &OAuth) -> Result<(), Failure> {
+    live_with(authority, oauth, |client| client.auth(oauth.clone())).await
+}
+
+/// The same of a client that is set up in another way.
+pub(crate) async fn live_with(
+    authority: &Authority,
+    oauth: &OAuth,
+    set_up: impl FnOnce(ClientBuilder<Http>) -> ClientBuilder<Http>,
+) -> Result<(), Failure> {
     let at = |step: &'static str| move |error: ClientError| Failure { step, error: Box::new(error) };
-    let client = Client::http(authority.mcp_url()).auth(oauth.clone());
+    let client = set_up(Client::http(authority.mcp_url()));
     let client = client.connect().await.map_err(at("connecting"))?;
     client.call("greet", ()).await.map_err(at("calling"))?;
     client.call("write", ()).await.map_err(at("needing more"))?;
@@ -48,10 +58,13 @@ pub(crate) async fn live(authority: &Authority, oauth: &OAuth) -> Result<(), Fai
     authority.revoke();
     client.call("write", ()).await.map_err(at("after it was revoked"))?;
     client.close().await;
+    sign_out(authority, oauth).await.map_err(|error| Failure { step: "signing out", error: Box::new(error) })
+}
+
+pub(crate) async fn sign_out(authority: &Authority, oauth: &OAuth) -> Result<(), AuthError> {
     let here = Policy::default().allow("127.0.0.0/8".parse().unwrap());
     let egress = Egress::builder().policy(here).build().unwrap();
-    let signed_out = oauth.sign_out(&authority.mcp_url(), &egress).await;
-    signed_out.map_err(|error| Failure { step: "signing out", error: Box::new(error) })
+    oauth.sign_out(&authority.mcp_url(), &egress).await
 }
 
 /// Where a life ended.

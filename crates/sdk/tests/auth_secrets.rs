@@ -1,0 +1,302 @@
+//! Secrets stay where they belong: every way to sign in, and every way in which that goes wrong, with everything that
+//! is logged, told, shown by `Debug` or read in an error held against every secret, in every spelling.
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use http::HeaderMap;
+use linchpin::auth::{
+    Algorithm, ApiKey, AuthFuture, Authorize, Basic, Bearer, Credentials, FileStore, IdentityProvider, OAuth,
+    PrivateKey, Refusal, Request, Secret,
+};
+use linchpin::egress::Egress;
+use linchpin::testing::authority::{Authority, Behaviour, Known, Switch};
+use linchpin::{Client, ClientBuilder};
+use serde_json::json;
+
+#[path = "support/ears.rs"]
+mod ears;
+#[path = "support/signing_in.rs"]
+mod signing_in;
+
+use ears::Ears;
+
+const DOCUMENT: &str = "https://app.example/client.json";
+
+/// A way to sign in.
+type Make = fn(&Arc<Authority>) -> OAuth;
+
+fn public(authority: &Arc<Authority>) -> OAuth {
+    signing_in::oauth(authority).client(Known::Public.id())
+}
+
+fn basic(authority: &Arc<Authority>) -> OAuth {
+    signing_in::oauth(authority).client_secret(Known::Basic.id(), authority.secret(Known::Basic))
+}
+
+fn post(authority: &Arc<Authority>) -> OAuth {
+    signing_in::oauth(authority).client_secret(Known::Post.id(), authority.secret(Known::Post))
+}
+
+fn key(authority: &Authority) -> PrivateKey {
+    PrivateKey::from_pem(&authority.client_key(), Algorithm::Es256).unwrap()
+}
+
+fn signed(authority: &Arc<Authority>) -> OAuth {
+    signing_in::oauth(authority).client_key(Known::Signed.id(), key(authority))
+}
+
+fn document(authority: &Arc<Authority>) -> OAuth {
+    signing_in::oauth(authority).client_metadata_url(DOCUMENT)
+}
+
+fn credentials(authority: &Arc<Authority>) -> OAuth {
+    OAuth::client_credentials(Known::Basic.id(), authority.secret(Known::Basic)).clock(authority.clock())
+}
+
+fn signed_credentials(authority: &Arc<Authority>) -> OAuth {
+    OAuth::private_key_jwt(Known::Signed.id(), key(authority)).clock(authority.clock())
+}
+
+fn workload(authority: &Arc<Authority>) -> OAuth {
+    let (platform, clock) = (authority.clone(), authority.clock());
+    let assertion = move |_| {
+        let token = platform.workload_token().unwrap();
+        async move { Ok(Secret::from(token)) }
+    };
+    OAuth::workload(Known::Public.id(), assertion).clock(clock)
+}
+
+fn enterprise(authority: &Arc<Authority>) -> OAuth {
+    let company = authority.clone();
+    let id_token = move || {
+        let token = company.id_token().unwrap();
+        async move { Ok(Secret::from(token)) }
+    };
+    let provider = IdentityProvider::new(format!("{}/token", authority.idp()), "idp-client", id_token);
+    let oauth = OAuth::enterprise(provider).clock(authority.clock());
+    oauth.client_secret(Known::Basic.id(), authority.secret(Known::Basic))
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("auth_secrets")
+}
+
+fn kept(authority: &Arc<Authority>) -> OAuth {
+    let store = FileStore::open(folder().join("kept"), folder().join("key")).unwrap();
+    signing_in::oauth(authority).store(store)
+}
+
+fn ways() -> Vec<(&'static str, Behaviour, Make)> {
+    let honest = Authority::honest;
+    let about =
+        json!({ "client_id": DOCUMENT, "client_name": "A test", "redirect_uris": [signing_in::BACK] });
+    vec![
+        ("registered", honest(), signing_in::oauth),
+        ("public", honest(), public),
+        ("basic", honest(), basic),
+        (
+            "post",
+            honest().metadata("token_endpoint_auth_methods_supported", json!(["client_secret_post"])),
+            post,
+        ),
+        ("signed", honest(), signed),
+        ("document", honest().document(DOCUMENT, about), document),
+        ("client credentials", honest(), credentials),
+        ("signed client credentials", honest(), signed_credentials),
+        ("workload", honest(), workload),
+        ("enterprise", honest(), enterprise),
+        ("kept in files", honest(), kept),
+        ("bound", honest().with(Switch::Dpop), basic),
+        ("bound with nonces", honest().with(Switch::DpopNonce), signed),
+        ("as of old", honest().with(Switch::NoMetadata), public),
+    ]
+}
+
+/// Shows everything that passes between a client and who signs it in.
+struct Tap {
+    oauth: OAuth,
+    ears: Ears,
+}
+
+impl Authorize for Tap {
+    fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials> {
+        Box::pin(async move {
+            let credentials = self.oauth.credentials(request).await;
+            self.ears.hear(&format!("{request:?} {credentials:?}"));
+            credentials
+        })
+    }
+
+    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
+        self.ears.hear(&format!("{request:?} {refusal:?}"));
+        self.oauth.refused(request, refusal)
+    }
+
+    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.answered(request, mark, status, headers);
+    }
+}
+
+/// Everything that an error says, and those behind it.
+fn hear_error(ears: &Ears, error: &(dyn Error + 'static)) {
+    ears.hear(&format!("{error} {error:?} {error:#?}"));
+    if let Some(source) = error.source() {
+        hear_error(ears, source);
+    }
+}
+
+/// Lives with an authority, and gives what was said and how it ended.
+async fn live(behaviour: Behaviour, make: Make, ears: &Ears) -> (Arc<Authority>, String) {
+    let authority = signing_in::start(behaviour).await;
+    let step = ears.clone();
+    let oauth = make(&authority).on_step(move |told| step.hear(&format!("{told:?}")));
+    let hop = ears.clone();
+    let egress = Egress::builder().on_hop(move |told| hop.hear(&format!("{told:?}"))).build().unwrap();
+    let (line, message) = (ears.clone(), ears.clone());
+    let tap = Tap { oauth: oauth.clone(), ears: ears.clone() };
+    let set_up = |client: ClientBuilder<_>| {
+        let client = client.auth(tap).egress(egress);
+        client.on_diagnostic(move |text| line.hear(text)).on_message(move |_, text| message.hear(text))
+    };
+    let lived = signing_in::live_with(&authority, &oauth, set_up).await;
+    ears.hear(&format!("{oauth:?}"));
+    let end = match lived {
+        Ok(()) => "fine".to_owned(),
+        Err(failure) => {
+            hear_error(ears, &*failure.error);
+            format!("{}: {}", failure.step, failure.error)
+        }
+    };
+    (authority, end)
+}
+
+/// Everything secret that passed through an authority, and the key of its client.
+fn secrets(authority: &Authority) -> BTreeSet<String> {
+    let mut secrets: BTreeSet<_> = authority.secrets().into_iter().collect();
+    for request in authority.seen().requests {
+        let headers = ["authorization", "dpop"].map(|name| request.header(name).to_owned());
+        let words = headers.iter().filter_map(|text| text.split(' ').next_back()).map(str::to_owned);
+        secrets.extend(words.filter(|word| !word.is_empty()));
+        let parameters = ["state", "code", "code_verifier", "client_secret", "refresh_token", "token"];
+        secrets.extend(parameters.iter().filter_map(|name| request.parameter(name)));
+    }
+    secrets.extend(authority.client_key().lines().filter(|line| !line.starts_with('-')).map(str::to_owned));
+    secrets
+}
+
+/// The ways in which a secret can be written down. Base64 looks different by where the secret begins.
+fn spellings(secret: &str) -> Vec<String> {
+    let mut all = vec![secret.to_owned()];
+    // A character has six bits: those that are shared with what stands before or after are left out.
+    for (shift, skipped) in [(0, 0), (1, 2), (2, 3)] {
+        let shifted = [&b"xx"[..shift], secret.as_bytes()].concat();
+        let whole = shifted.len() / 3 * 3;
+        for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+            all.push(engine.encode(&shifted[..whole])[skipped..].to_owned());
+        }
+    }
+    let bytes = |format: fn(u8) -> String| secret.bytes().map(format).collect::<Vec<_>>().concat();
+    all.push(bytes(|byte| format!("{byte:02x}")));
+    all.push(bytes(|byte| format!("{byte:02X}")));
+    all.push(bytes(|byte| format!("%{byte:02x}")));
+    all.push(bytes(|byte| format!("%{byte:02X}")));
+    all.push(bytes(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    }));
+    all.push(bytes(|byte| format!("{byte}, ")).trim_end_matches(", ").to_owned());
+    all
+}
+
+/// The secrets that are in a text, as they are spelled there.
+fn found(text: &str, secrets: &BTreeSet<String>) -> Vec<String> {
+    let find = |secret: &String| spellings(secret).into_iter().find(|spelling| text.contains(spelling));
+    secrets.iter().filter_map(find).collect()
+}
+
+#[test]
+fn every_spelling_is_found() {
+    let secret = "0123456789abcdef.~/+fedcba9876543210".to_owned();
+    let secrets = BTreeSet::from([secret.clone()]);
+    let is_found = |text: &str| found(text, &secrets).len() == 1;
+    for text in ["", "a", "ab", "user:", "some-client:"].map(|before| format!("{before}{secret} after")) {
+        for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+            assert!(is_found(&engine.encode(&text)), "{text}");
+        }
+        assert!(is_found(&text) && is_found(&format!("{:?}", text.as_bytes())), "{text}");
+    }
+    let digits = secret.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
+    assert!(is_found(&digits.concat()) && is_found(&digits.concat().to_uppercase()));
+    assert!(is_found(&format!("%{}", digits.join("%"))));
+    assert!(is_found("code=0123456789abcdef.~%2F%2Bfedcba9876543210&"));
+    assert!(!is_found("nothing of the kind"));
+}
+
+/// What clients with fixed credentials say when they are refused.
+async fn fixed(ears: &Ears) -> BTreeSet<String> {
+    let authority = signing_in::start(Authority::honest()).await;
+    let secrets = ["bearer", "key", "word"].map(|name| format!("{name}-{}", authority.secret(Known::Basic)));
+    let [bearer, key, word] = secrets.clone();
+    let (bearer, key, word) = (Bearer::new(bearer), ApiKey::new("x-api-key", key), Basic::new("user", word));
+    ears.hear(&format!("{bearer:?} {key:?} {word:?} {:?}", (bearer.clone(), key.clone(), word.clone())));
+    let client = || Client::http(authority.mcp_url());
+    for refused in [client().auth(bearer), client().auth(key), client().auth(word)] {
+        hear_error(ears, &refused.connect().await.unwrap_err());
+    }
+    secrets.into()
+}
+
+/// What is in the files of a store while somebody is signed in.
+async fn in_files(ears: &Ears) -> BTreeSet<String> {
+    let authority = signing_in::start(Authority::honest()).await;
+    let oauth = kept(&authority);
+    let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
+    client.call("greet", ()).await.unwrap();
+    let files = std::fs::read_dir(folder().join("kept")).unwrap().map(|file| file.unwrap().path());
+    let files: Vec<_> = files.filter(|path| path.is_file()).collect();
+    let written: Vec<_> = files.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert!(written.concat().len() > 500, "{files:?}");
+    for bytes in written {
+        ears.hear(&String::from_utf8_lossy(&bytes));
+    }
+    let secrets = secrets(&authority);
+    signing_in::sign_out(&authority, &oauth).await.unwrap();
+    secrets
+}
+
+#[tokio::test]
+async fn no_secret_is_shown() {
+    let ears = Ears::default();
+    tracing::subscriber::set_global_default(ears.clone()).unwrap();
+    let (mut flows, mut checked, mut bytes) = (0, 0, 0);
+    let mut check = |secrets: &BTreeSet<String>, what: &str, is_whole: bool| {
+        let said = ears.take();
+        assert!(said.len() > 500, "{what}: hardly anything was said");
+        (flows, checked, bytes) = (flows + 1, checked + secrets.len(), bytes + said.len());
+        // The log, the steps, the connections, the credentials, and what was refused are all among it.
+        let sinks = ["purpose=", "AuthStep {", "Hop {", "Credentials {", "Refusal {", "was refused with"];
+        assert!(!is_whole || sinks.iter().all(|sink| said.contains(sink)), "{what}: {said}");
+        assert_eq!(found(&said, secrets), [""; 0], "{what}: {said}");
+    };
+    for (name, behaviour, make) in ways() {
+        let (authority, end) = live(behaviour, make, &ears).await;
+        assert_eq!(end, "fine", "{name}");
+        check(&secrets(&authority), name, true);
+    }
+    let loud = Switch::ALL.iter().filter(|switch| !format!("{switch:?}").ends_with("Silent"));
+    for &switch in loud {
+        let (authority, _) = live(Authority::honest().with(switch), basic, &ears).await;
+        check(&secrets(&authority), &format!("{switch:?}"), true);
+    }
+    check(&fixed(&ears).await, "fixed", false);
+    check(&in_files(&ears).await, "in files", false);
+    println!("flows={flows} secrets={checked} bytes={bytes} leaked=0");
+    assert!(flows > 100 && checked > 1_000);
+}

@@ -1,0 +1,54 @@
+//! Hears everything that is logged, at every level.
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+/// All that was said.
+#[derive(Clone, Default)]
+pub(crate) struct Ears(Arc<Mutex<String>>);
+
+impl Ears {
+    /// Notes something that was said in another way.
+    pub(crate) fn hear(&self, text: &str) {
+        writeln!(self.0.lock().unwrap(), "{text}").unwrap();
+    }
+
+    /// What was said since the last time.
+    pub(crate) fn take(&self) -> String {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl tracing::Subscriber for Ears {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        span.record(&mut Written(&mut self.0.lock().unwrap()));
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut Written(&mut self.0.lock().unwrap()));
+    }
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut Written(&mut self.0.lock().unwrap()));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+struct Written<'a>(&'a mut String);
+
+impl tracing::field::Visit for Written<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        writeln!(self.0, "{field}={value:?}").unwrap();
+    }
+}
