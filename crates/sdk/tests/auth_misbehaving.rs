@@ -325,7 +325,7 @@ const TABLE: &[(Switch, &str)] = &[
     ),
     (
         Switch::TokenHtmlError,
-        "connecting: `ISSUER` gave no token: it answered HTTP 500 with a page for people \
+        "connecting: `ISSUER` gave no token: it answered HTTP 500 with a page for people; try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
@@ -395,13 +395,13 @@ const TABLE: &[(Switch, &str)] = &[
     (Switch::RefreshRevoked, "fine"),
     (
         Switch::RefreshUnavailable,
-        "after the end of the token: `ISSUER` gave no token: it answered HTTP 503 with a page for people \
+        "after the end of the token: `ISSUER` gave no token: it answered HTTP 503 with a page for people; try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::RevocationFails,
         "signing out: the sign-in is forgotten here, but `ISSUER` did not take the token back: it answered \
-         HTTP 503 with a page for people",
+         HTTP 503 with a page for people; try again later",
     ),
     (Switch::Dpop, "fine"),
     (Switch::DpopNonce, "fine"),

@@ -3,12 +3,14 @@
 //! It listens on 127.0.0.1 for as long as somebody signs in, and hears nothing but the answer to that sign-in: what
 //! other pages send here is turned away and does not end the wait.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use super::error::{AuthError, AuthErrorKind};
 use super::person::Person;
@@ -20,16 +22,26 @@ const PATH: &str = "/callback";
 const LONGEST: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many sign-ins can be begun and not finished. Those before are given up.
+const MOST: usize = 16;
+
 /// Asks a person who sits at this machine. The URL is shown or opened by what [`Self::new`] is given.
 pub struct Loopback {
     show: Box<dyn Fn(&str) + Send + Sync>,
-    listening: Mutex<Option<TcpListener>>,
+    /// Who listens, by the redirect URI.
+    listening: Mutex<VecDeque<(String, TcpListener)>>,
 }
 
 impl Loopback {
     /// `show` is told the URL that the person has to open. If it starts a program with it, then never by a shell.
     pub fn new(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Loopback { show: Box::new(show), listening: Mutex::new(None) }
+        Loopback { show: Box::new(show), listening: Mutex::default() }
+    }
+
+    fn take(&self, uri: &str) -> Option<TcpListener> {
+        let mut listening = lock(&self.listening);
+        let place = listening.iter().position(|(known, _)| known == uri)?;
+        listening.remove(place).map(|(_, listener)| listener)
     }
 }
 
@@ -38,25 +50,34 @@ impl Person for Loopback {
         boxed(async {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| not_heard(&error))?;
             let port = listener.local_addr().map_err(|error| not_heard(&error))?.port();
-            *lock(&self.listening) = Some(listener);
-            Ok(format!("http://127.0.0.1:{port}{PATH}"))
+            let uri = format!("http://127.0.0.1:{port}{PATH}");
+            let mut listening = lock(&self.listening);
+            listening.truncate(MOST - 1);
+            listening.push_front((uri.clone(), listener));
+            Ok(uri)
         })
     }
 
     fn visit(&self, url: String) -> AuthFuture<'_, String> {
         boxed(async move {
-            let listener = lock(&self.listening).take();
-            let listener = listener.ok_or_else(|| not_heard(&io::Error::other("nobody listens")))?;
             let query = url.split_once('?').map_or("", |(_, query)| query);
-            let state =
-                form::decode(query).find(|(name, _)| name == "state").map(|(_, state)| state.into_owned());
+            let find =
+                |wanted: &str| form::decode(query).find(|(name, _)| name == wanted).map(|(_, value)| value);
+            let state: Arc<str> = find("state").unwrap_or_default().into();
+            let listener = find("redirect_uri").and_then(|uri| self.take(&uri));
+            let listener = listener.ok_or_else(|| not_heard(&io::Error::other("nobody listens")))?;
+            let port = listener.local_addr().map_err(|error| not_heard(&error))?.port();
             (self.show)(&url);
+            // Browsers open connections that they do not use yet: none keeps the others waiting.
+            let mut heard = JoinSet::new();
             loop {
-                let (stream, _) = listener.accept().await.map_err(|error| not_heard(&error))?;
-                // One at a time is enough: a browser comes once, and whoever dawdles is dropped.
-                let heard = tokio::time::timeout(PATIENCE, hear(stream, &listener, state.as_deref())).await;
-                if let Ok(Some(redirect)) = heard {
-                    return Ok(redirect);
+                tokio::select! {
+                    accepted = listener.accept(), if heard.len() < MOST => {
+                        let (stream, _) = accepted.map_err(|error| not_heard(&error))?;
+                        let state = state.clone();
+                        heard.spawn(async move { tokio::time::timeout(PATIENCE, hear(stream, port, &state)).await });
+                    }
+                    Some(Ok(Ok(Some(redirect)))) = heard.join_next() => return Ok(redirect),
                 }
             }
         })
@@ -68,7 +89,7 @@ fn not_heard(error: &io::Error) -> AuthError {
 }
 
 /// Reads one request. Gives its path and query if it is the answer that is waited for.
-async fn hear(mut stream: TcpStream, listener: &TcpListener, state: Option<&str>) -> Option<String> {
+async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut part = [0; 1024];
@@ -78,7 +99,6 @@ async fn hear(mut stream: TcpStream, listener: &TcpListener, state: Option<&str>
             return None;
         }
     }
-    let port = listener.local_addr().ok()?.port();
     let found = std::str::from_utf8(&head).ok().and_then(|head| callback(head, port, state));
     let (status, text) = match found {
         Some(_) => {
@@ -99,7 +119,7 @@ async fn hear(mut stream: TcpStream, listener: &TcpListener, state: Option<&str>
 }
 
 /// The path and query of a request that answers this sign-in.
-fn callback<'a>(head: &'a str, port: u16, state: Option<&str>) -> Option<&'a str> {
+fn callback<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> {
     let mut lines = head.split("\r\n");
     let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
     let mut hosts =
@@ -107,8 +127,7 @@ fn callback<'a>(head: &'a str, port: u16, state: Option<&str>) -> Option<&'a str
     let host = hosts.next()?.1.trim();
     let is_here = [format!("127.0.0.1:{port}"), format!("localhost:{port}")].iter().any(|here| here == host);
     let (path, query) = target.split_once('?')?;
-    let is_ours =
-        state.is_none_or(|state| form::decode(query).any(|(name, value)| name == "state" && value == state));
+    let is_ours = form::decode(query).any(|(name, value)| name == "state" && value == state);
     (is_here && hosts.next().is_none() && path == PATH && is_ours).then_some(target)
 }
 
@@ -118,7 +137,7 @@ mod tests {
 
     #[test]
     fn only_the_answer_is_heard() {
-        let heard = |head: &str| callback(head, 7, Some("s")).is_some();
+        let heard = |head: &str| callback(head, 7, "s").is_some();
         assert!(heard("GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"));
         assert!(heard("GET /callback?state=s&error=x HTTP/1.1\r\nAccept: */*\r\nhost: localhost:7\r\n\r\n"));
         for other in [

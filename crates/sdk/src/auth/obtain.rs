@@ -59,6 +59,7 @@ impl Flow {
 
     pub(super) fn become_known(&mut self, now: u64) -> Result<Action, AuthError> {
         if self.needs_person() && self.redirect_uri.is_none() {
+            self.authority()?.authorization_endpoint()?; // before anybody is troubled
             if !self.start.person {
                 let text = "somebody has to sign in, and nobody can be asked: give the client a `person`";
                 return Err(AuthError::new(AuthErrorKind::Person, text));

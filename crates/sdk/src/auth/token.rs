@@ -215,7 +215,8 @@ pub(super) fn oauth_error(reply: &Reply) -> (Option<String>, String) {
         _ if is_page(reply) => " with a page for people",
         _ => "",
     };
-    (None, format!("it answered HTTP {}{what}", reply.status))
+    let advice = if reply.status >= 500 { "; try again later" } else { "" };
+    (None, format!("it answered HTTP {}{what}{advice}", reply.status))
 }
 
 #[cfg(test)]

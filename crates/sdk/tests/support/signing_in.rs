@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
-use linchpin::egress::{Egress, Policy};
+use linchpin::egress::Egress;
 use linchpin::testing::authority::{Authority, Behaviour};
 use linchpin::transport::http::Http;
 use linchpin::{Client, ClientBuilder, ClientError};
@@ -62,9 +62,7 @@ pub(crate) async fn live_with(
 }
 
 pub(crate) async fn sign_out(authority: &Authority, oauth: &OAuth) -> Result<(), AuthError> {
-    let here = Policy::default().allow("127.0.0.0/8".parse().unwrap());
-    let egress = Egress::builder().policy(here).build().unwrap();
-    oauth.sign_out(&authority.mcp_url(), &egress).await
+    oauth.sign_out(&authority.mcp_url(), &Egress::default()).await
 }
 
 /// Where a life ended.
