@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use linchpin::Revision;
+use serde_json::{Value, json};
 
 const USAGE: &str = "usage: bench-load streams|sessions|flood|slow COUNT ADDRESS PID";
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,8 +40,14 @@ fn main() -> anyhow::Result<()> {
         "slow" => slow(&target, count)?,
         _ => bail!(USAGE),
     };
-    println!("{report}");
+    println!("{}\n{}", report.text, report.figures);
     Ok(())
+}
+
+/// What came out: in words, and the figures for `cargo xtask bench`.
+struct Report {
+    text: String,
+    figures: Value,
 }
 
 impl Target {
@@ -101,7 +108,7 @@ fn echo(stream: &mut TcpStream) -> anyhow::Result<Duration> {
 }
 
 /// Open streams, each on a connection of its own.
-fn streams(target: &Target, count: usize) -> anyhow::Result<String> {
+fn streams(target: &Target, count: usize) -> anyhow::Result<Report> {
     echo(&mut target.connect()?)?;
     let before = target.resident()?;
     let begun = Instant::now();
@@ -118,11 +125,12 @@ fn streams(target: &Target, count: usize) -> anyhow::Result<String> {
     drop(open);
     thread::sleep(SETTLE);
     let after = target.resident()?;
-    Ok(format!(
-        "{count} streams opened in {opened:.1?}: {before} KiB before, {held} KiB with them ({} bytes each), a call \
-         takes {late:.1?}; {after} KiB after",
-        held.saturating_sub(before) * 1024 / count.max(1)
-    ))
+    let each = held.saturating_sub(before) * 1024 / count.max(1);
+    let text = format!(
+        "{count} streams opened in {opened:.1?}: {before} KiB before, {held} KiB with them ({each} bytes each), a call \
+         takes {late:.1?}; {after} KiB after"
+    );
+    Ok(Report { text, figures: json!({ "megabytes": held * 1024 / 1_000_000 }) })
 }
 
 fn initialize() -> String {
@@ -133,7 +141,7 @@ fn initialize() -> String {
 }
 
 /// Sessions that are opened and never used, more than there is room for.
-fn flood(target: &Target, count: usize) -> anyhow::Result<String> {
+fn flood(target: &Target, count: usize) -> anyhow::Result<Report> {
     let (mut stream, opening) = (target.connect()?, initialize());
     exchange(&mut stream, &opening, "serverInfo")?;
     let (before, begun) = (target.resident()?, Instant::now());
@@ -142,13 +150,14 @@ fn flood(target: &Target, count: usize) -> anyhow::Result<String> {
     }
     let (taken, after) = (begun.elapsed(), target.resident()?);
     let grown = after.saturating_sub(before);
-    Ok(format!(
+    let text = format!(
         "{count} sessions opened in {taken:.1?}: {before} KiB before, {after} KiB after ({grown} KiB more)"
-    ))
+    );
+    Ok(Report { text, figures: json!({ "kibibytes_more": grown }) })
 }
 
 /// Idle sessions, all over one connection.
-fn sessions(target: &Target, count: usize) -> anyhow::Result<String> {
+fn sessions(target: &Target, count: usize) -> anyhow::Result<Report> {
     let mut stream = target.connect()?;
     let open = |stream: &mut TcpStream| -> anyhow::Result<String> {
         let said = exchange(stream, &initialize(), "serverInfo")?.to_ascii_lowercase();
@@ -179,14 +188,15 @@ fn sessions(target: &Target, count: usize) -> anyhow::Result<String> {
     }
     thread::sleep(SETTLE);
     let after = target.resident()?;
-    Ok(format!(
-        "{count} idle sessions: {before} KiB before, {held} KiB with them ({} bytes each); {after} KiB after",
-        held.saturating_sub(before) * 1024 / count.max(1)
-    ))
+    let each = held.saturating_sub(before) * 1024 / count.max(1);
+    let text = format!(
+        "{count} idle sessions: {before} KiB before, {held} KiB with them ({each} bytes each); {after} KiB after"
+    );
+    Ok(Report { text, figures: json!({ "bytes_each": each, "percent_after": after * 100 / before.max(1) }) })
 }
 
 /// Connections that are silent or dribble, beside honest ones.
-fn slow(target: &Target, count: usize) -> anyhow::Result<String> {
+fn slow(target: &Target, count: usize) -> anyhow::Result<Report> {
     let begun = Instant::now();
     let mut open = Vec::with_capacity(count);
     for number in 0..count {
@@ -215,8 +225,9 @@ fn slow(target: &Target, count: usize) -> anyhow::Result<String> {
         }
         thread::sleep(Duration::from_millis(20));
     }
-    Ok(format!(
-        "{count} slow connections closed after {:.1?}; {honest} honest calls meanwhile, 0 errors, the longest {longest:.1?}",
-        begun.elapsed()
-    ))
+    let taken = begun.elapsed();
+    let text = format!(
+        "{count} slow connections closed after {taken:.1?}; {honest} honest calls meanwhile, 0 errors, the longest {longest:.1?}"
+    );
+    Ok(Report { text, figures: json!({ "seconds": taken.as_secs_f64() }) })
 }

@@ -5,6 +5,7 @@
 //! answered wrongly, is one. What the figures mean is told in `bench/README.md`.
 
 mod client;
+mod crowd;
 mod instructions;
 mod load;
 mod peer;
@@ -74,6 +75,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     tables.push(time_requests(&options, &targets, &mut failures));
     tables.push(time_startup(&options, &targets, &mut failures));
     tables.extend(measure_sessions(&options, &targets, &mut failures));
+    tables.push(crowd::measure(|name| options.wants(name), &targets, &mut failures));
     if tables.iter().all(|table| table.rows.is_empty()) {
         bail!("no workload's name contains \"{}\"", options.only);
     }
@@ -230,6 +232,7 @@ fn known_workloads() -> Vec<(&'static str, Vec<String>)> {
         ("cpu_ratio", TIMED.iter().map(|(workload, _, depth)| timed_name(workload, *depth)).collect()),
         ("startup_ms", vec![STARTUP.to_owned()]),
         ("sessions", SESSIONS.iter().map(|(workload, ..)| (*workload).to_owned()).collect()),
+        ("crowds", crowd::names().map(str::to_owned).collect()),
     ]
 }
 

@@ -41,7 +41,7 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     let path = instructions::path(peer, workload, count);
     let (out, calls) = (instructions::prepare(&path)?, count.to_string());
     let is_session = workload.ends_with(SESSION);
-    let server = workload.starts_with(HTTP).then(Served::start).transpose()?;
+    let server = workload.starts_with(HTTP).then(|| Served::start("")).transpose()?;
     let transport = if server.is_some() { "http" } else { "stdio" };
     let mut arguments = vec!["--tool=callgrind", &out, "-q", client, transport, &calls, "1", "64"];
     if is_session {
@@ -63,20 +63,27 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
 }
 
 /// Our server over HTTP, for clients of anybody, until this is dropped.
-struct Served {
+pub(super) struct Served {
     child: Child,
-    url: String,
+    pub(super) url: String,
 }
 
 impl Served {
-    fn start() -> anyhow::Result<Self> {
-        let mut command = Command::new("target/release/bench-server");
-        command.current_dir(command::root()).args(["http", "--port", "0"]).stdout(Stdio::piped());
+    /// Starts it, after what the shell is to do before.
+    pub(super) fn start(before: &str) -> anyhow::Result<Self> {
+        let line = format!("{before} exec target/release/bench-server http --port 0");
+        let mut command = Command::new("sh");
+        command.current_dir(command::root()).args(["-c", &line]).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start the server")?;
         let mut url = String::new();
         let stdout = child.stdout.take().context("the server has no output")?;
         BufReader::new(stdout).read_line(&mut url).context("the server does not say where it is")?;
         Ok(Served { child, url: url.trim().to_owned() })
+    }
+
+    /// Its process, in whose place the shell has put it.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 }
 
