@@ -35,7 +35,11 @@ impl Answer {
         match self {
             Answer::Tool(result) => wire::encode_result(revision, result, identity, out),
             Answer::Body(body) => wire::encode_result(revision, &**body, identity, out),
-            Answer::Ready(json) => out.extend_from_slice(json),
+            Answer::Ready(json) => {
+                // Also for what ends the message: one byte more would have all of it copied once more.
+                out.reserve(json.len() + 8);
+                out.extend_from_slice(json);
+            }
             Answer::Custom(json) => custom(json, revision, identity, out),
         }
     }
