@@ -92,9 +92,9 @@ fn not_heard(error: &io::Error) -> AuthError {
 async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let mut part = [0; 1024];
-        let read = stream.read(&mut part).await.ok().filter(|read| *read > 0)?;
-        head.extend_from_slice(&part[..read]);
+        let mut bytes = [0; 1024];
+        let read = stream.read(&mut bytes).await.ok().filter(|read| *read > 0)?;
+        head.extend_from_slice(&bytes[..read]);
         if head.len() > LONGEST {
             return None;
         }
