@@ -101,6 +101,9 @@ async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
     }
     let found = std::str::from_utf8(&head).ok().and_then(|head| callback(head, port, state));
     let (status, text) = match found {
+        Some(answer) if is_refusal(answer) => {
+            ("200 OK", "You are not signed in. Go back to the program that asked you: it knows why.")
+        }
         Some(_) => {
             ("200 OK", "You are signed in as far as this page knows. Go back to the program that asked you.")
         }
@@ -131,6 +134,12 @@ fn callback<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> {
     (is_here && hosts.next().is_none() && path == PATH && is_ours).then_some(target)
 }
 
+/// Whether an answer says that nobody has signed in.
+fn is_refusal(target: &str) -> bool {
+    let query = target.split_once('?').map_or("", |(_, query)| query);
+    form::decode(query).any(|(name, _)| name == "error")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +161,11 @@ mod tests {
         ] {
             assert!(!heard(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_a_sign_in() {
+        assert!(is_refusal("/callback?state=s&error=access_denied"));
+        assert!(!is_refusal("/callback?code=error&state=s"));
     }
 }
