@@ -102,7 +102,10 @@ pub(super) enum Step {
     Authority(Search),
     /// Waits to hear where people come back to.
     Preparing,
-    Registering,
+    Registering {
+        /// Whether the client said what it will ask for.
+        with_scopes: bool,
+    },
     Visiting(Pending),
     /// Waits for an assertion.
     Asserting,
@@ -159,7 +162,9 @@ impl Flow {
                 self.redirect_uri = Some(uri);
                 self.become_known(now)
             }
-            (Step::Registering, Event::Replied(reply)) => self.registered(&reply, now),
+            (Step::Registering { with_scopes }, Event::Replied(reply)) => {
+                self.registered(with_scopes, &reply, now)
+            }
             (Step::Visiting(pending), Event::Returned(url)) => self.returned(pending, &url, now),
             (Step::Asserting, Event::Asserted(assertion)) => self.asserted(assertion, now),
             (Step::Exchanging, Event::Replied(reply)) => self.exchanged(&reply, now),

@@ -67,22 +67,33 @@ impl Flow {
             self.step = Step::Preparing;
             return Ok(Action::Prepare);
         }
+        self.register(self.start.profile.scopes.is_some(), now)
+    }
+
+    /// Registers if that is needed, with the scopes that will be asked for or without.
+    fn register(&mut self, with_scopes: bool, now: u64) -> Result<Action, AuthError> {
         let authority = self.authority()?;
         let earlier = self.earlier().filter(|_| !self.is_forgotten).map(|earlier| earlier.identity.clone());
-        let redirect_uri = self.redirect_uri.as_deref();
-        match registration::choose(&self.start.profile, authority, redirect_uri, earlier, now)? {
+        let (profile, redirect_uri) = (&self.start.profile, self.redirect_uri.as_deref());
+        let scopes = with_scopes.then(|| self.wanted(authority));
+        match registration::choose(profile, authority, redirect_uri, scopes.as_ref(), earlier, now)? {
             Way::Known(identity) => {
                 self.identity = Some(identity);
                 self.prove(now)
             }
             Way::Register(request) => {
-                self.step = Step::Registering;
+                self.step = Step::Registering { with_scopes };
                 Ok(Action::Send(request))
             }
         }
     }
 
-    pub(super) fn registered(&mut self, reply: &Reply, now: u64) -> Result<Action, AuthError> {
+    pub(super) fn registered(
+        &mut self,
+        with_scopes: bool,
+        reply: &Reply,
+        now: u64,
+    ) -> Result<Action, AuthError> {
         let authority = self.authority()?;
         if !reply.is_success() && authority.pkce.is_none() {
             // It has no metadata, and what such servers once had is not there either.
@@ -90,9 +101,16 @@ impl Flow {
                         token that whoever runs it gives you";
             return Err(AuthError::new(AuthErrorKind::Metadata, text));
         }
-        let identity = registration::read(reply, authority, self.redirect_uri.as_deref())?;
-        self.identity = Some(identity);
-        self.prove(now)
+        match registration::read(reply, authority, self.redirect_uri.as_deref()) {
+            // Some register scopes of their own and no others, though they grant those of servers later.
+            Err(error) if with_scopes && error.code() == Some("invalid_client_metadata") => {
+                self.register(false, now)
+            }
+            identity => {
+                self.identity = Some(identity?);
+                self.prove(now)
+            }
+        }
     }
 
     /// The client is known: who is it that asks?
@@ -112,15 +130,21 @@ impl Flow {
     fn visit(&mut self) -> Result<Action, AuthError> {
         let redirect_uri = self.redirect_uri.clone().ok_or_else(nothing_known)?;
         let authority = self.authority()?;
-        let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
-        let mut scopes = self.scopes.clone();
-        if offers_more && self.start.profile.offline_access {
-            scopes = scopes.union(&Scopes::read(OFFLINE_ACCESS));
-        }
+        let scopes = self.wanted(authority);
         let client = self.identity.as_ref().map_or("", |identity| &identity.id);
         let (url, pending) = authorize::begin(authority, client, &redirect_uri, &self.resource(), &scopes)?;
         self.step = Step::Visiting(pending);
         Ok(Action::Visit(url))
+    }
+
+    /// What the person is asked for.
+    fn wanted(&self, authority: &ServerMetadata) -> Scopes {
+        let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
+        let scopes = self.scopes.clone();
+        if offers_more && self.start.profile.offline_access {
+            return scopes.union(&Scopes::read(OFFLINE_ACCESS));
+        }
+        scopes
     }
 
     pub(super) fn returned(&mut self, pending: Pending, url: &str, now: u64) -> Result<Action, AuthError> {

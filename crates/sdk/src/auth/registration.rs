@@ -8,6 +8,7 @@ use super::error::{AuthError, AuthErrorKind, quoted};
 use super::exchange::{Exchange, Purpose, Reply};
 use super::identity::{Identity, Method};
 use super::oauth::{Preregistered, Profile};
+use super::scopes::Scopes;
 use super::secret::Secret;
 use super::server_metadata::ServerMetadata;
 use super::token::oauth_error;
@@ -23,11 +24,13 @@ pub(super) enum Way {
     Register(Exchange),
 }
 
-/// Finds the way. `earlier` is what the same authorization server gave before.
+/// Finds the way. `earlier` is what the same authorization server gave before; `scopes` is what will be asked for, as
+/// far as that is said when registering.
 pub(super) fn choose(
     profile: &Profile,
     server: &ServerMetadata,
     redirect_uri: Option<&str>,
+    scopes: Option<&Scopes>,
     earlier: Option<Identity>,
     now: u64,
 ) -> Result<Way, AuthError> {
@@ -52,7 +55,7 @@ pub(super) fn choose(
     }
     match (&server.registration_endpoint, redirect_uri) {
         (Some(endpoint), Some(redirect_uri)) => {
-            let document = document(profile, server, redirect_uri);
+            let document = document(profile, server, redirect_uri, scopes);
             Ok(Way::Register(Exchange::json(Purpose::Registration, endpoint, &document)))
         }
         _ => Err(AuthError::new(
@@ -87,7 +90,12 @@ fn preregistered(given: &Preregistered, server: &ServerMetadata) -> Result<Ident
 }
 
 /// What is said about the client when it registers.
-fn document(profile: &Profile, server: &ServerMetadata, redirect_uri: &str) -> Value {
+fn document(
+    profile: &Profile,
+    server: &ServerMetadata,
+    redirect_uri: &str,
+    scopes: Option<&Scopes>,
+) -> Value {
     let method = Method::choose(&[Method::None, Method::Basic, Method::Post], server).unwrap_or(Method::None);
     let native = Target::typed(redirect_uri).is_ok_and(|uri| uri.is_secure() && !uri.is_https())
         || !redirect_uri.starts_with("http");
@@ -102,7 +110,7 @@ fn document(profile: &Profile, server: &ServerMetadata, redirect_uri: &str) -> V
     if let Some(url) = &profile.website {
         document["client_uri"] = json!(url);
     }
-    if let Some(scopes) = &profile.scopes {
+    if let Some(scopes) = scopes {
         document["scope"] = json!(scopes.to_string());
     }
     document
