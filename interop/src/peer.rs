@@ -2,11 +2,11 @@
 
 #![expect(clippy::print_stderr, reason = "what a peer complained about belongs to a test that fails")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -47,6 +47,7 @@ fn installed(path: &Path) -> String {
 pub struct Served {
     child: Child,
     url: String,
+    said: Mutex<Receiver<String>>,
     readers: Vec<JoinHandle<()>>,
     complaints: Arc<Mutex<String>>,
 }
@@ -69,8 +70,10 @@ impl Served {
     }
 
     fn launch(command: &mut Command, known: Option<String>) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().unwrap();
         let (up, told) = sync_channel(16);
+        let (say, said) = sync_channel(1024);
         let complaints = Arc::new(Mutex::new(String::new()));
         let (kept, also) = (complaints.clone(), up.clone());
         let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -80,6 +83,8 @@ impl Served {
             read_lines(output, move |line| {
                 if line.starts_with("http://") {
                     let _ = up.try_send(line.to_owned()); // only the first one is waited for
+                } else {
+                    let _ = say.try_send(line.to_owned()); // most have nobody who listens
                 }
             }),
             read_lines(errors, move |line| {
@@ -92,7 +97,8 @@ impl Served {
             }),
         ];
         let url = told.recv_timeout(PATIENCE);
-        let mut served = Served { child, url: String::new(), readers, complaints };
+        let said = Mutex::new(said);
+        let mut served = Served { child, url: String::new(), said, readers, complaints };
         served.url = url.unwrap_or_else(|_| panic!("the server is not up in time"));
         served
     }
@@ -106,6 +112,17 @@ impl Served {
     pub fn at(&self, path: &str) -> String {
         let (origin, _) = self.url.rsplit_once('/').unwrap();
         format!("{origin}{path}")
+    }
+
+    /// Tells it a line.
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Its next lines after the URL, as many as are expected.
+    pub fn hear(&self, count: usize) -> Vec<String> {
+        let said = self.said.lock().unwrap();
+        (0..count).map_while(|_| said.recv_timeout(PATIENCE).ok()).collect()
     }
 
     /// Its host and port.

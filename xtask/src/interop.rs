@@ -3,7 +3,8 @@
 //! Each installation is made from files with exact versions: `interop/node_modules` by npm, and Python environments in
 //! `target/interop/python` and `python-1`, for the two generations of that SDK, by pip. Each keeps a copy of what it
 //! was installed from, and nothing is done while that copy and the files agree. The peers on the Rust SDK are built by
-//! cargo, in a workspace of their own. This module does not know what the peers do.
+//! cargo, in a workspace of their own. The browser is a package of the system, and is only installed if there is none.
+//! This module does not know what the peers do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use crate::command::{cargo, output, root, run};
 
 /// The oldest major version of node that the TypeScript SDK runs on.
 const NODE: u32 = 20;
+/// The browser in which tests sign in, where Debian's package puts it.
+const CHROMIUM: &str = "/usr/bin/chromium";
 
 /// A generation of the Python SDK.
 #[derive(Clone, Copy)]
@@ -48,6 +51,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
         "python3 runs the peers on the Python SDK: \
          install it (apt-get install python3 python3-venv) and try again",
     )?;
+    install_chromium()?;
     node_modules(root()).ensure(install_node_modules)?;
     for generation in PYTHONS {
         let python = python(root(), generation);
@@ -63,6 +67,25 @@ fn check_node(found: &str) -> anyhow::Result<()> {
         bail!("the TypeScript SDK needs node {NODE} or newer, and this is {found}: install a newer one");
     }
     Ok(())
+}
+
+/// No package of npm may bring a browser: it is the system's, or there is none.
+fn install_chromium() -> anyhow::Result<()> {
+    if Path::new(CHROMIUM).exists() {
+        return Ok(());
+    }
+    let advice = "tests sign in with Chromium, and /usr/bin/chromium is missing: install it \
+                  (apt-get install chromium, as root) and try again";
+    if output("id", &["-u"])?.trim() != "0" {
+        bail!(advice);
+    }
+    println!("installing Debian's chromium: {CHROMIUM} is missing");
+    let apt = |arguments: &[&str]| {
+        run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(["-q"]).args(arguments))
+    };
+    apt(&["update"])
+        .and_then(|()| apt(&["install", "--yes", "--no-install-recommends", "chromium"]))
+        .context(advice)
 }
 
 fn node_modules(root: &Path) -> Installation {

@@ -1,0 +1,88 @@
+// An authorization server: `oidc-provider`, as it comes, with the pages for people that it has for trying things out.
+//
+//   node oidc-provider.mjs [seconds]  how long an access token is good, 300 when nothing is said
+//
+// Prints its issuer when it is up, and then a line for everything that happens: `registered`, `shown login`,
+// `shown consent`, `granted <kind> <type of token> <scopes>`, `refused <kind> <code>`, `revoked`. What it can be told on
+// standard input: `later <seconds>` sets its clock forward, `revoke` takes back everything that it has granted; it
+// answers `done`.
+
+import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { createServer } from "node:http";
+import { createInterface } from "node:readline";
+import Provider, { errors } from "oidc-provider";
+
+// Its advice to those who use it for more than tests is not one of the lines.
+console.info = console.error;
+
+const seconds = Number(process.argv[2] ?? 300);
+const day = 24 * 60 * 60;
+
+const server = createServer();
+await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+const issuer = `http://127.0.0.1:${server.address().port}`;
+
+const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+const provider = new Provider(issuer, {
+  cookies: { keys: ["only for tests"] },
+  findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
+  jwks: { keys: [{ ...privateKey.export({ format: "jwk" }), use: "sig", alg: "RS256", kid: "1" }] },
+  pkce: { required: () => true },
+  rotateRefreshToken: true,
+  scopes: ["openid", "offline_access"],
+  ttl: { AccessToken: seconds, Grant: day, IdToken: 60, Interaction: 600, RefreshToken: day, Session: day },
+  features: {
+    dPoP: { enabled: true, nonceSecret: randomBytes(32), requireNonce: () => true },
+    registration: { enabled: true },
+    revocation: { enabled: true, allowedPolicy: (_, client, token) => client.clientId === token.clientId },
+    resourceIndicators: {
+      enabled: true,
+      // The servers of this machine are known here, and a token is for one of them alone.
+      getResourceServerInfo(_, resource) {
+        if (!resource.startsWith("http://127.0.0.1:")) {
+          throw new errors.InvalidTarget();
+        }
+        return {
+          scope: "mcp:basic mcp:write",
+          audience: resource,
+          accessTokenFormat: "jwt",
+          jwt: { sign: { alg: "RS256" } },
+        };
+      },
+    },
+  },
+});
+
+const say = (...words) => console.log(words.join(" "));
+const grants = new Set();
+provider.on("registration_create.success", () => say("registered"));
+provider.on("registration_create.error", (_, { error }) => say("refused registration", error));
+provider.on("interaction.started", (_, prompt) => say("shown", prompt.name));
+provider.on("grant.success", ({ oidc, body }) => {
+  grants.add(oidc.entities.Grant.jti);
+  say("granted", oidc.params.grant_type, body.token_type, body.scope);
+});
+provider.on("grant.error", ({ oidc }, { error }) => say("refused", oidc.params?.grant_type, error));
+provider.on("grant.revoked", () => say("revoked"));
+provider.on("server_error", (_, error) => console.error(error));
+
+const commands = {
+  later(seconds) {
+    const now = Date.now;
+    Date.now = () => now() + Number(seconds) * 1000;
+  },
+  async revoke() {
+    for (const grant of grants) {
+      await provider.RefreshToken.revokeByGrantId(grant);
+      await provider.Grant.adapter.destroy(grant);
+    }
+  },
+};
+createInterface({ input: process.stdin }).on("line", async (line) => {
+  const [command, argument] = line.split(" ");
+  await commands[command](argument);
+  say("done");
+});
+
+server.on("request", provider.callback());
+say(issuer);
