@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,10 @@ enum Command {
     Doctor(Server),
     /// Forget the sign-in to a server, and give its token back
     SignOut {
+        /// The id of the client, if the sign-in was made with one
+        #[arg(long, value_name = "ID")]
+        client_id: Option<String>,
+
         /// The URL of the server
         url: String,
     },
@@ -87,14 +92,37 @@ struct Server {
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
 
-    /// Sign in when the server wants that, also where no terminal shows the URL to open
-    #[arg(long)]
-    sign_in: bool,
+    #[command(flatten)]
+    sign_in: SignIn,
 
     /// The URL of the server, or the command that starts it, as you would type it; everything after the command's
     /// name is the server's
     #[arg(trailing_var_arg = true, required = true, value_name = "URL|COMMAND")]
     place: Vec<OsString>,
+}
+
+/// How to sign in to a URL.
+#[derive(Args)]
+pub(crate) struct SignIn {
+    /// Sign in when the server wants that, also where no terminal shows the URL to open
+    #[arg(long = "sign-in")]
+    pub(crate) ask: bool,
+
+    /// The id of a client that was registered for this by hand
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+
+    /// The file that holds the secret of that client
+    #[arg(long, value_name = "FILE", requires = "client_id")]
+    pub(crate) client_secret_file: Option<PathBuf>,
+
+    /// Ask for this scope; may be given again
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+
+    /// The port that the browser comes back to, http://127.0.0.1:PORT/callback, for clients that were registered with it
+    #[arg(long, value_name = "PORT", default_value = "0")]
+    pub(crate) redirect_port: u16,
 }
 
 impl Cli {
@@ -137,7 +165,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             return call::run(server.target(verbose)?, options).await;
         }
         Some(Command::Doctor(server)) => return doctor::run(server.target(verbose)?, json).await,
-        Some(Command::SignOut { url }) => sign_in::sign_out(&url).await?,
+        Some(Command::SignOut { url, client_id }) => sign_in::sign_out(&url, client_id).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

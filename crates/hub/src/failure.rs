@@ -34,15 +34,16 @@ pub(crate) struct Failure {
     message: String,
     /// Code and data of the server's answer.
     answer: Option<Box<(i64, Option<Value>)>>,
-    /// The HTTP status of its answer.
+    /// The HTTP status of its answer, and the name of what failed on the way.
     status: Option<u16>,
+    name: Option<&'static str>,
     /// What the server wrote on its standard error at last.
     words: Vec<String>,
 }
 
 impl Failure {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), answer: None, status: None, words: Vec::new() }
+        Failure { kind, message: message.into(), answer: None, status: None, name: None, words: Vec::new() }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -66,6 +67,16 @@ impl Failure {
 
     pub(crate) fn status(&self) -> Option<u16> {
         self.status
+    }
+
+    /// Whether signing in failed.
+    pub(crate) fn is_about_signing_in(&self) -> bool {
+        self.name == Some("HTTP_AUTHORIZATION")
+    }
+
+    /// Whether nothing is missing but a person.
+    pub(crate) fn needs_person(&self) -> bool {
+        self.is_about_signing_in() && self.message.contains("somebody has to sign in")
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -124,15 +135,19 @@ impl From<ClientError> for Failure {
             _ => Kind::Protocol,
         };
         let message = crate::terminal::clean(&error.to_string());
-        let status = match &error {
-            ClientError::Call(CallError::Transport { status, .. }) => *status,
-            _ => None,
+        let (status, name) = match &error {
+            ClientError::Call(CallError::Transport { status, code, .. }) => (*status, Some(*code)),
+            _ => (None, None),
         };
         let answer = match error {
             ClientError::Call(CallError::Rejected(error)) => Some(Box::new((error.code, error.data))),
             _ => None,
         };
-        Failure { answer, status, ..Failure::new(kind, message) }
+        let mut failure = Failure { answer, status, name, ..Failure::new(kind, message) };
+        if failure.needs_person() {
+            failure.message.push_str("\nto be asked here, give --sign-in");
+        }
+        failure
     }
 }
 

@@ -9,6 +9,7 @@ use linchpin::egress::Egress;
 use linchpin::model::Implementation;
 use linchpin::{Client, ClientBuilder, ClientError};
 
+use crate::cli::SignIn;
 use crate::doctor::Trace;
 use crate::failure::{Failure, Kind};
 use crate::heard::Heard;
@@ -53,8 +54,8 @@ pub(crate) struct Target {
     pub(crate) timeout: Duration,
     pub(crate) verbose: bool,
     pub(crate) screen: Arc<Screen>,
-    /// Whether to ask for a sign-in where no terminal shows the question.
-    pub(crate) sign_in: bool,
+    /// How to sign in.
+    pub(crate) sign_in: SignIn,
     /// Is told of every step on the way.
     pub(crate) trace: Option<Arc<Trace>>,
 }
@@ -97,7 +98,7 @@ impl Target {
         }
         // Whoever says who they are by a header of their own need not sign in.
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
-            let mut oauth = sign_in::oauth(&self.screen, self.sign_in);
+            let mut oauth = sign_in::oauth(&self.screen, &self.sign_in)?;
             if let Some(trace) = self.trace.clone() {
                 oauth = oauth.on_step(move |step| trace.sign_in(step));
             }

@@ -69,14 +69,12 @@ async fn nothing_can_be_read_moved_or_changed() {
     let moved = fs::read(&other).unwrap();
     for broken in [&moved[..], &bytes[..bytes.len() - 1], &bytes[..10], &[]] {
         fs::write(&file, broken).unwrap();
-        let error = load(&store, "a").await.unwrap_err();
-        assert!(error.contains("was not written with this key") && !error.contains("canary"), "{error}");
+        assert_eq!(load(&store, "a").await, Ok(None), "it is not in the way of another one");
     }
     fs::write(&file, &bytes).unwrap();
     assert_eq!(load(&store, "a").await.unwrap().as_deref(), Some("canary-of-the-store"));
     fs::remove_file(folder.0.join("key")).unwrap();
-    let error = load(&folder.open().unwrap(), "a").await.unwrap_err();
-    assert!(error.contains("was not written with this key"), "{error}");
+    assert_eq!(load(&folder.open().unwrap(), "a").await, Ok(None));
 }
 
 #[cfg(unix)]

@@ -5,9 +5,11 @@ use crate::failure::{Failure, Kind};
 /// What a person can do; `None` where the message says it already.
 pub(super) fn for_failure(failure: &Failure, is_url: bool) -> Option<String> {
     let advice = match (failure.status(), failure.kind) {
-        (Some(401), _) => {
+        _ if failure.needs_person() => {
             "sign in with --sign-in; if the server gives tokens by other means, use --header 'Authorization: Bearer …'"
         }
+        _ if failure.is_about_signing_in() => return None,
+        (Some(401), _) => "the server does not take what --header says: check the token",
         (Some(403), _) => {
             "the server knows who asks and refuses, or does not serve this host: check the token and the URL"
         }

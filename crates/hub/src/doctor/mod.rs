@@ -39,7 +39,7 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Fail
         if matches!(failure.kind, crate::failure::Kind::Interrupted(_) | crate::failure::Kind::Usage) {
             return Err(failure);
         }
-        let step = if failure.status() == Some(401) { "sign-in" } else { "protocol" };
+        let step = if failure.is_about_signing_in() { trace::SIGN_IN } else { "protocol" };
         trace.failed(step, &failure.to_string(), advice::for_failure(&failure, is_url));
     }
     let steps = trace.steps();
@@ -93,6 +93,7 @@ fn name(place: &Place) -> String {
 
 /// What both sides have agreed on.
 fn agreed(client: &Client, trace: &Trace, begun: Instant, is_url: bool) {
+    trace.recovered();
     let revision = client.revision();
     let era = if revision <= LAST_WITH_SESSIONS {
         "sessions (the server answers initialize, not server/discover)"

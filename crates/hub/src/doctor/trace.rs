@@ -56,6 +56,10 @@ struct Seen {
     diagnostics: Vec<String>,
 }
 
+/// What is said of signing in as a whole, and the names of its steps.
+pub(super) const SIGN_IN: &str = "sign-in";
+const OF_SIGN_IN: [&str; 5] = ["metadata", "authority", "registration", "token", SIGN_IN];
+
 /// Lines that are kept of what the transport says.
 const MAX_LINES: usize = 200;
 
@@ -75,9 +79,16 @@ impl Trace {
     /// The connection failed; where a step says so already, it gets the advice.
     pub(crate) fn failed(&self, step: &'static str, text: &str, advice: Option<String>) {
         let mut seen = self.seen();
-        match seen.steps.last_mut().filter(|last| !last.ok) {
+        match seen.steps.last_mut().filter(|last| !last.ok && step != SIGN_IN) {
             Some(last) => last.advice = last.advice.take().or(advice),
             None => seen.steps.push(Step::bad(step, text, advice)),
+        }
+    }
+
+    /// The connection came about: what did not work at first while signing in was made good.
+    pub(crate) fn recovered(&self) {
+        for step in self.seen().steps.iter_mut().filter(|step| OF_SIGN_IN.contains(&step.name)) {
+            step.ok = true;
         }
     }
 
@@ -123,7 +134,7 @@ impl Trace {
             Some(Purpose::ServerMetadata) => "authority",
             Some(Purpose::Registration) => "registration",
             Some(_) => "token",
-            None => "sign-in",
+            None => SIGN_IN,
         };
         let url = one_line(step.url);
         let text = match (step.status, step.error) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::challenge::Challenge;
 use super::dpop;
@@ -24,6 +24,8 @@ use crate::sync::lock;
 
 /// How often more is asked for on behalf of the same operation.
 const MOST_STEP_UPS: usize = 2;
+/// How many sets of scopes are counted.
+const MOST_COUNTED: usize = 64;
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 
 /// One server, as one account.
@@ -31,6 +33,8 @@ pub(super) struct Account {
     pub(super) key: String,
     pub(super) live: Mutex<Live>,
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// How many wait for a token.
+    pub(super) waiting: watch::Sender<usize>,
 }
 
 pub(super) struct Live {
@@ -40,6 +44,8 @@ pub(super) struct Live {
     /// How often something was tried, and what came of it.
     pub(super) attempt: u64,
     last: Result<(), AuthError>,
+    /// Whether a person could have been asked.
+    could_ask: bool,
     /// By what was asked for, how often.
     step_ups: HashMap<String, usize>,
     pub(super) nonce: Option<String>,
@@ -69,10 +75,12 @@ impl Account {
             unproven: None,
             attempt: 0,
             last: Ok(()),
+            could_ask: false,
             step_ups: HashMap::new(),
             nonce: None,
         };
-        Account { key, live: Mutex::new(live), turn: tokio::sync::Mutex::new(()) }
+        let (turn, waiting) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
+        Account { key, live: Mutex::new(live), turn, waiting }
     }
 
     pub(super) fn now(&self) -> (Option<Arc<Record>>, u64) {
@@ -104,9 +112,10 @@ impl Account {
     }
 
     /// Whether another token may help: not if the server did not even take one that was just given.
-    pub(super) fn check_proven(&self, mark: u64) -> Result<(), AuthError> {
+    pub(super) fn check_proven(&self, mark: u64, now: u64) -> Result<(), AuthError> {
         let live = lock(&self.live);
-        match live.record.as_ref().filter(|_| live.attempt == mark && live.unproven == Some(Source::SignIn)) {
+        let is_new = live.attempt == mark && live.unproven == Some(Source::SignIn);
+        match live.record.as_ref().filter(|record| is_new && !record.is_over(now)) {
             None => Ok(()),
             Some(record) => {
                 let issuer = quoted(&record.issuer);
@@ -118,14 +127,14 @@ impl Account {
         }
     }
 
-    /// Whether it makes sense to ask for more.
-    pub(super) fn step_up(&self, challenge: &Challenge, mark: u64) -> Result<(), AuthError> {
+    /// Whether it makes sense to ask for more. Counts each time that it does.
+    pub(super) fn step_up(&self, challenge: &Challenge) -> Result<(), AuthError> {
         let mut live = lock(&self.live);
-        if live.attempt != mark {
-            return Ok(()); // with another token than the one in use
-        }
         let wanted = challenge.scope.clone().unwrap_or_default();
         let granted = live.record.as_ref().map(|record| Scopes::read(&record.granted)).unwrap_or_default();
+        if live.step_ups.len() >= MOST_COUNTED {
+            live.step_ups.clear();
+        }
         let tries = live.step_ups.entry(wanted.to_string()).or_default();
         *tries += 1;
         let (wanted_text, has_them) = (wanted.to_string(), !wanted.is_empty() && granted.covers(&wanted));
@@ -153,21 +162,30 @@ impl Account {
         let (done, result) = oneshot::channel();
         let (account, profile) = (self.clone(), profile.clone());
         let (server, egress) = (request.server.clone(), request.egress.clone());
+        let _waits = Waits::new(&self.waiting);
         crate::server::start(&Handle::current(), async move {
             let _turn = account.turn.lock().await;
-            let (_, attempt) = account.now();
-            if attempt == mark {
+            if account.is_open(mark, may_ask) {
                 let outcome = account.renew(work, &profile, &server, &egress, may_ask).await;
                 match outcome {
                     Ok((record, source)) => account.settle(record, source, Ok(())),
                     Err(error) => account.settle(account.now().0, None, Err(error)),
                 }
+                lock(&account.live).could_ask = may_ask;
             }
             let last = lock(&account.live).last.clone();
             let _ = done.send(last); // the one who asked may have gone
         });
         let gone = |_| AuthError::new(AuthErrorKind::Store, "the sign-in was ended from outside");
         result.await.map_err(gone)?
+    }
+
+    /// Whether nothing has happened since `mark` that counts: that nobody could be asked means little to those who can.
+    fn is_open(&self, mark: u64, may_ask: bool) -> bool {
+        let live = lock(&self.live);
+        let lacked_person =
+            !live.could_ask && matches!(&live.last, Err(error) if error.kind() == AuthErrorKind::Person);
+        live.attempt == mark || (may_ask && lacked_person)
     }
 
     pub(super) fn settle(
@@ -179,5 +197,21 @@ impl Account {
         let mut live = lock(&self.live);
         live.attempt += 1;
         (live.record, live.unproven, live.last) = (record, source, last);
+    }
+}
+
+/// Counts one who waits, for as long as it lives.
+struct Waits<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Waits<'a> {
+    fn new(waiting: &'a watch::Sender<usize>) -> Self {
+        waiting.send_modify(|count| *count += 1);
+        Waits(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }

@@ -20,13 +20,14 @@ pub(super) struct Pending {
 /// Where the person goes, and what to remember until they are back.
 pub(super) fn begin(
     server: &ServerMetadata,
+    endpoint: &str,
     client_id: &str,
     redirect_uri: &str,
     resource: &str,
     scopes: &Scopes,
-) -> Result<(String, Pending), AuthError> {
+) -> (String, Pending) {
     let (state, verifier) = (random_text(), Verifier::random());
-    let mut url = server.authorization_endpoint()?.to_owned();
+    let mut url = endpoint.to_owned();
     url.push(if url.contains('?') { '&' } else { '?' });
     for (name, value) in [
         ("response_type", "code"),
@@ -53,7 +54,7 @@ pub(super) fn begin(
         issuer: server.issuer.clone(),
         iss_required: server.iss_in_response,
     };
-    Ok((url, pending))
+    (url, pending)
 }
 
 /// What a redirect can bring.
@@ -149,7 +150,14 @@ mod tests {
     }
 
     fn pending(iss: bool) -> (String, Pending) {
-        begin(&server(iss), "me", HERE, "https://b.example/mcp", &Scopes::read("x offline_access")).unwrap()
+        begin(
+            &server(iss),
+            "https://a.example/authorize",
+            "me",
+            HERE,
+            "https://b.example/mcp",
+            &Scopes::read("x offline_access"),
+        )
     }
 
     fn back(iss_promised: bool, with: &str) -> Result<Returned, String> {

@@ -29,17 +29,16 @@ impl Flow {
         at: &str,
         then: VecDeque<String>,
         reply: &Reply,
-        now: u64,
     ) -> Result<Action, AuthError> {
         if reply.is_success() {
             let metadata = match resource_metadata::read(&reply.body, &self.start.server, at) {
                 Ok(metadata) => metadata,
-                Err(error) => return self.next_resource(then, Some(error), now),
+                Err(error) => return self.next_resource(then, Some(error)),
             };
             let mut issuers: VecDeque<_> = metadata.authorization_servers.iter().cloned().collect();
             // Where the client is known already it stays, if the server still trusts it.
             let preferred = [
-                self.start.profile.client.as_ref().and_then(|client| client.issuer.clone()),
+                self.start.profile.issuer.clone(),
                 self.start.earlier.as_ref().map(|earlier| earlier.issuer.clone()),
             ];
             if let Some(place) =
@@ -51,7 +50,7 @@ impl Flow {
             return self.next_issuer(issuers);
         }
         let broken = (!reply.is_missing()).then(|| unanswered("the server", at, reply.status));
-        self.next_resource(then, broken, now)
+        self.next_resource(then, broken)
     }
 
     /// The next place. If all said that there is nothing, the server may be of the first revision with authorization, when servers were asked themselves.
@@ -59,7 +58,6 @@ impl Flow {
         &mut self,
         then: VecDeque<String>,
         failure: Option<AuthError>,
-        _now: u64,
     ) -> Result<Action, AuthError> {
         self.failure = self.failure.take().or(failure);
         if let Some(action) = self.look_for_resource(then) {

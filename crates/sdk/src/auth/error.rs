@@ -48,6 +48,12 @@ impl AuthError {
         self
     }
 
+    /// Whether the authorization server says that a refresh token, or the client, is over. Anything else may pass.
+    pub(super) fn ends_grant(&self) -> bool {
+        let ends = ["invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"];
+        self.code().is_some_and(|code| ends.contains(&code))
+    }
+
     /// What kind of failure it is.
     pub fn kind(&self) -> AuthErrorKind {
         self.kind
@@ -67,10 +73,16 @@ impl fmt::Display for AuthError {
 
 impl std::error::Error for AuthError {}
 
+/// Where a document cannot be read. What stands there is not ours to show.
+pub(super) fn place(error: &serde_json::Error) -> String {
+    format!("line {}, column {}", error.line(), error.column())
+}
+
 /// A text of somebody else as a part of ours: on one line, without anything that a terminal would obey, and short.
 pub(super) fn quoted(text: &str) -> String {
     const MOST: usize = 200;
-    let visible = |char: &char| !char.is_control() && !('\u{202a}'..='\u{202e}').contains(char);
+    let is_hidden = |char: char| matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let visible = |char: &char| !char.is_control() && !is_hidden(*char);
     let mut short: String = text.trim().chars().filter(visible).take(MOST + 1).collect();
     if let Some((end, _)) = short.char_indices().nth(MOST) {
         short.truncate(end);

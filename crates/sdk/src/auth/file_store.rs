@@ -1,9 +1,10 @@
 //! Sign-ins in files: each encrypted, each whole or not there, and one process at a time.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,6 +21,9 @@ use super::{AuthFuture, boxed};
 const NONCE: usize = 24;
 /// The longest record that is read.
 const LONGEST: u64 = 1 << 20;
+/// How long another process may hold a lock, and how often it is looked whether it still does.
+const PATIENCE: Duration = Duration::from_mins(1);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Keeps sign-ins in a directory, encrypted with XChaCha20-Poly1305 under a key in a file that only its owner can
 /// read.
@@ -70,14 +74,20 @@ fn private() -> OpenOptions {
 
 fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     let mut key = Zeroizing::new([0; 32]);
-    match private().create_new(true).open(path) {
-        Ok(mut file) => {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             getrandom::fill(&mut *key).map_err(io::Error::other)?;
-            file.write_all(&*key)?;
-            file.sync_all()?;
+            // Beside its place first: whoever comes meanwhile finds a whole key, or makes one and loses.
+            let beside = path.with_extension(crate::server::unguessable());
+            write_new(&beside, &[&*key])?;
+            let linked = fs::hard_link(&beside, path);
+            fs::remove_file(&beside)?;
+            match linked {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return read_key(path),
+                linked => linked?,
+            }
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let mut file = File::open(path)?;
+        Ok(mut file) => {
             #[cfg(unix)]
             if std::os::unix::fs::MetadataExt::mode(&file.metadata()?) & 0o077 != 0 {
                 let text =
@@ -93,6 +103,13 @@ fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     Ok(key)
 }
 
+/// Writes a file that is not there yet, for good.
+fn write_new(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let mut file = private().create_new(true).open(path)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    file.sync_all()
+}
+
 impl Inner {
     fn path(&self, key: &str, ending: &str) -> PathBuf {
         let digest = Sha256::digest(key);
@@ -106,12 +123,15 @@ impl Inner {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let unreadable =
-            || io::Error::new(io::ErrorKind::InvalidData, "one of them was not written with this key");
-        let (nonce, sealed) = sealed.split_first_chunk::<NONCE>().ok_or_else(unreadable)?;
-        let payload = Payload { msg: sealed, aad: key.as_bytes() };
-        let opened = self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| unreadable())?;
-        String::from_utf8(opened).map(|text| Some(text.into())).map_err(|_| unreadable())
+        let opened = sealed.split_first_chunk::<NONCE>().and_then(|(nonce, sealed)| {
+            let payload = Payload { msg: sealed, aad: key.as_bytes() };
+            String::from_utf8(self.cipher.decrypt(&XNonce::from(*nonce), payload).ok()?).ok()
+        });
+        if opened.is_none() {
+            // It is as good as lost, and must not be in the way of another one.
+            tracing::warn!(directory = %self.directory.display(), "a sign-in was not written with this key");
+        }
+        Ok(opened.map(Secret::from))
     }
 
     /// Beside the old one first, so that there is always a whole one.
@@ -121,13 +141,11 @@ impl Inner {
         let payload = Payload { msg: record.expose().as_bytes(), aad: key.as_bytes() };
         let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload);
         let sealed = sealed.map_err(|_| io::Error::other("it cannot be encrypted"))?;
-        let beside = self.path(key, "new");
-        let mut file = private().create(true).truncate(true).open(&beside)?;
-        file.write_all(&nonce)?;
-        file.write_all(&sealed)?;
-        file.sync_all()?;
+        let beside = self.path(key, &crate::server::unguessable());
+        write_new(&beside, &[&nonce, &sealed])?;
         fs::rename(&beside, self.path(key, "sealed"))?;
-        File::open(&self.directory)?.sync_all()
+        // Directories are files where this is needed.
+        if cfg!(unix) { File::open(&self.directory)?.sync_all() } else { Ok(()) }
     }
 
     fn remove(&self, key: &str) -> io::Result<()> {
@@ -137,10 +155,14 @@ impl Inner {
         }
     }
 
-    fn lock(&self, key: &str) -> io::Result<File> {
+    /// The lock, if nobody else has it.
+    fn try_lock(&self, key: &str) -> io::Result<Option<File>> {
         let file = private().create(true).truncate(false).open(self.path(key, "lock"))?;
-        file.lock()?;
-        Ok(file)
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 }
 
@@ -178,7 +200,19 @@ impl TokenStore for FileStore {
     }
 
     fn lock<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Box<dyn Send>> {
-        let key = key.to_owned();
-        self.blocking("locked", move |inner| Ok(Box::new(inner.lock(&key)?) as Box<dyn Send>))
+        boxed(async move {
+            let begun = tokio::time::Instant::now();
+            loop {
+                let key = key.to_owned();
+                if let Some(lock) = self.blocking("locked", move |inner| inner.try_lock(&key)).await? {
+                    return Ok(Box::new(lock) as Box<dyn Send>);
+                }
+                if begun.elapsed() > PATIENCE {
+                    let held = io::Error::other("another process has held one for a minute");
+                    return Err(failed(&self.0.directory, "locked", &held));
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        })
     }
 }

@@ -154,9 +154,7 @@ impl Flow {
         };
         match (std::mem::replace(&mut self.step, Step::Over), event) {
             (Step::Begin, Event::Begin) => self.find_resource(),
-            (Step::Resource { at, then }, Event::Replied(reply)) => {
-                self.resource_replied(&at, then, &reply, now)
-            }
+            (Step::Resource { at, then }, Event::Replied(reply)) => self.resource_replied(&at, then, &reply),
             (Step::Authority(search), Event::Replied(reply)) => self.authority_replied(search, &reply, now),
             (Step::Preparing, Event::Prepared(uri)) => {
                 self.redirect_uri = Some(uri);
@@ -181,7 +179,7 @@ impl Flow {
     /// A place that was asked cannot be reached. Where there are others, they are tried.
     fn failed(&mut self, error: AuthError, now: u64) -> Result<Action, AuthError> {
         match std::mem::replace(&mut self.step, Step::Over) {
-            Step::Resource { then, .. } => self.next_resource(then, Some(error), now),
+            Step::Resource { then, .. } => self.next_resource(then, Some(error)),
             Step::Authority(search) => self.next_authority(search, Some(error), now),
             _ => Err(error),
         }
@@ -192,7 +190,8 @@ impl Flow {
         match (&self.resource, &self.start.earlier) {
             (Some(metadata), _) => metadata.resource.clone(),
             (None, Some(earlier)) => earlier.resource.clone(),
-            (None, None) => self.start.server.url(),
+            // Without the query, which may hold a key, and without a slash that says nothing.
+            (None, None) => self.start.server.to_string().trim_end_matches('/').to_owned(),
         }
     }
 

@@ -64,6 +64,9 @@ pub(super) struct Identity {
     pub(super) method: Method,
     /// Where people come back to, if it was registered by us and only with that.
     pub(super) redirect_uri: Option<String>,
+    /// The scopes that it may ask for, if it was registered with such.
+    #[serde(default)]
+    pub(super) scopes: Option<String>,
     /// When the secret is over, in seconds since 1970.
     pub(super) expires_at: Option<u64>,
 }

@@ -28,6 +28,7 @@ const MOST: usize = 16;
 /// Asks a person who sits at this machine. The URL is shown or opened by what [`Self::new`] is given.
 pub struct Loopback {
     show: Box<dyn Fn(&str) + Send + Sync>,
+    port: u16,
     /// Who listens, by the redirect URI.
     listening: Mutex<VecDeque<(String, TcpListener)>>,
 }
@@ -35,7 +36,14 @@ pub struct Loopback {
 impl Loopback {
     /// `show` is told the URL that the person has to open. If it starts a program with it, then never by a shell.
     pub fn new(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Loopback { show: Box::new(show), listening: Mutex::default() }
+        Loopback { show: Box::new(show), port: 0, listening: Mutex::default() }
+    }
+
+    /// Listens on this port, for clients that were registered with it; on any free one when nothing is said.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
     }
 
     fn take(&self, uri: &str) -> Option<TcpListener> {
@@ -48,7 +56,8 @@ impl Loopback {
 impl Person for Loopback {
     fn redirect_uri(&self) -> AuthFuture<'_, String> {
         boxed(async {
-            let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| not_heard(&error))?;
+            let listener =
+                TcpListener::bind(("127.0.0.1", self.port)).await.map_err(|error| not_heard(&error))?;
             let port = listener.local_addr().map_err(|error| not_heard(&error))?.port();
             let uri = format!("http://127.0.0.1:{port}{PATH}");
             let mut listening = lock(&self.listening);
@@ -77,7 +86,11 @@ impl Person for Loopback {
                         let state = state.clone();
                         heard.spawn(async move { tokio::time::timeout(PATIENCE, hear(stream, port, &state)).await });
                     }
-                    Some(Ok(Ok(Some(redirect)))) = heard.join_next() => return Ok(redirect),
+                    Some(ended) = heard.join_next() => {
+                        if let Ok(Ok(Some(redirect))) = ended {
+                            return Ok(redirect);
+                        }
+                    }
                 }
             }
         })

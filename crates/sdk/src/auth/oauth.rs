@@ -42,6 +42,8 @@ pub(super) struct Profile {
     pub(super) name: String,
     pub(super) website: Option<String>,
     pub(super) client: Option<Preregistered>,
+    /// Where it is registered.
+    pub(super) issuer: Option<String>,
     pub(super) document_url: Option<String>,
     pub(super) key: Option<PrivateKey>,
     pub(super) scopes: Option<Scopes>,
@@ -64,7 +66,22 @@ pub(super) struct Preregistered {
     pub(super) id: String,
     pub(super) secret: Option<Secret>,
     pub(super) has_key: bool,
-    pub(super) issuer: Option<String>,
+}
+
+impl Preregistered {
+    pub(super) fn has_secret(&self) -> bool {
+        self.secret.is_some() || self.has_key
+    }
+}
+
+impl Profile {
+    /// A client that is known, with the secret that the settings have now.
+    pub(super) fn known_as(&self, mut identity: Identity) -> Identity {
+        if let Some(client) = self.client.as_ref().filter(|client| client.id == identity.id) {
+            identity.secret.clone_from(&client.secret);
+        }
+        identity
+    }
 }
 
 /// Who is behind a request for a token.
@@ -113,7 +130,14 @@ impl IdentityProvider {
     pub(super) fn identity(&self) -> Identity {
         let method = if self.client_secret.is_some() { Method::Post } else { Method::None };
         let secret = self.client_secret.clone();
-        Identity { id: self.client_id.clone(), secret, method, redirect_uri: None, expires_at: None }
+        Identity {
+            id: self.client_id.clone(),
+            secret,
+            method,
+            redirect_uri: None,
+            scopes: None,
+            expires_at: None,
+        }
     }
 }
 
@@ -123,6 +147,7 @@ impl OAuth {
             name,
             website: None,
             client: None,
+            issuer: None,
             document_url: None,
             key: None,
             scopes: None,
@@ -180,31 +205,26 @@ impl OAuth {
 
     /// The client is registered already, and has no secret.
     pub fn client(self, id: impl Into<String>) -> Self {
-        let client = Preregistered { id: id.into(), secret: None, has_key: false, issuer: None };
+        let client = Preregistered { id: id.into(), secret: None, has_key: false };
         self.set(|profile| profile.client = Some(client))
     }
 
     /// The client is registered already, with a secret.
     pub fn client_secret(self, id: impl Into<String>, secret: impl Into<Secret>) -> Self {
-        let client =
-            Preregistered { id: id.into(), secret: Some(secret.into()), has_key: false, issuer: None };
+        let client = Preregistered { id: id.into(), secret: Some(secret.into()), has_key: false };
         self.set(|profile| profile.client = Some(client))
     }
 
     /// The client is registered already, with a key.
     pub fn client_key(self, id: impl Into<String>, key: PrivateKey) -> Self {
-        let client = Preregistered { id: id.into(), secret: None, has_key: true, issuer: None };
+        let client = Preregistered { id: id.into(), secret: None, has_key: true };
         self.set(|profile| (profile.client, profile.key) = (Some(client), Some(key)))
     }
 
-    /// The authorization server at which the client is registered. Without it the first one that a server names is
-    /// trusted with the client's secret.
+    /// The authorization server at which the client is registered: its secret goes nowhere else. Without it the first
+    /// one that the server names is trusted with the secret, and no other after that.
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
-        self.set(|profile| {
-            if let Some(client) = &mut profile.client {
-                client.issuer = Some(issuer.into());
-            }
-        })
+        self.set(|profile| profile.issuer = Some(issuer.into()))
     }
 
     /// Where a document about the client is, which is then its id for every authorization server that reads such.

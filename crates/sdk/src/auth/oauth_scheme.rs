@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderName;
 use http::header::HeaderMap;
+use sha2::{Digest, Sha256};
 
 use super::account::{Account, Work};
 use super::error::{AuthError, AuthErrorKind};
@@ -26,10 +29,14 @@ impl OAuth {
     }
 
     fn key_of(&self, server: &Target) -> String {
-        match &*self.profile.account {
-            "" => server.to_string(),
-            account => format!("{server} {account}"),
-        }
+        let profile = &self.profile;
+        let client = profile.client.as_ref().map_or("", |client| &client.id);
+        // Queries may hold keys, and tell tenants apart.
+        let url = server.url();
+        let query = url.split_once('?').map(|(_, query)| URL_SAFE_NO_PAD.encode(Sha256::digest(query)));
+        let parts =
+            [server.to_string(), profile.account.clone(), client.to_owned(), query.unwrap_or_default()];
+        parts.join(" ").trim_end().to_owned()
     }
 
     async fn credentials_for(&self, request: Request<'_>) -> Result<Credentials, AuthError> {
@@ -55,30 +62,30 @@ impl OAuth {
         let Refusal { status, challenge, mark, .. } = refusal;
         match status {
             401 if challenge.error.as_deref() == Some("use_dpop_nonce") => return Ok(true),
-            401 => account.check_proven(mark)?,
-            403 if challenge.wants_more_scope() => account.step_up(&challenge, mark)?,
+            401 => account.check_proven(mark, now(profile))?,
+            403 if challenge.wants_more_scope() => {}
             _ => return Ok(false),
         }
-        // A person is asked for what somebody wants to do, not for a stream that waits.
-        let may_ask = profile.person.is_some() && request.method == "POST";
+        let may_ask = profile.person.is_some() && !request.is_background;
         let source = lock(&account.live).unproven;
         account.work(Work::Answer(challenge, source), mark, profile, request, may_ask).await?;
         Ok(true)
     }
 
     /// Forgets the sign-in to a server, and gives its tokens back if the authorization server takes them (RFC 7009).
-    pub async fn sign_out(&self, url: &str, egress: &Egress) -> Result<(), AuthError> {
+    /// Whether there was one.
+    pub async fn sign_out(&self, url: &str, egress: &Egress) -> Result<bool, AuthError> {
         let server =
             Target::typed(url).map_err(|error| AuthError::new(AuthErrorKind::Setup, error.to_string()))?;
         let account = self.account_of(&server);
         let _turn = account.turn.lock().await;
         let _lease = self.profile.store.lock(&account.key).await?;
-        let kept = self.profile.store.load(&account.key).await?;
+        let kept = self.profile.store.load(&account.key).await;
         self.profile.store.remove(&account.key).await?;
         account.settle(None, None, Ok(()));
-        match kept.as_ref().map(Record::read) {
-            Some(Ok(record)) => revoke(&record, &self.profile, &server, egress).await,
-            _ => Ok(()),
+        match kept?.as_ref().map(Record::read) {
+            Some(Ok(record)) => revoke(&record, &self.profile, &server, egress).await.map(|()| true),
+            kept => Ok(kept.is_some()),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The second half of a flow: becoming known, proving who asks, and getting the token.
 
 use super::authorize::{self, Pending};
-use super::error::{AuthError, AuthErrorKind};
+use super::error::{AuthError, AuthErrorKind, quoted};
 use super::exchange::{Exchange, Reply};
 use super::flow::{Action, Flow, Start, Step};
-use super::oauth::Grant;
+use super::oauth::{Grant, Preregistered};
 use super::record::{Origin, Record};
 use super::registration::{self, Way};
 use super::scopes::{OFFLINE_ACCESS, Scopes};
@@ -26,7 +26,7 @@ impl Flow {
             ..without_document("")
         });
         flow.scopes = Scopes::read(&record.requested);
-        flow.identity = Some(record.identity.clone());
+        flow.identity = Some(flow.start.profile.known_as(record.identity.clone()));
         flow.key = record.key().cloned();
         flow.start.earlier = Some(record);
         flow.is_only_renewal = true;
@@ -44,7 +44,7 @@ impl Flow {
         if let Some((token, identity)) =
             earlier.and_then(|e| Some((e.refresh_token.clone()?, e.identity.clone())))
         {
-            self.identity = Some(identity);
+            self.identity = Some(self.start.profile.known_as(identity));
             return self.claim(Claim::Refresh(token), None, now);
         }
         self.become_known(now)
@@ -59,7 +59,7 @@ impl Flow {
 
     pub(super) fn become_known(&mut self, now: u64) -> Result<Action, AuthError> {
         if self.needs_person() && self.redirect_uri.is_none() {
-            self.authority()?.authorization_endpoint()?; // before anybody is troubled
+            self.authority()?.authorization_endpoint(&self.start.server)?; // before anybody is troubled
             if !self.start.person {
                 let text = "somebody has to sign in, and nobody can be asked: give the client a `person`";
                 return Err(AuthError::new(AuthErrorKind::Person, text));
@@ -67,7 +67,7 @@ impl Flow {
             self.step = Step::Preparing;
             return Ok(Action::Prepare);
         }
-        self.register(self.start.profile.scopes.is_some(), now)
+        self.register(true, now)
     }
 
     /// Registers if that is needed, with the scopes that will be asked for or without.
@@ -76,7 +76,14 @@ impl Flow {
         let earlier = self.earlier().filter(|_| !self.is_forgotten).map(|earlier| earlier.identity.clone());
         let (profile, redirect_uri) = (&self.start.profile, self.redirect_uri.as_deref());
         let scopes = with_scopes.then(|| self.wanted(authority));
-        match registration::choose(profile, authority, redirect_uri, scopes.as_ref(), earlier, now)? {
+        let bound_to = self
+            .start
+            .earlier
+            .as_ref()
+            .filter(|_| profile.client.as_ref().is_some_and(Preregistered::has_secret));
+        let bound_to = bound_to.map(|earlier| &*earlier.issuer);
+        match registration::choose(profile, authority, redirect_uri, scopes.as_ref(), earlier, bound_to, now)?
+        {
             Way::Known(identity) => {
                 self.identity = Some(identity);
                 self.prove(now)
@@ -101,9 +108,13 @@ impl Flow {
                         token that whoever runs it gives you";
             return Err(AuthError::new(AuthErrorKind::Metadata, text));
         }
-        match registration::read(reply, authority, self.redirect_uri.as_deref()) {
+        let scopes = with_scopes.then(|| self.wanted(authority));
+        match registration::read(reply, authority, self.redirect_uri.as_deref(), scopes.as_ref()) {
             // Some register scopes of their own and no others, though they grant those of servers later.
-            Err(error) if with_scopes && error.code() == Some("invalid_client_metadata") => {
+            Err(error)
+                if with_scopes
+                    && matches!(error.code(), Some("invalid_client_metadata" | "invalid_scope")) =>
+            {
                 self.register(false, now)
             }
             identity => {
@@ -132,7 +143,9 @@ impl Flow {
         let authority = self.authority()?;
         let scopes = self.wanted(authority);
         let client = self.identity.as_ref().map_or("", |identity| &identity.id);
-        let (url, pending) = authorize::begin(authority, client, &redirect_uri, &self.resource(), &scopes)?;
+        let endpoint = authority.authorization_endpoint(&self.start.server)?;
+        let (url, pending) =
+            authorize::begin(authority, endpoint, client, &redirect_uri, &self.resource(), &scopes);
         self.step = Step::Visiting(pending);
         Ok(Action::Visit(url))
     }
@@ -141,7 +154,8 @@ impl Flow {
     fn wanted(&self, authority: &ServerMetadata) -> Scopes {
         let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
         let scopes = self.scopes.clone();
-        if offers_more && self.start.profile.offline_access {
+        // Alone it would take the place of what is granted by default.
+        if offers_more && !scopes.is_empty() && self.start.profile.offline_access {
             return scopes.union(&Scopes::read(OFFLINE_ACCESS));
         }
         scopes
@@ -219,9 +233,9 @@ impl Flow {
                 self.claim(claim, reply.nonce.clone(), now)
             }
             // What is over is over: from the beginning, if this is not only about renewing. Anything else may pass.
-            Err(error) => match (claim, error.code()) {
-                (Claim::Refresh(_), Some(code)) if !self.is_only_renewal => {
-                    self.is_forgotten = code == "invalid_client";
+            Err(error) => match claim {
+                Claim::Refresh(_) if error.ends_grant() && !self.is_only_renewal => {
+                    self.is_forgotten = error.code() != Some("invalid_grant");
                     self.become_known(now)
                 }
                 _ => Err(error),
@@ -243,8 +257,19 @@ impl Flow {
             let text = "the token is bound to a key, and none was shown: it cannot be used";
             return Err(AuthError::new(AuthErrorKind::Token, text));
         }
+        if !tokens.dpop && self.resource.as_ref().is_some_and(|resource| resource.dpop) {
+            let text = format!(
+                "the server takes only tokens that are bound to a key, and `{}` gave one that is not: ask whoever runs them",
+                quoted(&authority.issuer)
+            );
+            return Err(AuthError::new(AuthErrorKind::Token, text));
+        }
         self.is_renewed = matches!(claim, Claim::Refresh(_));
-        record.granted = tokens.scopes.as_ref().unwrap_or(&self.scopes).to_string();
+        record.granted = match (&tokens.scopes, claim, self.earlier()) {
+            (Some(scopes), ..) => scopes.to_string(),
+            (None, Claim::Refresh(_), Some(earlier)) => earlier.granted.clone(),
+            (None, ..) => self.scopes.to_string(),
+        };
         record.dpop = tokens.dpop;
         record.expires_at = tokens.expires_in.map(|life| now.saturating_add(life));
         record.access_token = Some(tokens.access);

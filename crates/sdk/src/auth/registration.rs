@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::{AuthError, AuthErrorKind, quoted};
+use super::error::{AuthError, AuthErrorKind, place, quoted};
 use super::exchange::{Exchange, Purpose, Reply};
 use super::identity::{Identity, Method};
 use super::oauth::{Preregistered, Profile};
@@ -25,30 +25,38 @@ pub(super) enum Way {
 }
 
 /// Finds the way. `earlier` is what the same authorization server gave before; `scopes` is what will be asked for, as
-/// far as that is said when registering.
+/// far as that is said when registering; `bound_to` is whoever was trusted with the client's secret before.
 pub(super) fn choose(
     profile: &Profile,
     server: &ServerMetadata,
     redirect_uri: Option<&str>,
     scopes: Option<&Scopes>,
     earlier: Option<Identity>,
+    bound_to: Option<&str>,
     now: u64,
 ) -> Result<Way, AuthError> {
     if let Some(given) = &profile.client {
-        return preregistered(given, server).map(Way::Known);
+        let known_issuer = profile.issuer.as_deref().or(bound_to);
+        return preregistered(given, known_issuer, server).map(Way::Known);
     }
     if let Some(url) = profile.document_url.as_ref().filter(|_| server.client_id_documents) {
-        let method = if profile.key.is_some() { Method::PrivateKey } else { Method::None };
         return Ok(Way::Known(Identity {
             id: url.clone(),
             secret: None,
-            method,
+            method: Method::None,
             redirect_uri: None,
+            scopes: None,
             expires_at: None,
         }));
     }
     let still_good = |known: &Identity| {
-        known.redirect_uri.as_deref() == redirect_uri && known.expires_at.is_none_or(|end| end > now + 60)
+        known.redirect_uri.as_deref() == redirect_uri
+            && known.expires_at.is_none_or(|end| end > now + 60)
+            && known
+                .scopes
+                .as_ref()
+                .zip(scopes)
+                .is_none_or(|(known, wanted)| Scopes::read(known).covers(wanted))
     };
     if let Some(known) = earlier.filter(still_good) {
         return Ok(Way::Known(known));
@@ -69,8 +77,12 @@ pub(super) fn choose(
     }
 }
 
-fn preregistered(given: &Preregistered, server: &ServerMetadata) -> Result<Identity, AuthError> {
-    if let Some(issuer) = given.issuer.as_ref().filter(|issuer| **issuer != server.issuer) {
+fn preregistered(
+    given: &Preregistered,
+    issuer: Option<&str>,
+    server: &ServerMetadata,
+) -> Result<Identity, AuthError> {
+    if let Some(issuer) = issuer.filter(|issuer| *issuer != server.issuer) {
         let text = format!(
             "the client id is registered at `{issuer}`, and the server now sends people to `{}`: register the client \
              there, too, and give its new id",
@@ -86,7 +98,7 @@ fn preregistered(given: &Preregistered, server: &ServerMetadata) -> Result<Ident
     // A server that lists none of them may still take one.
     let method = Method::choose(wanted, server).unwrap_or(wanted[0]);
     let secret = given.secret.clone();
-    Ok(Identity { id: given.id.clone(), secret, method, redirect_uri: None, expires_at: None })
+    Ok(Identity { id: given.id.clone(), secret, method, redirect_uri: None, scopes: None, expires_at: None })
 }
 
 /// What is said about the client when it registers.
@@ -110,7 +122,7 @@ fn document(
     if let Some(url) = &profile.website {
         document["client_uri"] = json!(url);
     }
-    if let Some(scopes) = scopes {
+    if let Some(scopes) = scopes.filter(|scopes| !scopes.is_empty()) {
         document["scope"] = json!(scopes.to_string());
     }
     document
@@ -120,8 +132,7 @@ fn document(
 struct Answer {
     client_id: Option<String>,
     client_secret: Option<String>,
-    #[serde(default)]
-    client_secret_expires_at: u64,
+    client_secret_expires_at: Option<u64>,
     token_endpoint_auth_method: Option<String>,
     redirect_uris: Option<Vec<String>>,
 }
@@ -131,6 +142,7 @@ pub(super) fn read(
     reply: &Reply,
     server: &ServerMetadata,
     redirect_uri: Option<&str>,
+    scopes: Option<&Scopes>,
 ) -> Result<Identity, AuthError> {
     let failed = |what: &str| {
         let text = format!("`{}` did not register this client: {what}", quoted(&server.issuer));
@@ -142,8 +154,9 @@ pub(super) fn read(
         let error = failed(&format!("{what}; {advice}"));
         return Err(code.map_or(error.clone(), |code| error.with_code(&code)));
     }
-    let answer: Answer = serde_json::from_slice(&reply.body)
-        .map_err(|error| failed(&format!("its answer is not what RFC 7591 says ({error}); {advice}")))?;
+    let answer: Answer = serde_json::from_slice(&reply.body).map_err(|error| {
+        failed(&format!("its answer is not what RFC 7591 says ({}); {advice}", place(&error)))
+    })?;
     let fits = |text: &String| !text.is_empty() && text.len() <= LONGEST && !text.contains(char::is_control);
     let id = answer
         .client_id
@@ -166,6 +179,7 @@ pub(super) fn read(
         }
         (None, Some(_)) => Method::choose(&[Method::Basic, Method::Post], server).unwrap_or(Method::Basic),
     };
-    let expires_at = Some(answer.client_secret_expires_at).filter(|end| *end != 0 && secret.is_some());
-    Ok(Identity { id, secret, method, redirect_uri: redirect_uri.map(str::to_owned), expires_at })
+    let expires_at = answer.client_secret_expires_at.filter(|end| *end != 0 && secret.is_some());
+    let scopes = scopes.map(Scopes::to_string);
+    Ok(Identity { id, secret, method, redirect_uri: redirect_uri.map(str::to_owned), scopes, expires_at })
 }

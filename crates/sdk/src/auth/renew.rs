@@ -5,14 +5,16 @@ use std::sync::Arc;
 use super::account::{Account, Source, Work};
 use super::challenge::Challenge;
 use super::error::AuthError;
-use super::flow::{Event, Flow, Start};
+use super::flow::{Action, Event, Flow, Start};
 use super::oauth::{Grant, Profile};
 use super::record::Record;
-use super::run::{now, run};
+use super::run::{Runner, now};
 use crate::egress::{Egress, Target};
 
+/// What is known afterwards, and where a new token came from.
+type Outcome = (Option<Arc<Record>>, Option<Source>);
+
 impl Account {
-    /// What is known afterwards, and where a new token came from.
     pub(super) async fn renew(
         &self,
         work: Work,
@@ -20,27 +22,22 @@ impl Account {
         server: &Target,
         egress: &Egress,
         may_ask: bool,
-    ) -> Result<(Option<Arc<Record>>, Option<Source>), AuthError> {
-        let store = &profile.store;
-        let _lease = store.lock(&self.key).await?;
-        let kept = match store.load(&self.key).await?.as_ref().map(Record::read) {
-            Some(Err(error)) => {
-                tracing::warn!(%error, "a sign-in that was kept is not used");
-                None
-            }
-            kept => kept.transpose()?,
-        };
+    ) -> Result<Outcome, AuthError> {
+        if matches!(work, Work::Load) {
+            return Ok((self.load(profile).await.map(Arc::new), None));
+        }
+        let lease = profile.store.lock(&self.key).await?;
+        let kept = profile.store.load(&self.key).await?;
+        let kept = kept.and_then(|kept| readable(Record::read(&kept)));
         let known = self.now().0;
         let is_news = |kept: &Record| {
             kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
         };
-        if matches!(work, Work::Load)
-            || kept.as_ref().is_some_and(|kept| is_news(kept) && !kept.is_stale(now(profile)))
-        {
+        if kept.as_ref().is_some_and(|kept| is_news(kept) && !kept.is_stale(now(profile))) {
             return Ok((kept.map(Arc::new), None)); // another process got a token meanwhile
         }
-        let person = may_ask && matches!(profile.grant, Grant::Person);
         let earlier = kept.or_else(|| known.map(Arc::unwrap_or_clone));
+        let person = may_ask && matches!(profile.grant, Grant::Person);
         let start = |challenge, earlier| Start {
             profile: profile.clone(),
             server: server.clone(),
@@ -48,29 +45,58 @@ impl Account {
             earlier,
             person,
         };
+        let mut runner =
+            Runner { profile, server, egress, waiting: self.waiting.subscribe(), lease: Some(lease) };
         let (record, source) = match (work, earlier) {
-            (Work::Renew, Some(earlier)) => {
-                let (mut flow, claim) = Flow::refresh(start(Challenge::default(), None), earlier.clone());
-                let Some(claim) = claim else { return Ok((Some(Arc::new(earlier)), None)) };
-                let first = flow.claim(claim, None, now(profile));
-                match run(&mut flow, first, profile, server, egress).await {
-                    // It is over: the server is asked without a token, and says what it wants.
-                    Err(error) if error.code().is_some() => (earlier.without_tokens(), None),
-                    result => (result?, Some(Source::Refresh)),
-                }
-            }
             (Work::Answer(challenge, source), earlier) => {
+                if challenge.wants_more_scope() {
+                    self.step_up(&challenge)?;
+                }
                 let has_renewed = source == Some(Source::Refresh);
                 let earlier =
                     earlier.map(|earlier| if has_renewed { earlier.without_tokens() } else { earlier });
                 let mut flow = Flow::new(start(challenge, earlier));
                 let first = flow.next(Event::Begin, now(profile));
-                let record = run(&mut flow, first, profile, server, egress).await?;
+                let record = runner.run(&mut flow, first).await?;
                 (record, Some(if flow.is_renewed { Source::Refresh } else { Source::SignIn }))
             }
-            (Work::Load | Work::Renew, earlier) => return Ok((earlier.map(Arc::new), None)),
+            (_, Some(earlier)) => {
+                let (mut flow, claim) = Flow::refresh(start(Challenge::default(), None), earlier.clone());
+                let Some(claim) = claim else { return Ok((Some(Arc::new(earlier)), None)) };
+                let first: Result<Action, _> = flow.claim(claim, None, now(profile));
+                match runner.run(&mut flow, first).await {
+                    // It is over: the server is asked without a token, and says what it wants.
+                    Err(error) if error.ends_grant() => (earlier.without_tokens(), None),
+                    result => (result?, Some(Source::Refresh)),
+                }
+            }
+            (_, None) => return Ok((None, None)),
         };
-        store.save(&self.key, record.write()?).await?;
+        self.keep(&record, runner.lease, profile).await;
         Ok((Some(Arc::new(record)), source))
     }
+
+    /// What was kept, as far as it can be read. Most servers want no token, and need none of this.
+    async fn load(&self, profile: &Profile) -> Option<Record> {
+        let kept = readable(profile.store.load(&self.key).await)??;
+        readable(Record::read(&kept))
+    }
+
+    /// Keeps a new token. If that fails it is used all the same: the one before it may be worth nothing any more.
+    async fn keep(&self, record: &Record, lease: Option<Box<dyn Send>>, profile: &Profile) {
+        let keep = async {
+            let _lease = match lease {
+                Some(lease) => lease,
+                None => profile.store.lock(&self.key).await?,
+            };
+            profile.store.save(&self.key, record.write()?).await
+        };
+        if let Err(error) = keep.await {
+            tracing::error!(%error, "a new sign-in could not be kept and will be lost with this process");
+        }
+    }
+}
+
+fn readable<T>(kept: Result<T, AuthError>) -> Option<T> {
+    kept.inspect_err(|error| tracing::warn!(%error, "a sign-in that was kept is not used")).ok()
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::error::{AuthError, AuthErrorKind};
+use super::error::{AuthError, AuthErrorKind, place};
 use super::scopes::Scopes;
 use crate::egress::Target;
 
@@ -23,11 +23,9 @@ pub(super) struct ResourceMetadata {
 #[derive(Deserialize)]
 struct Document {
     resource: Option<String>,
-    #[serde(default)]
-    authorization_servers: Vec<String>,
+    authorization_servers: Option<Vec<String>>,
     scopes_supported: Option<Vec<String>>,
-    #[serde(default)]
-    dpop_bound_access_tokens_required: bool,
+    dpop_bound_access_tokens_required: Option<bool>,
 }
 
 /// Where the metadata may be: where the server said, then at its path, then at the root.
@@ -51,7 +49,7 @@ pub(super) fn read(body: &[u8], server: &Target, url: &str) -> Result<ResourceMe
         AuthError::new(AuthErrorKind::Metadata, text)
     };
     let document: Document = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it is not what RFC 9728 says ({error})")))?;
+        .map_err(|error| wrong(&format!("it is not what RFC 9728 says ({})", place(&error))))?;
     let Some(resource) = document.resource else {
         return Err(wrong("it does not say which `resource` it is of"));
     };
@@ -61,16 +59,16 @@ pub(super) fn read(body: &[u8], server: &Target, url: &str) -> Result<ResourceMe
             "it is of the resource `{quoted}`, and this server is `{server}`; a token for one must not go to the other"
         )));
     }
-    if document.authorization_servers.is_empty() {
+    let mut authorization_servers = document.authorization_servers.unwrap_or_default();
+    if authorization_servers.is_empty() {
         return Err(wrong("it names no `authorization_servers`, so nobody can sign in"));
     }
-    let mut authorization_servers = document.authorization_servers;
     authorization_servers.truncate(MOST_AUTHORITIES);
     Ok(ResourceMetadata {
         resource,
         authorization_servers,
         scopes: document.scopes_supported.map(|scopes| scopes.iter().collect()),
-        dpop: document.dpop_bound_access_tokens_required,
+        dpop: document.dpop_bound_access_tokens_required == Some(true),
     })
 }
 

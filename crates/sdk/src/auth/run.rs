@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
+use tokio::sync::watch;
 
 use super::error::{AuthError, AuthErrorKind};
 use super::exchange::{Exchange, Purpose, Reply};
@@ -38,27 +39,65 @@ pub struct AuthStep<'a> {
     pub took: Duration,
 }
 
-/// Runs a flow to its end. `server` is where everything was learned from.
-pub(super) async fn run(
-    flow: &mut Flow,
-    first: Result<Action, AuthError>,
-    profile: &Profile,
-    server: &Target,
-    egress: &Egress,
-) -> Result<Record, AuthError> {
-    let mut action = first?;
-    loop {
-        let event = match action {
-            Action::Done(record) => return Ok(*record),
-            Action::Send(exchange) => match send(&exchange, profile, server, egress).await {
-                Ok(reply) => Event::Replied(reply),
-                Err(error) => Event::Unreachable(error),
-            },
-            Action::Prepare => Event::Prepared(person(profile)?.redirect_uri().await?),
-            Action::Visit(url) => Event::Returned(visit(url, profile).await?),
-            Action::Assert { audience } => Event::Asserted(assertion(profile, audience).await?),
+/// Carries out flows.
+pub(super) struct Runner<'a> {
+    pub(super) profile: &'a Profile,
+    /// Where everything was learned from.
+    pub(super) server: &'a Target,
+    pub(super) egress: &'a Egress,
+    /// How many wait for what comes of it.
+    pub(super) waiting: watch::Receiver<usize>,
+    /// What keeps other processes away. It is given back before a person is asked, who may take long.
+    pub(super) lease: Option<Box<dyn Send>>,
+}
+
+impl Runner<'_> {
+    /// Runs a flow to its end.
+    pub(super) async fn run(
+        &mut self,
+        flow: &mut Flow,
+        first: Result<Action, AuthError>,
+    ) -> Result<Record, AuthError> {
+        let mut action = first?;
+        loop {
+            let event = match action {
+                Action::Done(record) => return Ok(*record),
+                Action::Send(exchange) => {
+                    match send(&exchange, self.profile, self.server, self.egress).await {
+                        Ok(reply) => Event::Replied(reply),
+                        Err(error) => Event::Unreachable(error),
+                    }
+                }
+                Action::Prepare => {
+                    self.lease = None;
+                    Event::Prepared(person(self.profile)?.redirect_uri().await?)
+                }
+                Action::Visit(url) => Event::Returned(self.visit(url).await?),
+                Action::Assert { audience } => Event::Asserted(assertion(self.profile, audience).await?),
+            };
+            action = flow.next(event, now(self.profile))?;
+        }
+    }
+
+    /// Leads a person there, for as long as somebody waits for them.
+    async fn visit(&mut self, url: String) -> Result<String, AuthError> {
+        let (began, profile) = (Instant::now(), self.profile);
+        let shown = url.split('?').next().unwrap_or_default().to_owned();
+        let given_up = |why: String| {
+            AuthError::new(AuthErrorKind::Person, format!("nobody signed in at `{shown}` {why}; try again"))
         };
-        action = flow.next(event, now(profile))?;
+        let result = tokio::select! {
+            result = tokio::time::timeout(profile.patience, person(profile)?.visit(url)) => match result {
+                Ok(result) => result,
+                Err(_) => Err(given_up(format!("in {} minutes", profile.patience.as_secs().div_ceil(60)))),
+            },
+            _ = self.waiting.wait_for(|count| *count == 0) => {
+                Err(given_up("before whoever wanted it gave up".to_owned()))
+            }
+        };
+        let error = result.as_ref().err();
+        tell(profile, &AuthStep { purpose: None, url: &shown, status: None, error, took: began.elapsed() });
+        result
     }
 }
 
@@ -161,24 +200,6 @@ fn written(exchange: &Exchange) -> Result<Request<Body>, String> {
 fn person(profile: &Profile) -> Result<&dyn super::Person, AuthError> {
     let nobody = || AuthError::new(AuthErrorKind::Person, "somebody has to sign in, and nobody can be asked");
     profile.person.as_deref().ok_or_else(nobody)
-}
-
-async fn visit(url: String, profile: &Profile) -> Result<String, AuthError> {
-    let began = Instant::now();
-    let shown = url.split('?').next().unwrap_or_default().to_owned();
-    let result = match tokio::time::timeout(profile.patience, person(profile)?.visit(url)).await {
-        Ok(result) => result,
-        Err(_) => Err(AuthError::new(
-            AuthErrorKind::Person,
-            format!(
-                "nobody signed in at `{shown}` in {} minutes; try again",
-                profile.patience.as_secs().div_ceil(60)
-            ),
-        )),
-    };
-    let error = result.as_ref().err();
-    tell(profile, &AuthStep { purpose: None, url: &shown, status: None, error, took: began.elapsed() });
-    result
 }
 
 async fn assertion(profile: &Profile, audience: String) -> Result<Secret, AuthError> {

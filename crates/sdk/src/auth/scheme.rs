@@ -23,6 +23,8 @@ pub struct Request<'a> {
     pub server: &'a Target,
     /// What other requests are to be sent with.
     pub egress: &'a Egress,
+    /// Whether nobody waits for it, as for a stream that is opened in case the server has something to say.
+    pub is_background: bool,
 }
 
 /// What a request is sent with.

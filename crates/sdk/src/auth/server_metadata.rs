@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::error::{AuthError, AuthErrorKind, quoted};
+use super::error::{AuthError, AuthErrorKind, place, quoted};
 use super::scopes::Scopes;
 use crate::egress::Target;
 
@@ -23,7 +23,6 @@ pub(super) struct ServerMetadata {
     pub(super) scopes: Option<Scopes>,
     /// How clients prove who they are.
     pub(super) auth_methods: Option<Vec<String>>,
-    pub(super) signing_algorithms: Option<Vec<String>>,
     pub(super) dpop_algorithms: Option<Vec<String>>,
     pub(super) client_id_documents: bool,
     /// Whether redirects say who sent them (RFC 9207).
@@ -40,12 +39,9 @@ struct Document {
     code_challenge_methods_supported: Option<Vec<String>>,
     scopes_supported: Option<Vec<String>>,
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    token_endpoint_auth_signing_alg_values_supported: Option<Vec<String>>,
     dpop_signing_alg_values_supported: Option<Vec<String>>,
-    #[serde(default)]
-    client_id_metadata_document_supported: bool,
-    #[serde(default)]
-    authorization_response_iss_parameter_supported: bool,
+    client_id_metadata_document_supported: Option<bool>,
+    authorization_response_iss_parameter_supported: Option<bool>,
 }
 
 /// Whose metadata it must be.
@@ -81,7 +77,6 @@ pub(super) fn without_document(origin: &str) -> ServerMetadata {
         pkce: None,
         scopes: None,
         auth_methods: None,
-        signing_algorithms: None,
         dpop_algorithms: None,
         client_id_documents: false,
         iss_in_response: false,
@@ -95,7 +90,7 @@ pub(super) fn read(body: &[u8], expected: Expected<'_>, url: &str) -> Result<Ser
         AuthError::new(AuthErrorKind::Metadata, text)
     };
     let document: Document = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it is not what RFC 8414 says ({error})")))?;
+        .map_err(|error| wrong(&format!("it is not what RFC 8414 says ({})", place(&error))))?;
     let issuer = document.issuer.ok_or_else(|| wrong("it does not say which `issuer` it is of"))?;
     let is_expected = match expected {
         Expected::Issuer(expected) => issuer == expected,
@@ -128,10 +123,9 @@ pub(super) fn read(body: &[u8], expected: Expected<'_>, url: &str) -> Result<Ser
         pkce: Some(methods.is_some_and(|methods| methods.iter().any(|method| method == "S256"))),
         scopes: document.scopes_supported.map(|scopes| scopes.iter().collect()),
         auth_methods: document.token_endpoint_auth_methods_supported,
-        signing_algorithms: document.token_endpoint_auth_signing_alg_values_supported,
         dpop_algorithms: document.dpop_signing_alg_values_supported,
-        client_id_documents: document.client_id_metadata_document_supported,
-        iss_in_response: document.authorization_response_iss_parameter_supported,
+        client_id_documents: document.client_id_metadata_document_supported == Some(true),
+        iss_in_response: document.authorization_response_iss_parameter_supported == Some(true),
     })
 }
 
@@ -154,8 +148,8 @@ impl ServerMetadata {
         self.dpop_algorithms.as_ref().is_some_and(|known| known.iter().any(|known| known == "ES256"))
     }
 
-    /// Where people are led, if codes are safe there.
-    pub(super) fn authorization_endpoint(&self) -> Result<&str, AuthError> {
+    /// Where people are led for `server`, if codes are safe there.
+    pub(super) fn authorization_endpoint(&self, server: &Target) -> Result<&str, AuthError> {
         let wrong = |what: &str| {
             let text = format!("nobody can sign in at `{}`: {what}", quoted(&self.issuer));
             AuthError::new(AuthErrorKind::Metadata, text)
@@ -166,9 +160,17 @@ impl ServerMetadata {
                  could be stolen on its way",
             ));
         }
-        self.authorization_endpoint
-            .as_deref()
-            .ok_or_else(|| wrong("its metadata has no `authorization_endpoint`"))
+        let endpoint = self.authorization_endpoint.as_deref();
+        let endpoint = endpoint.ok_or_else(|| wrong("its metadata has no `authorization_endpoint`"))?;
+        let target = Target::typed(endpoint).map_err(|error| wrong(&error.to_string()))?;
+        if !server.may_lead_to(&target) {
+            let place = quoted(&target.to_string());
+            return Err(wrong(&format!(
+                "its `authorization_endpoint` is `{place}`, which is nearer than the server itself; a browser must not be \
+                 led there"
+            )));
+        }
+        Ok(endpoint)
     }
 }
 
@@ -244,7 +246,11 @@ mod tests {
                 "code_challenge_methods_supported":{methods}}}"#
             );
             let read = read(text.as_bytes(), Expected::Issuer(HONEST), "x").unwrap();
-            assert_eq!(read.authorization_endpoint().is_ok(), good, "{methods}");
+            assert_eq!(
+                read.authorization_endpoint(&Target::typed(HONEST).unwrap()).is_ok(),
+                good,
+                "{methods}"
+            );
         }
     }
 }

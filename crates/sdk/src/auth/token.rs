@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::{AuthError, AuthErrorKind, quoted};
+use super::error::{AuthError, AuthErrorKind, place, quoted};
 use super::exchange::{Exchange, Purpose, Reply};
 use super::pkce::Verifier;
 use super::scopes::Scopes;
@@ -103,7 +103,8 @@ struct Answer {
     issued_token_type: Option<String>,
     refresh_token: Option<String>,
     expires_in: Option<Value>,
-    scope: Option<String>,
+    scope: Option<Value>,
+    error: Option<String>,
 }
 
 /// Reads what the token endpoint of `issuer` says.
@@ -126,7 +127,7 @@ pub(super) fn read(reply: &Reply, issuer: &str) -> Result<Tokens, AuthError> {
         dpop,
         refresh: refresh.map(Secret::from),
         expires_in: answer.expires_in.as_ref().and_then(seconds),
-        scopes: answer.scope.as_deref().map(Scopes::read),
+        scopes: answer.scope.as_ref().and_then(scopes),
     })
 }
 
@@ -143,20 +144,24 @@ pub(super) fn read_assertion(reply: &Reply, provider: &str) -> Result<Secret, Au
 }
 
 fn answer(reply: &Reply, issuer: &str) -> Result<Answer, AuthError> {
-    if !reply.is_success() {
+    let refused = || {
         let (code, what) = oauth_error(reply);
         let error = failure(issuer, &what);
-        return Err(code.map_or(error.clone(), |code| error.with_code(&code)));
+        code.map_or(error.clone(), |code| error.with_code(&code))
+    };
+    if !reply.is_success() {
+        return Err(refused());
     }
-    serde_json::from_slice(&reply.body).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
+    let answer: Answer = serde_json::from_slice(&reply.body).map_err(|error| {
         let what = if is_page(reply) {
             "it answered with a page for people in place of a token".to_owned()
         } else {
-            format!("its answer is not what RFC 6749 says (line {line}, column {column})")
+            format!("its answer is not what RFC 6749 says ({})", place(&error))
         };
         failure(issuer, &what)
-    })
+    })?;
+    // Some refuse with a status that says the opposite.
+    if answer.access_token.is_none() && answer.error.is_some() { Err(refused()) } else { Ok(answer) }
 }
 
 fn failure(issuer: &str, what: &str) -> AuthError {
@@ -172,6 +177,15 @@ fn check_token(token: &str) -> Result<(), &'static str> {
             Err("has characters that no header can have")
         }
         _ => Ok(()),
+    }
+}
+
+/// Scopes as a text, or as some servers write them, as a list.
+fn scopes(value: &Value) -> Option<Scopes> {
+    match value {
+        Value::String(text) => Some(Scopes::read(text)),
+        Value::Array(list) => Some(list.iter().filter_map(Value::as_str).collect()),
+        _ => None,
     }
 }
 
@@ -264,6 +278,7 @@ mod tests {
                 "not what RFC 6749 says",
             ),
             (200, &long, "too long"),
+            (200, r#"{"error":"bad_refresh_token","error_description":"x"}"#, "`bad_refresh_token` (x)"),
             (307, "", "HTTP 307, a redirect"),
             (500, "<html>", "HTTP 500 with a page for people"),
             (

@@ -119,6 +119,15 @@ impl Target {
         self.place.same_origin(&other.place)
     }
 
+    /// Whether somebody who was led here may be led on to `other`, as far as its name or address says where it is: to the
+    /// public network, or to where this is itself.
+    pub(crate) fn may_lead_to(&self, other: &Target) -> bool {
+        match other.place.host.class_by_name() {
+            Class::Public => true,
+            class => self.home() == Some(class) || self.place.host.class_by_name() == class,
+        }
+    }
+
     /// Whether what is sent there can be read on the way by nobody else: `https`, or this machine by its name.
     pub fn is_secure(&self) -> bool {
         self.place.https || self.place.host.class_by_name() == Class::Loopback

@@ -62,7 +62,7 @@ pub(crate) async fn live_with(
 }
 
 pub(crate) async fn sign_out(authority: &Authority, oauth: &OAuth) -> Result<(), AuthError> {
-    oauth.sign_out(&authority.mcp_url(), &Egress::default()).await
+    oauth.sign_out(&authority.mcp_url(), &Egress::default()).await.map(drop)
 }
 
 /// Where a life ended.

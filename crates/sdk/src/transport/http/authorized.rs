@@ -24,7 +24,9 @@ impl Link {
         target: &Target,
     ) -> Result<Response<ResponseBody>, CallError> {
         let egress = &self.http.egress;
-        let request = Request { method: name_of(&verb), target, server: &self.target, egress };
+        // Before both sides have agreed somebody waits for that.
+        let is_background = verb != Verb::POST && self.wire.revision().is_some();
+        let request = Request { method: name_of(&verb), target, server: &self.target, egress, is_background };
         for again in 0.. {
             let paused = self.wire.pause();
             let credentials = authorize.credentials(request).await;
