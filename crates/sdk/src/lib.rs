@@ -63,6 +63,8 @@ pub use server::{
 
 #[cfg(feature = "skills")]
 pub use server::Skill;
+#[cfg(all(feature = "auth", feature = "http-server"))]
+pub use server::{Auth, Dpop};
 #[cfg(feature = "http-server")]
 pub use server::{Http, HttpService, Listening};
 #[cfg(feature = "rounds")]
@@ -84,6 +86,9 @@ mod guide {
     #[cfg(feature = "http-client")]
     #[doc = include_str!("../../../docs/guide/signing-in.md")]
     mod signing_in {}
+    #[cfg(all(feature = "auth", feature = "http-server"))]
+    #[doc = include_str!("../../../docs/guide/authorization.md")]
+    mod authorization {}
     #[doc = include_str!("../../../docs/guide/context.md")]
     mod context {}
     #[doc = include_str!("../../../docs/guide/hooks.md")]

@@ -685,7 +685,7 @@ async fn pages_are_told_of_allowed_origins_only() {
             (answer.status.as_u16(), answer.header("access-control-allow-origin")),
             (expected, Some("https://app.example"))
         );
-        assert_eq!(answer.header("access-control-expose-headers"), Some("mcp-session-id"));
+        assert_eq!(answer.header("access-control-expose-headers"), Some("mcp-session-id, www-authenticate"));
     }
 }
 

@@ -6,6 +6,11 @@
 mod answer;
 mod args;
 mod ask;
+#[cfg(all(feature = "auth", feature = "http-server"))]
+mod auth;
+#[cfg(all(not(feature = "auth"), feature = "http-server"))]
+#[path = "no_auth.rs"]
+mod auth;
 mod background;
 mod batch;
 mod builder;
@@ -54,6 +59,8 @@ mod validate;
 
 pub use args::{Args, NoArgs};
 pub use ask::Asking;
+#[cfg(all(feature = "auth", feature = "http-server"))]
+pub use auth::{Auth, Dpop};
 pub use builder::Server;
 pub use context::{Context, Progress};
 pub use handle::Handle;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, AUTHORIZATION, COOKIE, Entry, ORIGIN,
-    PROXY_AUTHORIZATION, VARY, WWW_AUTHENTICATE,
+    PROXY_AUTHORIZATION, VARY,
 };
 use ::http::request::Parts;
 use ::http::{HeaderValue, Method, Request, StatusCode};
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use super::super::{Service, start};
 use super::body::Budget;
 use super::key::SessionId;
-use super::options::{Options, Refusal};
+use super::options::Options;
 use super::reply::{self, Reply};
 use super::sessions::Sessions;
 use super::{get, headers, legacy, post, store};
@@ -64,8 +64,16 @@ impl Endpoint {
                 values.iter_mut().for_each(|value| value.set_sensitive(true));
             }
         }
-        if let Err(stranger) = self.options.guard.check(&parts, local) {
+        let metadata = self.metadata(&parts);
+        let checked = match metadata {
+            Some(_) => self.options.guard.check_host(&parts, local).map(drop),
+            None => self.options.guard.check(&parts, local),
+        };
+        if let Err(stranger) = checked {
             return reply::refuse(StatusCode::FORBIDDEN, stranger.text());
+        }
+        if let Some(metadata) = metadata {
+            return metadata;
         }
         match parts.headers.get(ORIGIN).filter(|origin| self.lets_read(origin)).cloned() {
             None => self.route(parts, body).await,
@@ -74,7 +82,10 @@ impl Endpoint {
                     if parts.method == Method::OPTIONS { preflight() } else { self.route(parts, body).await };
                 let headers = reply.headers_mut();
                 headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
+                headers.insert(
+                    ACCESS_CONTROL_EXPOSE_HEADERS,
+                    HeaderValue::from_static("mcp-session-id, www-authenticate"),
+                );
                 headers.append(VARY, HeaderValue::from_static("origin"));
                 reply
             }
@@ -85,28 +96,21 @@ impl Endpoint {
         origin.to_str().is_ok_and(|origin| self.options.guard.is_allowed(origin))
     }
 
-    async fn route<B: HttpBody<Data: Buf> + Send>(self: &Arc<Self>, parts: Parts, body: B) -> Reply {
+    async fn route<B: HttpBody<Data: Buf> + Send>(self: &Arc<Self>, mut parts: Parts, body: B) -> Reply {
         let path = parts.uri.path();
         let is_legacy = self.options.legacy.as_deref() == Some(path);
         if path != self.options.path && !is_legacy {
             return reply::nothing_here(&self.options.path);
         }
-        let principal = match self.identify(&parts) {
+        let principal = match self.identify(&mut parts).await {
             Ok(principal) => principal,
-            Err(refusal) => return turned_away(refusal),
+            Err(refusal) => return *refusal,
         };
         match parts.method {
             Method::POST => post::post(self, parts, body, principal).await,
             Method::GET => get::get(self, &parts, principal).await,
             Method::DELETE => self.delete(&parts, principal.as_deref()).await,
             _ => reply::not_allowed(ALLOWED),
-        }
-    }
-
-    fn identify(&self, parts: &Parts) -> Result<Option<Arc<str>>, Refusal> {
-        match &self.options.identify {
-            Some(identify) => Ok(identify(parts)?.map(Into::into)),
-            None => Ok(None),
         }
     }
 
@@ -187,17 +191,6 @@ pub(super) fn no_session() -> Reply {
         StatusCode::NOT_FOUND,
         "this session is not known, or no longer: open a new one with initialize, without Mcp-Session-Id",
     )
-}
-
-fn turned_away(refusal: Refusal) -> Reply {
-    match refusal {
-        Refusal::Unauthorized => {
-            let mut reply = reply::refuse(StatusCode::UNAUTHORIZED, "this server must know who asks");
-            reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            reply
-        }
-        Refusal::Forbidden => reply::refuse(StatusCode::FORBIDDEN, "this is not allowed"),
-    }
 }
 
 /// What a browser asks before it lets a page of another origin send a request.

@@ -98,8 +98,13 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether a request may come in. `local` is the address it arrived at, where that is known.
-    pub(super) fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), Stranger> {
+    /// Whether the host of a request is served here, and which it is. `local` is the address it arrived at, where that
+    /// is known.
+    pub(super) fn check_host<'a>(
+        &self,
+        parts: &'a Parts,
+        local: Option<IpAddr>,
+    ) -> Result<&'a str, Stranger> {
         let host = only(&parts.headers, &header::HOST).map_err(|()| Stranger::Host)?;
         let named = parts.uri.authority().map(Authority::as_str);
         // HTTP/2 and absolute targets name it in the target; both must be right, and one must be there.
@@ -109,6 +114,12 @@ impl Guard {
                 return Err(Stranger::Host);
             }
         }
+        Ok(host)
+    }
+
+    /// Whether a request may come in.
+    pub(super) fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), Stranger> {
+        let host = self.check_host(parts, local)?;
         match only(&parts.headers, &header::ORIGIN).map_err(|()| Stranger::Origin)? {
             Some(origin) if self.trusts(origin, host) => Ok(()),
             Some(_) => Err(Stranger::Origin),

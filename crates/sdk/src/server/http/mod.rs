@@ -5,6 +5,7 @@
 //! stream, which a `carrier` writes. `sessions` remembers clients of the session era, each with its `stream`s, and
 //! `events` what those have sent.
 
+mod admission;
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
@@ -21,6 +22,8 @@ mod legacy;
 pub(super) mod listen;
 mod options;
 mod post;
+#[cfg(feature = "auth")]
+mod protect;
 mod reply;
 mod service;
 mod sessions;
@@ -240,7 +243,9 @@ impl Http {
     }
 
     fn endpoint(self) -> Result<Arc<Endpoint>> {
-        match self.fault {
+        let both = self.options.auth.is_some() && self.options.identify.is_some();
+        let both = both.then(|| "either `auth` or `principal` says who asks, not both".to_owned());
+        match self.fault.or(both) {
             Some(fault) => Err(Error::setup(fault)),
             None => Ok(Endpoint::new(self.service?, self.options)),
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::http::request::Parts;
 
+use super::super::auth::Resource;
 use super::events::{EventStore, Memory};
 use super::guard::Guard;
 use super::sessions::Bounds;
@@ -34,6 +35,8 @@ pub(super) struct Options {
     pub(super) keep_alive: Duration,
     pub(super) body_timeout: Duration,
     pub(super) identify: Option<Identify>,
+    /// Whom to believe, where tokens say who sends a request.
+    pub(super) auth: Option<Arc<Resource>>,
     pub(super) events: Arc<dyn EventStore>,
     pub(super) store: Option<Arc<dyn SessionStore>>,
     pub(super) connections: Connections,
@@ -62,6 +65,7 @@ impl Default for Options {
             keep_alive: Duration::from_secs(25),
             body_timeout: Duration::from_secs(30),
             identify: None,
+            auth: None,
             events: Arc::new(Memory::default()),
             store: None,
             connections: Connections {

@@ -54,6 +54,9 @@ where
         Ok(message) => message,
         Err(error) => return unreadable(&error),
     };
+    if let Err(refusal) = endpoint.permit(&parts, &message) {
+        return *refusal;
+    }
     if let Some(line) = line {
         return legacy::post(endpoint, &line, &message, Arc::new(parts), principal.as_deref());
     }

@@ -1,0 +1,276 @@
+//! How a server is told whom to believe.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::super::clock::Clock;
+use super::super::identity::check_scope;
+use super::super::{BoxFuture, Identity};
+use super::cache::Cache;
+use super::jwt::Jwt;
+use super::keys::Keys;
+use super::proof::Proofs;
+use super::resource::{Lookup, Resource, Verifier};
+use super::{fetch, metadata};
+use crate::Result;
+use crate::auth::{Algorithm, Secret};
+use crate::egress::{Egress, Target};
+
+const ALGORITHMS: [Algorithm; 5] =
+    [Algorithm::Rs256, Algorithm::Ps256, Algorithm::Es256, Algorithm::Es384, Algorithm::EdDsa];
+const SKEW: Duration = Duration::from_secs(30);
+const KEYS: &str = "URL of the keys";
+const LONGEST_SKEW: Duration = Duration::from_mins(1);
+
+/// Whom a server believes: access tokens of an authorization server, for [`Http::auth`](crate::Http::auth).
+///
+/// ```no_run
+/// # async fn example() -> linchpin::Result {
+/// use linchpin::{Auth, Server};
+///
+/// Server::new("demo", "1.0.0")
+///     .tool("greet", "Greets", || async { "hello" })
+///     .http()
+///     .auth(Auth::jwt("https://auth.example.com", "https://mcp.example.com/mcp").require(["mcp:basic"]))
+///     .bind("127.0.0.1:8080")
+///     .await?
+///     .run()
+///     .await
+/// # }
+/// ```
+#[must_use = "it does nothing until it is given to an endpoint"]
+pub struct Auth {
+    pub(super) issuers: Vec<String>,
+    pub(super) resource: String,
+    source: Source,
+    pub(super) required: Vec<String>,
+    pub(super) supported: Option<Vec<String>>,
+    implied: Vec<(String, Vec<String>)>,
+    audiences: Vec<String>,
+    pub(super) algorithms: Vec<Algorithm>,
+    skew: Duration,
+    egress: Option<Egress>,
+    clock: Option<Clock>,
+    pub(super) dpop: Option<Dpop>,
+    pub(super) name: Option<String>,
+    pub(super) documentation: Option<String>,
+}
+
+/// Where keys come from, or who knows tokens.
+enum Source {
+    Discover,
+    Uri(String),
+    Fixed(Value),
+    Opaque(Lookup),
+}
+
+/// Whether senders prove that they hold the key of their token (RFC 9449).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dpop {
+    /// Those whose token is bound to a key.
+    Optional,
+    /// All: other tokens are refused.
+    Required,
+}
+
+impl Auth {
+    /// Believes JWTs that `issuer` has signed for `resource`, which is the URL of the endpoint as its clients know it.
+    /// The keys are found by the metadata of the issuer.
+    pub fn jwt(issuer: impl Into<String>, resource: impl Into<String>) -> Self {
+        Self::new(vec![issuer.into()], resource.into(), Source::Discover)
+    }
+
+    /// Believes tokens that `lookup` knows, which are issued by one of `issuers`. `Ok(None)`: it is not known. `Err`:
+    /// nobody can tell now. It is asked about every request.
+    pub fn opaque<F, Fut>(
+        issuers: impl IntoIterator<Item = impl Into<String>>,
+        resource: impl Into<String>,
+        lookup: F,
+    ) -> Self
+    where
+        F: Fn(Secret) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<Identity>>> + Send + 'static,
+    {
+        let lookup: Lookup = Box::new(move |token| -> BoxFuture<_> { Box::pin(lookup(token)) });
+        let issuers = issuers.into_iter().map(Into::into).collect();
+        Self::new(issuers, resource.into(), Source::Opaque(lookup))
+    }
+
+    fn new(issuers: Vec<String>, resource: String, source: Source) -> Self {
+        Auth {
+            issuers,
+            resource,
+            source,
+            required: Vec::new(),
+            supported: None,
+            implied: Vec::new(),
+            audiences: Vec::new(),
+            algorithms: ALGORITHMS.to_vec(),
+            skew: SKEW,
+            egress: None,
+            clock: None,
+            dpop: None,
+            name: None,
+            documentation: None,
+        }
+    }
+
+    /// What a token must allow for any request at all. What single tools need is said by
+    /// [`Tool::scopes`](crate::Tool::scopes).
+    pub fn require(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.required.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// What clients ask their users for at first: the scopes of [`Self::require`] when nothing is said.
+    pub fn scopes_supported(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.supported.get_or_insert_default().extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whoever has `scope` has these as well, and what follows from them.
+    pub fn scope_implies(
+        mut self,
+        scope: impl Into<String>,
+        others: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.implied.push((scope.into(), others.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Believes tokens for this audience as well: for issuers that know the server by another name than its URL.
+    pub fn audience(mut self, audience: impl Into<String>) -> Self {
+        self.audiences.push(audience.into());
+        self
+    }
+
+    /// The algorithms of signatures that are accepted, instead of RS256, PS256, ES256, ES384 and `EdDSA`.
+    pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = algorithms.into_iter().collect();
+        self
+    }
+
+    /// How far clocks may be apart: 30 seconds when nothing is said, and at most 60.
+    pub fn skew(mut self, skew: Duration) -> Self {
+        self.skew = skew;
+        self
+    }
+
+    /// The URL of the keys, for an issuer without metadata.
+    pub fn jwks_uri(mut self, url: impl Into<String>) -> Self {
+        self.source = Source::Uri(url.into());
+        self
+    }
+
+    /// The keys themselves, as a JWK set: nothing is fetched.
+    pub fn keys(mut self, set: Value) -> Self {
+        self.source = Source::Fixed(set);
+        self
+    }
+
+    /// The way on which keys are fetched, with its policy, proxy and certificates.
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = Some(egress);
+        self
+    }
+
+    /// Where the time of day comes from: the server's own clock when nothing is said.
+    pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.clock = Some(Clock::new(now));
+        self
+    }
+
+    /// Accepts tokens that are bound to a key, with a proof for each request. Without this they are refused.
+    pub fn dpop(mut self, dpop: Dpop) -> Self {
+        self.dpop = Some(dpop);
+        self
+    }
+
+    /// The name of the server, for users.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// A page for developers.
+    pub fn documentation(mut self, url: impl Into<String>) -> Self {
+        self.documentation = Some(url.into());
+        self
+    }
+
+    /// All that is needed to serve, and the host that clients use; `Err` says what cannot be.
+    pub(crate) fn finish(self, clock: Clock) -> Result<(Resource, String), String> {
+        let target = secure("resource", &self.resource)?;
+        let issuers = self.issuers.iter().map(|issuer| secure("issuer", issuer));
+        let issuers = issuers.collect::<Result<Vec<_>, _>>()?;
+        let issuer =
+            issuers.into_iter().next().ok_or("an authorization server is needed: give its issuer")?;
+        let implied = self.implied.iter().flat_map(|(scope, others)| std::iter::once(scope).chain(others));
+        let mut scopes = self.required.iter().chain(self.supported.iter().flatten()).chain(implied);
+        scopes.try_for_each(|scope| check_scope(scope))?;
+        if self.skew > LONGEST_SKEW {
+            return Err(format!("clocks may be at most {} seconds apart", LONGEST_SKEW.as_secs()));
+        }
+        if self.algorithms.is_empty() {
+            return Err("at least one algorithm must be accepted".into());
+        }
+        let origin = target.origin();
+        let host = origin.split_once("://").map_or(&*origin, |(_, host)| host).to_owned();
+        let resource = Resource {
+            metadata_url: format!("{origin}{}", metadata::path(&target)),
+            metadata_paths: metadata::paths(&target),
+            document: metadata::document(&self),
+            target,
+            dpop: self.dpop.map(|dpop| (dpop, Proofs::new(self.algorithms.clone()))),
+            clock: self.clock.clone().unwrap_or(clock),
+            required: self.required.clone(),
+            implied: self.implied.clone(),
+            verifier: self.verifier(issuer)?,
+        };
+        Ok((resource, host))
+    }
+
+    fn verifier(self, issuer: Target) -> Result<Verifier, String> {
+        let egress = self.egress.unwrap_or_default();
+        let name: Arc<str> = self.issuers.into_iter().next().unwrap_or_default().into();
+        let keys = match self.source {
+            Source::Opaque(lookup) => return Ok(Verifier::Opaque(lookup)),
+            Source::Fixed(set) => Keys::fixed(fetch::keys(&set)?),
+            Source::Uri(url) => {
+                let target = secure(KEYS, &url)?;
+                Keys::fetched(move || {
+                    let (egress, target) = (egress.clone(), target.clone());
+                    Box::pin(async move { fetch::fetch(&egress, &target).await })
+                })
+            }
+            Source::Discover => {
+                let name = name.clone();
+                Keys::fetched(move || {
+                    let (egress, issuer, name) = (egress.clone(), issuer.clone(), name.clone());
+                    Box::pin(async move { fetch::discover(&egress, &issuer, &name).await })
+                })
+            }
+        };
+        let mut audiences = self.audiences;
+        audiences.push(self.resource);
+        let (algorithms, skew) = (self.algorithms, self.skew);
+        let jwt = Jwt { issuer: name.to_string(), audiences, algorithms, skew, keys };
+        Ok(Verifier::Jwt(Box::new(jwt), Cache::default()))
+    }
+}
+
+/// A URL that tokens may depend on.
+fn secure(what: &str, url: &str) -> Result<Target, String> {
+    let target = Target::typed(url).map_err(|error| format!("the {what}: {error}"))?;
+    let host = target.host();
+    let is_here = matches!(&*host, "localhost" | "127.0.0.1" | "[::1]") || host.ends_with(".localhost");
+    if !target.is_https() && !is_here {
+        return Err(format!("the {what} {target} is not https, which only this machine need not be"));
+    }
+    if what != KEYS && url.contains(['?', '#']) {
+        return Err(format!("the {what} {target} has a query or a fragment, which it cannot have"));
+    }
+    Ok(target)
+}

@@ -1,0 +1,126 @@
+//! What an issuer publishes: where its keys are (RFC 8414, `OpenID` Connect Discovery), and the keys themselves.
+
+use std::time::Duration;
+
+use ::http::header::{ACCEPT, CACHE_CONTROL};
+use ::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use linchpin_jsonrpc::{Limits, check};
+use serde_json::Value;
+
+use super::keys::Fetched;
+use crate::egress::{Body, Egress, Redirects, Target};
+use crate::jose::PublicKey;
+
+/// Bytes of a document.
+const MAX_DOCUMENT: usize = 1 << 20;
+/// Keys that are looked at; what comes after is left out.
+const MAX_KEYS: usize = 64;
+const REDIRECTS: usize = 3;
+
+/// The documents that may say where the keys of an issuer are, in the order in which they are tried.
+pub(super) fn metadata_paths(issuer: &Target) -> Vec<String> {
+    let path = issuer.path().trim_end_matches('/');
+    let mut paths = vec![
+        format!("/.well-known/oauth-authorization-server{path}"),
+        format!("/.well-known/openid-configuration{path}"),
+        format!("{path}/.well-known/openid-configuration"),
+    ];
+    paths.dedup();
+    paths
+}
+
+/// The keys of an issuer, which are where its metadata says.
+pub(super) async fn discover(egress: &Egress, issuer: &Target, name: &str) -> Result<Fetched, String> {
+    for path in metadata_paths(issuer) {
+        let target = issuer.at(&path).map_err(|error| error.to_string())?;
+        let Some((document, _)) = get(egress, &target).await? else { continue };
+        if document.get("issuer").and_then(Value::as_str) != Some(name) {
+            return Err(format!("the metadata at {target} is of another issuer"));
+        }
+        let uri = document.get("jwks_uri").and_then(Value::as_str);
+        let uri = uri.ok_or_else(|| format!("the metadata at {target} has no jwks_uri"))?;
+        let keys = target.learned(uri).map_err(|error| error.to_string())?;
+        return fetch(egress, &keys).await;
+    }
+    Err(format!("{issuer} has no metadata: neither oauth-authorization-server nor openid-configuration"))
+}
+
+/// The keys at a URL.
+pub(super) async fn fetch(egress: &Egress, target: &Target) -> Result<Fetched, String> {
+    let (document, max_age) =
+        get(egress, target).await?.ok_or_else(|| format!("there are no keys at {target}"))?;
+    Ok(Fetched { keys: keys(&document).map_err(|error| format!("{error} at {target}"))?, max_age })
+}
+
+/// The keys in a set that can be used here; others are for others.
+pub(super) fn keys(set: &Value) -> Result<Vec<PublicKey>, String> {
+    let all = set.get("keys").and_then(Value::as_array).ok_or("there is no set of keys")?;
+    let usable: Vec<_> = all.iter().take(MAX_KEYS).filter_map(|key| PublicKey::from_jwk(key).ok()).collect();
+    if usable.is_empty() {
+        return Err("there is no key that can be used".into());
+    }
+    Ok(usable)
+}
+
+/// A document and for how long it is fresh; `None` if there is none.
+async fn get(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<Duration>)>, String> {
+    let mut request = Request::new(Body::empty());
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+    let followed = egress.follow(request, target, Redirects::same_origin(REDIRECTS)).await;
+    let (response, _) = followed.map_err(|error| error.to_string())?;
+    if response.status().is_client_error() {
+        return Ok(None);
+    }
+    if response.status() != StatusCode::OK {
+        return Err(format!("{target} answered {}", response.status().as_u16()));
+    }
+    let max_age = max_age(response.headers());
+    let body = response.into_body().read_to_end(MAX_DOCUMENT).await.map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(&body).ok().filter(|text| check(text, Limits::default()).is_ok());
+    let document = text.and_then(|text| serde_json::from_str(text).ok());
+    document.map(|document| Some((document, max_age))).ok_or_else(|| format!("{target} is no JSON"))
+}
+
+fn max_age(headers: &HeaderMap) -> Option<Duration> {
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut directives = values.flat_map(|value| value.split(','));
+    let seconds = directives.find_map(|directive| directive.trim().strip_prefix("max-age="))?;
+    seconds.trim_matches('"').parse().ok().map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_looked_for_in_the_order_of_the_specification() {
+        let paths = |issuer: &str| metadata_paths(&Target::typed(issuer).unwrap());
+        assert_eq!(
+            paths("https://auth.example.com/tenant1"),
+            [
+                "/.well-known/oauth-authorization-server/tenant1",
+                "/.well-known/openid-configuration/tenant1",
+                "/tenant1/.well-known/openid-configuration",
+            ]
+        );
+        for issuer in ["https://auth.example.com", "https://auth.example.com/"] {
+            assert_eq!(
+                paths(issuer),
+                ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]
+            );
+        }
+    }
+
+    #[test]
+    fn freshness_is_read_from_the_headers() {
+        let of = |value: &str| {
+            max_age(&[(CACHE_CONTROL, value.parse().unwrap())].into_iter().collect::<HeaderMap>())
+        };
+        assert_eq!(of("public, max-age=600, must-revalidate"), Some(Duration::from_mins(10)));
+        assert_eq!(of("max-age=0"), Some(Duration::ZERO));
+        for nothing in ["no-store", "max-age=-1", "max-age=", "s-maxage=5", "max-age=99999999999999999999999"]
+        {
+            assert_eq!(of(nothing), None, "{nothing}");
+        }
+    }
+}

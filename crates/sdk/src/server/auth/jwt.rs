@@ -1,0 +1,142 @@
+//! Access tokens that are JWTs: who signed them, for whom, until when, and who is meant.
+
+use std::borrow::Cow;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Map, Value};
+
+use super::super::Identity;
+use super::Refused;
+use super::keys::Keys;
+use crate::jose::{Algorithm, Token};
+
+pub(super) struct Jwt {
+    pub(super) issuer: String,
+    /// The resource, and what else it is called by.
+    pub(super) audiences: Vec<String>,
+    pub(super) algorithms: Vec<Algorithm>,
+    pub(super) skew: Duration,
+    pub(super) keys: Keys,
+}
+
+type Claims = Map<String, Value>;
+type Read<T> = Result<T, Cow<'static, str>>;
+
+impl Jwt {
+    /// Who is behind a token. `now` is since 1970.
+    pub(super) async fn verify(&self, token: &str, now: Duration) -> Result<Identity, Refused> {
+        let token = Token::parse(token).map_err(|error| Refused::token(error.to_string()))?;
+        let header = token.header();
+        if !header.kind.as_deref().is_none_or(is_access_token) {
+            return Err(Refused::token("the token is no access token, by its typ"));
+        }
+        if !self.algorithms.contains(&header.algorithm) {
+            return Err(Refused::Token(format!("the algorithm {} is not accepted", header.algorithm).into()));
+        }
+        // What is wrong anyway leads to no fetch.
+        self.check(token.unverified_claims(), now).map_err(Refused::Token)?;
+        let keys = self.keys.find(header.key_id.as_deref(), header.algorithm).await?;
+        let mut wrong = None;
+        for key in &keys {
+            match token.verify(key, &self.algorithms) {
+                Ok(claims) => return identity(claims).map_err(Refused::Token),
+                Err(error) => wrong = Some(error),
+            }
+        }
+        let text = wrong.map_or_else(|| "the signature is wrong".to_owned(), |error| error.to_string());
+        Err(Refused::token(text))
+    }
+
+    fn check(&self, claims: &Claims, now: Duration) -> Read<()> {
+        if text(claims, "iss")?.ok_or("the token has no issuer")? != self.issuer {
+            return Err("the token is from another issuer".into());
+        }
+        let is_ours = |audience: &Value| {
+            audience.as_str().is_some_and(|name| self.audiences.iter().any(|own| own == name))
+        };
+        let meant = match claims.get("aud") {
+            None => return Err("the token has no audience".into()),
+            Some(Value::Array(all)) => all.iter().any(is_ours),
+            Some(one) => is_ours(one),
+        };
+        if !meant {
+            return Err("the token is for another audience".into());
+        }
+        let (now, skew) = (now.as_secs_f64(), self.skew.as_secs_f64());
+        if time(claims, "exp")?.ok_or("the token has no expiry")? + skew <= now {
+            return Err("the token has expired".into());
+        }
+        if time(claims, "nbf")?.is_some_and(|begin| begin > now + skew) {
+            return Err("the token is not valid yet".into());
+        }
+        if time(claims, "iat")?.is_some_and(|issued| issued > now + skew) {
+            return Err("the token was issued in the future".into());
+        }
+        Ok(())
+    }
+}
+
+fn is_access_token(kind: &str) -> bool {
+    ["at+jwt", "application/at+jwt", "JWT"].iter().any(|known| known.eq_ignore_ascii_case(kind))
+}
+
+fn text<'a>(claims: &'a Claims, name: &str) -> Read<Option<&'a str>> {
+    match claims.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("{name} of the token is no text").into()),
+    }
+}
+
+/// Seconds since 1970.
+fn time(claims: &Claims, name: &str) -> Read<Option<f64>> {
+    match claims.get(name).map(Value::as_f64) {
+        None => Ok(None),
+        Some(Some(time)) => Ok(Some(time)),
+        Some(None) => Err(format!("{name} of the token is no time").into()),
+    }
+}
+
+/// Who is meant by a token that is believed.
+fn identity(claims: &Claims) -> Read<Identity> {
+    let client_id = match text(claims, "client_id")? {
+        Some(client_id) => Some(client_id),
+        None => text(claims, "azp")?,
+    };
+    let named = |name: &&str| !name.is_empty();
+    let subject = text(claims, "sub")?.filter(named).or(client_id.filter(named));
+    let mut identity = Identity::new(subject.ok_or("the token has no subject")?).with_scopes(scopes(claims)?);
+    if let Some(issuer) = text(claims, "iss")? {
+        identity = identity.with_issuer(issuer);
+    }
+    if let Some(client_id) = client_id {
+        identity = identity.with_client_id(client_id);
+    }
+    if let Some(expires) = time(claims, "exp")?.and_then(|time| Duration::try_from_secs_f64(time).ok())
+        && let Some(expires) = UNIX_EPOCH.checked_add(expires)
+    {
+        identity = identity.with_expiry(expires);
+    }
+    if let Some(key) = bound_to(claims)? {
+        identity = identity.bound_to_key(key);
+    }
+    Ok(claims.iter().fold(identity, |identity, (name, value)| identity.with_claim(name, value.clone())))
+}
+
+/// `scope` as in RFC 9068, or `scp` as some write it.
+fn scopes(claims: &Claims) -> Read<Vec<&str>> {
+    let wrong = || Cow::from("the scopes of the token are no texts");
+    match claims.get("scope").or_else(|| claims.get("scp")) {
+        None => Ok(Vec::new()),
+        Some(Value::String(all)) => Ok(all.split(' ').filter(|scope| !scope.is_empty()).collect()),
+        Some(Value::Array(all)) => all.iter().map(|scope| scope.as_str().ok_or_else(wrong)).collect(),
+        Some(_) => Err(wrong()),
+    }
+}
+
+/// The thumbprint of the key that whoever sends the token must hold.
+fn bound_to(claims: &Claims) -> Read<Option<&str>> {
+    let Some(bound) = claims.get("cnf") else { return Ok(None) };
+    let key = bound.as_object().filter(|bound| bound.len() == 1).and_then(|bound| bound.get("jkt")?.as_str());
+    key.map(Some).ok_or_else(|| "the token is bound to something that cannot be checked here".into())
+}

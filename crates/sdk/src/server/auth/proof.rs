@@ -1,0 +1,101 @@
+//! Proofs that whoever sends a token holds the key it is bound to (RFC 9449).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use ::http::request::Parts;
+use ::http::{HeaderMap, HeaderName};
+use serde_json::Value;
+
+use super::cache::mark;
+use super::replay::{Again, Replay};
+use crate::egress::Target;
+use crate::jose::{Algorithm, PublicKey, Token, encode, thumbprint};
+
+pub(super) const HEADER: HeaderName = HeaderName::from_static("dpop");
+/// How far the clock of a client may be off, in both directions.
+const SKEW: Duration = Duration::from_mins(1);
+/// Longer than a proof can be accepted.
+const WINDOW: Duration = Duration::from_secs(125);
+const MAX_ID: usize = 512;
+
+pub(super) struct Proofs {
+    pub(super) algorithms: Vec<Algorithm>,
+    replay: Replay,
+}
+
+/// Why a proof is not enough.
+pub(super) enum Doubt {
+    Wrong(Cow<'static, str>),
+    /// Nobody can tell whether it was used before.
+    Busy,
+}
+
+impl<T: Into<Cow<'static, str>>> From<T> for Doubt {
+    fn from(text: T) -> Self {
+        Doubt::Wrong(text.into())
+    }
+}
+
+impl Proofs {
+    pub(super) fn new(algorithms: Vec<Algorithm>) -> Self {
+        Proofs { algorithms, replay: Replay::new(WINDOW) }
+    }
+
+    /// Checks that the sender of `token` to `target` holds the key with this thumbprint, and says so for the first time.
+    pub(super) fn check(
+        &self,
+        parts: &Parts,
+        token: &str,
+        key: &str,
+        target: &Target,
+        now: Duration,
+    ) -> Result<(), Doubt> {
+        let proof = Token::parse(only(&parts.headers)?)
+            .map_err(|error| error.to_string().replace("token", "proof"))?;
+        let header = proof.header();
+        if header.kind.as_deref() != Some("dpop+jwt") {
+            return Err("the typ of the proof is not dpop+jwt".into());
+        }
+        let jwk = header.jwk.as_ref().ok_or("the proof has no jwk")?;
+        let public = PublicKey::from_jwk(jwk).map_err(|error| error.to_string())?;
+        let claims = proof.verify(&public, &self.algorithms).map_err(|error| error.to_string())?;
+        if thumbprint(jwk).ok().as_deref() != Some(key) {
+            return Err("the proof is by another key than the token is bound to".into());
+        }
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        if text("htm") != Some(parts.method.as_str()) {
+            return Err("htm of the proof is not the method of the request".into());
+        }
+        if !text("htu").is_some_and(|url| is_same(url, target)) {
+            return Err("htu of the proof is not the URL of this server".into());
+        }
+        let off = claims.get("iat").and_then(Value::as_f64).map(|time| (time - now.as_secs_f64()).abs());
+        if off.is_none_or(|off| off > SKEW.as_secs_f64()) {
+            return Err("iat of the proof is not now".into());
+        }
+        if text("ath") != Some(&encode(mark(token))) {
+            return Err("ath of the proof is not the digest of the token".into());
+        }
+        let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_ID);
+        match self.replay.note(key, id.ok_or("the proof has no jti")?) {
+            Ok(()) => Ok(()),
+            Err(Again::Used) => Err("the proof was used already".into()),
+            Err(Again::Full) => Err(Doubt::Busy),
+        }
+    }
+}
+
+fn only(headers: &HeaderMap) -> Result<&str, Doubt> {
+    let mut values = headers.get_all(HEADER).iter();
+    let first = values.next().ok_or("there is no proof: send one in the header DPoP")?;
+    if values.next().is_some() {
+        return Err("the header DPoP is there more than once".into());
+    }
+    first.to_str().map_err(|_| "the header DPoP is no proof".into())
+}
+
+/// Whether a URL is that of the server. Queries do not count.
+fn is_same(url: &str, target: &Target) -> bool {
+    Target::typed(url).is_ok_and(|url| url.same_origin(target) && url.path() == target.path())
+}

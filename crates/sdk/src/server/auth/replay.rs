@@ -1,0 +1,90 @@
+//! Proofs that were used, so that none is used twice. Two generations: the older one is forgotten as a whole, once
+//! everything in it is too old to be accepted anyway.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::cache::{Mark, mark};
+use crate::sync::lock;
+
+/// Proofs of one generation.
+const MOST: usize = 1 << 19;
+
+pub(super) struct Replay {
+    seen: Mutex<Seen>,
+    /// For how long a proof could be accepted.
+    window: Duration,
+    most: usize,
+}
+
+struct Seen {
+    now: HashSet<[u8; 16]>,
+    before: HashSet<[u8; 16]>,
+    since: Instant,
+}
+
+/// Why a proof is not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    Used,
+    /// Too many were used lately to remember one more, and none is forgotten early.
+    Full,
+}
+
+impl Replay {
+    pub(super) fn new(window: Duration) -> Self {
+        let seen = Seen { now: HashSet::new(), before: HashSet::new(), since: Instant::now() };
+        Replay { seen: Mutex::new(seen), window, most: MOST }
+    }
+
+    /// Notes that a proof by this key is used.
+    pub(super) fn note(&self, key: &str, id: &str) -> Result<(), Again> {
+        let whole: Mark = mark(&format!("{key}.{id}"));
+        let mut short = [0; 16];
+        short.copy_from_slice(&whole[..16]);
+        let mut seen = lock(&self.seen);
+        if seen.since.elapsed() > self.window {
+            let is_old = seen.since.elapsed() > self.window * 2;
+            let passed = std::mem::take(&mut seen.now);
+            seen.before = if is_old { HashSet::new() } else { passed };
+            seen.since = Instant::now();
+        }
+        if seen.before.contains(&short) || seen.now.contains(&short) {
+            return Err(Again::Used);
+        }
+        if seen.now.len() >= self.most {
+            return Err(Again::Full);
+        }
+        seen.now.insert(short);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_forgotten_before_its_time_and_everything_after() {
+        let window = Duration::from_secs(100);
+        let replay = Replay { most: 3, ..Replay::new(window) };
+        assert_eq!(replay.note("k", "1"), Ok(()));
+        assert_eq!(replay.note("k", "1"), Err(Again::Used));
+        assert_eq!(replay.note("l", "1"), Ok(()), "another key has ids of its own");
+        tokio::time::advance(Duration::from_secs(99)).await;
+        assert_eq!(replay.note("k", "2"), Ok(()));
+        assert_eq!(replay.note("k", "3"), Err(Again::Full));
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(33)).await;
+            assert_eq!(replay.note("k", "2"), Err(Again::Used));
+        }
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(replay.note("k", "3"), Ok(()), "there is room again");
+        tokio::time::advance(Duration::from_secs(201)).await;
+        assert_eq!(replay.note("k", "2"), Ok(()));
+        assert_eq!(lock(&replay.seen).before.len(), 0);
+    }
+}

@@ -1,0 +1,192 @@
+//! The finished side of a server that wants to know who asks.
+
+use std::borrow::Cow;
+
+use ::http::request::Parts;
+
+use super::super::clock::Clock;
+use super::super::{BoxFuture, Identity};
+use super::Refused;
+use super::builder::Dpop;
+use super::cache::{Cache, Known, mark};
+use super::challenge::Rejection;
+use super::credentials::{self, Credentials, Scheme};
+use super::jwt::Jwt;
+use super::proof::{self, Doubt, Proofs};
+use crate::Result;
+use crate::auth::Secret;
+use crate::egress::Target;
+
+/// Knows opaque tokens.
+pub(super) type Lookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Identity>>> + Send + Sync>;
+
+/// How it is found out who is behind a token.
+pub(super) enum Verifier {
+    Jwt(Box<Jwt>, Cache),
+    Opaque(Lookup),
+}
+
+/// A server as those see it who want to get in.
+pub(crate) struct Resource {
+    /// The URL of the endpoint.
+    pub(super) target: Target,
+    pub(super) metadata_url: String,
+    pub(super) metadata_paths: Vec<String>,
+    pub(super) document: Vec<u8>,
+    /// What every request needs.
+    pub(super) required: Vec<String>,
+    /// What follows from a scope.
+    pub(super) implied: Vec<(String, Vec<String>)>,
+    pub(super) verifier: Verifier,
+    pub(super) dpop: Option<(Dpop, Proofs)>,
+    pub(super) clock: Clock,
+}
+
+impl Resource {
+    /// Who sends a request. `path` is where it was sent, if that is not the endpoint itself.
+    pub(crate) async fn authenticate(&self, parts: &Parts, path: Option<&str>) -> Result<Known, Rejection> {
+        let credentials = credentials::read(parts).map_err(|text| self.invalid_request(text))?;
+        let is_known = |scheme| scheme == Scheme::Bearer || self.dpop.is_some();
+        let Some(Credentials { scheme, token }) = credentials.filter(|sent| is_known(sent.scheme)) else {
+            return Err(self.no_token());
+        };
+        let known = self.verify(token).await.map_err(|refused| match refused {
+            Refused::Token(text) => self.invalid_token(scheme, text),
+            Refused::Unavailable => Self::unavailable(),
+        })?;
+        match (scheme, known.identity.key()) {
+            (Scheme::Bearer, None) if self.requires_proof() => {
+                Err(self.invalid_token(scheme, "only tokens that are bound to a key are accepted: use DPoP"))
+            }
+            (Scheme::Bearer, Some(_)) => Err(self.invalid_token(scheme, self.bearer_is_bound())),
+            (Scheme::Dpop, None) => {
+                Err(self.invalid_token(scheme, "the token is bound to no key: use Bearer"))
+            }
+            (Scheme::Dpop, Some(key)) => self.check_proof(parts, token, key, path).map(|()| known.clone()),
+            (Scheme::Bearer, None) => Ok(known),
+        }
+    }
+
+    fn requires_proof(&self) -> bool {
+        matches!(self.dpop, Some((Dpop::Required, _)))
+    }
+
+    fn bearer_is_bound(&self) -> &'static str {
+        match self.dpop {
+            Some(_) => "the token is bound to a key: use DPoP, with a proof",
+            None => "the token is bound to a key, which this server cannot check",
+        }
+    }
+
+    /// Who is behind a token.
+    async fn verify(&self, token: &str) -> Result<Known, Refused> {
+        let now = self.clock.since_epoch();
+        let has_expired = |identity: &Identity, skew: std::time::Duration| {
+            let since_epoch = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH);
+            let expires = identity.expiry().map(|expiry| since_epoch(expiry).unwrap_or_default());
+            expires.is_some_and(|expires| expires + skew <= now)
+        };
+        match &self.verifier {
+            Verifier::Jwt(jwt, cache) => {
+                let mark = mark(token);
+                if let Some(known) = cache.find(&mark).filter(|known| !has_expired(&known.identity, jwt.skew))
+                {
+                    return Ok(known);
+                }
+                let known = Known::from(self.with_implied(jwt.verify(token, now).await?));
+                cache.add(mark, token.len(), known.clone());
+                Ok(known)
+            }
+            Verifier::Opaque(lookup) => match lookup(Secret::new(token)).await {
+                Ok(Some(identity)) if has_expired(&identity, std::time::Duration::ZERO) => {
+                    Err(Refused::token("the token has expired"))
+                }
+                Ok(Some(identity)) => Ok(Known::from(self.with_implied(identity))),
+                Ok(None) => Err(Refused::token("the token is not known")),
+                Err(error) => {
+                    tracing::error!(%error, "a token could not be looked up");
+                    Err(Refused::Unavailable)
+                }
+            },
+        }
+    }
+
+    /// With all that follows from what was granted.
+    fn with_implied(&self, mut identity: Identity) -> Identity {
+        loop {
+            let follows = |(scope, _): &&(String, Vec<String>)| identity.has_scope(scope);
+            let more = self.implied.iter().filter(follows).flat_map(|(_, more)| more);
+            let more: Vec<_> = more.filter(|scope| !identity.has_scope(scope)).cloned().collect();
+            if more.is_empty() {
+                return identity;
+            }
+            identity = identity.with_scopes(more);
+        }
+    }
+
+    fn check_proof(
+        &self,
+        parts: &Parts,
+        token: &str,
+        key: &str,
+        path: Option<&str>,
+    ) -> Result<(), Rejection> {
+        let Some((_, proofs)) = &self.dpop else { return Err(self.no_token()) };
+        let target = match path.map(|path| self.target.at(path)) {
+            Some(Ok(elsewhere)) => Cow::Owned(elsewhere),
+            _ => Cow::Borrowed(&self.target),
+        };
+        proofs.check(parts, token, key, &target, self.clock.since_epoch()).map_err(|doubt| match doubt {
+            Doubt::Wrong(text) => self.invalid_proof(text),
+            Doubt::Busy => Self::unavailable(),
+        })
+    }
+
+    /// Whether a token is enough for a request that needs these scopes beside those that every request needs.
+    pub(crate) fn permit(&self, identity: &Identity, more: &[String]) -> Result<(), Rejection> {
+        if identity.has_all(&self.required) && identity.has_all(more) {
+            return Ok(());
+        }
+        let scheme = if identity.key().is_some() { Scheme::Dpop } else { Scheme::Bearer };
+        let mut all = self.required.clone();
+        for scope in more {
+            if !all.contains(scope) {
+                all.push(scope.clone());
+            }
+        }
+        Err(self.insufficient(scheme, &all))
+    }
+
+    /// Takes what proved who asks out of a request: nobody behind this needs it, and nobody can pass it on.
+    #[expect(clippy::unused_self, reason = "only who lets requests in may do this")]
+    pub(crate) fn consume(&self, parts: &mut Parts, known: &Known) {
+        parts.headers.remove(::http::header::AUTHORIZATION);
+        parts.headers.remove(proof::HEADER);
+        parts.extensions.insert(known.identity.clone());
+    }
+
+    /// The document for clients, if this is its path.
+    pub(crate) fn document_at(&self, path: &str) -> Option<&[u8]> {
+        self.metadata_paths.iter().any(|own| own == path).then_some(&*self.document)
+    }
+
+    /// The paths of that document.
+    #[cfg(feature = "axum")]
+    pub(crate) fn paths(&self) -> &[String] {
+        &self.metadata_paths
+    }
+
+    /// The ways in which tokens may be sent.
+    pub(super) fn schemes(&self) -> &'static [Scheme] {
+        match self.dpop {
+            None => &[Scheme::Bearer],
+            Some((Dpop::Optional, _)) => &[Scheme::Bearer, Scheme::Dpop],
+            Some((Dpop::Required, _)) => &[Scheme::Dpop],
+        }
+    }
+
+    pub(super) fn proof_algorithms(&self) -> String {
+        let algorithms = self.dpop.as_ref().map_or(&[][..], |(_, proofs)| &proofs.algorithms);
+        algorithms.iter().map(|algorithm| algorithm.name()).collect::<Vec<_>>().join(" ")
+    }
+}

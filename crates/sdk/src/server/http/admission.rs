@@ -1,0 +1,111 @@
+//! Who may use the endpoint: where an endpoint is told whom to believe, or asks a function of its owner.
+
+use std::sync::Arc;
+
+use ::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use ::http::request::Parts;
+use ::http::{HeaderValue, Method, StatusCode};
+use linchpin_jsonrpc::{Limits, Message, parse};
+use linchpin_protocol::Method as Protocol;
+
+use super::super::Identity;
+use super::super::auth::Rejection;
+use super::super::catalog::Catalog;
+use super::endpoint::Endpoint;
+use super::options::Refusal;
+use super::reply::{self, Reply};
+use crate::http::text;
+
+impl Endpoint {
+    /// Who sends a request. What proved it is taken out.
+    pub(super) async fn identify(&self, parts: &mut Parts) -> Result<Option<Arc<str>>, Box<Reply>> {
+        let Some(auth) = &self.options.auth else {
+            let Some(identify) = &self.options.identify else { return Ok(None) };
+            return Ok(identify(parts).map_err(turned_away)?.map(Into::into));
+        };
+        let elsewhere = Some(parts.uri.path()).filter(|path| *path != self.options.path);
+        let known = auth.authenticate(parts, elsewhere).await.map_err(rejected)?;
+        if parts.method != Method::POST {
+            auth.permit(&known.identity, &[]).map_err(rejected)?; // of a POST it is not known what it needs
+        }
+        auth.consume(parts, &known);
+        Ok(Some(known.principal))
+    }
+
+    /// Whether whoever sends a message may: all that it needs is asked for at once, before anything is done.
+    pub(super) fn permit(&self, parts: &Parts, message: &Message<'_>) -> Result<(), Box<Reply>> {
+        let (Some(auth), Some(identity)) = (&self.options.auth, parts.extensions.get::<Arc<Identity>>())
+        else {
+            return Ok(());
+        };
+        let mut needed = Vec::new();
+        collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut needed);
+        auth.permit(identity, &needed).map_err(rejected)
+    }
+
+    /// The document that says where tokens come from, if this is its place. Anybody may read it, in a browser too.
+    pub(super) fn metadata(&self, parts: &Parts) -> Option<Reply> {
+        let document = self.options.auth.as_ref()?.document_at(parts.uri.path())?;
+        let mut reply = match parts.method {
+            Method::GET => reply::json(StatusCode::OK, document.to_vec()),
+            Method::HEAD => reply::json(StatusCode::OK, Vec::new()),
+            Method::OPTIONS => {
+                let mut reply = reply::empty(StatusCode::NO_CONTENT);
+                let headers = reply.headers_mut();
+                headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
+                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+                headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+                reply
+            }
+            _ => reply::not_allowed("GET, HEAD, OPTIONS"),
+        };
+        let headers = reply.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+        Some(reply)
+    }
+}
+
+/// The scopes of all tools that a message calls.
+fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, needed: &mut Vec<String>) {
+    match message {
+        Message::Request { method, params, .. } if *method == Protocol::CallTool.name() => {
+            let tool = params.find("name").and_then(text).and_then(|name| catalog.tools.find(&name));
+            needed.extend(tool.into_iter().flat_map(|tool| tool.scopes.iter().cloned()));
+        }
+        Message::Batch(messages) => {
+            let messages = messages.iter().filter_map(|message| parse(message.as_bytes(), limits).ok());
+            messages
+                .filter(|message| !matches!(message, Message::Batch(_)))
+                .for_each(|message| collect_scopes(catalog, &message, limits, needed));
+        }
+        _ => {}
+    }
+}
+
+fn rejected(rejection: Rejection) -> Box<Reply> {
+    let Rejection { status, text, challenges } = rejection;
+    tracing::debug!(status = status.as_u16(), reason = &*text, "a request was not let in");
+    let mut reply = reply::refuse(status, &text);
+    for challenge in challenges {
+        reply.headers_mut().append(WWW_AUTHENTICATE, challenge);
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    Box::new(reply)
+}
+
+fn turned_away(refusal: Refusal) -> Box<Reply> {
+    Box::new(match refusal {
+        Refusal::Unauthorized => {
+            let mut reply = reply::refuse(StatusCode::UNAUTHORIZED, "this server must know who asks");
+            reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            reply
+        }
+        Refusal::Forbidden => reply::refuse(StatusCode::FORBIDDEN, "this is not allowed"),
+    })
+}

@@ -1,0 +1,221 @@
+//! Tokens that are bound to a key, and the proofs that come with them.
+
+use linchpin::server::HttpService;
+use linchpin::{Dpop, Revision};
+use serde_json::{Value, json};
+
+use crate::issuer::{Calls, Key, METADATA, NOW, RESOURCE, auth, but, call, claims, encode, refusal};
+use crate::support::web::{Guest, request, with};
+
+/// A token that is bound to a key, and its holder.
+struct Holder {
+    key: Key,
+    token: String,
+    next: std::sync::atomic::AtomicUsize,
+}
+
+impl Holder {
+    fn new(issuer: &Key) -> Self {
+        let key = Key::new("holder");
+        let token = issuer.sign(&but("cnf", json!({"jkt": key.thumbprint()})));
+        Holder { key, token, next: 0.into() }
+    }
+
+    fn claims(&self) -> Value {
+        let number = self.next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let digest = ring::digest::digest(&ring::digest::SHA256, self.token.as_bytes());
+        json!({"jti": format!("proof {number}"), "htm": "POST", "htu": RESOURCE, "iat": NOW, "ath": encode(digest)})
+    }
+
+    fn header(&self) -> Value {
+        json!({"typ": "dpop+jwt", "alg": "ES256", "jwk": self.key.bare_jwk()})
+    }
+
+    fn proof(&self, header: &Value, claims: &Value) -> String {
+        self.key.sign_text(&header.to_string(), &claims.to_string())
+    }
+
+    /// A good proof but for one claim; null leaves it out.
+    fn but(&self, name: &str, value: Value) -> String {
+        let mut claims = self.claims();
+        claims[name] = value;
+        claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        self.proof(&self.header(), &claims)
+    }
+
+    fn good(&self) -> String {
+        self.proof(&self.header(), &self.claims())
+    }
+
+    async fn call(&self, web: &HttpService, proof: &str) -> (u16, String) {
+        let sent = format!("DPoP {}", self.token);
+        let mut headers = vec![("authorization", &*sent)];
+        headers.extend((!proof.is_empty()).then_some(("dpop", proof)));
+        let answer = call(web, "plain", &headers).await;
+        if answer.status == 200 {
+            return (200, String::new());
+        }
+        let (status, challenges, text) = refusal(answer, &self.token).await;
+        let expected = format!(
+            "DPoP algs=\"RS256 PS256 ES256 ES384 EdDSA\", resource_metadata=\"{METADATA}\", scope=\"mcp:basic\", \
+             error=\"invalid_dpop_proof\", error_description=\"{text}\""
+        );
+        assert_eq!(challenges.last(), Some(&expected));
+        (status, text)
+    }
+}
+
+#[tokio::test]
+async fn a_good_proof_is_good_once() {
+    let (issuer, calls) = (Key::new("k1"), Calls::default());
+    for dpop in [Dpop::Optional, Dpop::Required] {
+        let web = calls.serve(auth(&issuer).dpop(dpop));
+        let holder = Holder::new(&issuer);
+        let proof = holder.good();
+        assert_eq!(holder.call(&web, &proof).await.0, 200);
+        for _ in 0..3 {
+            assert_eq!(holder.call(&web, &proof).await, (401, "the proof was used already".into()));
+        }
+        assert_eq!(holder.call(&web, &holder.good()).await.0, 200);
+        for (name, value) in [
+            ("iat", json!(NOW - 60)),
+            ("iat", json!(NOW + 60)),
+            ("iat", json!(f64::from(u32::try_from(NOW).unwrap()) + 0.25)),
+            ("htu", json!("https://MCP.example.com:443/mcp?x=y")),
+            ("nonce", json!("anything")),
+        ] {
+            assert_eq!(holder.call(&web, &holder.but(name, value)).await, (200, String::new()));
+        }
+    }
+    assert_eq!(calls.count(), 14);
+}
+
+#[tokio::test]
+async fn no_bad_proof_is_believed() {
+    let (issuer, calls) = (Key::new("k1"), Calls::default());
+    let web = calls.serve(auth(&issuer).dpop(Dpop::Optional));
+    let (holder, thief) = (Holder::new(&issuer), Holder::new(&issuer));
+    let header = |name: &str, value: Value| {
+        let mut header = holder.header();
+        header[name] = value;
+        header.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        holder.proof(&header, &holder.claims())
+    };
+    let mut private = holder.key.bare_jwk();
+    private["d"] = json!("AAAA");
+    let good = holder.good();
+    let (head, signature) = good.rsplit_once('.').unwrap();
+    let by_thief = thief.proof(&holder.header(), &holder.claims());
+    let own_key = thief.proof(&thief.header(), &holder.claims());
+    let htm = "htm of the proof is not the method of the request";
+    let htu = "htu of the proof is not the URL of this server";
+    let iat = "iat of the proof is not now";
+    let ath = "ath of the proof is not the digest of the token";
+    let cases = [
+        (String::new(), "there is no proof: send one in the header DPoP"),
+        ("x".into(), "the proof is no JWT: three parts with dots between them are expected"),
+        (head.to_owned(), "the proof is no JWT: three parts with dots between them are expected"),
+        (format!("{head}.{}", &signature[..80]), "the signature is wrong"),
+        (format!("{head}.{}", encode([1; 64])), "the signature is wrong"),
+        (by_thief, "the signature is wrong"),
+        (own_key, "the proof is by another key than the token is bound to"),
+        (header("typ", Value::Null), "the typ of the proof is not dpop+jwt"),
+        (header("typ", json!("JWT")), "the typ of the proof is not dpop+jwt"),
+        (header("typ", json!("at+jwt")), "the typ of the proof is not dpop+jwt"),
+        (header("alg", json!("none")), "the algorithm none is not supported"),
+        (header("alg", json!("HS256")), "the algorithm HS256 is not supported"),
+        (header("alg", json!("RS256")), "the key does not fit RS256"),
+        (header("alg", json!("RS512")), "the algorithm RS512 is not accepted"),
+        (header("jwk", Value::Null), "the proof has no jwk"),
+        (header("jwk", json!("k1")), "a key is an object"),
+        (header("jwk", private), "the key has private members, which must not be shown to anybody"),
+        (header("crit", json!(["x"])), "the header of the proof has crit, which is not accepted"),
+        (holder.but("htm", json!("GET")), htm),
+        (holder.but("htm", json!("post")), htm),
+        (holder.but("htm", Value::Null), htm),
+        (holder.but("htu", json!("https://mcp.example.com/")), htu),
+        (holder.but("htu", json!("https://mcp.example.com/mcp/")), htu),
+        (holder.but("htu", json!("http://mcp.example.com/mcp")), htu),
+        (holder.but("htu", json!("http://localhost:8080/mcp")), htu),
+        (holder.but("htu", json!("https://evil.example/mcp")), htu),
+        (holder.but("htu", json!("https://evil@mcp.example.com/mcp")), htu),
+        (holder.but("htu", json!("/mcp")), htu),
+        (holder.but("htu", Value::Null), htu),
+        (holder.but("iat", json!(NOW - 61)), iat),
+        (holder.but("iat", json!(NOW + 61)), iat),
+        (holder.but("iat", json!(NOW.to_string())), iat),
+        (holder.but("iat", Value::Null), iat),
+        (holder.but("ath", Value::Null), ath),
+        (holder.but("ath", json!("")), ath),
+        (holder.but("ath", thief.claims()["ath"].clone()), ath),
+        (holder.but("jti", Value::Null), "the proof has no jti"),
+        (holder.but("jti", json!("")), "the proof has no jti"),
+        (holder.but("jti", json!(1)), "the proof has no jti"),
+        (holder.but("jti", json!("x".repeat(513))), "the proof has no jti"),
+    ];
+    let mut rejected = 0;
+    for (proof, text) in &cases {
+        assert_eq!(holder.call(&web, proof).await, (401, (*text).to_owned()), "{proof}");
+        rejected += 1;
+    }
+    let (one, two, sent) = (holder.good(), holder.good(), format!("DPoP {}", holder.token));
+    let answer = call(&web, "plain", &[("authorization", &*sent), ("dpop", &*one), ("dpop", &*two)]).await;
+    assert_eq!(refusal(answer, &holder.token).await.2, "the header DPoP is there more than once");
+    eprintln!("bad proofs: rejected={} accepted={}", rejected + 1, calls.count());
+    assert_eq!((rejected, calls.count()), (40, 0));
+}
+
+#[tokio::test]
+async fn a_bound_token_is_no_bearer_token_and_the_other_way_round() {
+    let (issuer, calls) = (Key::new("k1"), Calls::default());
+    let holder = Holder::new(&issuer);
+    let free = issuer.sign(&claims());
+    let bound = holder.token.clone();
+    let optional = calls.serve(auth(&issuer).dpop(Dpop::Optional));
+    let required = calls.serve(auth(&issuer).dpop(Dpop::Required));
+    let off = calls.serve(auth(&issuer));
+    let proof = holder.good();
+    for (web, scheme, token, text) in [
+        (&optional, "Bearer", &bound, "the token is bound to a key: use DPoP, with a proof"),
+        (&required, "Bearer", &bound, "the token is bound to a key: use DPoP, with a proof"),
+        (&off, "Bearer", &bound, "the token is bound to a key, which this server cannot check"),
+        (&optional, "DPoP", &free, "the token is bound to no key: use Bearer"),
+        (&required, "DPoP", &free, "the token is bound to no key: use Bearer"),
+        (&required, "Bearer", &free, "only tokens that are bound to a key are accepted: use DPoP"),
+        (&off, "DPoP", &bound, "this server must know who asks: send an access token"),
+    ] {
+        let sent = format!("{scheme} {token}");
+        let answer = call(web, "plain", &[("authorization", &*sent), ("dpop", &*proof)]).await;
+        let (status, _, said) = refusal(answer, token).await;
+        assert_eq!((status, &*said), (401, text));
+    }
+    assert_eq!(calls.count(), 0);
+    assert_eq!(call(&optional, "plain", &[("authorization", &format!("Bearer {free}"))]).await.status, 200);
+}
+
+#[tokio::test]
+async fn every_request_has_a_proof_of_its_own() {
+    let (issuer, calls) = (Key::new("k1"), Calls::default());
+    let web = calls.serve(auth(&issuer).dpop(Dpop::Required));
+    let holder = Holder::new(&issuer);
+    let sent = format!("DPoP {}", holder.token);
+    for (method, expected) in [("GET", 405), ("DELETE", 405), ("PUT", 405)] {
+        for (htm, status) in [(method, expected), ("POST", 401)] {
+            let proof = holder.but("htm", json!(htm));
+            let version = ("mcp-protocol-version", Revision::LATEST.as_str());
+            let request = request(method.parse().unwrap(), "/mcp").body(String::new()).unwrap();
+            let request = with(request, &[("authorization", &*sent), ("dpop", &*proof), version]);
+            let answer = Guest::new(&web, Revision::LATEST).handle(request).await;
+            assert_eq!(answer.status.as_u16(), status, "{method} {htm}");
+        }
+    }
+    // The scopes are asked for in the way that the token was sent.
+    let proof = holder.good();
+    let answer = call(&web, "write", &[("authorization", &*sent), ("dpop", &*proof)]).await;
+    let (status, challenges, _) = refusal(answer, &holder.token).await;
+    assert_eq!(status, 403);
+    assert!(
+        challenges[0].starts_with("DPoP algs=")
+            && challenges[0].contains("scope=\"mcp:basic files:write files:read\"")
+    );
+}

@@ -1,0 +1,19 @@
+//! Servers that want to know who asks: tokens, challenges, scopes, proofs, keys, and whose a session is.
+
+#![cfg(all(feature = "auth", feature = "http-server"))]
+#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+
+mod challenges;
+mod dpop;
+#[path = "../support/http.rs"]
+mod http_script;
+mod issuer;
+mod keys;
+mod logs;
+mod metadata;
+mod opaque;
+mod scopes;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod tokens;
