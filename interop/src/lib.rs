@@ -13,6 +13,7 @@ pub mod play_client;
 pub mod play_server;
 pub mod proxy;
 pub mod record;
+pub mod sign_in;
 pub mod stdio;
 pub mod tour;
 

@@ -1,0 +1,166 @@
+//! A place to sign in to: an authorization server (`oidc-provider.mjs`), a person at a browser (`browser.mjs`), and a
+//! server built with Linchpin that believes the tokens. One clock is everybody's, so that time passes when a test says so.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use linchpin::auth::{FileStore, Loopback, OAuth};
+use linchpin::{Auth, Client, Context, Dpop, NoArgs, Server, Tool};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::PATIENCE;
+use crate::peer::{Served, peer, run};
+
+/// How long a token is good, in seconds.
+const LIFE: u64 = 300;
+
+/// Everybody who takes part.
+pub struct Place {
+    provider: Served,
+    server: String,
+    folder: PathBuf,
+    clock: Clock,
+    visits: Visits,
+    _serving: JoinSet<()>,
+}
+
+/// Seconds that the clock is ahead.
+#[derive(Clone, Default)]
+struct Clock(Arc<AtomicU64>);
+
+/// What the person sees each time, oldest first, until somebody has asked for it.
+type Visits = Arc<Mutex<Vec<Option<JoinHandle<Value>>>>>;
+
+impl Place {
+    /// Everybody is up, and `folder` is empty. With `dpop` the server knows tokens that are bound to a key.
+    pub async fn open(folder: &Path, dpop: Option<Dpop>) -> Self {
+        let _ = fs::remove_dir_all(folder); // it is there from the second time on
+        fs::create_dir_all(folder).unwrap();
+        let mut command = peer("oidc-provider.mjs");
+        command.push(LIFE.to_string());
+        let provider = Served::start(&command);
+        let clock = Clock::default();
+        let (server, serving) = serve(provider.url(), dpop, clock.clone()).await;
+        let folder = folder.to_owned();
+        Place { provider, server, folder, clock, visits: Visits::default(), _serving: serving }
+    }
+
+    /// The URL of the server.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// A client program that keeps its sign-in in a store of this name, and that nobody sits in front of.
+    pub fn program(&self, store: &str) -> OAuth {
+        let store = FileStore::open(self.folder.join(store), self.folder.join(store).join("key")).unwrap();
+        let clock = self.clock.clone();
+        OAuth::new("Linchpin test").store(store).clock(move || clock.now())
+    }
+
+    /// One with a person in front of it, who agrees to everything.
+    pub fn program_with_person(&self, store: &str) -> OAuth {
+        self.program_with(store, None)
+    }
+
+    /// One with a person in front of it, who agrees to nothing.
+    pub fn program_with_doubter(&self, store: &str) -> OAuth {
+        self.program_with(store, Some("--decline"))
+    }
+
+    fn program_with(&self, store: &str, option: Option<&'static str>) -> OAuth {
+        let (visits, folder) = (self.visits.clone(), self.folder.clone());
+        let person = Loopback::new(move |url| {
+            let mut command = peer("browser.mjs");
+            let cookies = folder.join("cookies.json").display().to_string();
+            let mut visits = visits.lock().unwrap();
+            let pictures = folder.join(format!("visit-{}", visits.len() + 1)).display().to_string();
+            command.extend(option.map(str::to_owned));
+            command.extend(["--cookies", &cookies, "--pictures", &pictures, url].map(str::to_owned));
+            visits.push(Some(std::thread::spawn(move || run(&command))));
+        });
+        self.program(store).person(person).patience(PATIENCE)
+    }
+
+    /// Connects a client.
+    pub async fn connect(&self, program: OAuth) -> Result<Client, linchpin::ClientError> {
+        let client = Client::http(&self.server).auth(program);
+        client.open_timeout(PATIENCE).timeout(PATIENCE).probe_timeout(PATIENCE).connect().await
+    }
+
+    /// The pages that the person has seen since this was asked, line by line.
+    pub fn seen(&self) -> Vec<Vec<String>> {
+        let mut visits = self.visits.lock().unwrap();
+        let pages = visits.iter_mut().filter_map(Option::take).map(|visit| visit.join().unwrap());
+        pages.flat_map(|pages| serde_json::from_value::<Vec<Vec<String>>>(pages).unwrap()).collect()
+    }
+
+    /// Lets the time pass in which a token is good.
+    pub fn outlive_tokens(&mut self) {
+        self.clock.0.fetch_add(LIFE, Ordering::Relaxed);
+        self.ask(&format!("later {LIFE}"));
+    }
+
+    /// Takes back everything that was granted, at the authorization server.
+    pub fn revoke_everything(&mut self) {
+        self.ask("revoke");
+    }
+
+    fn ask(&mut self, command: &str) {
+        self.provider.tell(command);
+        assert_eq!(self.provider.hear(1), ["done"], "{command}");
+    }
+
+    /// What the authorization server has done since this was asked.
+    pub fn done(&mut self) -> Vec<String> {
+        self.provider.tell("later 0");
+        let mut done = Vec::new();
+        loop {
+            match self.provider.hear(1).pop() {
+                Some(line) if line == "done" => return done,
+                Some(line) => done.push(line),
+                None => panic!("the authorization server does not answer; so far: {done:?}"),
+            }
+        }
+    }
+}
+
+impl Clock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the authorization server has the clock of the machine, too"
+    )]
+    fn now(&self) -> SystemTime {
+        SystemTime::now() + Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A server with a tool that everybody may use who is let in, and one that needs more.
+async fn serve(issuer: &str, dpop: Option<Dpop>, clock: Clock) -> (String, JoinSet<()>) {
+    // What tokens are for has to be known before there is an endpoint.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let resource = format!("http://{address}/mcp");
+    let mut auth = Auth::jwt(issuer, &resource).require(["mcp:basic"]).clock(move || clock.now());
+    if let Some(dpop) = dpop {
+        auth = auth.dpop(dpop);
+    }
+    let who = |_: NoArgs, cx: Context| async move {
+        cx.identity().map(|identity| identity.subject().to_owned()).unwrap_or_default()
+    };
+    let listening = Server::new("notes", "1.0.0")
+        .tool("who", "Says who calls", who)
+        .add(Tool::new("write").scopes(["mcp:write"]).handler(|_: NoArgs| async { "written" }))
+        .http()
+        .auth(auth)
+        .bind(address)
+        .await
+        .unwrap();
+    let mut serving = JoinSet::new();
+    serving.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
+    (resource, serving)
+}

@@ -1,0 +1,187 @@
+//! Signing in for real: our client and our server, an authorization server that others have written, and a person at a
+//! browser.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use interop_tests::client::text;
+use interop_tests::sign_in::Place;
+use linchpin::auth::OAuth;
+use linchpin::egress::Egress;
+use linchpin::{Client, Dpop};
+use serde_json::Value;
+
+const NOTHING: [&str; 0] = [];
+
+async fn open(name: &str, dpop: Option<Dpop>) -> Place {
+    Place::open(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("sign-in").join(name), dpop).await
+}
+
+async fn call(client: &Client, tool: &str) -> Value {
+    text(client.call(tool, ()).await)
+}
+
+/// Writes down what a program does to be let in.
+fn traced(program: OAuth) -> (OAuth, Arc<Mutex<Vec<String>>>) {
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let told = steps.clone();
+    let program = program.on_step(move |step| {
+        let purpose = step.purpose.map_or_else(|| "a person".to_owned(), |purpose| purpose.to_string());
+        told.lock().unwrap().push(purpose);
+    });
+    (program, steps)
+}
+
+/// Holds the pages that the person saw against their headings, and what they agreed to against these scopes.
+fn check_seen(place: &Place, headings: &[&str], scopes: &[&str]) {
+    let pages = place.seen();
+    let (back, asked) = pages.split_last().unwrap();
+    assert_eq!(asked.iter().map(|page| &*page[0]).collect::<Vec<_>>(), headings, "{pages:?}");
+    assert!(back[0].starts_with("You are signed in"), "{back:?}");
+    let resource = format!("{}:", place.server());
+    let mut wanted = vec!["Authorize", &resource];
+    wanted.extend(scopes);
+    wanted.extend(["the client is asking to have offline access to this authorization", "Continue"]);
+    let agreed = asked.last().unwrap();
+    assert_eq!(agreed[..wanted.len()], wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sign_in_from_its_beginning_to_its_end() {
+    let mut place = open("bearer", None).await;
+    let (program, steps) = traced(place.program_with_person("store"));
+    let client = place.connect(program.clone()).await.unwrap();
+    assert_eq!(
+        *steps.lock().unwrap(),
+        [
+            "protected resource metadata",
+            "authorization server metadata",
+            "client registration",
+            "a person",
+            "token request"
+        ]
+    );
+    check_seen(&place, &["Sign-in", "Authorize"], &["mcp:basic"]);
+    assert_eq!(
+        place.done(),
+        ["registered", "shown login", "shown consent", "granted authorization_code Bearer mcp:basic"]
+    );
+    let tools = client.tools().all().await.unwrap();
+    assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["who", "write"]);
+    assert_eq!(call(&client, "who").await, "ada");
+
+    renews_itself(&mut place, &client).await;
+    asks_for_more(&mut place, &client).await;
+    let other = place.connect(place.program("store")).await.unwrap();
+    is_shared(&mut place, &client, &other).await;
+    begins_again_where_it_was_revoked(&mut place, &client).await;
+
+    assert_eq!(call(&other, "write").await, "written");
+    program.sign_out(place.server(), &Egress::default()).await.unwrap();
+    assert_eq!(place.done(), ["revoked"]);
+    place.outlive_tokens();
+    let refused = call(&other, "who").await;
+    assert!(refused["error"].as_str().unwrap().contains("somebody has to sign in"), "{refused}");
+    assert_eq!(place.done(), ["refused refresh_token invalid_grant"]);
+    assert_eq!(place.seen().len(), 0);
+}
+
+/// Twice, because the second time needs what came with the first one.
+async fn renews_itself(place: &mut Place, client: &Client) {
+    for _ in 0..2 {
+        place.outlive_tokens();
+        assert_eq!(call(client, "who").await, "ada");
+        assert_eq!(call(client, "who").await, "ada");
+        assert_eq!(place.done(), ["granted refresh_token Bearer mcp:basic"]);
+    }
+    assert_eq!(place.seen().len(), 0);
+}
+
+async fn asks_for_more(place: &mut Place, client: &Client) {
+    assert_eq!(call(client, "write").await, "written");
+    check_seen(place, &["Authorize"], &["mcp:basic", "mcp:write"]);
+    assert_eq!(
+        place.done(),
+        ["registered", "shown consent", "granted authorization_code Bearer mcp:basic mcp:write"]
+    );
+}
+
+/// Nobody has to be asked for the second client, and only one of them renews the token.
+async fn is_shared(place: &mut Place, client: &Client, other: &Client) {
+    assert_eq!(call(other, "write").await, "written");
+    assert_eq!(place.done(), NOTHING);
+    place.outlive_tokens();
+    assert_eq!(call(other, "write").await, "written");
+    assert_eq!(call(client, "write").await, "written");
+    assert_eq!(place.done(), ["granted refresh_token Bearer mcp:basic mcp:write"]);
+    assert_eq!(place.seen().len(), 0);
+}
+
+async fn begins_again_where_it_was_revoked(place: &mut Place, client: &Client) {
+    place.revoke_everything();
+    place.outlive_tokens();
+    assert_eq!(call(client, "write").await, "written");
+    check_seen(place, &["Authorize"], &["mcp:basic", "mcp:write"]);
+    assert_eq!(
+        place.done(),
+        [
+            "refused refresh_token invalid_grant",
+            "registered",
+            "shown consent",
+            "granted authorization_code Bearer mcp:basic mcp:write"
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_that_are_bound_to_a_key() {
+    let mut place = open("dpop", Some(Dpop::Required)).await;
+    let client = place.connect(place.program_with_person("store")).await.unwrap();
+    assert_eq!(call(&client, "who").await, "ada");
+    check_seen(&place, &["Sign-in", "Authorize"], &["mcp:basic"]);
+    assert_eq!(
+        place.done(),
+        [
+            "registered",
+            "shown login",
+            "shown consent",
+            "refused authorization_code use_dpop_nonce",
+            "granted authorization_code DPoP mcp:basic"
+        ]
+    );
+    place.outlive_tokens();
+    // The key is kept with the sign-in.
+    let other = place.connect(place.program("store")).await.unwrap();
+    assert_eq!(call(&other, "who").await, "ada");
+    assert_eq!(call(&client, "who").await, "ada");
+    let renewed = ["refused refresh_token use_dpop_nonce", "granted refresh_token DPoP mcp:basic"];
+    assert_eq!(place.done(), renewed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_declines_is_not_let_in_and_may_change_their_mind() {
+    let mut place = open("declined", None).await;
+    let declined = place.connect(place.program_with_doubter("store")).await.unwrap_err().to_string();
+    assert!(declined.contains("did not let the client in: it says `access_denied`"), "{declined}");
+    let back = place.seen().pop().unwrap();
+    assert!(back[0].starts_with("You are not signed in."), "{back:?}");
+    assert_eq!(place.done(), ["registered", "shown login", "shown consent"]);
+
+    // Who signs in is known by now. What the program asks for is not among the scopes that can be registered.
+    let wanted = place.program_with_person("store").scopes(["mcp:write", "mcp:basic"]);
+    let client = place.connect(wanted).await.unwrap();
+    check_seen(&place, &["Authorize"], &["mcp:write", "mcp:basic"]);
+    assert_eq!(
+        place.done(),
+        [
+            "refused registration invalid_client_metadata",
+            "registered",
+            "shown consent",
+            "granted authorization_code Bearer mcp:write mcp:basic"
+        ]
+    );
+    assert_eq!(call(&client, "write").await, "written");
+    assert_eq!(place.done(), NOTHING);
+}
