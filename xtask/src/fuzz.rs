@@ -168,7 +168,7 @@ mod tests {
     fn arguments() {
         assert_eq!(planned(&[]), Ok(Plan { targets: TARGETS.to_vec(), seconds: 30 }));
         assert_eq!(planned(&["lines", "--seconds", "5"]), Ok(Plan { targets: vec!["lines"], seconds: 5 }));
-        let unknown = "there is no fuzz target \"nothing\"; there are envelope, lines, codecs, events, headers, egress, schema";
+        let unknown = "there is no fuzz target \"nothing\"; there are envelope, lines, codecs, events, headers, egress, schema, auth";
         assert_eq!(planned(&["nothing"]), Err(unknown.to_owned()));
         assert_eq!(planned(&["--seconds"]), Err("--seconds needs a number".to_owned()));
         assert_eq!(planned(&["--seconds", "0"]), Err("--seconds must be at least 1".to_owned()));

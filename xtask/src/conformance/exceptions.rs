@@ -14,22 +14,10 @@ pub(super) struct Exceptions(Vec<Exception>);
 
 #[derive(Debug)]
 struct Exception {
-    /// The name of a scenario, or the beginning of several and a star.
     scenario: String,
     /// The names of the checks that are skipped; when there are none, all of them.
     checks: Vec<String>,
     reason: String,
-    /// Whether the scenario is run all the same.
-    run: bool,
-}
-
-impl Exception {
-    fn is_about(&self, scenario: &str) -> bool {
-        match self.scenario.strip_suffix('*') {
-            Some(beginning) => scenario.starts_with(beginning),
-            None => scenario == self.scenario,
-        }
-    }
 }
 
 impl Exceptions {
@@ -48,7 +36,6 @@ impl Exceptions {
                 scenario: text("scenario")?,
                 checks: checks.map(|check| check.as_str().map(str::to_owned)).collect::<Option<_>>()?,
                 reason: text("reason")?,
-                run: entry.get("run").is_none_or(|run| *run == true),
             })
         };
         let all = entries.iter().map(|entry| {
@@ -58,17 +45,9 @@ impl Exceptions {
         Ok(Exceptions(all.collect::<anyhow::Result<_>>()?))
     }
 
-    /// Why a scenario is not run at all, if it is not.
-    pub(super) fn not_run(&self, scenario: &str) -> Option<&str> {
-        let found = self.0.iter().find(|exception| !exception.run && exception.is_about(scenario));
-        found.map(|exception| &*exception.reason)
-    }
-
     /// Looks at a run again, with what is known of its scenario.
     pub(super) fn judge(&self, run: &mut Run) {
-        let Some(exception) =
-            self.0.iter().find(|exception| exception.run && exception.is_about(&run.scenario))
-        else {
+        let Some(exception) = self.0.iter().find(|exception| exception.scenario == run.scenario) else {
             return;
         };
         let excepted = |name: &String| exception.checks.is_empty() || exception.checks.contains(name);
@@ -96,13 +75,10 @@ mod tests {
 
     fn judged(scenario: &str, checks: &[(&str, &str)]) -> Outcome {
         let exceptions = r#"[
-            {"scenario": "auth/*", "reason": "later", "run": false},
             {"scenario": "never", "reason": "the suite does so"},
             {"scenario": "part", "checks": ["Old"], "reason": "it is old"}
         ]"#;
         let exceptions = Exceptions::parse(exceptions).unwrap();
-        assert_eq!(exceptions.not_run("auth/basic"), Some("later"));
-        assert_eq!(exceptions.not_run("never"), None);
         let checks = checks.iter().map(|(name, status)| check(name, status)).collect();
         let mut run = Run::new(scenario, Side::Server, "one", checks, true);
         exceptions.judge(&mut run);
@@ -128,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_list_of_exceptions_can_be_read() {
-        assert!(Exceptions::read().unwrap().not_run("auth/any").is_some());
+        assert!(!Exceptions::read().unwrap().0.is_empty());
         for wrong in ["{}", r#"[{"scenario": "a"}]"#, r#"[{"scenario": "a", "reason": "b", "checks": [1]}]"#]
         {
             assert!(Exceptions::parse(wrong).is_err(), "{wrong}");

@@ -53,19 +53,14 @@ pub(super) fn all(
         fs::remove_dir_all(&results).with_context(|| format!("cannot empty {}", results.display()))?;
     }
     fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;
-    let (mut runs, mut wanted) = (Vec::new(), Vec::new());
+    let mut wanted = Vec::new();
     for scenario in scenarios {
-        for revision in &scenario.revisions {
-            match exceptions.not_run(&scenario.name) {
-                Some(why) => runs.push(Run::skipped(&scenario.name, scenario.side, revision, why)),
-                None => wanted.push(Planned { scenario, revision }),
-            }
-        }
+        wanted.extend(scenario.revisions.iter().map(|revision| Planned { scenario, revision }));
     }
     let server = Server::start(&results.join("server.log"))?;
     let runner = Runner { suite, exceptions, server: &server };
-    let mut run = runner.run(&jobs(&wanted, by_name))?;
-    for run in run.iter_mut().filter(|run| run.has_failed()) {
+    let mut runs = runner.run(&jobs(&wanted, by_name))?;
+    for run in runs.iter_mut().filter(|run| run.has_failed()) {
         let same = |planned: &&Planned<'_>| {
             let Planned { scenario, revision } = planned;
             scenario.side == run.side && scenario.name == run.scenario && *revision == run.revision
@@ -76,7 +71,6 @@ pub(super) fn all(
             Side::Client => runner.client(again, "client-again")?,
         };
     }
-    runs.extend(run);
     Ok(runs)
 }
 

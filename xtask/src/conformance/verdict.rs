@@ -94,12 +94,6 @@ impl Run {
         Run { scenario, side, revision, checks, ended_well, outcome }
     }
 
-    pub(super) fn skipped(scenario: &str, side: Side, revision: &str, why: &str) -> Self {
-        let (scenario, revision) = (scenario.to_owned(), revision.to_owned());
-        let outcome = Outcome::Skipped(why.to_owned());
-        Run { scenario, side, revision, checks: Vec::new(), ended_well: true, outcome }
-    }
-
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.outcome, Outcome::Failed(_))
     }
