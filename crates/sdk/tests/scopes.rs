@@ -106,6 +106,33 @@ async fn a_layer_cannot_lead_around_it() {
     }
 }
 
+#[cfg(feature = "rounds")]
+#[tokio::test]
+async fn a_call_that_goes_on_needs_its_scopes_still() {
+    use support::rounds::{Rounds, named};
+
+    #[linchpin::args]
+    struct Name {
+        name: String,
+    }
+
+    let ask = |_: NoArgs, cx: Context| async move {
+        Ok::<_, linchpin::Error>(cx.elicit::<Name>("Who?").await?.name)
+    };
+    let tool = Tool::new("ask").scopes(["files:write"]).handler(ask);
+    let service = Server::new("asks", "1").add(tool).build().unwrap();
+    let may = service.for_identity(Identity::new("ada").with_scopes(["files:write"]));
+    let rounds = Rounds::tool("ask", json!({}));
+    let asked = rounds.begin(&may).await;
+    let key = asked.questions.as_object().unwrap().keys().next().unwrap();
+    let refused =
+        rounds.refused(&service.for_identity(Identity::new("ada")), &asked.state, named(key, "Ada")).await;
+    assert_eq!(refused.0, -32600);
+    let bob = service.for_identity(Identity::new("bob").with_scopes(["files:write"]));
+    assert_eq!(rounds.refused(&bob, &asked.state, named(key, "Ada")).await.0, -32602);
+    assert_eq!(rounds.finish(&may, &asked.state, named(key, "Ada")).await, "Ada");
+}
+
 #[tokio::test]
 async fn a_list_shows_what_may_not_be_called() {
     let client = known(&[]).connect_in_memory().await.unwrap();

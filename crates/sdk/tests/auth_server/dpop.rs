@@ -209,6 +209,17 @@ async fn every_request_has_a_proof_of_its_own() {
             assert_eq!(answer.status.as_u16(), status, "{method} {htm}");
         }
     }
+    // The stream of the first transport has a URL of its own.
+    let legacy =
+        calls.server().http().auth(auth(&issuer).dpop(Dpop::Required)).legacy_sse().into_service().unwrap();
+    for (htu, status) in [("https://mcp.example.com/sse", 200), (RESOURCE, 401)] {
+        let mut claims = holder.claims();
+        (claims["htm"], claims["htu"]) = (json!("GET"), json!(htu));
+        let proof = holder.proof(&holder.header(), &claims);
+        let request = request(http::Method::GET, "/sse").body(String::new()).unwrap();
+        let request = with(request, &[("authorization", &*sent), ("dpop", &*proof)]);
+        assert_eq!(Guest::new(&legacy, Revision::V2024_11_05).handle(request).await.status.as_u16(), status);
+    }
     // The scopes are asked for in the way that the token was sent.
     let proof = holder.good();
     let answer = call(&web, "write", &[("authorization", &*sent), ("dpop", &*proof)]).await;

@@ -1,11 +1,13 @@
 //! What a token may do: the same in every revision and in every way that leads to a tool.
 
 use http::{Method, Request, StatusCode};
+use linchpin::model::TaskSupport;
 use linchpin::server::HttpService;
-use linchpin::{Auth, Identity, Revision};
+use linchpin::{Auth, Context, Identity, NoArgs, Revision, Server, Tool};
 use serde_json::{Value, json};
 
 use crate::issuer::{Calls, ISSUER, METADATA, RESOURCE, challenges};
+use crate::support::scene::Name;
 use crate::support::web::{Answer, Guest, request, text_of, with};
 use crate::support::{STATELESS, session_revisions};
 
@@ -171,6 +173,48 @@ async fn the_first_transport_is_no_way_around() {
     assert_eq!(post("mcp:basic+files:read", "read").await.status, 202);
     assert_eq!(text_of(&stream.message().await), "done");
     assert_eq!(calls.count(), 1);
+}
+
+#[cfg(feature = "rounds")]
+#[tokio::test]
+async fn a_call_that_goes_on_needs_its_scopes_still() {
+    let ask = |_: NoArgs, cx: Context| async move {
+        Ok::<_, linchpin::Error>(cx.elicit::<Name>("Who?").await?.name)
+    };
+    let server =
+        Server::new("asks", "1").add(Tool::new("ask").idempotent().scopes(["files:write"]).handler(ask));
+    let service = server.build().unwrap();
+    for service in [service.clone(), service.without_parking()] {
+        let web = service.http().auth(auth()).into_service().unwrap();
+        let mut guest = guest(&web, STATELESS, "mcp:basic+files:write");
+        let asked = guest.call("ask", json!({})).await.message().await;
+        let state = &asked["result"]["requestState"];
+        let keys: Vec<_> = asked["result"]["inputRequests"].as_object().unwrap().keys().cloned().collect();
+        let answers = json!({(keys[0].as_str()): {"action": "accept", "content": {"name": "Ada"}}});
+        let retry = json!({"name": "ask", "arguments": {}, "requestState": state, "inputResponses": answers});
+        guest.always = vec![("authorization", header("mcp:basic"))];
+        let answer = guest.ask("tools/call", retry.clone()).await;
+        assert_forbidden(answer, "mcp:basic files:write", "the retry").await;
+        guest.always = vec![("authorization", header("mcp:basic+files:write"))];
+        let answer = guest.ask("tools/call", retry).await;
+        assert_eq!(text_of(&answer.message().await), "Ada");
+    }
+}
+
+#[tokio::test]
+async fn a_task_needs_the_scopes_of_its_tool() {
+    let task = Tool::new("work")
+        .scopes(["files:write"])
+        .task(TaskSupport::Optional)
+        .handler(|_: NoArgs| async { "" });
+    let web = Server::new("works", "1").add(task).http().auth(auth()).into_service().unwrap();
+    let mut guest = guest(&web, Revision::V2025_11_25, "mcp:basic");
+    guest.initialize().await;
+    let wish = json!({"name": "work", "task": {}});
+    assert_forbidden(guest.ask("tools/call", wish.clone()).await, "mcp:basic files:write", "a task").await;
+    guest.always = vec![("authorization", header("mcp:basic+files:write"))];
+    let begun = guest.ask("tools/call", wish).await.message().await;
+    assert_eq!(begun["result"]["task"]["status"], "working");
 }
 
 #[tokio::test]

@@ -10,6 +10,9 @@ use super::Refused;
 use super::keys::Keys;
 use crate::jose::{Algorithm, Token};
 
+/// Keys that are tried for a token that names none: each try costs time, and anybody can ask for it.
+const MAX_TRIES: usize = 16;
+
 pub(super) struct Jwt {
     pub(super) issuer: String,
     /// The resource, and what else it is called by.
@@ -37,7 +40,7 @@ impl Jwt {
         self.check(token.unverified_claims(), now).map_err(Refused::Token)?;
         let keys = self.keys.find(header.key_id.as_deref(), header.algorithm).await?;
         let mut wrong = None;
-        for key in &keys {
+        for key in keys.iter().take(MAX_TRIES) {
             match token.verify(key, &self.algorithms) {
                 Ok(claims) => return identity(claims).map_err(Refused::Token),
                 Err(error) => wrong = Some(error),
