@@ -70,10 +70,8 @@ pub(crate) async fn sign_out(url: &str, client_id: Option<String>) -> Result<(),
     let oauth = OAuth::new(NAME).store(store()?);
     let oauth = client_id.into_iter().fold(oauth, OAuth::client);
     let done = oauth.sign_out(url, &linchpin::egress::Egress::default()).await;
-    match done.map_err(|error| Failure::new(Kind::Other, error.to_string()))? {
-        true => Ok(()),
-        false => {
-            Err(Failure::new(Kind::Other, "there is no sign-in to this server, so nothing was forgotten"))
-        }
+    if done.map_err(|error| Failure::new(Kind::Other, error.to_string()))? {
+        return Ok(());
     }
+    Err(Failure::new(Kind::Other, "there is no sign-in to this server, so nothing was forgotten"))
 }

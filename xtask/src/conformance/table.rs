@@ -87,11 +87,15 @@ mod tests {
                 true,
             )
         };
+        let skipped = |name: &str| {
+            let outcome = Outcome::Skipped("it is early".into());
+            Run { outcome, ..run(name, "two", "SKIPPED") }
+        };
         let runs = [
             run("ping", "one", "SUCCESS"),
             run("ping", "two", "WARNING"),
-            Run::skipped("auth/a", Side::Server, "two", "it is early"),
-            Run::skipped("auth/b", Side::Server, "two", "it is early"),
+            skipped("auth/a"),
+            skipped("auth/b"),
         ];
         let expected = "\n\
             side    scenario  one         two       \n\

@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::algorithm::Algorithm;
+use super::encode;
 use super::error::JoseError;
 use super::pem::{self, Block};
-use super::{encode, thumbprint};
 
 /// A private key and the one algorithm that it signs with. Cheap to clone; nothing prints it.
 #[derive(Clone)]
@@ -127,11 +127,6 @@ impl SigningKey {
                 json!({"kty": "RSA", "n": encode(n), "e": encode(e)})
             }
         }
-    }
-
-    /// The thumbprint of the public side (RFC 7638, SHA-256).
-    pub(crate) fn thumbprint(&self) -> String {
-        thumbprint(&self.public_jwk()).unwrap_or_default()
     }
 }
 
