@@ -48,6 +48,9 @@ fn check_seen(place: &Place, headings: &[&str], scopes: &[&str]) {
     assert_eq!(agreed[..wanted.len()], wanted);
 }
 
+/// The provider registers scopes of its own and no others, though it grants those of servers later.
+const REFUSED_SCOPES: &str = "refused registration invalid_client_metadata";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sign_in_from_its_beginning_to_its_end() {
     let mut place = open("bearer", None).await;
@@ -59,6 +62,7 @@ async fn a_sign_in_from_its_beginning_to_its_end() {
             "protected resource metadata",
             "authorization server metadata",
             "client registration",
+            "client registration",
             "a person",
             "token request"
         ]
@@ -66,7 +70,13 @@ async fn a_sign_in_from_its_beginning_to_its_end() {
     check_seen(&place, &["Sign-in", "Authorize"], &["mcp:basic"]);
     assert_eq!(
         place.done(),
-        ["registered", "shown login", "shown consent", "granted authorization_code Bearer mcp:basic"]
+        [
+            REFUSED_SCOPES,
+            "registered",
+            "shown login",
+            "shown consent",
+            "granted authorization_code Bearer mcp:basic"
+        ]
     );
     let tools = client.tools().all().await.unwrap();
     assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["who", "write"]);
@@ -144,6 +154,7 @@ async fn tokens_that_are_bound_to_a_key() {
     assert_eq!(
         place.done(),
         [
+            REFUSED_SCOPES,
             "registered",
             "shown login",
             "shown consent",
@@ -167,7 +178,7 @@ async fn whoever_declines_is_not_let_in_and_may_change_their_mind() {
     assert!(declined.contains("did not let the client in: it says `access_denied`"), "{declined}");
     let back = place.seen().pop().unwrap();
     assert!(back[0].starts_with("You are not signed in."), "{back:?}");
-    assert_eq!(place.done(), ["registered", "shown login", "shown consent"]);
+    assert_eq!(place.done(), [REFUSED_SCOPES, "registered", "shown login", "shown consent"]);
 
     // Who signs in is known by now. What the program asks for is not among the scopes that can be registered.
     let wanted = place.program_with_person("store").scopes(["mcp:write", "mcp:basic"]);
@@ -176,7 +187,7 @@ async fn whoever_declines_is_not_let_in_and_may_change_their_mind() {
     assert_eq!(
         place.done(),
         [
-            "refused registration invalid_client_metadata",
+            REFUSED_SCOPES,
             "registered",
             "shown consent",
             "granted authorization_code Bearer mcp:write mcp:basic"

@@ -67,7 +67,9 @@ impl Flow {
             self.step = Step::Preparing;
             return Ok(Action::Prepare);
         }
-        self.register(true, now)
+        // Those that did not take scopes once will not take them now.
+        let with_scopes = self.earlier().is_none_or(|earlier| earlier.identity.scopes.is_some());
+        self.register(with_scopes, now)
     }
 
     /// Registers if that is needed, with the scopes that will be asked for or without.
