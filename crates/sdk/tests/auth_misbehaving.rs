@@ -70,7 +70,7 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ResourceMetadataHtml,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it is not what RFC 9728 says (expected value at line 1 column 1) (HTTP_AUTHORIZATION)",
+         be used: it is not what RFC 9728 says (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ResourceMetadataEndless,
@@ -224,19 +224,19 @@ const TABLE: &[(Switch, &str)] = &[
         Switch::MetadataHtml,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
-         says (expected value at line 1 column 1) (HTTP_AUTHORIZATION)",
+         says (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataInvalidJson,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
-         says (EOF while parsing a string at line 1 column 16) (HTTP_AUTHORIZATION)",
+         says (line 1, column 16) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataDuplicateKeys,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
-         says (duplicate field `issuer` at line 1 column 45) (HTTP_AUTHORIZATION)",
+         says (line 1, column 45) (HTTP_AUTHORIZATION)",
     ),
     (Switch::MetadataOpenIdOnly, "fine"),
     (Switch::NoClientDocuments, "fine"),
@@ -469,7 +469,7 @@ async fn an_honest_life() {
     let (text, seen) = outcome(Authority::honest(), "never").await;
     assert_eq!(text, "fine");
     let counts = (seen.registrations, seen.authorizations, seen.refreshes, seen.tokens, seen.revocations);
-    assert_eq!(counts, (1, 3, 2, 5, 1), "the person is asked at first, for more, and after a revocation");
+    assert_eq!(counts, (2, 3, 2, 5, 1), "the person is asked at first, for more, and after a revocation");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! in its place must be kept.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::HeaderName;
@@ -35,6 +36,8 @@ pub(super) struct Account {
     pub(super) turn: tokio::sync::Mutex<()>,
     /// How many wait for a token.
     pub(super) waiting: watch::Sender<usize>,
+    /// Whether the last sign-in was given up because nobody did.
+    pub(super) is_abandoned: AtomicBool,
 }
 
 pub(super) struct Live {
@@ -80,7 +83,7 @@ impl Account {
             nonce: None,
         };
         let (turn, waiting) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
-        Account { key, live: Mutex::new(live), turn, waiting }
+        Account { key, live: Mutex::new(live), turn, waiting, is_abandoned: AtomicBool::new(false) }
     }
 
     pub(super) fn now(&self) -> (Option<Arc<Record>>, u64) {
@@ -171,7 +174,9 @@ impl Account {
                     Ok((record, source)) => account.settle(record, source, Ok(())),
                     Err(error) => account.settle(account.now().0, None, Err(error)),
                 }
-                lock(&account.live).could_ask = may_ask;
+                // Whoever came since has not been asked.
+                let is_abandoned = account.is_abandoned.swap(false, Ordering::Relaxed);
+                lock(&account.live).could_ask = may_ask && !is_abandoned;
             }
             let last = lock(&account.live).last.clone();
             let _ = done.send(last); // the one who asked may have gone

@@ -96,6 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_what_is_over_is_over() {
+        let of = |code: &str| AuthError::new(AuthErrorKind::Token, "x").with_code(code).ends_grant();
+        assert!(of("invalid_grant") && of("invalid_client") && of("bad_refresh_token"));
+        assert!(!of("temporarily_unavailable") && !of("Service Unavailable") && !of("use_dpop_nonce"));
+    }
+
+    #[test]
     fn foreign_texts_are_tamed() {
         assert_eq!(quoted(" no\r\n\u{1b}[31mway\u{202e} "), "no[31mway");
         assert_eq!(quoted(&"ä".repeat(200)), "ä".repeat(200));

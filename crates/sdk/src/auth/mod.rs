@@ -55,6 +55,8 @@ pub use run::AuthStep;
 pub use scheme::{ApiKey, Authorize, Basic, Bearer, Credentials, Refusal, Request};
 pub use scopes::Scopes;
 pub use secret::Secret;
+#[cfg(feature = "auth")]
+pub(crate) use server_metadata::locations;
 pub use store::{MemoryStore, TokenStore};
 
 pub use crate::jose::Algorithm;

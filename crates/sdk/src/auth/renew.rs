@@ -45,8 +45,14 @@ impl Account {
             earlier,
             person,
         };
-        let mut runner =
-            Runner { profile, server, egress, waiting: self.waiting.subscribe(), lease: Some(lease) };
+        let mut runner = Runner {
+            profile,
+            server,
+            egress,
+            waiting: self.waiting.subscribe(),
+            is_abandoned: &self.is_abandoned,
+            lease: Some(lease),
+        };
         let (record, source) = match (work, earlier) {
             (Work::Answer(challenge, source), earlier) => {
                 if challenge.wants_more_scope() {

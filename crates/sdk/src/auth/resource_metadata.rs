@@ -143,7 +143,10 @@ mod tests {
             ("<html>", "not what RFC 9728 says"),
             ("{}", "does not say which `resource`"),
             (r#"{"resource":"https://a.example/mcp"}"#, "names no `authorization_servers`"),
-            (r#"{"resource":"https://a.example/mcp","resource":"https://b.example"}"#, "duplicate field"),
+            (
+                r#"{"resource":"https://a.example/mcp","resource":"https://b.example"}"#,
+                "not what RFC 9728 says",
+            ),
             (r#"{"resource":"https://evil.example/mcp"}"#, "a token for one must not go to the other"),
         ] {
             let error = read(text).expect_err(text);

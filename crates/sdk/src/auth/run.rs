@@ -1,5 +1,6 @@
 //! Carries out what a flow wants: requests by the egress module, a person by whoever can ask one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -47,6 +48,8 @@ pub(super) struct Runner<'a> {
     pub(super) egress: &'a Egress,
     /// How many wait for what comes of it.
     pub(super) waiting: watch::Receiver<usize>,
+    /// Is set when a person is no longer waited for, because nobody does.
+    pub(super) is_abandoned: &'a AtomicBool,
     /// What keeps other processes away. It is given back before a person is asked, who may take long.
     pub(super) lease: Option<Box<dyn Send>>,
 }
@@ -92,6 +95,7 @@ impl Runner<'_> {
                 Err(_) => Err(given_up(format!("in {} minutes", profile.patience.as_secs().div_ceil(60)))),
             },
             _ = self.waiting.wait_for(|count| *count == 0) => {
+                self.is_abandoned.store(true, Ordering::Relaxed);
                 Err(given_up("before whoever wanted it gave up".to_owned()))
             }
         };

@@ -54,7 +54,7 @@ pub(super) enum Expected<'a> {
 }
 
 /// Where the metadata of an issuer may be, in the order of the specification.
-pub(super) fn locations(issuer: &Target) -> Vec<String> {
+pub(crate) fn locations(issuer: &Target) -> Vec<String> {
     let (origin, path) = (issuer.origin(), issuer.path().trim_end_matches('/'));
     if path.is_empty() {
         return vec![format!("{origin}{OAUTH}"), format!("{origin}{OPENID}")];

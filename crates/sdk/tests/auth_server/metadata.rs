@@ -1,10 +1,10 @@
 //! The document that says where tokens come from.
 
 use http::Method;
-use linchpin::{Auth, Dpop, Revision};
+use linchpin::{Auth, Dpop, Revision, Server};
 use serde_json::{Value, json};
 
-use crate::issuer::{Calls, ISSUER, Key, RESOURCE, auth, set};
+use crate::issuer::{Calls, ISSUER, Key, RESOURCE, auth};
 use crate::support::web::{Answer, Guest, request, with};
 
 async fn get(auth: Auth, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -87,7 +87,9 @@ async fn pages_may_read_it_and_only_read() {
 
 #[tokio::test]
 async fn without_auth_there_is_none() {
-    let web = Calls::default().server().http().into_service().unwrap();
+    let guarded = Calls::default().server().http().into_service().err().unwrap().to_string();
+    assert!(guarded.contains("needs scopes, and without `auth` everybody could call it"), "{guarded}");
+    let web = Server::new("open", "1").http().into_service().unwrap();
     let request = request(Method::GET, ROOT).body(String::new()).unwrap();
     assert_eq!(Guest::new(&web, Revision::LATEST).handle(request).await.status, 404);
 }
@@ -102,7 +104,6 @@ async fn a_router_has_it_as_well() {
         let request = request(Method::GET, path).body(axum::body::Body::empty()).unwrap();
         assert_eq!(router.call(request).await.unwrap().status(), status, "{path}");
     }
-    let _ = set(&[&key]);
 }
 
 #[tokio::test]

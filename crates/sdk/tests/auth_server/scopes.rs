@@ -232,7 +232,7 @@ async fn a_scope_can_stand_for_others() {
     )
     .await;
     let who = guest(&web, STATELESS, "files:write").call_text("who", json!({})).await;
-    assert_eq!(who, "ada None None admin files:read files:write mcp:basic ");
+    assert_eq!(who, "ada Some(\"https://auth.example.com\") None admin files:read files:write mcp:basic ");
 }
 
 #[tokio::test]

@@ -64,6 +64,8 @@ enum Source {
     Uri(String),
     Fixed(Value),
     Opaque(Lookup),
+    /// Tokens that are looked up, and keys.
+    Contradiction,
 }
 
 /// Whether senders prove that they hold the key of their token (RFC 9449).
@@ -83,7 +85,9 @@ impl Auth {
     }
 
     /// Believes tokens that `lookup` knows, which are issued by one of `issuers`. `Ok(None)`: it is not known. `Err`:
-    /// nobody can tell now. It is asked about every request.
+    /// nobody can tell now. It is asked about every request, and has to see to it that the token was issued for this
+    /// server: what is good for another one must not be known here. If there are several issuers, it has to say which
+    /// one knows the subject ([`Identity::with_issuer`]).
     pub fn opaque<F, Fut>(
         issuers: impl IntoIterator<Item = impl Into<String>>,
         resource: impl Into<String>,
@@ -140,7 +144,8 @@ impl Auth {
         self
     }
 
-    /// Believes tokens for this audience as well: for issuers that know the server by another name than its URL.
+    /// Believes tokens for this audience as well: for issuers that know the server by another name than its URL. If that
+    /// is the id of a client, [`Self::require`] a scope, which tokens about a sign-in do not have.
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
@@ -159,14 +164,20 @@ impl Auth {
     }
 
     /// The URL of the keys, for an issuer without metadata.
-    pub fn jwks_uri(mut self, url: impl Into<String>) -> Self {
-        self.source = Source::Uri(url.into());
-        self
+    pub fn jwks_uri(self, url: impl Into<String>) -> Self {
+        self.with_keys(Source::Uri(url.into()))
     }
 
     /// The keys themselves, as a JWK set: nothing is fetched.
-    pub fn keys(mut self, set: Value) -> Self {
-        self.source = Source::Fixed(set);
+    pub fn keys(self, set: Value) -> Self {
+        self.with_keys(Source::Fixed(set))
+    }
+
+    fn with_keys(mut self, source: Source) -> Self {
+        self.source = match self.source {
+            Source::Opaque(_) => Source::Contradiction,
+            _ => source,
+        };
         self
     }
 
@@ -218,6 +229,7 @@ impl Auth {
         }
         let origin = target.origin();
         let host = origin.split_once("://").map_or(&*origin, |(_, host)| host).to_owned();
+        let verifier_target = target.clone();
         let resource = Resource {
             metadata_url: format!("{origin}{}", metadata::path(&target)),
             metadata_paths: metadata::paths(&target),
@@ -227,16 +239,20 @@ impl Auth {
             clock: self.clock.clone().unwrap_or(clock),
             required: self.required.clone(),
             implied: self.implied.clone(),
-            verifier: self.verifier(issuer)?,
+            verifier: self.verifier(issuer, &verifier_target)?,
         };
         Ok((resource, host))
     }
 
-    fn verifier(self, issuer: Target) -> Result<Verifier, String> {
+    fn verifier(self, issuer: Target, resource: &Target) -> Result<Verifier, String> {
         let egress = self.egress.unwrap_or_default();
+        let only = Some(&self.issuers).filter(|issuers| issuers.len() == 1).map(|issuers| issuers[0].clone());
         let name: Arc<str> = self.issuers.into_iter().next().unwrap_or_default().into();
         let keys = match self.source {
-            Source::Opaque(lookup) => return Ok(Verifier::Opaque(lookup)),
+            Source::Opaque(lookup) => return Ok(Verifier::Opaque(lookup, only)),
+            Source::Contradiction => {
+                return Err("tokens that are looked up have no keys: use `Auth::jwt`".into());
+            }
             Source::Fixed(set) => Keys::fixed(fetch::keys(&set)?),
             Source::Uri(url) => {
                 let target = secure(KEYS, &url)?;
@@ -254,6 +270,11 @@ impl Auth {
             }
         };
         let mut audiences = self.audiences;
+        // Some clients cannot name a host without the slash after it.
+        let bare = self.resource.strip_suffix('/').unwrap_or(&self.resource);
+        if resource.path() == "/" {
+            audiences.extend([bare.to_owned(), format!("{bare}/")]);
+        }
         audiences.push(self.resource);
         let (algorithms, skew) = (self.algorithms, self.skew);
         let jwt = Jwt { issuer: name.to_string(), audiences, algorithms, skew, keys };
@@ -264,9 +285,7 @@ impl Auth {
 /// A URL that tokens may depend on.
 fn secure(what: &str, url: &str) -> Result<Target, String> {
     let target = Target::typed(url).map_err(|error| format!("the {what}: {error}"))?;
-    let host = target.host();
-    let is_here = matches!(&*host, "localhost" | "127.0.0.1" | "[::1]") || host.ends_with(".localhost");
-    if !target.is_https() && !is_here {
+    if !target.is_secure() {
         return Err(format!("the {what} {target} is not https, which only this machine need not be"));
     }
     if what != KEYS && url.contains(['?', '#']) {

@@ -8,6 +8,7 @@ use linchpin_jsonrpc::{Limits, check};
 use serde_json::Value;
 
 use super::keys::Fetched;
+use crate::auth::locations;
 use crate::egress::{Body, Egress, Redirects, Target};
 use crate::jose::PublicKey;
 
@@ -17,32 +18,33 @@ const MAX_DOCUMENT: usize = 1 << 20;
 const MAX_KEYS: usize = 64;
 const REDIRECTS: usize = 3;
 
-/// The documents that may say where the keys of an issuer are, in the order in which they are tried.
-pub(super) fn metadata_paths(issuer: &Target) -> Vec<String> {
-    let path = issuer.path().trim_end_matches('/');
-    let mut paths = vec![
-        format!("/.well-known/oauth-authorization-server{path}"),
-        format!("/.well-known/openid-configuration{path}"),
-        format!("{path}/.well-known/openid-configuration"),
-    ];
-    paths.dedup();
-    paths
-}
-
 /// The keys of an issuer, which are where its metadata says.
 pub(super) async fn discover(egress: &Egress, issuer: &Target, name: &str) -> Result<Fetched, String> {
-    for path in metadata_paths(issuer) {
-        let target = issuer.at(&path).map_err(|error| error.to_string())?;
-        let Some((document, _)) = get(egress, &target).await? else { continue };
-        if document.get("issuer").and_then(Value::as_str) != Some(name) {
-            return Err(format!("the metadata at {target} is of another issuer"));
+    let mut failure = None;
+    for url in locations(issuer) {
+        let target = issuer.learned(&url).map_err(|error| error.to_string())?;
+        match keys_uri(egress, &target, name).await {
+            Ok(Some(uri)) => {
+                let keys = target.learned(&uri).map_err(|error| error.to_string())?;
+                return fetch(egress, &keys).await;
+            }
+            Ok(None) => {}
+            Err(error) => failure = failure.or(Some(error)),
         }
-        let uri = document.get("jwks_uri").and_then(Value::as_str);
-        let uri = uri.ok_or_else(|| format!("the metadata at {target} has no jwks_uri"))?;
-        let keys = target.learned(uri).map_err(|error| error.to_string())?;
-        return fetch(egress, &keys).await;
     }
-    Err(format!("{issuer} has no metadata: neither oauth-authorization-server nor openid-configuration"))
+    let nowhere =
+        || format!("{issuer} has no metadata: neither oauth-authorization-server nor openid-configuration");
+    Err(failure.unwrap_or_else(nowhere))
+}
+
+/// Where the metadata at `target` says that the keys are; `None` if there is no metadata.
+async fn keys_uri(egress: &Egress, target: &Target, issuer: &str) -> Result<Option<String>, String> {
+    let Some((document, _)) = get(egress, target).await? else { return Ok(None) };
+    if document.get("issuer").and_then(Value::as_str) != Some(issuer) {
+        return Err(format!("the metadata at {target} is of another issuer"));
+    }
+    let uri = document.get("jwks_uri").and_then(Value::as_str);
+    uri.map(|uri| Some(uri.to_owned())).ok_or_else(|| format!("the metadata at {target} has no jwks_uri"))
 }
 
 /// The keys at a URL.
@@ -91,25 +93,6 @@ fn max_age(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn metadata_is_looked_for_in_the_order_of_the_specification() {
-        let paths = |issuer: &str| metadata_paths(&Target::typed(issuer).unwrap());
-        assert_eq!(
-            paths("https://auth.example.com/tenant1"),
-            [
-                "/.well-known/oauth-authorization-server/tenant1",
-                "/.well-known/openid-configuration/tenant1",
-                "/tenant1/.well-known/openid-configuration",
-            ]
-        );
-        for issuer in ["https://auth.example.com", "https://auth.example.com/"] {
-            assert_eq!(
-                paths(issuer),
-                ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]
-            );
-        }
-    }
 
     #[test]
     fn freshness_is_read_from_the_headers() {

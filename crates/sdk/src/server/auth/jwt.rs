@@ -102,12 +102,13 @@ fn time(claims: &Claims, name: &str) -> Read<Option<f64>> {
 
 /// Who is meant by a token that is believed.
 fn identity(claims: &Claims) -> Read<Identity> {
-    let client_id = match text(claims, "client_id")? {
-        Some(client_id) => Some(client_id),
-        None => text(claims, "azp")?,
-    };
-    let named = |name: &&str| !name.is_empty();
-    let subject = text(claims, "sub")?.filter(named).or(client_id.filter(named));
+    // What several issuers call the program that asks.
+    let mut client_id = None;
+    for name in ["client_id", "azp", "cid", "appid"] {
+        client_id = client_id.or(text(claims, name)?.filter(|id| !id.is_empty()));
+    }
+    // Nobody stands in for a subject that is missing: all users of one program would be the same.
+    let subject = text(claims, "sub")?.filter(|subject| !subject.is_empty());
     let mut identity = Identity::new(subject.ok_or("the token has no subject")?).with_scopes(scopes(claims)?);
     if let Some(issuer) = text(claims, "iss")? {
         identity = identity.with_issuer(issuer);

@@ -72,8 +72,8 @@ impl Known {
 
 /// What to do about a token.
 enum Step {
-    /// These may have signed it; the flag says that newer ones should be fetched meanwhile.
-    Found(Vec<PublicKey>, bool),
+    /// These may have signed it.
+    Found(Vec<PublicKey>),
     Fetch,
     Wait,
     Give(Refused),
@@ -108,12 +108,7 @@ impl Keys {
             let mut fetched = std::pin::pin!(self.0.fetched.notified());
             fetched.as_mut().enable();
             match self.0.look(id, algorithm, waited) {
-                Step::Found(keys, refresh) => {
-                    if refresh {
-                        self.start();
-                    }
-                    return Ok(keys);
-                }
+                Step::Found(keys) => return Ok(keys),
                 Step::Fetch => self.start(),
                 Step::Wait => {}
                 Step::Give(refused) => return Err(refused),
@@ -142,13 +137,16 @@ impl Inner {
         let mut state = lock(&self.state);
         let may_fetch = self.fetch.is_some() && !state.is_fetching && now >= state.next;
         let usable = state.known.as_ref().filter(|known| known.is_usable(now));
-        let fits = |key: &&PublicKey| key.fits(algorithm) && id.is_none_or(|id| key.id() == Some(id));
+        let is_named = |key: &PublicKey| id.zip(key.id()).is_none_or(|(id, own)| id == own);
+        let fits = |key: &&PublicKey| key.fits(algorithm) && is_named(key);
         let found: Vec<_> =
             usable.map(|known| known.keys.iter().filter(fits).cloned().collect()).unwrap_or_default();
-        let step = if !found.is_empty() {
-            let is_stale = usable.is_some_and(|known| !known.is_fresh(now));
-            Step::Found(found, is_stale && may_fetch)
-        } else if waited || !(may_fetch || state.is_fetching) {
+        // Old ones are good as long as nobody answers: one of them may have been withdrawn.
+        let is_fresh = usable.is_some_and(|known| known.is_fresh(now));
+        let no_more = waited || !(may_fetch || state.is_fetching);
+        let step = if !found.is_empty() && (is_fresh || no_more) {
+            Step::Found(found)
+        } else if no_more {
             Step::Give(match usable {
                 Some(_) => Refused::token("the token is signed with a key that is not known"),
                 None => Refused::Unavailable,
@@ -158,7 +156,7 @@ impl Inner {
         } else {
             Step::Wait
         };
-        state.is_fetching |= matches!(step, Step::Fetch | Step::Found(_, true));
+        state.is_fetching |= matches!(step, Step::Fetch);
         step
     }
 

@@ -23,7 +23,8 @@ pub(super) type Lookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Identity>
 /// How it is found out who is behind a token.
 pub(super) enum Verifier {
     Jwt(Box<Jwt>, Cache),
-    Opaque(Lookup),
+    /// And the issuer of all that it knows, if there is only one.
+    Opaque(Lookup, Option<String>),
 }
 
 /// A server as those see it who want to get in.
@@ -97,11 +98,21 @@ impl Resource {
                 cache.add(mark, token.len(), known.clone());
                 Ok(known)
             }
-            Verifier::Opaque(lookup) => match lookup(Secret::new(token)).await {
+            Verifier::Opaque(lookup, issuer) => match lookup(Secret::new(token)).await {
+                Ok(Some(identity)) if identity.issuer().is_none() && issuer.is_none() => {
+                    tracing::error!("a token was looked up, and of several issuers none was named for it");
+                    Err(Refused::Unavailable)
+                }
                 Ok(Some(identity)) if has_expired(&identity, std::time::Duration::ZERO) => {
                     Err(Refused::token("the token has expired"))
                 }
-                Ok(Some(identity)) => Ok(Known::from(self.with_implied(identity))),
+                Ok(Some(identity)) => {
+                    let identity = match issuer.as_ref().filter(|_| identity.issuer().is_none()) {
+                        Some(issuer) => identity.with_issuer(issuer),
+                        None => identity,
+                    };
+                    Ok(Known::from(self.with_implied(identity)))
+                }
                 Ok(None) => Err(Refused::token("the token is not known")),
                 Err(error) => {
                     tracing::error!(%error, "a token could not be looked up");

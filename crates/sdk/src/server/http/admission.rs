@@ -37,9 +37,9 @@ impl Endpoint {
 
     /// Whether whoever sends a message may: all that it needs is asked for at once, before anything is done.
     pub(super) fn permit(&self, parts: &Parts, message: &Message<'_>) -> Result<(), Box<Reply>> {
-        let (Some(auth), Some(identity)) = (&self.options.auth, parts.extensions.get::<Arc<Identity>>())
-        else {
-            return Ok(());
+        let Some(auth) = &self.options.auth else { return Ok(()) };
+        let Some(identity) = parts.extensions.get::<Arc<Identity>>() else {
+            return Err(turned_away(Refusal::Unauthorized));
         };
         let mut needed = Vec::new();
         collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut needed);

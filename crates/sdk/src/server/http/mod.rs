@@ -245,10 +245,20 @@ impl Http {
     fn endpoint(self) -> Result<Arc<Endpoint>> {
         let both = self.options.auth.is_some() && self.options.identify.is_some();
         let both = both.then(|| "either `auth` or `principal` says who asks, not both".to_owned());
-        match self.fault.or(both) {
-            Some(fault) => Err(Error::setup(fault)),
-            None => Ok(Endpoint::new(self.service?, self.options)),
+        if let Some(fault) = self.fault.or(both) {
+            return Err(Error::setup(fault));
         }
+        let service = self.service?;
+        let catalog = service.catalog();
+        let unguarded = catalog.tools.iter().find(|tool| !tool.scopes.is_empty());
+        if let Some(tool) = unguarded.filter(|_| self.options.auth.is_none()) {
+            let name = &tool.definition.name;
+            let text = format!(
+                "the tool `{name}` needs scopes, and without `auth` everybody could call it over HTTP"
+            );
+            return Err(Error::setup(text));
+        }
+        Ok(Endpoint::new(service, self.options))
     }
 
     /// Binds an address, which is not served before [`Listening::run`]. Port 0 is any free one.
