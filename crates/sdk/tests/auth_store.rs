@@ -96,7 +96,7 @@ async fn only_their_owner_reads_them() {
     assert!(folder.open().err().unwrap().contains("is no key of 32 bytes"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_at_a_time() {
     let folder = Folder::new("lock");
     let (one, other) = (folder.open().unwrap(), folder.open().unwrap());
@@ -110,4 +110,7 @@ async fn one_at_a_time() {
     }
     drop(held);
     drop(waits.await.unwrap());
+    let _held = one.lock("a").await.unwrap();
+    let error = other.lock("a").await.err().unwrap().to_string();
+    assert!(error.ends_with("cannot be locked: another process has held one for a minute"), "{error}");
 }

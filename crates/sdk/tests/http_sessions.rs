@@ -306,7 +306,8 @@ async fn there_is_no_room_while_all_are_in_use() {
 #[tokio::test(start_paused = true)]
 async fn session_ids_are_never_shown() {
     let ears = Ears::default();
-    let _heard = tracing::subscriber::set_default(ears.clone());
+    // For every thread: what one without it meets first would never be heard by those that have it.
+    tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let shown = Arc::new(Mutex::new(String::new()));
     let (show, scene) = (shown.clone(), Scene::new());
     let server = scene.server().tool("show", "", move |_: linchpin::NoArgs, cx: linchpin::Context| {

@@ -1,52 +1,20 @@
 //! Tokens are secrets: whatever becomes of one, nobody reads it in a log or an answer.
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
+use std::fmt::Write as _;
 
 use http::Method;
 use linchpin::{Auth, Dpop, Error, Revision};
 use serde_json::json;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use crate::issuer::{Calls, ISSUER, Key, RESOURCE, auth, but, call, claims, encode};
+use crate::support::ears::Ears;
 use crate::support::web::{Guest, request};
-
-/// All that anybody logs.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl Visit for &Log {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0.lock().unwrap(), " {field}={value:?}");
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut &*self);
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut &*self);
-    }
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut &*self);
-        self.0.lock().unwrap().push('\n');
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
 
 #[tokio::test]
 async fn no_token_is_ever_shown() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let ears = Ears::default();
+    // For every thread: what one without it meets first would never be heard by those that have it.
+    tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let key = Key::new("k1");
     let opaque = Auth::opaque([ISSUER], RESOURCE, |_| async { Err(Error::tool("the store is gone")) });
     let webs = [
@@ -85,7 +53,7 @@ async fn no_token_is_ever_shown() {
             answers += &answer.text().await;
         }
     }
-    let logged = log.0.lock().unwrap().clone();
+    let logged = ears.take();
     assert!(logged.contains("a request was not let in") && logged.contains("the store is gone"), "{logged}");
     for token in &canaries {
         // Neither as it is, nor the parts of it that are secret.

@@ -1,9 +1,14 @@
 //! Whose a session is, and what a new token changes.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::StatusCode;
-use linchpin::Revision;
 use linchpin::server::HttpService;
+use linchpin::{Context, NoArgs, Revision};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::issuer::{Calls, Key, NOW, auth, but, claims};
 use crate::support::session_revisions;
@@ -79,4 +84,40 @@ async fn who_is_not_let_in_leaves_nothing_behind() {
         assert_eq!(stranger.ask("initialize", initialize).await.status, StatusCode::UNAUTHORIZED);
     }
     assert_eq!(ada.call_text("session", json!({})).await, "true", "the only session is still there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_end_with_the_token_that_opened_them() {
+    const LIFE: Duration = Duration::from_mins(10);
+    let (key, end) = (Key::new("k1"), Arc::new(Notify::new()));
+    let told = end.clone();
+    let slow = move |_: NoArgs, cx: Context| {
+        let told = told.clone();
+        async move {
+            cx.progress(1.0);
+            told.notified().await;
+            "done"
+        }
+    };
+    let server = Calls::default().server().tool("slow", "", slow);
+    let web = server.http().auth(auth(&key).skew(Duration::ZERO)).into_service().unwrap();
+    let token = key.sign(&but("exp", json!(NOW + LIFE.as_secs())));
+    let mut ada = guest(&web, Revision::LATEST_SESSION, &token);
+    ada.initialize().await;
+    let now = guest(&web, Revision::LATEST, &token);
+    let listen = json!({"notifications": {"toolsListChanged": true}});
+    let begun = Instant::now();
+    let mut slow = now.watch("slow", json!({})).await.events();
+    slow.message().await;
+    let mut listening = now.ask("subscriptions/listen", listen).await.events();
+    listening.message().await;
+    let standalone = ada.get(None).await.events();
+    assert_eq!(standalone.rest().await, [Value::Null; 0]);
+    assert_eq!(begun.elapsed(), LIFE);
+    assert_eq!(listening.rest().await, [Value::Null; 0]);
+    assert_eq!(begun.elapsed(), LIFE);
+    // The session is still there, and so is what was called in time.
+    assert!(ada.get(None).await.is_stream());
+    end.notify_one();
+    assert_eq!(text_of(&slow.message().await), "done");
 }

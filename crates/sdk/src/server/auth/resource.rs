@@ -1,6 +1,7 @@
 //! The finished side of a server that wants to know who asks.
 
 use std::borrow::Cow;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ::http::request::Parts;
 
@@ -81,20 +82,15 @@ impl Resource {
 
     /// Who is behind a token.
     async fn verify(&self, token: &str) -> Result<Known, Refused> {
-        let now = self.clock.since_epoch();
-        let has_expired = |identity: &Identity, skew: std::time::Duration| {
-            let since_epoch = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH);
-            let expires = identity.expiry().map(|expiry| since_epoch(expiry).unwrap_or_default());
-            expires.is_some_and(|expires| expires + skew <= now)
-        };
+        let has_expired = |identity: &Identity| self.time_left(identity).is_some_and(|left| left.is_zero());
         match &self.verifier {
             Verifier::Jwt(jwt, cache) => {
                 let mark = mark(token);
-                if let Some(known) = cache.find(&mark).filter(|known| !has_expired(&known.identity, jwt.skew))
-                {
+                if let Some(known) = cache.find(&mark).filter(|known| !has_expired(&known.identity)) {
                     return Ok(known);
                 }
-                let known = Known::from(self.with_implied(jwt.verify(token, now).await?));
+                let known =
+                    Known::from(self.with_implied(jwt.verify(token, self.clock.since_epoch()).await?));
                 cache.add(mark, token.len(), known.clone());
                 Ok(known)
             }
@@ -103,9 +99,7 @@ impl Resource {
                     tracing::error!("a token was looked up, and of several issuers none was named for it");
                     Err(Refused::Unavailable)
                 }
-                Ok(Some(identity)) if has_expired(&identity, std::time::Duration::ZERO) => {
-                    Err(Refused::token("the token has expired"))
-                }
+                Ok(Some(identity)) if has_expired(&identity) => Err(Refused::token("the token has expired")),
                 Ok(Some(identity)) => {
                     let identity = match issuer.as_ref().filter(|_| identity.issuer().is_none()) {
                         Some(issuer) => identity.with_issuer(issuer),
@@ -120,6 +114,16 @@ impl Resource {
                 }
             },
         }
+    }
+
+    /// For how long somebody is still believed, if that has an end.
+    pub(crate) fn time_left(&self, identity: &Identity) -> Option<Duration> {
+        let skew = match &self.verifier {
+            Verifier::Jwt(jwt, _) => jwt.skew,
+            Verifier::Opaque(..) => Duration::ZERO,
+        };
+        let expiry = identity.expiry()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(expiry.saturating_add(skew).saturating_sub(self.clock.since_epoch()))
     }
 
     /// With all that follows from what was granted.

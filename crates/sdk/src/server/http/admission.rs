@@ -10,6 +10,7 @@ use ::http::request::Parts;
 use ::http::{HeaderValue, Method, StatusCode};
 use linchpin_jsonrpc::{Limits, Message, parse};
 use linchpin_protocol::Method as Protocol;
+use tokio::time::Instant;
 
 use super::super::Identity;
 use super::super::auth::Rejection;
@@ -44,6 +45,18 @@ impl Endpoint {
         let mut needed = Vec::new();
         collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut needed);
         auth.permit(identity, &needed).map_err(rejected)
+    }
+
+    /// Lets a stream that has no end of its own end with the token that opened it.
+    pub(super) fn end_with_token(&self, parts: &Parts, reply: &mut Reply) {
+        let Some((auth, identity)) = self.options.auth.as_ref().zip(parts.extensions.get::<Arc<Identity>>())
+        else {
+            return;
+        };
+        let end = auth.time_left(identity).and_then(|left| Instant::now().checked_add(left));
+        if let Some(end) = end {
+            reply.body_mut().end_at(end);
+        }
     }
 
     /// The document that says where tokens come from, if this is its place. Anybody may read it, in a browser too.

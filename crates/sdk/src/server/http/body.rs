@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
 
 use super::carrier::StreamBody;
 
@@ -26,6 +27,13 @@ enum Kind {
 impl Body {
     pub(super) fn stream(stream: StreamBody) -> Self {
         Body(Kind::Stream(Box::new(stream)))
+    }
+
+    /// Ends it then, if it is a stream.
+    pub(super) fn end_at(&mut self, end: Instant) {
+        if let Kind::Stream(stream) = &mut self.0 {
+            stream.end_at(end);
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct StreamBody {
     first: Vec<u8>,
     /// Nothing comes after `first`.
     ends: bool,
+    /// When it ends, whatever is still to come.
+    end: Option<Instant>,
     taken: Vec<u8>,
     quiet: Duration,
     keep_alive: Pin<Box<Sleep>>,
@@ -40,6 +42,7 @@ impl StreamBody {
             resumable: None,
             first: Vec::new(),
             ends: false,
+            end: None,
             taken: Vec::new(),
             quiet,
             keep_alive: Box::pin(tokio::time::sleep(quiet)),
@@ -126,6 +129,22 @@ impl StreamBody {
         self
     }
 
+    /// Ends it then: whoever reads it has to come back, and be let in again.
+    pub(super) fn end_at(&mut self, end: Instant) {
+        self.end = Some(end);
+        self.stay_awake();
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends || self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Wakes up when nothing was sent for a while, or at the end.
+    fn stay_awake(&mut self) {
+        let quiet = Instant::now() + self.quiet;
+        self.keep_alive.as_mut().reset(self.end.map_or(quiet, |end| end.min(quiet)));
+    }
+
     fn finish(&mut self) {
         self.ends = true;
         if let Some((stream, _)) = &self.resumable {
@@ -154,7 +173,7 @@ impl StreamBody {
             if !self.first.is_empty() {
                 return Poll::Ready(Some(std::mem::take(&mut self.first).into()));
             }
-            if self.ends {
+            if self.is_over() {
                 return Poll::Ready(None);
             }
             let Some(found) = self.take(cx) else { return Poll::Ready(None) };
@@ -170,10 +189,12 @@ impl StreamBody {
                         return Poll::Pending;
                     }
                     // Tells those between that the stream lives, and finds out whether the client does.
-                    self.first.extend_from_slice(b":\n\n");
+                    if !self.is_over() {
+                        self.first.extend_from_slice(b":\n\n");
+                    }
                 }
             }
-            self.keep_alive.as_mut().reset(Instant::now() + self.quiet);
+            self.stay_awake();
         }
     }
 }

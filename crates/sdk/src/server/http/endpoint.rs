@@ -108,7 +108,11 @@ impl Endpoint {
         };
         match parts.method {
             Method::POST => post::post(self, parts, body, principal).await,
-            Method::GET => get::get(self, &parts, principal).await,
+            Method::GET => {
+                let mut reply = get::get(self, &parts, principal).await;
+                self.end_with_token(&parts, &mut reply);
+                reply
+            }
             Method::DELETE => self.delete(&parts, principal.as_deref()).await,
             _ => reply::not_allowed(ALLOWED),
         }

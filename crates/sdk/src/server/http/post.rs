@@ -213,7 +213,14 @@ impl Post<'_> {
             return self
                 .refused("this revision has neither answers by clients nor batches: send one request");
         }
-        self.alone(Reach::Request).await
+        let (endpoint, parts) = (self.endpoint, self.parts.clone());
+        let is_open_ended =
+            matches!(self.message, Message::Request { method, .. } if *method == Method::Listen.name());
+        let mut reply = self.alone(Reach::Request).await;
+        if is_open_ended {
+            endpoint.end_with_token(&parts, &mut reply);
+        }
+        reply
     }
 
     async fn alone(self, reach: Reach) -> Reply {

@@ -1,15 +1,14 @@
 //! Requests that say who sends them, and are sent again when the server wanted to know more.
 
-use ::http::header::{HeaderMap, WWW_AUTHENTICATE};
+use ::http::header::WWW_AUTHENTICATE;
 use ::http::{Method as Verb, Response, StatusCode};
-use bytes::Bytes;
 use linchpin_jsonrpc::CallError;
 
 use super::fault;
 use super::link::Link;
-use super::send::name_of;
+use super::send::{Outgoing, name_of};
 use crate::auth::{Authorize, Challenge, Refusal, Request};
-use crate::egress::{ResponseBody, Target};
+use crate::egress::ResponseBody;
 
 /// How often one request is sent again: for a nonce, for a token, and for more than that token allows.
 const MOST: usize = 4;
@@ -18,25 +17,22 @@ impl Link {
     pub(super) async fn send_authorized(
         &self,
         authorize: &dyn Authorize,
-        verb: Verb,
-        headers: &HeaderMap,
-        body: Bytes,
-        target: &Target,
+        outgoing: Outgoing<'_>,
     ) -> Result<Response<ResponseBody>, CallError> {
-        let egress = &self.http.egress;
+        let (egress, Outgoing { verb, target, .. }) = (&self.http.egress, outgoing);
         // Before both sides have agreed somebody waits for that.
-        let is_background = verb != Verb::POST && self.wire.revision().is_some();
-        let request = Request { method: name_of(&verb), target, server: &self.target, egress, is_background };
+        let is_background = *verb != Verb::POST && self.wire.revision().is_some();
+        let request = Request { method: name_of(verb), target, server: &self.target, egress, is_background };
         for again in 0.. {
             let paused = self.wire.pause();
             let credentials = authorize.credentials(request).await;
             let credentials = credentials.map_err(|error| fault::not_authorized(&error))?;
             drop(paused);
-            let mut headers = headers.clone();
+            let mut headers = outgoing.headers.clone();
             for (name, value) in credentials.headers {
                 headers.insert(name, value);
             }
-            let response = self.send_with(verb.clone(), &headers, body.clone(), target).await?;
+            let response = self.send_with(Outgoing { headers: &headers, ..outgoing }).await?;
             authorize.answered(request, credentials.mark, response.status().as_u16(), response.headers());
             let refusal = refusal(&response, credentials.mark).filter(|_| again < MOST);
             let Some(refusal) = refusal else { return Ok(response) };

@@ -18,6 +18,15 @@ const REFUSAL: usize = 64 << 10;
 /// Redirects of one request that are followed.
 const MAX_REDIRECTS: usize = 3;
 
+/// One request, and where it goes.
+#[derive(Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    pub(super) verb: &'a Verb,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a Bytes,
+    pub(super) target: &'a Target,
+}
+
 impl Link {
     /// Where a request goes.
     fn destination(&self, verb: &Verb) -> Option<Target> {
@@ -37,35 +46,25 @@ impl Link {
     ) -> Result<Response<ResponseBody>, CallError> {
         let elsewhere = self.destination(&verb);
         let target = elsewhere.as_ref().unwrap_or(&self.target);
+        let request = Outgoing { verb: &verb, headers, body: &body, target };
         if self.http.provider.is_some() {
-            return Box::pin(self.send_provided(verb, headers, body, target)).await;
+            return Box::pin(self.send_provided(request)).await;
         }
-        self.send_as(verb, headers, body, target).await
+        self.send_as(request).await
     }
 
     /// Sends a request with what says who asks, if there is such.
-    async fn send_as(
-        &self,
-        verb: Verb,
-        headers: &HeaderMap,
-        body: Bytes,
-        target: &Target,
-    ) -> Result<Response<ResponseBody>, CallError> {
+    async fn send_as(&self, request: Outgoing<'_>) -> Result<Response<ResponseBody>, CallError> {
         match self.http.authorize.clone() {
-            None => self.send_with(verb, headers, body, target).await,
-            Some(authorize) => Box::pin(self.send_authorized(&*authorize, verb, headers, body, target)).await,
+            None => self.send_with(request).await,
+            Some(authorize) => Box::pin(self.send_authorized(&*authorize, request)).await,
         }
     }
 
-    async fn send_provided(
-        &self,
-        verb: Verb,
-        headers: &HeaderMap,
-        body: Bytes,
-        target: &Target,
-    ) -> Result<Response<ResponseBody>, CallError> {
-        let first = self.provided(&verb, headers, None).await?;
-        let response = self.send_as(verb.clone(), &first, body.clone(), target).await?;
+    async fn send_provided(&self, request: Outgoing<'_>) -> Result<Response<ResponseBody>, CallError> {
+        let Outgoing { verb, headers, .. } = request;
+        let first = self.provided(verb, headers, None).await?;
+        let response = self.send_as(Outgoing { headers: &first, ..request }).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
@@ -73,8 +72,8 @@ impl Link {
         let challenge = challenge.unwrap_or_default().to_owned();
         drop(response);
         self.diagnose(|| format!("{verb} was refused with 401: other headers are asked for"));
-        let second = self.provided(&verb, headers, Some(challenge)).await?;
-        self.send_as(verb, &second, body, target).await
+        let second = self.provided(verb, headers, Some(challenge)).await?;
+        self.send_as(Outgoing { headers: &second, ..request }).await
     }
 
     /// The headers with those of the provider.
@@ -97,12 +96,9 @@ impl Link {
 
     pub(super) async fn send_with(
         &self,
-        verb: Verb,
-        headers: &HeaderMap,
-        body: Bytes,
-        target: &Target,
+        outgoing: Outgoing<'_>,
     ) -> Result<Response<ResponseBody>, CallError> {
-        let request = || written(&verb, headers.clone(), body.clone());
+        let (request, target) = (|| outgoing.written(), outgoing.target);
         let sent = match self.http.egress.send(request(), target).await {
             Ok(response) if response.status().is_redirection() => {
                 Box::pin(self.follow_redirect(response, request(), target)).await
@@ -155,9 +151,11 @@ pub(super) fn name_of(verb: &Verb) -> &'static str {
     }
 }
 
-fn written(verb: &Verb, headers: HeaderMap, body: Bytes) -> HttpRequest<Body> {
-    let mut request = HttpRequest::new(Body::from(body));
-    *request.method_mut() = verb.clone();
-    *request.headers_mut() = headers;
-    request
+impl Outgoing<'_> {
+    fn written(&self) -> HttpRequest<Body> {
+        let mut request = HttpRequest::new(Body::from(self.body.clone()));
+        *request.method_mut() = self.verb.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
 }
