@@ -1,5 +1,4 @@
-//! Signing in: whatever servers answer, a flow ends, leads nobody and sends nothing secret to an unsafe place, and
-//! gets no token from an authority that does not say who it is.
+//! Signing in: whatever servers answer, a flow ends, and leads nobody and sends nothing secret to an unsafe place.
 
 use linchpin::__private::auth::{drive, is_signed_by_itself};
 use linchpin::egress::Target;

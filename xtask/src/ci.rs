@@ -7,12 +7,18 @@ use crate::{conformance, crates, test, tidy};
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
+/// What people build the library with, beside everything.
+const FEATURES: [&str; 5] = ["", "skills", "http-client", "http-server", "auth"];
+
 const STEPS: &[Step] = &[
     ("format", || cargo(&["fmt", "--all", "--check"])),
     ("tidy", tidy::run),
     ("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
-    ("lints without features", || {
-        cargo(&["clippy", "-p", "linchpin", "--no-default-features", "--", "-D", "warnings"])
+    ("lints by feature", || {
+        FEATURES.iter().try_for_each(|features| {
+            let lint = ["clippy", "-p", "linchpin", "--no-default-features", "--features", features];
+            cargo(&[&lint[..], &["--", "-D", "warnings"]].concat())
+        })
     }),
     ("crates", crates::run),
     ("test", test::run),

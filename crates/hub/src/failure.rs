@@ -71,12 +71,12 @@ impl Failure {
 
     /// Whether signing in failed.
     pub(crate) fn is_about_signing_in(&self) -> bool {
-        self.name == Some("HTTP_AUTHORIZATION")
+        self.needs_person() || self.name == Some("HTTP_AUTHORIZATION")
     }
 
     /// Whether nothing is missing but a person.
     pub(crate) fn needs_person(&self) -> bool {
-        self.is_about_signing_in() && self.message.contains("somebody has to sign in")
+        self.name == Some("HTTP_SIGN_IN")
     }
 
     pub(crate) fn code(&self) -> u8 {

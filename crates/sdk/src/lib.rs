@@ -63,7 +63,7 @@ pub use server::{
 
 #[cfg(feature = "skills")]
 pub use server::Skill;
-#[cfg(all(feature = "auth", feature = "http-server"))]
+#[cfg(feature = "auth")]
 pub use server::{Auth, Dpop};
 #[cfg(feature = "http-server")]
 pub use server::{Http, HttpService, Listening};
@@ -86,7 +86,7 @@ mod guide {
     #[cfg(feature = "http-client")]
     #[doc = include_str!("../../../docs/guide/signing-in.md")]
     mod signing_in {}
-    #[cfg(all(feature = "auth", feature = "http-server"))]
+    #[cfg(feature = "auth")]
     #[doc = include_str!("../../../docs/guide/authorization.md")]
     mod authorization {}
     #[doc = include_str!("../../../docs/guide/context.md")]

@@ -501,7 +501,10 @@ async fn a_passing_failure_costs_nothing() {
 #[tokio::test]
 async fn nobody_is_asked_for_ever() {
     let behaviour = Authority::honest().with(Switch::UnauthorizedForever).with(Switch::RefreshMissing);
+    let behaviour =
+        behaviour.challenge("Bearer error=invalid_token, error_description=\"it is for another\"");
     let (text, seen) = outcome(behaviour, "never").await;
     assert!(text.starts_with("connecting: the server does not take the token"), "{text}");
+    assert!(text.contains(", and says `it is for another`: ask whoever"), "{text}");
     assert_eq!(seen.authorizations, 1);
 }

@@ -48,7 +48,7 @@ async fn each_expiry_is_one_refresh() {
     let seen = authority.seen();
     let (refreshes, requests) = (seen.refreshes, seen.requests.len());
     let (reuses, revoked, took) = (seen.reuses, seen.revoked_families, begun.elapsed());
-    println!(
+    eprintln!(
         "callers={CALLERS} expiries={EXPIRIES} refreshes={refreshes} reuses={reuses} revoked={revoked} \
          requests={requests} in {took:.1?}"
     );

@@ -297,6 +297,6 @@ async fn no_secret_is_shown() {
     }
     check(&fixed(&ears).await, "fixed", false);
     check(&in_files(&ears).await, "in files", false);
-    println!("flows={flows} secrets={checked} bytes={bytes} leaked=0");
+    eprintln!("flows={flows} secrets={checked} bytes={bytes} leaked=0");
     assert!(flows > 100 && checked > 1_000);
 }

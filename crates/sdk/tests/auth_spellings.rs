@@ -220,11 +220,11 @@ async fn no_spelling_is_connected_to_from_anywhere() {
     let mut counts = trying.join_all().await;
     counts.sort_by_key(|(site, _)| *site as usize);
     for (site, count) in &counts {
-        println!("{site:?}: tried={} failed={} shown={}", count.tried, count.failed, count.shown);
+        eprintln!("{site:?}: tried={} failed={} shown={}", count.tried, count.failed, count.shown);
     }
     let tried: usize = counts.iter().map(|(_, count)| count.tried).sum();
     let connects = canary.connections();
-    println!("tried={tried} connects={connects}");
+    eprintln!("tried={tried} connects={connects}");
     assert_eq!((tried, connects), (320 * 9, 0));
     // There the rest is found without it: what is well known is looked for next.
     for (_, count) in counts.iter().filter(|(site, _)| *site != Site::ResourceMetadata) {

@@ -36,7 +36,10 @@ pub(super) fn sockets_are_opened_in_one_place(files: &[SourceFile]) -> Vec<Findi
             if let Some(found) =
                 listens.filter(|_| !file.path.starts_with(LISTENING) && file.path != LOOPBACK)
             {
-                findings.push(file.finding(number, format!("\"{found}\": only {LISTENING} listens; use it")));
+                findings.push(file.finding(
+                    number,
+                    format!("\"{found}\": only {LISTENING} and {LOOPBACK} listen; use them"),
+                ));
             }
         }
     }

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use http::HeaderName;
 use http::header::AUTHORIZATION;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -21,13 +20,13 @@ use super::record::Record;
 use super::run::now;
 use super::scheme::{Credentials, Request, header_value};
 use super::scopes::Scopes;
+use super::secret::Secret;
 use crate::sync::lock;
 
 /// How often more is asked for on behalf of the same operation.
 const MOST_STEP_UPS: usize = 2;
 /// How many sets of scopes are counted.
 const MOST_COUNTED: usize = 64;
-const DPOP: HeaderName = HeaderName::from_static("dpop");
 
 /// One server, as one account.
 pub(super) struct Account {
@@ -67,7 +66,7 @@ pub(super) enum Source {
 pub(super) enum Work {
     Load,
     Renew,
-    /// The server wants something, and did not take a token that was just renewed.
+    /// The server wants something, and did not take a token that it had not taken before; where that came from.
     Answer(Challenge, Option<Source>),
 }
 
@@ -86,7 +85,8 @@ impl Account {
         Account { key, live: Mutex::new(live), turn, waiting, is_abandoned: AtomicBool::new(false) }
     }
 
-    pub(super) fn now(&self) -> (Option<Arc<Record>>, u64) {
+    /// What is known, and how often something was tried.
+    pub(super) fn current(&self) -> (Option<Arc<Record>>, u64) {
         let live = lock(&self.live);
         (live.record.clone(), live.attempt)
     }
@@ -97,7 +97,7 @@ impl Account {
         request: Request<'_>,
         profile: &Profile,
     ) -> Result<Credentials, AuthError> {
-        let (record, mark) = self.now();
+        let (record, mark) = self.current();
         let Some((record, token)) =
             record.as_deref().and_then(|record| Some((record, record.access_token.as_ref()?)))
         else {
@@ -109,21 +109,25 @@ impl Account {
             let nonce = lock(&self.live).nonce.clone();
             let (url, token) = (request.target.url(), Some(token.expose()));
             let proof = dpop::proof(key, request.method, &url, token, nonce.as_deref(), now(profile))?;
-            headers.push((DPOP, header_value(&proof)?));
+            headers.push((dpop::PROOF, header_value(&proof)?));
         }
         Ok(Credentials { headers, mark })
     }
 
     /// Whether another token may help: not if the server did not even take one that was just given.
-    pub(super) fn check_proven(&self, mark: u64, now: u64) -> Result<(), AuthError> {
+    pub(super) fn check_proven(&self, mark: u64, now: u64, challenge: &Challenge) -> Result<(), AuthError> {
         let live = lock(&self.live);
         let is_new = live.attempt == mark && live.unproven == Some(Source::SignIn);
         match live.record.as_ref().filter(|record| is_new && !record.is_over(now)) {
             None => Ok(()),
             Some(record) => {
                 let issuer = quoted(&record.issuer);
+                let token = record.access_token.as_ref().map_or("", Secret::expose);
+                let said = challenge.error_description.as_deref().filter(|said| !said.contains(token));
+                let said = said.map(|said| format!(", and says `{}`", quoted(said))).unwrap_or_default();
                 let text = format!(
-                    "the server does not take the token that `{issuer}` has just given for it: ask whoever runs the server"
+                    "the server does not take the token that `{issuer}` has just given for it{said}: ask whoever runs the \
+                     server"
                 );
                 Err(AuthError::new(AuthErrorKind::Token, text))
             }
@@ -148,7 +152,9 @@ impl Account {
                 scopes => format!("the scope `{}`", quoted(scopes)),
             };
             let text = format!("the server wants {what} for this, and {why}: ask whoever runs the server");
-            return Err(AuthError::new(AuthErrorKind::Scope, text).with_code("insufficient_scope"));
+            return Err(
+                AuthError::new(AuthErrorKind::Scope, text).with_code(Some("insufficient_scope".to_owned()))
+            );
         }
         Ok(())
     }
@@ -172,7 +178,7 @@ impl Account {
                 let outcome = account.renew(work, &profile, &server, &egress, may_ask).await;
                 match outcome {
                     Ok((record, source)) => account.settle(record, source, Ok(())),
-                    Err(error) => account.settle(account.now().0, None, Err(error)),
+                    Err(error) => account.settle(account.current().0, None, Err(error)),
                 }
                 // Whoever came since has not been asked.
                 let is_abandoned = account.is_abandoned.swap(false, Ordering::Relaxed);
@@ -188,8 +194,9 @@ impl Account {
     /// Whether nothing has happened since `mark` that counts: that nobody could be asked means little to those who can.
     fn is_open(&self, mark: u64, may_ask: bool) -> bool {
         let live = lock(&self.live);
-        let lacked_person =
-            !live.could_ask && matches!(&live.last, Err(error) if error.kind() == AuthErrorKind::Person);
+        let is_about_person =
+            |error: &AuthError| matches!(error.kind(), AuthErrorKind::Nobody | AuthErrorKind::Person);
+        let lacked_person = !live.could_ask && live.last.as_ref().is_err_and(is_about_person);
         live.attempt == mark || (may_ask && lacked_person)
     }
 

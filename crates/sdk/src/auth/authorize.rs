@@ -130,7 +130,7 @@ impl Pending {
                 "`{}` did not let the client in: it says `{code}`{description}",
                 quoted(&self.issuer)
             );
-            return Err(AuthError::new(AuthErrorKind::Denied, text).with_code(&code));
+            return Err(AuthError::new(AuthErrorKind::Denied, text).with_code(Some(code)));
         }
         let code = brought.code.filter(|code| !code.expose().is_empty());
         let code = code.ok_or_else(|| wrong("what came back from the browser has no code"))?;

@@ -16,7 +16,7 @@ pub struct Challenge {
     pub scope: Option<Scopes>,
     /// Why a token was not good enough, such as `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
-    /// The same, in words. They are not ours: [`super::AuthError`] quotes them.
+    /// The same, in words that are not ours.
     pub error_description: Option<String>,
     /// Whether tokens are to be bound to a key (RFC 9449).
     pub dpop: bool,

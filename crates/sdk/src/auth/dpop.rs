@@ -1,13 +1,15 @@
 //! Tokens that are bound to a key (RFC 9449): whoever steals one cannot use it.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderName;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
-use super::error::{AuthError, AuthErrorKind};
+use super::error::AuthError;
 use super::pkce::random_text;
-use crate::jose::SigningKey;
+use crate::jose::{SigningKey, digest};
+
+/// Where the proof stands in a request, and where an answer says what the next one must hold.
+pub(crate) const PROOF: HeaderName = HeaderName::from_static("dpop");
+pub(super) const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// Proves for one request that it comes from whoever has the key.
 pub(super) fn proof(
@@ -22,10 +24,10 @@ pub(super) fn proof(
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let mut claims = json!({ "jti": random_text().expose(), "htm": method, "htu": url, "iat": now });
     if let Some(token) = token {
-        claims["ath"] = json!(URL_SAFE_NO_PAD.encode(Sha256::digest(token)));
+        claims["ath"] = json!(digest(token));
     }
     if let Some(nonce) = nonce {
         claims["nonce"] = json!(nonce);
     }
-    key.sign(&header, &claims).map_err(|error| AuthError::new(AuthErrorKind::Setup, error.to_string()))
+    Ok(key.sign(&header, &claims)?)
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::jose::JoseError;
+
 /// What kind of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -14,7 +16,9 @@ pub enum AuthErrorKind {
     Unreachable,
     /// The authorization server did not register the client, and no other way to be known to it is left.
     Registration,
-    /// Nobody was there to sign in, or did not come back.
+    /// Somebody has to sign in, and nobody can be asked.
+    Nobody,
+    /// Whoever was asked to sign in could not be reached, or did not come back.
     Person,
     /// The person or the authorization server said no.
     Denied,
@@ -43,9 +47,8 @@ impl AuthError {
         AuthError { kind, message: message.into(), code: None }
     }
 
-    pub(super) fn with_code(mut self, code: &str) -> Self {
-        self.code = Some(code.to_owned());
-        self
+    pub(super) fn with_code(self, code: Option<String>) -> Self {
+        AuthError { code, ..self }
     }
 
     /// Whether the authorization server says that a refresh token, or the client, is over. Anything else may pass.
@@ -73,6 +76,13 @@ impl fmt::Display for AuthError {
 
 impl std::error::Error for AuthError {}
 
+/// The keys are the host's own.
+impl From<JoseError> for AuthError {
+    fn from(error: JoseError) -> Self {
+        AuthError::new(AuthErrorKind::Setup, error.to_string())
+    }
+}
+
 /// Where a document cannot be read. What stands there is not ours to show.
 pub(super) fn place(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
@@ -97,7 +107,8 @@ mod tests {
 
     #[test]
     fn only_what_is_over_is_over() {
-        let of = |code: &str| AuthError::new(AuthErrorKind::Token, "x").with_code(code).ends_grant();
+        let of =
+            |code: &str| AuthError::new(AuthErrorKind::Token, "x").with_code(Some(code.into())).ends_grant();
         assert!(of("invalid_grant") && of("invalid_client") && of("bad_refresh_token"));
         assert!(!of("temporarily_unavailable") && !of("Service Unavailable") && !of("use_dpop_nonce"));
     }

@@ -76,7 +76,6 @@ impl Exchange {
     }
 
     pub(super) fn header(&mut self, name: &'static str, value: &str) {
-        self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value.into()));
     }
 

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
@@ -17,6 +15,7 @@ use super::error::{AuthError, AuthErrorKind};
 use super::secret::Secret;
 use super::store::TokenStore;
 use super::{AuthFuture, boxed};
+use crate::jose::encode;
 
 const NONCE: usize = 24;
 /// The longest record that is read.
@@ -113,7 +112,7 @@ fn write_new(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
 impl Inner {
     fn path(&self, key: &str, ending: &str) -> PathBuf {
         let digest = Sha256::digest(key);
-        self.directory.join(format!("{}.{ending}", URL_SAFE_NO_PAD.encode(&digest[..16])))
+        self.directory.join(format!("{}.{ending}", encode(&digest[..16])))
     }
 
     fn load(&self, key: &str) -> io::Result<Option<Secret>> {

@@ -72,6 +72,11 @@ pub(super) struct Identity {
 }
 
 impl Identity {
+    /// A client that was not registered by us.
+    pub(super) fn new(id: &str, secret: Option<Secret>, method: Method) -> Self {
+        Identity { id: id.to_owned(), secret, method, redirect_uri: None, scopes: None, expires_at: None }
+    }
+
     /// Adds to a request who sends it.
     pub(super) fn sign(
         &self,

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::error::{AuthError, AuthErrorKind};
+use super::error::AuthError;
 use crate::jose::{Algorithm, SigningKey};
 
 /// A private key and its name, for clients that are known by their key (`private_key_jwt`).
@@ -18,9 +18,7 @@ pub struct PrivateKey {
 impl PrivateKey {
     /// Reads a key from PEM (PKCS #8).
     pub fn from_pem(pem: &str, algorithm: Algorithm) -> Result<Self, AuthError> {
-        let key = SigningKey::from_pkcs8_pem(pem, algorithm)
-            .map_err(|error| AuthError::new(AuthErrorKind::Setup, error.to_string()))?;
-        Ok(PrivateKey { key, id: None })
+        Ok(PrivateKey { key: SigningKey::from_pkcs8_pem(pem, algorithm)?, id: None })
     }
 
     /// The name under which the authorization server knows the key (`kid`).
@@ -35,9 +33,7 @@ impl PrivateKey {
         if let Some(id) = &self.id {
             header["kid"] = json!(id);
         }
-        self.key
-            .sign(&header, claims)
-            .map_err(|error| AuthError::new(AuthErrorKind::Setup, error.to_string()))
+        Ok(self.key.sign(&header, claims)?)
     }
 }
 

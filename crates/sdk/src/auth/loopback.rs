@@ -22,7 +22,7 @@ const PATH: &str = "/callback";
 const LONGEST: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many sign-ins can be begun and not finished. Those before are given up.
+/// How many sign-ins can be begun and not finished, those before being given up; and how many connections one waits on.
 const MOST: usize = 16;
 
 /// Asks a person who sits at this machine. The URL is shown or opened by what [`Self::new`] is given.

@@ -55,9 +55,9 @@ pub use run::AuthStep;
 pub use scheme::{ApiKey, Authorize, Basic, Bearer, Credentials, Refusal, Request};
 pub use scopes::Scopes;
 pub use secret::Secret;
-#[cfg(feature = "auth")]
-pub(crate) use server_metadata::locations;
 pub use store::{MemoryStore, TokenStore};
+#[cfg(feature = "auth")]
+pub(crate) use {dpop::PROOF, resource_metadata::WELL_KNOWN, server_metadata::locations};
 
 pub use crate::jose::Algorithm;
 

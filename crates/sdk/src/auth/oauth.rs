@@ -129,15 +129,7 @@ impl IdentityProvider {
 
     pub(super) fn identity(&self) -> Identity {
         let method = if self.client_secret.is_some() { Method::Post } else { Method::None };
-        let secret = self.client_secret.clone();
-        Identity {
-            id: self.client_id.clone(),
-            secret,
-            method,
-            redirect_uri: None,
-            scopes: None,
-            expires_at: None,
-        }
+        Identity::new(&self.client_id, self.client_secret.clone(), method)
     }
 }
 

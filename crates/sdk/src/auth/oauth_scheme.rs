@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderName;
 use http::header::HeaderMap;
-use sha2::{Digest, Sha256};
 
 use super::account::{Account, Work};
+use super::dpop;
 use super::error::{AuthError, AuthErrorKind};
 use super::oauth::OAuth;
 use super::record::Record;
@@ -17,9 +14,8 @@ use super::run::now;
 use super::scheme::{Authorize, Credentials, Refusal, Request};
 use super::{AuthFuture, boxed};
 use crate::egress::{Egress, Target};
+use crate::jose::digest;
 use crate::sync::lock;
-
-const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 impl OAuth {
     fn account_of(&self, server: &Target) -> Arc<Account> {
@@ -33,7 +29,7 @@ impl OAuth {
         let client = profile.client.as_ref().map_or("", |client| &client.id);
         // Queries may hold keys, and tell tenants apart.
         let url = server.url();
-        let query = url.split_once('?').map(|(_, query)| URL_SAFE_NO_PAD.encode(Sha256::digest(query)));
+        let query = url.split_once('?').map(|(_, query)| digest(query));
         let parts =
             [server.to_string(), profile.account.clone(), client.to_owned(), query.unwrap_or_default()];
         parts.join(" ").trim_end().to_owned()
@@ -41,10 +37,10 @@ impl OAuth {
 
     async fn credentials_for(&self, request: Request<'_>) -> Result<Credentials, AuthError> {
         let (account, profile) = (self.account_of(request.server), &self.profile);
-        if account.now().1 == 0 {
+        if account.current().1 == 0 {
             account.work(Work::Load, 0, profile, request, false).await?;
         }
-        let (record, mark) = account.now();
+        let (record, mark) = account.current();
         if let Some(record) = record.filter(|record| record.can_be_renewed(now(profile))) {
             let renewed = account.work(Work::Renew, mark, profile, request, false).await;
             // It is renewed early: as long as it is good, it does not matter that nobody answers.
@@ -62,7 +58,7 @@ impl OAuth {
         let Refusal { status, challenge, mark, .. } = refusal;
         match status {
             401 if challenge.error.as_deref() == Some("use_dpop_nonce") => return Ok(true),
-            401 => account.check_proven(mark, now(profile))?,
+            401 => account.check_proven(mark, now(profile), &challenge)?,
             403 if challenge.wants_more_scope() => {}
             _ => return Ok(false),
         }
@@ -102,7 +98,7 @@ impl Authorize for OAuth {
     fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
         let account = self.account_of(request.server);
         let mut live = lock(&account.live);
-        if let Some(nonce) = headers.get(NONCE).and_then(|nonce| nonce.to_str().ok()) {
+        if let Some(nonce) = headers.get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok()) {
             live.nonce = Some(nonce.to_owned());
         }
         if status != 401 && mark == live.attempt {

@@ -62,7 +62,7 @@ impl Flow {
             self.authority()?.authorization_endpoint(&self.start.server)?; // before anybody is troubled
             if !self.start.person {
                 let text = "somebody has to sign in, and nobody can be asked: give the client a `person`";
-                return Err(AuthError::new(AuthErrorKind::Person, text));
+                return Err(AuthError::new(AuthErrorKind::Nobody, text));
             }
             self.step = Step::Preparing;
             return Ok(Action::Prepare);

@@ -20,8 +20,6 @@ pub struct Driven {
     pub visited: Vec<String>,
     /// Whether there is a token in the end.
     pub has_token: bool,
-    /// How many steps it took, and whether that was too many.
-    pub steps: usize,
     /// Whether it did not come to an end.
     pub is_endless: bool,
 }
@@ -35,10 +33,10 @@ pub fn drive(challenge: &str, redirect: &str, mut replies: impl FnMut() -> Optio
     let start =
         Start { profile, server, challenge: Challenge::read([challenge]), earlier: None, person: true };
     let mut flow = Flow::new(start);
-    let mut action = flow.next(Event::Begin, 1);
+    let (mut action, mut steps) = (flow.next(Event::Begin, 1), 0);
     while let Ok(next) = action {
-        driven.steps += 1;
-        if driven.steps > MOST_STEPS {
+        steps += 1;
+        if steps > MOST_STEPS {
             driven.is_endless = true;
             return driven;
         }

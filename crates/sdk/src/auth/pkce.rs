@@ -1,10 +1,7 @@
 //! Proof key for code exchange (RFC 7636), with S256 and nothing else: a code is worth nothing to whoever steals it.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sha2::{Digest, Sha256};
-
 use super::secret::Secret;
+use crate::jose::{digest, encode};
 
 /// What only this client knows of a sign-in.
 pub(super) struct Verifier(Secret);
@@ -16,7 +13,7 @@ impl Verifier {
 
     /// What is shown when the code is asked for.
     pub(super) fn challenge(&self) -> String {
-        URL_SAFE_NO_PAD.encode(Sha256::digest(self.0.expose()))
+        digest(self.0.expose())
     }
 
     /// What is shown when the code is used.
@@ -29,7 +26,7 @@ impl Verifier {
 pub(super) fn random_text() -> Secret {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
-    Secret::new(URL_SAFE_NO_PAD.encode(bytes))
+    Secret::new(encode(bytes))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::error::{AuthError, AuthErrorKind};
+use super::error::{AuthError, AuthErrorKind, place};
 use super::identity::Identity;
 use super::scopes::Scopes;
 use super::secret::{self, Secret};
@@ -78,8 +78,8 @@ impl Record {
             AuthError::new(AuthErrorKind::Store, text)
         };
         // Positions only: the text around them is secret.
-        let mut record: Record = serde_json::from_str(text.expose())
-            .map_err(|error| unreadable(format!("line {}, column {}", error.line(), error.column())))?;
+        let mut record: Record =
+            serde_json::from_str(text.expose()).map_err(|error| unreadable(place(&error)))?;
         if let Some(key) = &record.key {
             let der = STANDARD.decode(key.expose()).map_err(|_| unreadable("its key".to_owned()))?;
             let key = SigningKey::from_pkcs8_der(&der, crate::jose::Algorithm::Es256);

@@ -17,6 +17,9 @@ use crate::egress::Target;
 /// The longest name or secret that is taken.
 const LONGEST: usize = 4 << 10;
 
+/// A client whose secret runs out in so many seconds registers again.
+const EARLY: u64 = 60;
+
 /// How a client becomes known.
 pub(super) enum Way {
     Known(Identity),
@@ -40,18 +43,11 @@ pub(super) fn choose(
         return preregistered(given, known_issuer, server).map(Way::Known);
     }
     if let Some(url) = profile.document_url.as_ref().filter(|_| server.client_id_documents) {
-        return Ok(Way::Known(Identity {
-            id: url.clone(),
-            secret: None,
-            method: Method::None,
-            redirect_uri: None,
-            scopes: None,
-            expires_at: None,
-        }));
+        return Ok(Way::Known(Identity::new(url, None, Method::None)));
     }
     let still_good = |known: &Identity| {
         known.redirect_uri.as_deref() == redirect_uri
-            && known.expires_at.is_none_or(|end| end > now + 60)
+            && known.expires_at.is_none_or(|end| end > now + EARLY)
             && known
                 .scopes
                 .as_ref()
@@ -97,8 +93,7 @@ fn preregistered(
     };
     // A server that lists none of them may still take one.
     let method = Method::choose(wanted, server).unwrap_or(wanted[0]);
-    let secret = given.secret.clone();
-    Ok(Identity { id: given.id.clone(), secret, method, redirect_uri: None, scopes: None, expires_at: None })
+    Ok(Identity::new(&given.id, given.secret.clone(), method))
 }
 
 /// What is said about the client when it registers.
@@ -151,8 +146,7 @@ pub(super) fn read(
     let advice = "register it there by hand and give its client id";
     if !reply.is_success() {
         let (code, what) = oauth_error(reply);
-        let error = failed(&format!("{what}; {advice}"));
-        return Err(code.map_or(error.clone(), |code| error.with_code(&code)));
+        return Err(failed(&format!("{what}; {advice}")).with_code(code));
     }
     let answer: Answer = serde_json::from_slice(&reply.body).map_err(|error| {
         failed(&format!("its answer is not what RFC 7591 says ({}); {advice}", place(&error)))
@@ -181,5 +175,6 @@ pub(super) fn read(
     };
     let expires_at = answer.client_secret_expires_at.filter(|end| *end != 0 && secret.is_some());
     let scopes = scopes.map(Scopes::to_string);
-    Ok(Identity { id, secret, method, redirect_uri: redirect_uri.map(str::to_owned), scopes, expires_at })
+    let redirect_uri = redirect_uri.map(str::to_owned);
+    Ok(Identity { redirect_uri, scopes, expires_at, ..Identity::new(&id, secret, method) })
 }

@@ -29,7 +29,7 @@ impl Account {
         let lease = profile.store.lock(&self.key).await?;
         let kept = profile.store.load(&self.key).await?;
         let kept = kept.and_then(|kept| readable(Record::read(&kept)));
-        let known = self.now().0;
+        let known = self.current().0;
         let is_news = |kept: &Record| {
             kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
         };

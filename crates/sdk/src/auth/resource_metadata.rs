@@ -6,7 +6,8 @@ use super::error::{AuthError, AuthErrorKind, place};
 use super::scopes::Scopes;
 use crate::egress::Target;
 
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+/// Where the document is, in front of the path of the resource.
+pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// How many authorization servers are looked at.
 const MOST_AUTHORITIES: usize = 8;
 

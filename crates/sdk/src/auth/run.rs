@@ -7,6 +7,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use tokio::sync::watch;
 
+use super::dpop;
 use super::error::{AuthError, AuthErrorKind};
 use super::exchange::{Exchange, Purpose, Reply};
 use super::flow::{Action, Event, Flow};
@@ -22,7 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST: usize = 1 << 20;
 /// Redirects of metadata that are followed, within its origin.
 const REDIRECTS: usize = 3;
-const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// A step of signing in that is over.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ async fn fetch(exchange: &Exchange, server: &Target, egress: &Egress) -> Result<
     }
     let response = response.map_err(|error| error.to_string())?;
     let status = response.status().as_u16();
-    let nonce = response.headers().get(NONCE).and_then(|nonce| nonce.to_str().ok()).map(str::to_owned);
+    let nonce = response.headers().get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok()).map(str::to_owned);
     let body = response.into_body().read_to_end(MOST).await.map_err(|error| error.to_string())?;
     Ok(Reply { status, body: body.to_vec(), nonce })
 }
@@ -202,7 +202,7 @@ fn written(exchange: &Exchange) -> Result<Request<Body>, String> {
 }
 
 fn person(profile: &Profile) -> Result<&dyn super::Person, AuthError> {
-    let nobody = || AuthError::new(AuthErrorKind::Person, "somebody has to sign in, and nobody can be asked");
+    let nobody = || AuthError::new(AuthErrorKind::Nobody, "somebody has to sign in, and nobody can be asked");
     profile.person.as_deref().ok_or_else(nobody)
 }
 

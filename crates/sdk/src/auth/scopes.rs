@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::server::is_scope;
+
 /// The most scopes that are asked for at once; nobody means more.
 const MOST: usize = 256;
 
@@ -44,9 +46,7 @@ impl Scopes {
     }
 
     fn add(&mut self, scope: &str) {
-        let is_scope = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
-        let fits = !scope.is_empty() && scope.bytes().all(is_scope) && self.0.len() < MOST;
-        if fits && !self.contains(scope) {
+        if is_scope(scope) && self.0.len() < MOST && !self.contains(scope) {
             self.0.push(scope.to_owned());
         }
     }
@@ -68,7 +68,7 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// What stands for asking again as long as nobody asks: the token to renew tokens with.
+/// The scope that brings a token to renew tokens with.
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// What is to be asked for. `wanted` is what the host of the client says; `challenged` what the operation needs;

@@ -146,8 +146,7 @@ pub(super) fn read_assertion(reply: &Reply, provider: &str) -> Result<Secret, Au
 fn answer(reply: &Reply, issuer: &str) -> Result<Answer, AuthError> {
     let refused = || {
         let (code, what) = oauth_error(reply);
-        let error = failure(issuer, &what);
-        code.map_or(error.clone(), |code| error.with_code(&code))
+        failure(issuer, &what).with_code(code)
     };
     if !reply.is_success() {
         return Err(refused());

@@ -128,7 +128,7 @@ impl Target {
         }
     }
 
-    /// Whether what is sent there can be read on the way by nobody else: `https`, or this machine by its name.
+    /// Whether what is sent there can be read on the way by nobody else: `https`, or this machine.
     pub fn is_secure(&self) -> bool {
         self.place.https || self.place.host.class_by_name() == Class::Loopback
     }

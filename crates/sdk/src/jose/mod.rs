@@ -14,6 +14,7 @@ mod token;
 mod tests;
 
 pub use algorithm::Algorithm;
+pub(crate) use error::JoseError;
 pub(crate) use public::PublicKey;
 pub(crate) use signing::SigningKey;
 #[cfg(any(feature = "auth", test))]
@@ -22,10 +23,16 @@ pub(crate) use token::Token;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
 
 /// Base64url as tokens have it: without padding.
 pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The SHA-256 digest of a text, as tokens have it.
+pub(crate) fn digest(text: impl AsRef<[u8]>) -> String {
+    encode(Sha256::digest(text))
 }
 
 /// The bytes of a base64url text; `None` for anything that [`encode`] would not have written.

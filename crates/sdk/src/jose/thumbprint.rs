@@ -1,9 +1,8 @@
 //! The thumbprint of a key (RFC 7638): the same for the same key, however its JWK is written.
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use super::encode;
+use super::digest;
 use super::error::JoseError;
 
 /// The SHA-256 thumbprint of a JWK, as base64url.
@@ -25,5 +24,5 @@ pub(crate) fn thumbprint(jwk: &Value) -> Result<String, JoseError> {
         pairs.push(format!("\"{name}\":{}", Value::from(text(name)?)));
     }
     let canonical = format!("{{{}}}", pairs.join(","));
-    Ok(encode(Sha256::digest(canonical)))
+    Ok(digest(canonical))
 }

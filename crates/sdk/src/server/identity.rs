@@ -140,10 +140,14 @@ pub(crate) fn check_scopes(identity: &Identity, tool: &ToolEntry) -> Result<(), 
     Err(ProtocolError::InsufficientScope { required: tool.scopes.to_vec() })
 }
 
+/// Whether this is a word that can be a scope (RFC 6749 3.3).
+pub(crate) fn is_scope(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
+}
+
 /// Whether this can be a scope of a server.
-pub(crate) fn check_scope(scope: &str) -> Result<(), String> {
-    let is_good = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-    if scope.is_empty() || !scope.bytes().all(is_good) {
+pub(crate) fn check_scope_name(scope: &str) -> Result<(), String> {
+    if !is_scope(scope) {
         return Err(format!(
             "{scope:?} is no scope: printable ASCII without spaces, quotes and backslashes is"
         ));
@@ -199,9 +203,9 @@ mod tests {
         assert!(!identity.has_scope("c") && !identity.has_scope("A") && !identity.has_scope(""));
         assert!(identity.has_all(&[]) && !identity.has_all(&["a".into(), "x".into()]));
         for scope in ["", "a b", "a\"b", "a\\b", "é", "a\n", "offline_access"] {
-            assert!(check_scope(scope).is_err(), "{scope}");
+            assert!(check_scope_name(scope).is_err(), "{scope}");
         }
-        assert_eq!(check_scope("https://example.com/a!#[~"), Ok(()));
+        assert_eq!(check_scope_name("https://example.com/a!#[~"), Ok(()));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod answer;
 mod args;
 mod ask;
-#[cfg(all(feature = "auth", feature = "http-server"))]
+#[cfg(feature = "auth")]
 mod auth;
 #[cfg(all(not(feature = "auth"), feature = "http-server"))]
 #[path = "no_auth.rs"]
@@ -59,13 +59,13 @@ mod validate;
 
 pub use args::{Args, NoArgs};
 pub use ask::Asking;
-#[cfg(all(feature = "auth", feature = "http-server"))]
+#[cfg(feature = "auth")]
 pub use auth::{Auth, Dpop};
 pub use builder::Server;
 pub use context::{Context, Progress};
 pub use handle::Handle;
 pub use handler::Handler;
-#[cfg(all(feature = "auth", feature = "http-server"))]
+#[cfg(feature = "auth")]
 pub(crate) use http::listen::bind;
 #[cfg(feature = "http-server")]
 pub use http::{
@@ -73,6 +73,8 @@ pub use http::{
     SessionStore,
 };
 pub use identity::Identity;
+#[cfg(feature = "http-client")]
+pub(crate) use identity::is_scope;
 pub use layer::{Next, Request, Response};
 pub use listed::Listed;
 pub use output::{Audio, Image, IntoContent, IntoPrompt, IntoResource, IntoToolOutput, Json};

@@ -2,6 +2,7 @@
 #![expect(clippy::unused_async, reason = "with the feature it waits for keys")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{HeaderValue, StatusCode};
@@ -33,9 +34,11 @@ impl Resource {
         match *self {}
     }
 
-    pub(crate) fn consume(&self, _: &mut Parts, _: &Known) {
+    pub(crate) fn time_left(&self, _: &Identity) -> Option<Duration> {
         match *self {}
     }
+
+    pub(crate) fn consume(_: &mut Parts, _: &Known) {}
 
     pub(crate) fn document_at(&self, _: &str) -> Option<&[u8]> {
         match *self {}

@@ -14,7 +14,7 @@ use super::args::Args;
 use super::catalog::{Item, Register, check_name};
 use super::describe::describe;
 use super::handler::Handler;
-use super::identity::check_scope;
+use super::identity::check_scope_name;
 use super::output::IntoToolOutput;
 use super::scope::Scope;
 use super::state::StateMap;
@@ -185,7 +185,7 @@ impl Tool {
         let refuse =
             |reason: String| Error::setup(format!("the tool `{name}` cannot be registered: {reason}"));
         check_name("tool", &name)?;
-        self.scopes.iter().try_for_each(|scope| check_scope(scope)).map_err(refuse)?;
+        self.scopes.iter().try_for_each(|scope| check_scope_name(scope)).map_err(refuse)?;
         let input_check = match input {
             Some(typed) => {
                 let check = Validator::for_typed(&typed).map_err(refuse)?;

@@ -8,7 +8,7 @@
 //! | a client, by a server that does as it is told | [`Script`] |
 //! | what is said on the wire | [`Transcript`] |
 //! | that nothing hangs when messages get lost | [`Faults`] |
-//! | a client that signs in | `authority`, with the features `auth` and `http-server` |
+//! | a client that signs in | `authority`, with the feature `auth` |
 //!
 //! ```
 //! use linchpin::testing::{Transcript, matrix};
@@ -29,7 +29,7 @@
 //! });
 //! ```
 
-#[cfg(all(feature = "auth", feature = "http-server"))]
+#[cfg(feature = "auth")]
 pub mod authority;
 mod between;
 pub mod faults;

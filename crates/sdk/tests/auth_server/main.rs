@@ -1,6 +1,6 @@
 //! Servers that want to know who asks: tokens, challenges, scopes, proofs, keys, and whose a session is.
 
-#![cfg(all(feature = "auth", feature = "http-server"))]
+#![cfg(feature = "auth")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 mod challenges;

@@ -1,6 +1,6 @@
 //! The authority of the test kit: what it grants when everything is as it should be, and what each switch does to that.
 //! All of it by hand, without the client that it is made for.
-#![cfg(all(feature = "auth", feature = "http-server"))]
+#![cfg(feature = "auth")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod grants;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::super::clock::Clock;
-use super::super::identity::check_scope;
+use super::super::identity::check_scope_name;
 use super::super::{BoxFuture, Identity};
 use super::cache::Cache;
 use super::jwt::Jwt;
@@ -220,7 +220,7 @@ impl Auth {
             issuers.into_iter().next().ok_or("an authorization server is needed: give its issuer")?;
         let implied = self.implied.iter().flat_map(|(scope, others)| std::iter::once(scope).chain(others));
         let mut scopes = self.required.iter().chain(self.supported.iter().flatten()).chain(implied);
-        scopes.try_for_each(|scope| check_scope(scope))?;
+        scopes.try_for_each(|scope| check_scope_name(scope))?;
         if self.skew > LONGEST_SKEW {
             return Err(format!("clocks may be at most {} seconds apart", LONGEST_SKEW.as_secs()));
         }

@@ -14,7 +14,7 @@ use crate::jose::{Algorithm, PublicKey};
 use crate::sync::lock;
 
 /// How long a fetch may take, with all that belongs to it.
-pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// For how long keys are fresh when nothing is said, at least and at most.
 const FRESH: Duration = Duration::from_hours(1);
 const SHORTEST_FRESH: Duration = Duration::from_mins(5);

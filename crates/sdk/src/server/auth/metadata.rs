@@ -3,11 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::builder::{Auth, Dpop};
+use crate::auth::WELL_KNOWN;
 use crate::egress::Target;
 use crate::jose::Algorithm;
-
-/// Where the document is, in front of the path of the resource.
-const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The path of the document that belongs to this resource.
 pub(super) fn path(resource: &Target) -> String {

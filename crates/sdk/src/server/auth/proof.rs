@@ -3,16 +3,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use ::http::HeaderMap;
 use ::http::request::Parts;
-use ::http::{HeaderMap, HeaderName};
 use serde_json::Value;
 
-use super::cache::mark;
 use super::replay::{Again, Replay};
+use crate::auth::PROOF;
 use crate::egress::Target;
-use crate::jose::{Algorithm, PublicKey, Token, encode, thumbprint};
+use crate::jose::{Algorithm, PublicKey, Token, digest, thumbprint};
 
-pub(super) const HEADER: HeaderName = HeaderName::from_static("dpop");
 /// How far the clock of a client may be off, in both directions.
 const SKEW: Duration = Duration::from_mins(1);
 /// Longer than a proof can be accepted.
@@ -74,7 +73,7 @@ impl Proofs {
         if off.is_none_or(|off| off > SKEW.as_secs_f64()) {
             return Err("iat of the proof is not now".into());
         }
-        if text("ath") != Some(&encode(mark(token))) {
+        if text("ath") != Some(&digest(token)) {
             return Err("ath of the proof is not the digest of the token".into());
         }
         let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_ID);
@@ -87,7 +86,7 @@ impl Proofs {
 }
 
 fn only(headers: &HeaderMap) -> Result<&str, Doubt> {
-    let mut values = headers.get_all(HEADER).iter();
+    let mut values = headers.get_all(PROOF).iter();
     let first = values.next().ok_or("there is no proof: send one in the header DPoP")?;
     if values.next().is_some() {
         return Err("the header DPoP is there more than once".into());

@@ -13,9 +13,9 @@ use super::cache::{Cache, Known, mark};
 use super::challenge::Rejection;
 use super::credentials::{self, Credentials, Scheme};
 use super::jwt::Jwt;
-use super::proof::{self, Doubt, Proofs};
+use super::proof::{Doubt, Proofs};
 use crate::Result;
-use crate::auth::Secret;
+use crate::auth::{PROOF, Secret};
 use crate::egress::Target;
 
 /// Knows opaque tokens.
@@ -173,10 +173,9 @@ impl Resource {
     }
 
     /// Takes what proved who asks out of a request: nobody behind this needs it, and nobody can pass it on.
-    #[expect(clippy::unused_self, reason = "only who lets requests in may do this")]
-    pub(crate) fn consume(&self, parts: &mut Parts, known: &Known) {
+    pub(crate) fn consume(parts: &mut Parts, known: &Known) {
         parts.headers.remove(::http::header::AUTHORIZATION);
-        parts.headers.remove(proof::HEADER);
+        parts.headers.remove(PROOF);
         parts.extensions.insert(known.identity.clone());
     }
 

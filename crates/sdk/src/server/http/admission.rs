@@ -13,7 +13,7 @@ use linchpin_protocol::Method as Protocol;
 use tokio::time::Instant;
 
 use super::super::Identity;
-use super::super::auth::Rejection;
+use super::super::auth::{Rejection, Resource};
 use super::super::catalog::Catalog;
 use super::endpoint::Endpoint;
 use super::options::Refusal;
@@ -32,7 +32,7 @@ impl Endpoint {
         if parts.method != Method::POST {
             auth.permit(&known.identity, &[]).map_err(rejected)?; // of a POST it is not known what it needs
         }
-        auth.consume(parts, &known);
+        Resource::consume(parts, &known);
         Ok(Some(known.principal))
     }
 

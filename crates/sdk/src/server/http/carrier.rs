@@ -27,7 +27,7 @@ pub(super) struct StreamBody {
     /// Nothing comes after `first`.
     ends: bool,
     /// When it ends, whatever is still to come.
-    end: Option<Instant>,
+    deadline: Option<Instant>,
     taken: Vec<u8>,
     quiet: Duration,
     keep_alive: Pin<Box<Sleep>>,
@@ -42,7 +42,7 @@ impl StreamBody {
             resumable: None,
             first: Vec::new(),
             ends: false,
-            end: None,
+            deadline: None,
             taken: Vec::new(),
             quiet,
             keep_alive: Box::pin(tokio::time::sleep(quiet)),
@@ -131,18 +131,18 @@ impl StreamBody {
 
     /// Ends it then: whoever reads it has to come back, and be let in again.
     pub(super) fn end_at(&mut self, end: Instant) {
-        self.end = Some(end);
-        self.stay_awake();
+        self.deadline = Some(end);
+        self.schedule_wake();
     }
 
     fn is_over(&self) -> bool {
-        self.ends || self.end.is_some_and(|end| Instant::now() >= end)
+        self.ends || self.deadline.is_some_and(|end| Instant::now() >= end)
     }
 
     /// Wakes up when nothing was sent for a while, or at the end.
-    fn stay_awake(&mut self) {
+    fn schedule_wake(&mut self) {
         let quiet = Instant::now() + self.quiet;
-        self.keep_alive.as_mut().reset(self.end.map_or(quiet, |end| end.min(quiet)));
+        self.keep_alive.as_mut().reset(self.deadline.map_or(quiet, |end| end.min(quiet)));
     }
 
     fn finish(&mut self) {
@@ -194,7 +194,7 @@ impl StreamBody {
                     }
                 }
             }
-            self.stay_awake();
+            self.schedule_wake();
         }
     }
 }

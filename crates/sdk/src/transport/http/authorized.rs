@@ -23,10 +23,11 @@ impl Link {
         // Before both sides have agreed somebody waits for that.
         let is_background = *verb != Verb::POST && self.wire.revision().is_some();
         let request = Request { method: name_of(verb), target, server: &self.target, egress, is_background };
-        for again in 0.. {
+        let mut again = 0;
+        loop {
             let paused = self.wire.pause();
             let credentials = authorize.credentials(request).await;
-            let credentials = credentials.map_err(|error| fault::not_authorized(&error))?;
+            let credentials = credentials.map_err(|error| fault::not_authorized(&error, None))?;
             drop(paused);
             let mut headers = outgoing.headers.clone();
             for (name, value) in credentials.headers {
@@ -39,12 +40,11 @@ impl Link {
             self.diagnose(|| format!("{verb} was refused with {}: {}", refusal.status, wanted(&refusal)));
             let _paused = self.wire.pause(); // a person may be asked
             match authorize.refused(request, refusal).await {
-                Ok(true) => drop(response), // its connection may be the one that is used next
+                Ok(true) => again += 1,
                 Ok(false) => return Ok(response),
-                Err(error) => return Err(fault::not_authorized(&error)),
+                Err(error) => return Err(fault::not_authorized(&error, Some(response.status()))),
             }
         }
-        Err(fault::bad_request("the request was sent more often than can be counted"))
     }
 }
 

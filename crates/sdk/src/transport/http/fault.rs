@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ::http::{HeaderValue, StatusCode};
 use linchpin_jsonrpc::CallError;
 
-use crate::auth::AuthError;
+use crate::auth::{AuthError, AuthErrorKind};
 use crate::client::repeat::{NOT_CONNECTED, SESSION_NOT_FOUND};
 
 /// The body of an answer is too long.
@@ -27,6 +27,8 @@ const REQUEST: &str = "HTTP_REQUEST";
 const REDIRECT: &str = "HTTP_REDIRECT";
 /// Signing in failed.
 const AUTHORIZATION: &str = "HTTP_AUTHORIZATION";
+/// Somebody has to sign in, and nobody can be asked.
+const SIGN_IN: &str = "HTTP_SIGN_IN";
 /// The provider of headers failed.
 const HEADERS: &str = "HTTP_HEADERS_PROVIDER";
 
@@ -67,9 +69,10 @@ pub(super) fn session_not_found(what_then: &str) -> CallError {
     fault(SESSION_NOT_FOUND, Some(StatusCode::NOT_FOUND), message)
 }
 
-/// Nobody could say who asks.
-pub(super) fn not_authorized(error: &AuthError) -> CallError {
-    fault(AUTHORIZATION, Some(StatusCode::UNAUTHORIZED), error.to_string())
+/// Nobody could say who asks. The status is that of the answer which asked for it, if there was one.
+pub(super) fn not_authorized(error: &AuthError, status: Option<StatusCode>) -> CallError {
+    let code = if error.kind() == AuthErrorKind::Nobody { SIGN_IN } else { AUTHORIZATION };
+    fault(code, status, error.to_string())
 }
 
 pub(super) fn no_headers(reason: &str) -> CallError {
