@@ -2,16 +2,21 @@
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use linchpin::Client;
-use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, OAuth, Secret, TokenStore};
-use linchpin::testing::authority::{Authority, Known, Switch};
+use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, MemoryStore, OAuth, Secret, TokenStore};
+use linchpin::testing::authority::{Authority, Known, Place, Switch};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 #[path = "support/signing_in.rs"]
 mod signing_in;
+#[path = "support/terminator.rs"]
+mod terminator;
 
 /// A store on a disk that is full, or gone.
 struct Broken {
@@ -101,4 +106,143 @@ async fn nobody_is_waited_for_in_vain() {
     }
     connect().await.unwrap().call("greet", ()).await.unwrap();
     assert_eq!(visits.load(Ordering::SeqCst), 2, "the second one is asked anew");
+}
+
+/// A store whose disk is full from some time on: what was kept stays.
+#[derive(Clone, Default)]
+struct Full(Arc<(MemoryStore, AtomicBool)>);
+
+impl TokenStore for Full {
+    fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>> {
+        self.0.0.load(key)
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()> {
+        if self.0.1.load(Ordering::SeqCst) {
+            Box::pin(async { broken() })
+        } else {
+            self.0.0.save(key, record)
+        }
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> AuthFuture<'a, ()> {
+        self.0.0.remove(key)
+    }
+}
+
+#[tokio::test]
+async fn what_could_not_be_kept_counts_more_than_what_was() {
+    let authority = signing_in::start(Authority::honest()).await;
+    let store = Full::default();
+    let oauth = signing_in::oauth(&authority).store(store.clone());
+    let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
+    store.0.1.store(true, Ordering::SeqCst);
+    for expiry in 0..4 {
+        if expiry % 2 == 0 {
+            authority.expire_tokens();
+        } else {
+            authority.advance(Duration::from_hours(2));
+        }
+        client.call("greet", ()).await.unwrap();
+    }
+    let seen = authority.seen();
+    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 4, 0));
+}
+
+#[tokio::test]
+async fn a_token_that_is_still_good_is_used() {
+    let authority = signing_in::start(Authority::honest()).await;
+    let client = Client::http(authority.mcp_url()).auth(signing_in::oauth(&authority));
+    let client = client.connect().await.unwrap();
+    authority.behave(Authority::honest().with(Switch::TokenHtmlError));
+    authority.advance(Duration::from_secs(3_600 - 20));
+    client.call("greet", ()).await.unwrap();
+    assert_eq!(authority.seen().grants("refresh_token").count(), 1, "it was tried");
+    authority.advance(Duration::from_secs(20));
+    let error = client.call("greet", ()).await.unwrap_err().to_string();
+    assert!(error.contains("it answered HTTP 500"), "{error}");
+}
+
+#[tokio::test]
+async fn an_authority_that_has_moved_is_found_again() {
+    let terminator = terminator::Terminator::start().await;
+    let origin = |port| format!("https://{}:{port}", terminator::NAME);
+    let honest = || Authority::honest().origins(origin(1_000), origin(2_000));
+    let before = honest().metadata("token_endpoint", format!("{}/tenant/token", origin(3_000)));
+    let authority = signing_in::start(before).await;
+    terminator.route(1_000, authority.address(Place::Resource));
+    terminator.route(2_000, authority.address(Place::Authority));
+    terminator.route(3_000, authority.address(Place::Authority));
+    let person = {
+        let authority = authority.clone();
+        move |url: String| {
+            let authority = authority.clone();
+            async move {
+                let here = format!("http://{}", authority.address(Place::Authority));
+                let redirect = authority.approve(&url.replace("https://server.example:2000", &here)).await;
+                redirect
+                    .map(|back| back.url)
+                    .map_err(|error| AuthError::new(AuthErrorKind::Person, error.to_string()))
+            }
+        }
+    };
+    let oauth = OAuth::new("A test").redirect(signing_in::BACK, person).clock(authority.clock());
+    let egress = terminator.egress().build().unwrap();
+    let client = Client::http(authority.mcp_url()).egress(egress).auth(oauth).connect().await.unwrap();
+    client.call("greet", ()).await.unwrap();
+    authority.behave(honest());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    terminator.route(3_000, nobody);
+    authority.advance(Duration::from_hours(2));
+    client.call("greet", ()).await.unwrap();
+    let seen = authority.seen();
+    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn who_needs_no_person_does_not_wait_for_one() {
+    let authority = signing_in::start(Authority::honest()).await;
+    let (asked, back, visits) =
+        (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let oauth = {
+        let (asked, back, visits, authority) =
+            (asked.clone(), back.clone(), visits.clone(), authority.clone());
+        OAuth::new("A test").clock(authority.clock()).redirect(signing_in::BACK, move |url| {
+            let (asked, back, authority) = (asked.clone(), back.clone(), authority.clone());
+            let is_first = visits.fetch_add(1, Ordering::SeqCst) == 0;
+            async move {
+                if !is_first {
+                    asked.notify_one();
+                    back.notified().await;
+                }
+                let redirect = authority.approve(&url).await;
+                redirect
+                    .map(|back| back.url)
+                    .map_err(|e| AuthError::new(AuthErrorKind::Person, e.to_string()))
+            }
+        })
+    };
+    let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
+    // Several need more than was given: one of them asks for all.
+    let mut writing = JoinSet::new();
+    for _ in 0..4 {
+        let client = client.clone();
+        writing.spawn(async move { client.call("write", ()).await.map(drop) });
+    }
+    asked.notified().await;
+    // Meanwhile the token runs out, is refused, or is good: none of that needs anybody.
+    for expiry in 0..6 {
+        match expiry % 3 {
+            0 => authority.advance(Duration::from_hours(2)),
+            1 => authority.expire_tokens(),
+            _ => {}
+        }
+        client.call("greet", ()).await.unwrap();
+    }
+    assert_eq!(authority.seen().refreshes, 4);
+    back.notify_one();
+    for result in writing.join_all().await {
+        result.unwrap();
+    }
+    assert_eq!((visits.load(Ordering::SeqCst), authority.seen().reuses), (2, 0));
 }

@@ -334,6 +334,11 @@ const TABLE: &[(Switch, &str)] = &[
          a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
     ),
     (
+        Switch::TokenEchoes,
+        "connecting: `ISSUER` gave no token: it says `invalid_request` (grant_type authorization_code, code …, code_verifier \
+         …, redirect_uri http://127.0.0.1:9/callback, resource MCP) (HTTP_AUTHORIZATION)",
+    ),
+    (
         Switch::TokenEmpty,
         "connecting: `ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 0) \
          (HTTP_AUTHORIZATION)",
@@ -393,6 +398,7 @@ const TABLE: &[(Switch, &str)] = &[
     (Switch::RefreshOffline, "fine"),
     (Switch::RefreshStays, "fine"),
     (Switch::RefreshRevoked, "fine"),
+    (Switch::RefreshRefused, "fine"),
     (
         Switch::RefreshUnavailable,
         "after the end of the token: `ISSUER` gave no token: it answered HTTP 503 with a page for people; try again later \

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use http::header::AUTHORIZATION;
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 
 use super::challenge::Challenge;
 use super::dpop;
@@ -28,11 +28,23 @@ const MOST_STEP_UPS: usize = 2;
 /// How many sets of scopes are counted.
 const MOST_COUNTED: usize = 64;
 
+pub(super) type Turns = Arc<tokio::sync::Mutex<()>>;
+
+/// What the one who is at it holds. Who waits for both waits for `asking` first.
+#[derive(Default)]
+pub(super) struct Held {
+    pub(super) turn: Option<OwnedMutexGuard<()>>,
+    pub(super) asking: Option<OwnedMutexGuard<()>>,
+}
+
 /// One server, as one account.
 pub(super) struct Account {
     pub(super) key: String,
     pub(super) live: Mutex<Live>,
-    pub(super) turn: tokio::sync::Mutex<()>,
+    /// Held by who changes anything, but not while a person is asked.
+    pub(super) turn: Turns,
+    /// Held by who asks a person.
+    pub(super) asking: Turns,
     /// How many wait for a token.
     pub(super) waiting: watch::Sender<usize>,
     /// Whether the last sign-in was given up because nobody did.
@@ -46,11 +58,15 @@ pub(super) struct Live {
     /// How often something was tried, and what came of it.
     pub(super) attempt: u64,
     last: Result<(), AuthError>,
+    /// Whether the store does not have what is known, since it could not be kept.
+    pub(super) is_unkept: bool,
     /// Whether a person could have been asked.
     could_ask: bool,
-    /// By what was asked for, how often.
+    /// By what was asked for and not given, how often.
     step_ups: HashMap<String, usize>,
-    pub(super) nonce: Option<String>,
+    /// How often more was asked for since the server last said yes.
+    in_a_row: usize,
+    nonce: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,12 +93,20 @@ impl Account {
             unproven: None,
             attempt: 0,
             last: Ok(()),
+            is_unkept: false,
             could_ask: false,
             step_ups: HashMap::new(),
+            in_a_row: 0,
             nonce: None,
         };
-        let (turn, waiting) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
-        Account { key, live: Mutex::new(live), turn, waiting, is_abandoned: AtomicBool::new(false) }
+        Account {
+            key,
+            live: Mutex::new(live),
+            turn: Arc::default(),
+            asking: Arc::default(),
+            waiting: watch::Sender::new(0),
+            is_abandoned: AtomicBool::new(false),
+        }
     }
 
     /// What is known, and how often something was tried.
@@ -142,10 +166,12 @@ impl Account {
         if live.step_ups.len() >= MOST_COUNTED {
             live.step_ups.clear();
         }
+        live.in_a_row += 1;
         let tries = live.step_ups.entry(wanted.to_string()).or_default();
         *tries += 1;
+        let tries = (*tries).max(live.in_a_row);
         let (wanted_text, has_them) = (wanted.to_string(), !wanted.is_empty() && granted.covers(&wanted));
-        if has_them || *tries > MOST_STEP_UPS {
+        if has_them || tries > MOST_STEP_UPS {
             let why = if has_them { "the token has it already" } else { "it was asked for and not given" };
             let what = match &*wanted_text {
                 "" => "more than the token allows".to_owned(),
@@ -173,11 +199,17 @@ impl Account {
         let (server, egress) = (request.server.clone(), request.egress.clone());
         let _waits = Waits::new(&self.waiting);
         crate::server::start(&Handle::current(), async move {
-            let _turn = account.turn.lock().await;
+            let mut held = Held::default();
+            // Who has to ask anyway waits until nobody is asked, and need not do it then.
+            if may_ask && account.needs_person(&work) {
+                held.asking = Some(account.asking.clone().lock_owned().await);
+            }
+            held.turn = Some(account.turn.clone().lock_owned().await);
             if account.is_open(mark, may_ask) {
-                let outcome = account.renew(work, &profile, &server, &egress, may_ask).await;
+                let outcome = account.renew(work, &profile, &server, &egress, may_ask, &mut held).await;
                 match outcome {
-                    Ok((record, source)) => account.settle(record, source, Ok(())),
+                    Ok(Some((record, source))) => account.settle(record, source, Ok(())),
+                    Ok(None) => {}
                     Err(error) => account.settle(account.current().0, None, Err(error)),
                 }
                 // Whoever came since has not been asked.
@@ -191,6 +223,14 @@ impl Account {
         result.await.map_err(gone)?
     }
 
+    /// Whether nothing else can help.
+    fn needs_person(&self, work: &Work) -> bool {
+        let Work::Answer(challenge, source) = work else { return false };
+        let record = self.current().0;
+        let can_renew = record.is_some_and(|record| record.refresh_token.is_some());
+        challenge.wants_more_scope() || *source == Some(Source::Refresh) || !can_renew
+    }
+
     /// Whether nothing has happened since `mark` that counts: that nobody could be asked means little to those who can.
     fn is_open(&self, mark: u64, may_ask: bool) -> bool {
         let live = lock(&self.live);
@@ -198,6 +238,20 @@ impl Account {
             |error: &AuthError| matches!(error.kind(), AuthErrorKind::Nobody | AuthErrorKind::Person);
         let lacked_person = !live.could_ask && live.last.as_ref().is_err_and(is_about_person);
         live.attempt == mark || (may_ask && lacked_person)
+    }
+
+    /// The server answered something that was sent with the token of `mark`.
+    pub(super) fn answered(&self, mark: u64, status: u16, nonce: Option<&str>) {
+        let mut live = lock(&self.live);
+        if let Some(nonce) = nonce {
+            live.nonce = Some(nonce.to_owned());
+        }
+        if status != 401 && mark == live.attempt {
+            live.unproven = None;
+        }
+        if (200..300).contains(&status) {
+            live.in_a_row = 0;
+        }
     }
 
     pub(super) fn settle(
@@ -208,6 +262,8 @@ impl Account {
     ) {
         let mut live = lock(&self.live);
         live.attempt += 1;
+        let granted = record.as_ref().map(|record| Scopes::read(&record.granted)).unwrap_or_default();
+        live.step_ups.retain(|wanted, _| wanted.is_empty() || !granted.covers(&Scopes::read(wanted)));
         (live.record, live.unproven, live.last) = (record, source, last);
     }
 }
@@ -225,5 +281,25 @@ impl<'a> Waits<'a> {
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_asked_for_only_so_often() {
+        let account = Account::new(String::new());
+        let wants = |scope: &str| {
+            let challenge = Challenge { scope: Some(Scopes::read(scope)), ..Challenge::default() };
+            account.step_up(&challenge).is_ok()
+        };
+        assert!(wants("a") && wants("b"));
+        assert!(!wants("c"), "however the server calls it");
+        account.answered(0, 200, None);
+        assert!(wants("a"));
+        account.answered(0, 200, None);
+        assert!(!wants("a"), "it was not given twice");
     }
 }

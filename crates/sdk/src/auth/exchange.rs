@@ -44,11 +44,14 @@ pub(super) struct Exchange {
     typed: bool,
     headers: Vec<(&'static str, Secret)>,
     body: Option<(&'static str, Secret)>,
+    /// What is secret in it.
+    secrets: Vec<Secret>,
 }
 
 impl Exchange {
     pub(super) fn get(purpose: Purpose, url: impl Into<String>) -> Self {
-        Exchange { purpose, url: url.into(), typed: false, headers: Vec::new(), body: None }
+        let (headers, secrets) = (Vec::new(), Vec::new());
+        Exchange { purpose, url: url.into(), typed: false, headers, body: None, secrets }
     }
 
     /// A form that is filled in by [`Self::field`].
@@ -73,6 +76,27 @@ impl Exchange {
             form::append(&mut text, name, value);
             *form = text.into();
         }
+    }
+
+    /// A field that nobody may read.
+    pub(super) fn secret(&mut self, name: &str, value: &str) {
+        self.field(name, value);
+        self.hide(value);
+    }
+
+    /// Says that this, which is in it, is secret.
+    pub(super) fn hide(&mut self, secret: &str) {
+        self.secrets.push(secret.into());
+    }
+
+    /// A refusal without what was sent: some authorization servers repeat it, and refusals are shown.
+    pub(super) fn without_secrets(&self, mut refusal: Reply) -> Reply {
+        for secret in self.secrets.iter().map(Secret::expose).filter(|secret| !secret.is_empty()) {
+            if let Some(text) = std::str::from_utf8(&refusal.body).ok().filter(|text| text.contains(secret)) {
+                refusal.body = text.replace(secret, "…").into_bytes();
+            }
+        }
+        refusal
     }
 
     pub(super) fn header(&mut self, name: &'static str, value: &str) {
@@ -137,6 +161,11 @@ pub(super) struct Reply {
 impl Reply {
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
+    }
+
+    /// Whether it says that something went wrong, whatever its status is.
+    pub(super) fn has_error(&self) -> bool {
+        self.body.windows(7).any(|part| part == br#""error""#)
     }
 
     /// Whether there is nothing, as opposed to something broken.

@@ -90,11 +90,12 @@ impl Identity {
             Method::None => request.field("client_id", &self.id),
             Method::Post => {
                 request.field("client_id", &self.id);
-                request.field("client_secret", secret);
+                request.secret("client_secret", secret);
             }
             Method::Basic => {
                 let pair = format!("{}:{}", form::encoded(&self.id), form::encoded(secret));
                 request.header("authorization", &format!("Basic {}", STANDARD.encode(pair)));
+                request.hide(secret);
             }
             Method::PrivateKey => {
                 let missing = || {
@@ -107,7 +108,7 @@ impl Identity {
                 request.field("client_id", &self.id);
                 request
                     .field("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-                request.field("client_assertion", &assertion);
+                request.secret("client_assertion", &assertion);
             }
         }
         Ok(())

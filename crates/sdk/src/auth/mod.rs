@@ -31,6 +31,7 @@ pub mod outside;
 mod person;
 mod pkce;
 mod record;
+mod refusal;
 mod registration;
 mod renew;
 mod resource_metadata;

@@ -7,6 +7,7 @@ use http::header::HeaderMap;
 use super::account::{Account, Work};
 use super::dpop;
 use super::error::{AuthError, AuthErrorKind};
+use super::form::encoded;
 use super::oauth::OAuth;
 use super::record::Record;
 use super::revocation::revoke;
@@ -30,9 +31,8 @@ impl OAuth {
         // Queries may hold keys, and tell tenants apart.
         let url = server.url();
         let query = url.split_once('?').map(|(_, query)| digest(query));
-        let parts =
-            [server.to_string(), profile.account.clone(), client.to_owned(), query.unwrap_or_default()];
-        parts.join(" ").trim_end().to_owned()
+        let [account, client] = [&profile.account, client].map(encoded);
+        [server.to_string(), account, client, query.unwrap_or_default()].join(" ").trim_end().to_owned()
     }
 
     async fn credentials_for(&self, request: Request<'_>) -> Result<Credentials, AuthError> {
@@ -42,12 +42,10 @@ impl OAuth {
         }
         let (record, mark) = account.current();
         if let Some(record) = record.filter(|record| record.can_be_renewed(now(profile))) {
-            let renewed = account.work(Work::Renew, mark, profile, request, false).await;
-            // It is renewed early: as long as it is good, it does not matter that nobody answers.
-            if let Err(error) = renewed
-                && (error.kind() != AuthErrorKind::Unreachable || record.is_over(now(profile)))
-            {
-                return Err(error);
+            // It is renewed early and may still be good. If not, the server says so, and then it is asked anew who signs
+            // people in: the one that was known may have moved.
+            if let Err(error) = account.work(Work::Renew, mark, profile, request, false).await {
+                tracing::debug!(%error, is_over = record.is_over(now(profile)), "a token could not be renewed");
             }
         }
         account.credentials(request, profile)
@@ -79,6 +77,7 @@ impl OAuth {
         let kept = self.profile.store.load(&account.key).await;
         self.profile.store.remove(&account.key).await?;
         account.settle(None, None, Ok(()));
+        lock(&account.live).is_unkept = false;
         match kept?.as_ref().map(Record::read) {
             Some(Ok(record)) => revoke(&record, &self.profile, &server, egress).await.map(|()| true),
             kept => Ok(kept.is_some()),
@@ -96,13 +95,32 @@ impl Authorize for OAuth {
     }
 
     fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        let account = self.account_of(request.server);
-        let mut live = lock(&account.live);
-        if let Some(nonce) = headers.get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok()) {
-            live.nonce = Some(nonce.to_owned());
-        }
-        if status != 401 && mark == live.attempt {
-            live.unproven = None;
+        let nonce = headers.get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok());
+        self.account_of(request.server).answered(mark, status, nonce);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_told_apart() {
+        let key = |account: &str, client: &str, url: &str| {
+            let oauth = OAuth::new("A test").account(account).client(client);
+            oauth.key_of(&Target::typed(url).unwrap())
+        };
+        let all = [
+            key("", "", "https://a.example/mcp"),
+            key("a", "b", "https://a.example/mcp"),
+            key("a b", "", "https://a.example/mcp"),
+            key("", "a b", "https://a.example/mcp"),
+            key("a ", "b", "https://a.example/mcp"),
+            key("a", "b", "https://a.example/mcp?tenant=1"),
+            key("a", "b", "https://a.example/mcp?tenant=2"),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one), "{one}");
         }
     }
 }

@@ -273,7 +273,7 @@ impl Flow {
             (None, ..) => self.scopes.to_string(),
         };
         record.dpop = tokens.dpop;
-        record.expires_at = tokens.expires_in.map(|life| now.saturating_add(life));
+        record.live_for(tokens.expires_in, now);
         record.access_token = Some(tokens.access);
         record.refresh_token = match claim {
             Claim::Refresh(same) => Some(tokens.refresh.unwrap_or_else(|| same.clone())),

@@ -10,7 +10,7 @@ use super::scopes::Scopes;
 use super::secret::{self, Secret};
 use crate::jose::SigningKey;
 
-/// A token is renewed so many seconds before it runs out.
+/// A token is renewed so many seconds before it runs out, unless it lives only a little longer than that.
 const EARLY: u64 = 30;
 
 /// Everything that one authorization server gave for one server. Of another authorization server nothing is used.
@@ -28,6 +28,9 @@ pub(super) struct Record {
     pub(super) refresh_token: Option<Secret>,
     /// In seconds since 1970.
     pub(super) expires_at: Option<u64>,
+    /// When it should be renewed.
+    #[serde(default)]
+    renew_at: Option<u64>,
     /// What was asked for, and what was given.
     pub(super) requested: String,
     pub(super) granted: String,
@@ -62,6 +65,7 @@ impl Record {
             access_token: None,
             refresh_token: None,
             expires_at: None,
+            renew_at: None,
             requested: requested.to_string(),
             granted: String::new(),
             dpop: false,
@@ -98,6 +102,12 @@ impl Record {
         self.ready.as_ref()
     }
 
+    /// Says for how many seconds the token is good.
+    pub(super) fn live_for(&mut self, life: Option<u64>, now: u64) {
+        self.expires_at = life.map(|life| now.saturating_add(life));
+        self.renew_at = life.map(|life| now.saturating_add(life - EARLY.min(life / 4)));
+    }
+
     /// Whether the token has run out.
     pub(super) fn is_over(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
@@ -105,7 +115,7 @@ impl Record {
 
     /// Whether the token should be renewed before it is used again.
     pub(super) fn is_stale(&self, now: u64) -> bool {
-        self.is_over(now + EARLY)
+        self.renew_at.or(self.expires_at).is_some_and(|time| time <= now)
     }
 
     /// Whether it should be renewed, and that needs nobody.
@@ -115,10 +125,43 @@ impl Record {
 
     /// Who the client is, without what it was given.
     pub(super) fn without_tokens(self) -> Self {
-        Record { access_token: None, refresh_token: None, expires_at: None, granted: String::new(), ..self }
+        Record {
+            access_token: None,
+            refresh_token: None,
+            expires_at: None,
+            renew_at: None,
+            granted: String::new(),
+            ..self
+        }
     }
 
     pub(super) fn is_same_token(&self, other: &Record) -> bool {
         self.access_token == other.access_token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::Method;
+    use super::*;
+
+    #[test]
+    fn tokens_are_renewed_before_they_run_out() {
+        let text = String::new;
+        let origin = Origin {
+            issuer: text(),
+            resource: text(),
+            token_endpoint: text(),
+            revocation_endpoint: None,
+            identity: Identity::new("a", None, Method::None),
+        };
+        let mut record = Record::new(origin, &Scopes::default(), None);
+        for (life, early) in [(3_600, 30), (20, 5), (1, 0)] {
+            record.live_for(Some(life), 100);
+            assert!(!record.is_stale(100 + life - early - 1) && record.is_stale(100 + life - early));
+            assert!(!record.is_over(100 + life - 1) && record.is_over(100 + life));
+        }
+        record.live_for(None, 100);
+        assert!(!record.is_stale(u64::MAX) && !record.is_over(u64::MAX));
     }
 }

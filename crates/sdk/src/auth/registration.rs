@@ -8,10 +8,10 @@ use super::error::{AuthError, AuthErrorKind, place, quoted};
 use super::exchange::{Exchange, Purpose, Reply};
 use super::identity::{Identity, Method};
 use super::oauth::{Preregistered, Profile};
+use super::refusal::oauth_error;
 use super::scopes::Scopes;
 use super::secret::Secret;
 use super::server_metadata::ServerMetadata;
-use super::token::oauth_error;
 use crate::egress::Target;
 
 /// The longest name or secret that is taken.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::account::{Account, Source, Work};
+use super::account::{Account, Held, Source, Work};
 use super::challenge::Challenge;
 use super::error::AuthError;
 use super::flow::{Action, Event, Flow, Start};
@@ -10,9 +10,10 @@ use super::oauth::{Grant, Profile};
 use super::record::Record;
 use super::run::{Runner, now};
 use crate::egress::{Egress, Target};
+use crate::sync::lock;
 
-/// What is known afterwards, and where a new token came from.
-type Outcome = (Option<Arc<Record>>, Option<Source>);
+/// What is known afterwards, and where a new token came from; nothing, if somebody else found that out meanwhile.
+type Outcome = Option<(Option<Arc<Record>>, Option<Source>)>;
 
 impl Account {
     pub(super) async fn renew(
@@ -22,19 +23,22 @@ impl Account {
         server: &Target,
         egress: &Egress,
         may_ask: bool,
+        held: &mut Held,
     ) -> Result<Outcome, AuthError> {
         if matches!(work, Work::Load) {
-            return Ok((self.load(profile).await.map(Arc::new), None));
+            return Ok(Some((self.load(profile).await.map(Arc::new), None)));
         }
         let lease = profile.store.lock(&self.key).await?;
         let kept = profile.store.load(&self.key).await?;
+        // What could not be kept is newer than what is there.
+        let kept = kept.filter(|_| !lock(&self.live).is_unkept);
         let kept = kept.and_then(|kept| readable(Record::read(&kept)));
-        let known = self.current().0;
+        let (known, attempt) = self.current();
         let is_news = |kept: &Record| {
             kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
         };
         if kept.as_ref().is_some_and(|kept| is_news(kept) && !kept.is_stale(now(profile))) {
-            return Ok((kept.map(Arc::new), None)); // another process got a token meanwhile
+            return Ok(Some((kept.map(Arc::new), None))); // another process got a token meanwhile
         }
         let earlier = kept.or_else(|| known.map(Arc::unwrap_or_clone));
         let person = may_ask && matches!(profile.grant, Grant::Person);
@@ -45,14 +49,7 @@ impl Account {
             earlier,
             person,
         };
-        let mut runner = Runner {
-            profile,
-            server,
-            egress,
-            waiting: self.waiting.subscribe(),
-            is_abandoned: &self.is_abandoned,
-            lease: Some(lease),
-        };
+        let mut runner = Runner { profile, server, egress, account: self, attempt, lease: Some(lease), held };
         let (record, source) = match (work, earlier) {
             (Work::Answer(challenge, source), earlier) => {
                 if challenge.wants_more_scope() {
@@ -63,23 +60,30 @@ impl Account {
                     earlier.map(|earlier| if has_renewed { earlier.without_tokens() } else { earlier });
                 let mut flow = Flow::new(start(challenge, earlier));
                 let first = flow.next(Event::Begin, now(profile));
-                let record = runner.run(&mut flow, first).await?;
+                let Some(record) = runner.run(&mut flow, first).await? else { return Ok(None) };
                 (record, Some(if flow.is_renewed { Source::Refresh } else { Source::SignIn }))
             }
             (_, Some(earlier)) => {
                 let (mut flow, claim) = Flow::refresh(start(Challenge::default(), None), earlier.clone());
-                let Some(claim) = claim else { return Ok((Some(Arc::new(earlier)), None)) };
+                let Some(claim) = claim else { return Ok(Some((Some(Arc::new(earlier)), None))) };
                 let first: Result<Action, _> = flow.claim(claim, None, now(profile));
                 match runner.run(&mut flow, first).await {
                     // It is over: the server is asked without a token, and says what it wants.
                     Err(error) if error.ends_grant() => (earlier.without_tokens(), None),
-                    result => (result?, Some(Source::Refresh)),
+                    result => match result? {
+                        Some(record) => (record, Some(Source::Refresh)),
+                        None => return Ok(None),
+                    },
                 }
             }
-            (_, None) => return Ok((None, None)),
+            (_, None) => return Ok(Some((None, None))),
         };
-        self.keep(&record, runner.lease, profile).await;
-        Ok((Some(Arc::new(record)), source))
+        let Runner { lease, held, .. } = runner;
+        if held.turn.is_none() {
+            held.turn = Some(self.turn.clone().lock_owned().await);
+        }
+        self.keep(&record, lease, profile).await;
+        Ok(Some((Some(Arc::new(record)), source)))
     }
 
     /// What was kept, as far as it can be read. Most servers want no token, and need none of this.
@@ -97,7 +101,9 @@ impl Account {
             };
             profile.store.save(&self.key, record.write()?).await
         };
-        if let Err(error) = keep.await {
+        let kept = keep.await;
+        lock(&self.live).is_unkept = kept.is_err();
+        if let Err(error) = kept {
             tracing::error!(%error, "a new sign-in could not be kept and will be lost with this process");
         }
     }

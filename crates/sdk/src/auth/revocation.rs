@@ -4,8 +4,8 @@ use super::error::{AuthError, AuthErrorKind, quoted};
 use super::exchange::{Exchange, Purpose};
 use super::oauth::Profile;
 use super::record::Record;
+use super::refusal::oauth_error;
 use super::run::{now, send};
-use super::token::oauth_error;
 use crate::egress::{Egress, Target};
 
 /// Gives back the token that renews others, or the only one. Servers that take none back are left alone.
@@ -22,7 +22,7 @@ pub(super) async fn revoke(
         (None, None) => return Ok(()),
     };
     let mut request = Exchange::form(Purpose::Revocation, endpoint);
-    request.field("token", token.expose());
+    request.secret("token", token.expose());
     request.field("token_type_hint", kind);
     record.identity.sign(&mut request, profile.key.as_ref(), &record.issuer, now(profile))?;
     let reply = send(&request, profile, server, egress).await?;

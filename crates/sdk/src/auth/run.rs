@@ -1,12 +1,12 @@
 //! Carries out what a flow wants: requests by the egress module, a person by whoever can ask one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
-use tokio::sync::watch;
 
+use super::account::{Account, Held};
 use super::dpop;
 use super::error::{AuthError, AuthErrorKind};
 use super::exchange::{Exchange, Purpose, Reply};
@@ -46,25 +46,26 @@ pub(super) struct Runner<'a> {
     /// Where everything was learned from.
     pub(super) server: &'a Target,
     pub(super) egress: &'a Egress,
-    /// How many wait for what comes of it.
-    pub(super) waiting: watch::Receiver<usize>,
-    /// Is set when a person is no longer waited for, because nobody does.
-    pub(super) is_abandoned: &'a AtomicBool,
+    pub(super) account: &'a Account,
+    /// What was tried before this.
+    pub(super) attempt: u64,
     /// What keeps other processes away. It is given back before a person is asked, who may take long.
     pub(super) lease: Option<Box<dyn Send>>,
+    /// The same for others in this process.
+    pub(super) held: &'a mut Held,
 }
 
 impl Runner<'_> {
-    /// Runs a flow to its end.
+    /// Runs a flow to its end. Nothing comes of it when it would have asked a person whom another one asked.
     pub(super) async fn run(
         &mut self,
         flow: &mut Flow,
         first: Result<Action, AuthError>,
-    ) -> Result<Record, AuthError> {
+    ) -> Result<Option<Record>, AuthError> {
         let mut action = first?;
         loop {
             let event = match action {
-                Action::Done(record) => return Ok(*record),
+                Action::Done(record) => return Ok(Some(*record)),
                 Action::Send(exchange) => {
                     match send(&exchange, self.profile, self.server, self.egress).await {
                         Ok(reply) => Event::Replied(reply),
@@ -72,7 +73,13 @@ impl Runner<'_> {
                     }
                 }
                 Action::Prepare => {
-                    self.lease = None;
+                    (self.lease, self.held.turn) = (None, None);
+                    if self.held.asking.is_none() {
+                        self.held.asking = Some(self.account.asking.clone().lock_owned().await);
+                    }
+                    if self.account.current().1 != self.attempt {
+                        return Ok(None);
+                    }
                     Event::Prepared(person(self.profile)?.redirect_uri().await?)
                 }
                 Action::Visit(url) => Event::Returned(self.visit(url).await?),
@@ -84,7 +91,7 @@ impl Runner<'_> {
 
     /// Leads a person there, for as long as somebody waits for them.
     async fn visit(&mut self, url: String) -> Result<String, AuthError> {
-        let (began, profile) = (Instant::now(), self.profile);
+        let (began, profile, mut waiting) = (Instant::now(), self.profile, self.account.waiting.subscribe());
         let shown = url.split('?').next().unwrap_or_default().to_owned();
         let given_up = |why: String| {
             AuthError::new(AuthErrorKind::Person, format!("nobody signed in at `{shown}` {why}; try again"))
@@ -94,8 +101,8 @@ impl Runner<'_> {
                 Ok(result) => result,
                 Err(_) => Err(given_up(format!("in {} minutes", profile.patience.as_secs().div_ceil(60)))),
             },
-            _ = self.waiting.wait_for(|count| *count == 0) => {
-                self.is_abandoned.store(true, Ordering::Relaxed);
+            _ = waiting.wait_for(|count| *count == 0) => {
+                self.account.is_abandoned.store(true, Ordering::Relaxed);
                 Err(given_up("before whoever wanted it gave up".to_owned()))
             }
         };
@@ -118,6 +125,8 @@ pub(super) async fn send(
 ) -> Result<Reply, AuthError> {
     let began = Instant::now();
     let result = match tokio::time::timeout(PATIENCE, fetch(exchange, server, egress)).await {
+        // Some refuse with a status that says the opposite.
+        Ok(Ok(reply)) if !reply.is_success() || reply.has_error() => Ok(exchange.without_secrets(reply)),
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(reason)) => Err(unreachable(exchange, &reason)),
         Err(_) => {

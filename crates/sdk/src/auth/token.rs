@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::error::{AuthError, AuthErrorKind, place, quoted};
 use super::exchange::{Exchange, Purpose, Reply};
 use super::pkce::Verifier;
+use super::refusal::{is_page, oauth_error};
 use super::scopes::Scopes;
 use super::secret::Secret;
 
@@ -40,18 +41,18 @@ impl Claim {
         match self {
             Claim::Code { code, verifier, redirect_uri } => {
                 request.field("grant_type", "authorization_code");
-                request.field("code", code.expose());
-                request.field("code_verifier", verifier.expose());
+                request.secret("code", code.expose());
+                request.secret("code_verifier", verifier.expose());
                 request.field("redirect_uri", redirect_uri);
             }
             Claim::Refresh(token) => {
                 request.field("grant_type", "refresh_token");
-                request.field("refresh_token", token.expose());
+                request.secret("refresh_token", token.expose());
             }
             Claim::Credentials => request.field("grant_type", "client_credentials"),
             Claim::Assertion(assertion) => {
                 request.field("grant_type", JWT_BEARER);
-                request.field("assertion", assertion.expose());
+                request.secret("assertion", assertion.expose());
             }
         }
         // A code has its scopes already; a refresh without them keeps what there was.
@@ -74,7 +75,7 @@ pub(super) fn token_exchange(
     let mut request = Exchange::form(Purpose::Assertion, endpoint).typed();
     request.field("grant_type", TOKEN_EXCHANGE);
     request.field("requested_token_type", ID_JAG);
-    request.field("subject_token", id_token.expose());
+    request.secret("subject_token", id_token.expose());
     request.field("subject_token_type", ID_TOKEN);
     request.field("audience", audience);
     request.field("resource", resource);
@@ -201,35 +202,6 @@ fn seconds(value: &Value) -> Option<u64> {
         _ => None,
     };
     seconds.map(|seconds| seconds.min(LONGEST_LIFE))
-}
-
-fn is_page(reply: &Reply) -> bool {
-    reply.body.trim_ascii_start().starts_with(b"<")
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    error: String,
-    error_description: Option<String>,
-}
-
-/// What a refusal says: its code, and in words.
-pub(super) fn oauth_error(reply: &Reply) -> (Option<String>, String) {
-    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&reply.body) {
-        let code = quoted(&refusal.error);
-        let text = match refusal.error_description.as_deref().map(quoted).filter(|text| !text.is_empty()) {
-            Some(description) => format!("it says `{code}` ({description})"),
-            None => format!("it says `{code}`"),
-        };
-        return (Some(code), text);
-    }
-    let what = match reply.status {
-        300..400 => ", a redirect, which is never followed with secrets",
-        _ if is_page(reply) => " with a page for people",
-        _ => "",
-    };
-    let advice = if reply.status >= 500 { "; try again later" } else { "" };
-    (None, format!("it answered HTTP {}{what}{advice}", reply.status))
 }
 
 #[cfg(test)]

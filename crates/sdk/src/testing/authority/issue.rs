@@ -33,6 +33,14 @@ pub(super) fn spoiled(state: &mut State, asked: &Asked<'_>) -> Option<Reply> {
             Switch::TokenHtmlOk => html(200),
             Switch::TokenHtmlError => html(500),
             Switch::TokenError => Fault::new("invalid_grant", NASTY).reply(),
+            Switch::TokenEchoes => {
+                let sent = asked.form.iter().filter(|(name, _)| name != "client_id");
+                let sent: Vec<_> = sent.map(|(name, value)| format!("{name} {value}")).collect();
+                Fault::new("invalid_request", sent.join(", ")).reply()
+            }
+            Switch::RefreshRefused if is_refresh => {
+                Fault::new("interaction_required", "somebody has to be there").reply()
+            }
             Switch::TokenEmpty => text_reply(200, "application/json", ""),
             _ => return None,
         })

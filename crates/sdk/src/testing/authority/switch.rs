@@ -160,6 +160,8 @@ switches! {
     TokenHtmlError,
     /// An error as it should be, with a description that does things to terminals.
     TokenError,
+    /// An error that repeats what was sent.
+    TokenEchoes,
     /// Nothing with 200.
     TokenEmpty,
     /// Tokens that break off.
@@ -198,6 +200,8 @@ switches! {
     RefreshStays,
     /// Refresh tokens are given out, and refused.
     RefreshRevoked,
+    /// Refresh tokens are given out, and refused with a code that no standard has.
+    RefreshRefused,
     /// Refresh tokens are answered with 503 once, and taken after that. Allowed.
     RefreshUnavailable,
     /// Tokens are not taken back.
