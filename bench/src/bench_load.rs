@@ -195,18 +195,21 @@ fn sessions(target: &Target, count: usize) -> anyhow::Result<Report> {
     Ok(Report { text, figures: json!({ "bytes_each": each, "percent_after": after * 100 / before.max(1) }) })
 }
 
-/// Connections that are silent or dribble, beside honest ones.
+/// Connections that are silent, or dribble a head or a body, beside honest ones.
 fn slow(target: &Target, count: usize) -> anyhow::Result<Report> {
     let begun = Instant::now();
+    let body = post("", &"x".repeat(64 << 10));
     let mut open = Vec::with_capacity(count);
     for number in 0..count {
         let mut stream = target.connect()?;
-        let dribbles = number % 2 == 1;
-        if dribbles {
-            stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")?;
-        }
+        let said = match number % 3 {
+            0 => "",
+            1 => "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+            _ => body.trim_end_matches('x'),
+        };
+        stream.write_all(said.as_bytes())?;
         stream.set_nonblocking(true)?;
-        open.push((stream, dribbles));
+        open.push((stream, !said.is_empty()));
     }
     let (mut honest, mut longest, mut kept) = (0, Duration::ZERO, target.connect()?);
     let mut byte = [0];

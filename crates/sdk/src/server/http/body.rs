@@ -124,8 +124,12 @@ impl Drop for Held<'_> {
 /// while writing does not get to read why.
 const SKIPPED: usize = 4;
 
-/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to come. Those who `expect` to
-/// be asked for it are not asked in vain.
+/// For every so many bytes that have come, a body has a second more: whoever sends slowly is let finish, and whoever
+/// sends next to nothing gains nothing by it.
+const PACE: usize = 16 << 10;
+
+/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to come, and time for what has
+/// come. Those who `expect` to be asked for it are not asked in vain.
 pub(super) async fn read<B>(
     body: B,
     cap: usize,
@@ -137,10 +141,11 @@ where
     B: HttpBody<Data: Buf>,
 {
     let length = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let come = &AtomicUsize::new(0);
     let mut reading = std::pin::pin!(async move {
         let (mut body, most) = (std::pin::pin!(body), cap.saturating_mul(SKIPPED));
         if length <= cap {
-            let read = collect(body.as_mut(), cap, budget).await;
+            let read = collect(body.as_mut(), cap, budget, come).await;
             if read != Err(Unread::TooLarge) {
                 return read;
             }
@@ -153,7 +158,27 @@ where
     let first = std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     match first {
         Poll::Ready(read) => read,
-        Poll::Pending => tokio::time::timeout(patience, reading).await.unwrap_or(Err(Unread::TooSlow)),
+        Poll::Pending => in_time(reading, patience, come).await,
+    }
+}
+
+/// Waits for `reading` for as long as it may take, by the bytes that have come.
+async fn in_time<T>(
+    mut reading: Pin<&mut impl Future<Output = Result<T, Unread>>>,
+    patience: Duration,
+    come: &AtomicUsize,
+) -> Result<T, Unread> {
+    let (begun, mut most) = (Instant::now(), patience);
+    loop {
+        let left = most.saturating_sub(begun.elapsed());
+        if let Ok(read) = tokio::time::timeout(left, reading.as_mut()).await {
+            return read;
+        }
+        let earned = Duration::from_secs((come.load(Ordering::Relaxed) / PACE) as u64);
+        if patience.saturating_add(earned) <= most {
+            return Err(Unread::TooSlow);
+        }
+        most = patience.saturating_add(earned);
     }
 }
 
@@ -167,7 +192,13 @@ async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
     }
 }
 
-async fn collect<B>(mut body: Pin<&mut B>, cap: usize, budget: &Budget) -> Result<Bytes, Unread>
+/// Reads up to `cap` bytes, and counts in `come` those that are there.
+async fn collect<B>(
+    mut body: Pin<&mut B>,
+    cap: usize,
+    budget: &Budget,
+    come: &AtomicUsize,
+) -> Result<Bytes, Unread>
 where
     B: HttpBody<Data: Buf>,
 {
@@ -178,6 +209,7 @@ where
         if data.remaining() > cap - (first.len() + all.len()).min(cap) {
             return Err(Unread::TooLarge);
         }
+        come.store(first.len() + all.len() + data.remaining(), Ordering::Relaxed);
         // Most bodies come in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
@@ -202,6 +234,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Options;
     use super::*;
 
     const LONG: Duration = Duration::from_mins(1);
@@ -225,6 +258,48 @@ mod tests {
             }
             self.left -= 1;
             Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 10])))))
+        }
+    }
+
+    /// A body that brings so many bytes every second.
+    struct Steady {
+        bytes: usize,
+        left: usize,
+        next: Pin<Box<tokio::time::Sleep>>,
+    }
+
+    impl HttpBody for Steady {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.left == 0 {
+                return Poll::Ready(None);
+            }
+            std::task::ready!(self.next.as_mut().poll(cx));
+            self.next = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
+            self.left -= 1;
+            Poll::Ready(Some(Ok(Frame::data(vec![b' '; self.bytes].into()))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dribblers_are_cut_and_slow_senders_are_not() {
+        let (budget, patience) = (Budget::new(usize::MAX), Options::default().body_timeout);
+        for (bytes, left, read_after, expected) in [
+            (1, 100, 10, Err(Unread::TooSlow)),
+            (1_000, 100, 10, Err(Unread::TooSlow)),
+            (8 << 10, 100, 19, Err(Unread::TooSlow)),
+            (17 << 10, 100, 100, Ok((100 * 17) << 10)),
+            (1, 9, 9, Ok(9)),
+        ] {
+            let next = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
+            let begun = Instant::now();
+            let read = read(Steady { bytes, left, next }, 4 << 20, &budget, patience, || false).await;
+            assert_eq!((read.map(|bytes| bytes.len()), begun.elapsed().as_secs()), (expected, read_after));
         }
     }
 

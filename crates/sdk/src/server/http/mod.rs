@@ -208,7 +208,8 @@ impl Http {
         self
     }
 
-    /// How long the body of a request may take; 30 seconds when nothing is said.
+    /// How long the body of a request may take, with a second more for every 16 KiB that have come; 10 seconds when
+    /// nothing is said.
     pub fn body_timeout(mut self, time: Duration) -> Self {
         self.options.body_timeout = time;
         self

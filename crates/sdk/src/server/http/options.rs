@@ -63,7 +63,7 @@ impl Default for Options {
             bounds: Bounds { most: 10_000, most_of_one: 100, ttl: Duration::from_mins(30) },
             stream_after: Duration::from_secs(1),
             keep_alive: Duration::from_secs(25),
-            body_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(10),
             identify: None,
             auth: None,
             events: Arc::new(Memory::default()),
