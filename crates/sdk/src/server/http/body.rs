@@ -85,8 +85,8 @@ pub(super) enum Unread {
     NoRoom,
 }
 
-/// Bounds the bytes of all bodies that are on their way: many who send almost everything, and then nothing, would
-/// take all memory.
+/// Bounds the bytes of all bodies that are on their way or in use: many who send almost everything, and then nothing,
+/// or call something slow, would take all memory.
 pub(super) struct Budget {
     most: usize,
     held: AtomicUsize,
@@ -120,6 +120,16 @@ impl Drop for Held<'_> {
     }
 }
 
+/// A body that was read, with the room that it takes.
+pub(super) struct Whole<'a> {
+    pub(super) bytes: Bytes,
+    _held: Held<'a>,
+}
+
+/// Bodies up to this size take no room if they come in one piece: most do, and a count that all share would be written
+/// to with each. 16,384 connections, as many as there are when nothing is said, hold no more in them than the budget is.
+const SMALL: usize = 16 << 10;
+
 /// A body that is too long is read to its end, and thrown away, up to this many times what may be: whoever is cut
 /// while writing does not get to read why.
 const SKIPPED: usize = 4;
@@ -136,7 +146,7 @@ pub(super) async fn read<B>(
     budget: &Budget,
     patience: Duration,
     expect: impl FnOnce() -> bool,
-) -> Result<Bytes, Unread>
+) -> Result<Whole<'_>, Unread>
 where
     B: HttpBody<Data: Buf>,
 {
@@ -146,7 +156,7 @@ where
         let (mut body, most) = (std::pin::pin!(body), cap.saturating_mul(SKIPPED));
         if length <= cap {
             let read = collect(body.as_mut(), cap, budget, come).await;
-            if read != Err(Unread::TooLarge) {
+            if !matches!(read, Err(Unread::TooLarge)) {
                 return read;
             }
         }
@@ -193,12 +203,12 @@ async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
 }
 
 /// Reads up to `cap` bytes, and counts in `come` those that are there.
-async fn collect<B>(
+async fn collect<'a, B>(
     mut body: Pin<&mut B>,
     cap: usize,
-    budget: &Budget,
+    budget: &'a Budget,
     come: &AtomicUsize,
-) -> Result<Bytes, Unread>
+) -> Result<Whole<'a>, Unread>
 where
     B: HttpBody<Data: Buf>,
 {
@@ -213,7 +223,7 @@ where
         // Most bodies come in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
-            if !body.is_end_stream() {
+            if first.len() > SMALL || !body.is_end_stream() {
                 held.grow(first.len())?;
             }
             continue;
@@ -229,7 +239,7 @@ where
             data.advance(count);
         }
     }
-    Ok(if all.is_empty() { first } else { all.into() })
+    Ok(Whole { bytes: if all.is_empty() { first } else { all.into() }, _held: held })
 }
 
 #[cfg(test)]
@@ -299,25 +309,33 @@ mod tests {
             let next = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
             let begun = Instant::now();
             let read = read(Steady { bytes, left, next }, 4 << 20, &budget, patience, || false).await;
-            assert_eq!((read.map(|bytes| bytes.len()), begun.elapsed().as_secs()), (expected, read_after));
+            assert_eq!((size(read), begun.elapsed().as_secs()), (expected, read_after));
         }
+    }
+
+    fn size(read: Result<Whole<'_>, Unread>) -> Result<usize, Unread> {
+        read.map(|body| body.bytes.len())
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_bodies_together_are_bounded() {
         let budget = Budget::new(100);
         let body = |left, hangs| read(Pieces { left, hangs }, 1_000, &budget, LONG, || false);
-        assert_eq!(body(10, false).await.map(|bytes| bytes.len()), Ok(100));
-        assert_eq!(body(11, false).await, Err(Unread::NoRoom));
+        assert_eq!(size(body(10, false).await), Ok(100));
+        assert_eq!(size(body(11, false).await), Err(Unread::NoRoom));
         {
             let mut stuck = std::pin::pin!(body(6, true));
             let polled = std::future::poll_fn(|cx| Poll::Ready(stuck.as_mut().poll(cx))).await;
             assert!(polled.is_pending());
-            assert_eq!(body(5, false).await, Err(Unread::NoRoom));
-            assert_eq!(body(4, false).await.map(|bytes| bytes.len()), Ok(40));
-            assert_eq!(stuck.await, Err(Unread::TooSlow));
+            assert_eq!(size(body(5, false).await), Err(Unread::NoRoom));
+            assert_eq!(size(body(4, false).await), Ok(40));
+            assert_eq!(size(stuck.await), Err(Unread::TooSlow));
         }
-        assert_eq!(body(10, false).await.map(|bytes| bytes.len()), Ok(100));
+        let kept = body(7, false).await;
+        assert_eq!(size(body(4, false).await), Err(Unread::NoRoom), "bytes that are in use take room");
+        assert_eq!(size(body(3, false).await), Ok(30));
+        drop(kept);
+        assert_eq!(size(body(10, false).await), Ok(100));
         assert_eq!(budget.held.load(Ordering::Relaxed), 0);
     }
 }

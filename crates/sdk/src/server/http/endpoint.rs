@@ -27,7 +27,7 @@ use super::sessions::Sessions;
 use super::{get, headers, legacy, post, store};
 use crate::http::names;
 
-/// Bytes of all messages that are on their way.
+/// Bytes of all messages that are on their way or wait for their answers.
 const MAX_BODIES: usize = 256 << 20;
 const ALLOWED: &str = "GET, POST, DELETE";
 

@@ -50,7 +50,7 @@ where
         Ok(body) => body,
         Err(unread) => return not_read(&unread, cap),
     };
-    let message = match parse(&body, endpoint.service.settings().limits) {
+    let message = match parse(&body.bytes, endpoint.service.settings().limits) {
         Ok(message) => message,
         Err(error) => return unreadable(&error),
     };
@@ -314,4 +314,54 @@ fn busy(text: &str) -> Reply {
     let mut reply = reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use ::http::Request;
+    use ::http::header::HOST;
+    use tokio::sync::Notify;
+
+    use super::super::body::Budget;
+    use super::super::options::Options;
+    use super::*;
+    use crate::Server;
+
+    const LONG: usize = 60_000;
+
+    /// How far something comes without waiting.
+    async fn now<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
+        std::future::poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await
+    }
+
+    #[tokio::test]
+    async fn a_long_message_takes_room_until_it_is_answered() {
+        let go = Arc::new(Notify::new());
+        let gate = go.clone();
+        let server = Server::new("test", "1.0.0").tool("wait", "", move || {
+            let gate = gate.clone();
+            async move { gate.notified().await }
+        });
+        let options = Options { sessions: false, ..Options::default() };
+        let mut endpoint = Endpoint::new(server.build().unwrap(), options);
+        Arc::get_mut(&mut endpoint).unwrap().bodies = Budget::new(LONG + 1_000);
+        let call = |bytes: usize| {
+            let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}"#;
+            let body = format!("{message:<bytes$}");
+            let request = Request::post("/mcp").header(HOST, "localhost");
+            let request = request.header(ACCEPT, "*/*").header(CONTENT_TYPE, "application/json");
+            let (endpoint, request) = (endpoint.clone(), request.body(body).unwrap());
+            Box::pin(async move { endpoint.handle(request, None).await.status().as_u16() })
+        };
+        let (mut long, mut short) = (call(LONG), call(1_000));
+        assert_eq!(now(&mut long).await, Poll::Pending);
+        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(503));
+        assert_eq!(now(&mut short).await, Poll::Pending);
+        go.notify_waiters();
+        assert_eq!((long.await, short.await), (200, 200));
+        go.notify_one();
+        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(200), "what was taken is given back");
+    }
 }
