@@ -7,19 +7,20 @@ mod support;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
 use http::request::Parts;
-use linchpin::Revision;
 use linchpin::server::{EventStore, HttpService, KeptEvent, Refusal, SavedSession, SessionKey, SessionStore};
+use linchpin::{Context, NoArgs, Revision};
 use serde_json::{Value, json};
 use support::ears::Ears;
 use support::paused::pass;
 use support::scene::Scene;
 use support::web::{self, Beside, Guest, borrowed, post, serve, text_of};
 use support::{STATELESS, initialize, session_revisions};
+use tokio::task::JoinSet;
 
 const LATEST: Revision = Revision::LATEST_SESSION;
 const SECOND: Duration = Duration::from_secs(1);
@@ -303,6 +304,38 @@ async fn there_is_no_room_while_all_are_in_use() {
     assert!(is_alive(&new).await && !is_alive(&guests[1]).await && is_alive(&guests[0]).await);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_requests_at_once_cannot_have_the_same_id() {
+    let (scene, both) = (Scene::new(), Arc::new(Barrier::new(2)));
+    let meet = scene.clone();
+    let server = scene.server().tool("meet", "", move |_: NoArgs, cx: Context| {
+        let (scene, both) = (meet.clone(), both.clone());
+        async move {
+            both.wait(); // neither waits for anything before both have begun
+            scene.wait(1, cx).await
+        }
+    });
+    let web = serve(server.http().stream_after(20 * SECOND));
+    for ends in [false, true] {
+        let guest = Guest::open(&web, LATEST).await;
+        let message = guest.message("tools/call", json!({"name": "meet"}));
+        let mut calls = JoinSet::new();
+        for _ in 0..2 {
+            let (guest, message) = (guest.clone(), message.clone());
+            calls.spawn(async move { guest.send(&message).await });
+        }
+        let refused = calls.join_next().await.unwrap().unwrap();
+        assert_eq!(refused.refusal().await, (400, -32600));
+        scene.until_alive(1).await;
+        if ends {
+            guest.delete().await;
+        } else {
+            guest.notify("notifications/cancelled", json!({"requestId": message["id"]})).await;
+        }
+        scene.until_alive(0).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn session_ids_are_never_shown() {
     let ears = Ears::default();
@@ -310,7 +343,7 @@ async fn session_ids_are_never_shown() {
     tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let shown = Arc::new(Mutex::new(String::new()));
     let (show, scene) = (shown.clone(), Scene::new());
-    let server = scene.server().tool("show", "", move |_: linchpin::NoArgs, cx: linchpin::Context| {
+    let server = scene.server().tool("show", "", move |_: NoArgs, cx: Context| {
         let parts = cx.http().unwrap();
         write!(show.lock().unwrap(), "{parts:?}").unwrap();
         async { "shown" }

@@ -279,7 +279,13 @@ impl Connection {
         round: Option<Round>,
     ) -> Option<BoxFuture<()>> {
         if !call.asks() {
-            return Some(self.clone().drive(id, call, begun, round));
+            return match self.enter(&id, &call.method, &call.cancel) {
+                Ok(entry) => Some(self.clone().drive(id, entry, call, begun, round)),
+                Err(error) => {
+                    let outcome = Outcome::from(Err(error.into()));
+                    self.settle(&id, &call.method, call.target(), begun, call.revision, &outcome)
+                }
+            };
         }
         let (revision, _) = (call.revision, call.cancel.answer());
         let outcome = self.ask_round(call, begun, round);

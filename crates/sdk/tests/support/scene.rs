@@ -83,7 +83,7 @@ impl Scene {
     }
 
     /// Tells how far it is after each step.
-    async fn wait(self, steps: u32, cx: Context) -> Result<String> {
+    pub(crate) async fn wait(self, steps: u32, cx: Context) -> Result<String> {
         let gone = Gone(self.changed.clone());
         let alive = Alive::new(&self.alive);
         self.changed.notify_waiters();

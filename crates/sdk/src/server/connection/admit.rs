@@ -1,5 +1,6 @@
 //! Whether a request may be served: its revision, who sends it, and what must come before it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,7 @@ use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 
 use super::super::context::Client;
 use super::super::identity::{Identity, check_scopes};
-use super::{Connection, NOBODY};
+use super::{Connection, NOBODY, Pending};
 use crate::http::text;
 use crate::sync::lock;
 
@@ -54,7 +55,7 @@ impl Connection {
             }
         };
         self.caller.last.store(revision as u8, Ordering::Relaxed);
-        self.check_id(id, method)?;
+        self.check_id(&lock(&self.caller.in_flight), id, method)?;
         Ok(Admitted::Request(revision, client))
     }
 
@@ -89,8 +90,13 @@ impl Connection {
         Arc::new(Client { info: meta.client_info.clone(), capabilities })
     }
 
-    fn check_id(&self, id: &Id<'_>, method: &str) -> Result<(), ProtocolError> {
-        let in_flight = lock(&self.caller.in_flight);
+    /// Whether a request may be worked on beside those that are not done.
+    pub(super) fn check_id(
+        &self,
+        in_flight: &HashMap<Id<'static>, Pending>,
+        id: &Id<'_>,
+        method: &str,
+    ) -> Result<(), ProtocolError> {
         if in_flight.is_empty() {
             return Ok(());
         }

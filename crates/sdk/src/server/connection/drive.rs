@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use linchpin_jsonrpc::Id;
-use linchpin_protocol::Revision;
+use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use super::super::BoxFuture;
 use super::super::cancel::Cancel;
@@ -59,23 +59,31 @@ enum Step {
 }
 
 impl Connection {
-    /// Puts a request into the table of those not done, where a cancellation finds it.
-    pub(crate) fn enter(self: &Arc<Self>, id: &Id<'static>, cancel: &Arc<Cancel>) -> InFlight {
+    /// Puts a request into the table of those not done, where a cancellation finds it. Another one with its id may
+    /// have come there since it was admitted.
+    pub(crate) fn enter(
+        &self,
+        id: &Id<'static>,
+        method: &str,
+        cancel: &Arc<Cancel>,
+    ) -> Result<InFlight, ProtocolError> {
         let pending = Pending { cancel: cancel.clone(), answers: self.answers.clone() };
-        lock(&self.caller.in_flight).insert(id.clone(), pending);
-        InFlight { caller: self.caller.clone(), id: id.clone() }
+        let mut in_flight = lock(&self.caller.in_flight);
+        self.check_id(&in_flight, id, method)?;
+        in_flight.insert(id.clone(), pending);
+        Ok(InFlight { caller: self.caller.clone(), id: id.clone() })
     }
 
     /// The rest of a request that could not be finished at once.
     pub(super) fn drive(
         self: Arc<Self>,
         id: Id<'static>,
+        entry: InFlight,
         mut call: Invocation,
         begun: Option<Instant>,
         round: Option<Round>,
     ) -> BoxFuture<()> {
         let cancel = call.cancel.clone();
-        let entry = self.enter(&id, &cancel);
         Box::pin(async move {
             let step = {
                 let mut given_up = std::pin::pin!(cancel.given_up());

@@ -155,7 +155,7 @@ impl Connection {
             Resumed::Over(outcome) => self.over(retry, &outcome),
             Resumed::Call(call, round) => self.go_on(retry, *call, round, answers),
             Resumed::Again(log, round) => self.do_again(retry, log, round),
-            Resumed::Busy(state, changed) => Some(self.clone().wait_for_other(retry, &state, changed)),
+            Resumed::Busy(state, changed) => self.clone().wait_for_other(retry, &state, changed),
         })
     }
 
@@ -252,12 +252,15 @@ impl Connection {
         retry: &Retry<'_>,
         state: &State,
         changed: Arc<tokio::sync::Notify>,
-    ) -> BoxFuture<()> {
+    ) -> Option<BoxFuture<()>> {
         let (id, revision) = (retry.id.clone().into_owned(), retry.revision);
         let (call, round) = (state.call, state.round);
         let cancel = Arc::new(Cancel::default());
-        let entry = self.enter(&id, &cancel);
-        Box::pin(async move {
+        let entry = match self.enter(&id, retry.method, &cancel) {
+            Ok(entry) => entry,
+            Err(error) => return self.over(retry, &Outcome::from(Err(error.into()))),
+        };
+        Some(Box::pin(async move {
             let age = self.service().settings().question_timeout;
             let wait = async {
                 loop {
@@ -289,7 +292,7 @@ impl Connection {
             }
             drop(entry);
             self.answers().send(|out| self.write_answer(&id, revision, &outcome, out));
-        })
+        }))
     }
 }
 
