@@ -350,7 +350,7 @@ async fn session_ids_are_never_shown() {
     });
     let seen = shown.clone();
     let http = server.http().legacy_sse().principal(move |parts| {
-        write!(seen.lock().unwrap(), "{:?}", parts.headers).unwrap();
+        write!(seen.lock().unwrap(), "{parts:?}").unwrap();
         Ok(None)
     });
     let web = serve(http);
@@ -372,9 +372,21 @@ async fn session_ids_are_never_shown() {
     let second = opened.header("mcp-session-id").unwrap().to_owned();
     guest.delete().await;
     let refused = guest.ask("ping", json!({})).await.text().await;
+    // The address of the first transport has one in it.
+    let get = web::request(http::Method::GET, "/sse").body(String::new()).unwrap();
+    let mut line = guest.handle(get).await.events();
+    let address = line.event().await.unwrap().data.unwrap();
+    let third = address.split_once("sessionId=").unwrap().1;
+    let address = format!("/mcp?before=1&sessionId={third}&after=2&sessionId={third}");
+    for message in [opening, guest.message("tools/call", json!({"name": "show"}))] {
+        let request = web::request(http::Method::POST, &address).body(message.to_string()).unwrap();
+        assert_eq!(guest.handle(request).await.status, StatusCode::ACCEPTED);
+        assert!(line.event().await.unwrap().data.unwrap().contains("\"result\""));
+    }
     let said = format!("{}{}{refused}", ears.take(), shown.lock().unwrap());
     assert!(said.contains("a request was cancelled") && said.contains("Sensitive"), "{said}");
-    for secret in [&guest.session.clone().unwrap(), &second, "canary"] {
+    assert!(said.contains("/mcp?before=1&after=2,"), "{said}");
+    for secret in [&guest.session.clone().unwrap(), &second, third, "canary"] {
         assert!(!said.contains(secret), "{said}");
     }
 }

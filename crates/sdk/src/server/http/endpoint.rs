@@ -102,12 +102,13 @@ impl Endpoint {
         if path != self.options.path && !is_legacy {
             return reply::nothing_here(&self.options.path);
         }
+        let line = legacy::take_line(self, &mut parts);
         let principal = match self.identify(&mut parts).await {
             Ok(principal) => principal,
             Err(refusal) => return *refusal,
         };
         match parts.method {
-            Method::POST => post::post(self, parts, body, principal).await,
+            Method::POST => post::post(self, parts, body, line, principal).await,
             Method::GET => {
                 let mut reply = get::get(self, &parts, principal).await;
                 self.end_with_token(&parts, &mut reply);

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::http::StatusCode;
 use ::http::request::Parts;
+use ::http::{StatusCode, Uri};
 use linchpin_jsonrpc::{Message, Outbox};
 use tokio::runtime::Handle;
 
@@ -49,10 +49,19 @@ impl Lines {
     }
 }
 
-/// The name of the stream that a POST belongs to, if it belongs to one.
-pub(super) fn line_of<'a>(endpoint: &Endpoint, parts: &'a Parts) -> Option<&'a str> {
+/// The name of the stream that a POST belongs to, if it belongs to one. It is taken out of the address, which anybody
+/// behind this may show.
+pub(super) fn take_line(endpoint: &Endpoint, parts: &mut Parts) -> Option<String> {
     endpoint.options.legacy.as_ref()?;
-    parts.uri.query()?.split('&').find_map(|pair| pair.strip_prefix(PARAMETER))
+    let query = parts.uri.query()?;
+    let line = query.split('&').find_map(|pair| pair.strip_prefix(PARAMETER))?.to_owned();
+    let others: Vec<_> = query.split('&').filter(|pair| !pair.starts_with(PARAMETER)).collect();
+    let mark = if others.is_empty() { "" } else { "?" };
+    let rest = format!("{}{mark}{}", parts.uri.path(), others.join("&"));
+    let mut uri = std::mem::take(&mut parts.uri).into_parts();
+    uri.path_and_query = rest.parse().ok();
+    parts.uri = Uri::from_parts(uri).unwrap_or_default();
+    Some(line)
 }
 
 /// Opens a stream.

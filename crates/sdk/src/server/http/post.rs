@@ -35,12 +35,12 @@ pub(super) async fn post<B>(
     endpoint: &Arc<Endpoint>,
     parts: Parts,
     body: B,
+    line: Option<String>,
     principal: Option<Arc<str>>,
 ) -> Reply
 where
     B: HttpBody<Data: Buf> + Send,
 {
-    let line = legacy::line_of(endpoint, &parts).map(str::to_owned);
     if let Some(refusal) = refusal(&parts.headers, line.is_some()) {
         return refusal;
     }
