@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use linchpin::{Context, Http, NoArgs};
 use serde_json::{Value, json};
 use support::scene::Scene;
-use support::sockets::{Site, Socket};
+use support::sockets::{PATIENCE, Site, Socket};
 use support::web::modern;
 use support::{initialize, stateless};
 
@@ -500,6 +500,81 @@ fn a_server_does_not_wait_for_ever() {
     assert!(site.ended() < 10 * SHORT);
     assert_eq!(busy.end(), "");
     assert_eq!(scene.alive(), 0);
+}
+
+/// The process that `a_process_is_told_to_end` starts, which is itself with an address to serve.
+#[cfg(target_os = "linux")]
+struct Process(std::process::Child);
+
+#[cfg(target_os = "linux")]
+impl Process {
+    const ADDRESS: &str = "LINCHPIN_SERVES_AT";
+
+    fn start(address: std::net::SocketAddr) -> Self {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "a_process_is_told_to_end"]).env(Self::ADDRESS, address.to_string());
+        Process(command.stdout(std::process::Stdio::null()).spawn().unwrap())
+    }
+
+    /// A connection, once it listens.
+    fn connect(&mut self, address: std::net::SocketAddr) -> Socket {
+        let begun = Instant::now();
+        loop {
+            match Socket::connect(address) {
+                Ok(socket) => return socket,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+            }
+            assert_eq!(self.0.try_wait().unwrap(), None);
+            std::thread::yield_now();
+        }
+    }
+
+    /// A server with a tool that ends when the process is told to.
+    async fn serve(address: &str) -> linchpin::Result {
+        let server =
+            linchpin::Server::new("told", "1").tool("wait", "", |_: NoArgs, cx: Context| async move {
+                let mut told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+                cx.progress(1.0);
+                told.recv().await;
+                linchpin::Result::Ok("told")
+            });
+        server.serve(address).await
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_is_told_to_end() {
+    if let Some(address) = std::env::var_os(Process::ADDRESS) {
+        return block(Process::serve(address.to_str().unwrap())).unwrap();
+    }
+    // All of 127.0.0.0/8 is this machine, and no other process has this part of it.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let address = ([127, a, b, c], 23_571).into();
+    let mut process = Process::start(address);
+    let (mut busy, mut listening) = (process.connect(address), process.connect(address));
+    let meta = stateless(json!({"_meta": {"progressToken": 1}}))["_meta"].clone();
+    busy.write(ask(1, "tools/call", json!({"name": "wait", "_meta": meta})));
+    busy.head().unwrap();
+    assert!(busy.chunk().unwrap().contains("notifications/progress"));
+    listening.write(ask(9, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})));
+    listening.head().unwrap();
+    assert!(listening.chunk().unwrap().contains("acknowledged"));
+    let pid = rustix::process::Pid::from_child(&process.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(busy.chunk().unwrap().contains("\"told\""), "it is answered");
+    assert_eq!((busy.chunk(), busy.end()), (None, String::new()));
+    assert!(listening.chunk().unwrap().contains("\"id\":9"), "it is answered");
+    assert_eq!((listening.chunk(), listening.end()), (None, String::new()));
+    assert_eq!(process.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

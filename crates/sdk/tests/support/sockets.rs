@@ -33,10 +33,7 @@ impl Site {
     }
 
     pub(crate) fn connect(&self) -> Socket {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Socket { stream, buffer: Vec::new() }
+        Socket::connect(self.address).unwrap()
     }
 
     /// How many connections, streams and calls the server looks after.
@@ -82,6 +79,13 @@ pub(crate) struct Response {
 }
 
 impl Socket {
+    pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Socket { stream, buffer: Vec::new() })
+    }
+
     pub(crate) fn write(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
