@@ -147,7 +147,8 @@ impl Inner {
         let step = if !found.is_empty() && (is_fresh || no_more) {
             Step::Found(found)
         } else if no_more {
-            Step::Give(match usable {
+            // A new key may be among those that could not be had.
+            Step::Give(match usable.filter(|_| state.failures == 0) {
                 Some(_) => Refused::token("the token is signed with a key that is not known"),
                 None => Refused::Unavailable,
             })

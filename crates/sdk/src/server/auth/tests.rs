@@ -155,9 +155,8 @@ async fn keys_are_fresh_for_as_long_as_is_said_within_bounds() {
         tokio::task::yield_now().await;
         assert_eq!(issuer.fetches(), 1, "{said:?}");
         advance(SECOND).await;
-        assert_eq!(find(&keys, "a").await, Ok(1), "nobody waits for newer ones");
-        tokio::task::yield_now().await;
-        assert_eq!(issuer.fetches(), 2, "{said:?}");
+        assert_eq!(find(&keys, "a").await, Ok(1));
+        assert_eq!(issuer.fetches(), 2, "newer ones are waited for: {said:?}");
     }
 }
 
@@ -173,10 +172,29 @@ async fn old_keys_are_used_for_a_while_when_nobody_answers() {
             assert_eq!(find(&keys, "a").await, Ok(1));
         }
         assert!(issuer.fetches() > 1);
-        assert_eq!(find(&keys, "b").await, unknown(), "it is waited for once");
+        assert_eq!(find(&keys, "b").await, Err(Refused::Unavailable), "it is waited for once");
         advance(140 * SECOND).await;
         assert_eq!(find(&keys, "a").await, Err(Refused::Unavailable));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_key_is_not_denied_while_nobody_answers() {
+    let issuer = Issuer::new(&["old"]);
+    let keys = issuer.keys();
+    assert_eq!(find(&keys, "old").await, Ok(1));
+    issuer.answer(Answer::Fails);
+    assert_eq!(find(&keys, "new").await, unknown(), "asked a moment ago");
+    advance(30 * SECOND).await;
+    for _ in 0..3 {
+        assert_eq!(find(&keys, "new").await, Err(Refused::Unavailable));
+        assert_eq!(find(&keys, "old").await, Ok(1));
+    }
+    assert_eq!(issuer.fetches(), 2);
+    issuer.answer(Answer::Keys(vec!["old", "new"], None));
+    advance(SECOND).await;
+    assert_eq!(find(&keys, "new").await, Ok(1));
+    assert_eq!(find(&keys, "newer").await, unknown());
 }
 
 #[tokio::test(start_paused = true)]
