@@ -9,7 +9,7 @@ use crate::issuer::{
 };
 use crate::support::web::{Guest, request, with};
 
-const ALGORITHMS: &str = "RS256 PS256 ES256 ES384 EdDSA";
+pub(crate) const ALGORITHMS: &str = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA";
 
 async fn send(web: &HttpService, request: Request<String>) -> (u16, Vec<String>, String) {
     refusal(Guest::new(web, Revision::LATEST).handle(request).await, "").await

@@ -1,10 +1,19 @@
 //! Tokens that are bound to a key, and the proofs that come with them.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use linchpin::auth::Algorithm;
 use linchpin::server::HttpService;
-use linchpin::{Dpop, Revision};
+use linchpin::{Auth, Dpop, Revision};
+use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::{Value, json};
 
-use crate::issuer::{Calls, Key, METADATA, NOW, RESOURCE, auth, but, call, claims, encode, refusal};
+use crate::challenges::ALGORITHMS;
+use crate::issuer::{
+    Calls, ISSUER, Key, METADATA, NOW, RESOURCE, auth, but, call, claims, encode, now, refusal,
+};
 use crate::support::web::{Guest, request, with};
 
 /// A token that is bound to a key, and its holder.
@@ -57,7 +66,7 @@ impl Holder {
         }
         let (status, challenges, text) = refusal(answer, &self.token).await;
         let expected = format!(
-            "DPoP algs=\"RS256 PS256 ES256 ES384 EdDSA\", resource_metadata=\"{METADATA}\", scope=\"mcp:basic\", \
+            "DPoP algs=\"{ALGORITHMS}\", resource_metadata=\"{METADATA}\", scope=\"mcp:basic\", \
              error=\"invalid_dpop_proof\", error_description=\"{text}\""
         );
         assert_eq!(challenges.last(), Some(&expected));
@@ -88,6 +97,31 @@ async fn a_good_proof_is_good_once() {
         }
     }
     assert_eq!(calls.count(), 14);
+}
+
+#[tokio::test]
+async fn proofs_need_not_be_signed_as_tokens_are() {
+    let pem = include_str!("../keys/rsa.pem").lines().filter(|line| !line.starts_with('-'));
+    let pair = RsaKeyPair::from_pkcs8(&STANDARD.decode(pem.collect::<String>()).unwrap()).unwrap();
+    let public = PublicKeyComponents::<Vec<u8>>::from(pair.public());
+    let keys = json!({"keys": [{"kty": "RSA", "n": encode(public.n), "e": encode(public.e)}]});
+    let calls = Calls::default();
+    let auth = Auth::jwt(ISSUER, RESOURCE).keys(keys).clock(now).require(["mcp:basic"]);
+    let web = calls.serve(auth.algorithms([Algorithm::Rs256]).dpop(Dpop::Required));
+    let mut holder = Holder::new(&Key::new("k1"));
+    let bound = but("cnf", json!({"jkt": holder.key.thumbprint()}));
+    let signed = format!("{}.{}", encode(r#"{"alg":"RS256","typ":"at+jwt"}"#), encode(bound.to_string()));
+    let mut signature = vec![0; pair.public().modulus_len()];
+    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature).unwrap();
+    holder.token = format!("{signed}.{}", encode(signature));
+    assert_eq!(holder.call(&web, &holder.good()).await, (200, String::new()));
+    assert_eq!(holder.call(&web, "").await.0, 401);
+    let request = request(http::Method::GET, METADATA).body(String::new()).unwrap();
+    let request = with(request, &[("host", "mcp.example.com")]);
+    let document = Guest::new(&web, Revision::LATEST).handle(request).await.text().await;
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let algorithms: Vec<_> = ALGORITHMS.split(' ').collect();
+    assert_eq!(document["dpop_signing_alg_values_supported"], json!(algorithms));
 }
 
 #[tokio::test]
@@ -125,7 +159,7 @@ async fn no_bad_proof_is_believed() {
         (header("alg", json!("none")), "the algorithm none is not supported"),
         (header("alg", json!("HS256")), "the algorithm HS256 is not supported"),
         (header("alg", json!("RS256")), "the key does not fit RS256"),
-        (header("alg", json!("RS512")), "the algorithm RS512 is not accepted"),
+        (header("alg", json!("RS512")), "the key does not fit RS512"),
         (header("jwk", Value::Null), "the proof has no jwk"),
         (header("jwk", json!("k1")), "a key is an object"),
         (header("jwk", private), "the key has private members, which must not be shown to anybody"),

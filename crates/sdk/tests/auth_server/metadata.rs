@@ -48,7 +48,8 @@ async fn it_is_where_clients_look_for_it() {
         json!({
             "resource": "https://mcp.example.com", "authorization_servers": ["https://a.example", "https://b.example/x"],
             "scopes_supported": ["a", "b"], "bearer_methods_supported": ["header"],
-            "dpop_signing_alg_values_supported": ["RS256", "PS256", "ES256", "ES384", "EdDSA"],
+            "dpop_signing_alg_values_supported":
+                ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"],
             "dpop_bound_access_tokens_required": false,
             "resource_name": "Files", "resource_documentation": "https://docs.example",
         })

@@ -49,7 +49,7 @@ pub struct Auth {
     pub(super) supported: Option<Vec<String>>,
     implied: Vec<(String, Vec<String>)>,
     audiences: Vec<String>,
-    pub(super) algorithms: Vec<Algorithm>,
+    algorithms: Vec<Algorithm>,
     skew: Duration,
     egress: Option<Egress>,
     clock: Option<Clock>,
@@ -151,7 +151,8 @@ impl Auth {
         self
     }
 
-    /// The algorithms of signatures that are accepted, instead of RS256, PS256, ES256, ES384 and `EdDSA`.
+    /// The algorithms of tokens that are accepted, instead of RS256, PS256, ES256, ES384 and `EdDSA`. Proofs may have
+    /// any that there is.
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = algorithms.into_iter().collect();
         self
@@ -235,7 +236,7 @@ impl Auth {
             metadata_paths: metadata::paths(&target),
             document: metadata::document(&self),
             target,
-            dpop: self.dpop.map(|dpop| (dpop, Proofs::new(self.algorithms.clone()))),
+            dpop: self.dpop.map(|dpop| (dpop, Proofs::new())),
             clock: self.clock.clone().unwrap_or(clock),
             required: self.required.clone(),
             implied: self.implied.clone(),

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use ::http::{HeaderValue, StatusCode};
 
 use super::credentials::Scheme;
+use super::proof::ALGORITHMS;
 use super::resource::Resource;
+use crate::jose::Algorithm;
 
 /// A request that is not let in.
 #[derive(Debug)]
@@ -81,7 +83,7 @@ impl Resource {
             fault.map(|fault| fault.scheme).filter(|used| schemes.contains(used)).unwrap_or(schemes[0]);
         let challenge = |scheme: &Scheme| {
             let fault = fault.filter(|_| *scheme == used);
-            let algorithms = (*scheme == Scheme::Dpop).then(|| self.proof_algorithms());
+            let algorithms = (*scheme == Scheme::Dpop).then(|| ALGORITHMS.map(Algorithm::name).join(" "));
             let scopes = (!scopes.is_empty()).then(|| scopes.join(" "));
             let parameters = [
                 ("algs", algorithms),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::builder::{Auth, Dpop};
+use super::proof::ALGORITHMS;
 use crate::auth::WELL_KNOWN;
 use crate::egress::Target;
 use crate::jose::Algorithm;
@@ -20,7 +21,6 @@ pub(super) fn paths(resource: &Target) -> Vec<String> {
 }
 
 pub(super) fn document(auth: &Auth) -> Vec<u8> {
-    let names = |algorithms: &[Algorithm]| algorithms.iter().map(|algorithm| algorithm.name()).collect();
     let mut document = Map::new();
     document.insert("resource".into(), auth.resource.clone().into());
     document.insert("authorization_servers".into(), auth.issuers.clone().into());
@@ -30,7 +30,8 @@ pub(super) fn document(auth: &Auth) -> Vec<u8> {
     }
     document.insert("bearer_methods_supported".into(), Value::from_iter(["header"]));
     if let Some(dpop) = auth.dpop {
-        document.insert("dpop_signing_alg_values_supported".into(), names(&auth.algorithms));
+        let algorithms = Value::from_iter(ALGORITHMS.map(Algorithm::name));
+        document.insert("dpop_signing_alg_values_supported".into(), algorithms);
         document.insert("dpop_bound_access_tokens_required".into(), (dpop == Dpop::Required).into());
     }
     for (name, value) in [("resource_name", &auth.name), ("resource_documentation", &auth.documentation)] {

@@ -18,10 +18,10 @@ const SKEW: Duration = Duration::from_mins(1);
 const WINDOW: Duration = Duration::from_secs(125);
 const MAX_ID: usize = 512;
 
-pub(super) struct Proofs {
-    pub(super) algorithms: Vec<Algorithm>,
-    replay: Replay,
-}
+/// Those of proofs are not those of tokens: the keys are made by clients, and most make only one kind.
+pub(super) const ALGORITHMS: [Algorithm; 9] = Algorithm::ALL;
+
+pub(super) struct Proofs(Replay);
 
 /// Why a proof is not enough.
 pub(super) enum Doubt {
@@ -37,8 +37,8 @@ impl<T: Into<Cow<'static, str>>> From<T> for Doubt {
 }
 
 impl Proofs {
-    pub(super) fn new(algorithms: Vec<Algorithm>) -> Self {
-        Proofs { algorithms, replay: Replay::new(WINDOW) }
+    pub(super) fn new() -> Self {
+        Proofs(Replay::new(WINDOW))
     }
 
     /// Checks that the sender of `token` to `target` holds the key with this thumbprint, and says so for the first time.
@@ -58,7 +58,7 @@ impl Proofs {
         }
         let jwk = header.jwk.as_ref().ok_or("the proof has no jwk")?;
         let public = PublicKey::from_jwk(jwk).map_err(|error| error.to_string())?;
-        let claims = proof.verify(&public, &self.algorithms).map_err(|error| error.to_string())?;
+        let claims = proof.verify(&public, &ALGORITHMS).map_err(|error| error.to_string())?;
         if thumbprint(jwk).ok().as_deref() != Some(key) {
             return Err("the proof is by another key than the token is bound to".into());
         }
@@ -77,7 +77,7 @@ impl Proofs {
             return Err("ath of the proof is not the digest of the token".into());
         }
         let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_ID);
-        match self.replay.note(key, id.ok_or("the proof has no jti")?) {
+        match self.0.note(key, id.ok_or("the proof has no jti")?) {
             Ok(()) => Ok(()),
             Err(Again::Used) => Err("the proof was used already".into()),
             Err(Again::Full) => Err(Doubt::Busy),

@@ -198,9 +198,4 @@ impl Resource {
             Some((Dpop::Required, _)) => &[Scheme::Dpop],
         }
     }
-
-    pub(super) fn proof_algorithms(&self) -> String {
-        let algorithms = self.dpop.as_ref().map_or(&[][..], |(_, proofs)| &proofs.algorithms);
-        algorithms.iter().map(|algorithm| algorithm.name()).collect::<Vec<_>>().join(" ")
-    }
 }
