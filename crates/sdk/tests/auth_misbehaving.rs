@@ -514,3 +514,10 @@ async fn nobody_is_asked_for_ever() {
     assert!(text.contains(", and says `it is for another`: ask whoever"), "{text}");
     assert_eq!(seen.authorizations, 1);
 }
+
+#[tokio::test]
+async fn what_was_found_elsewhere_is_no_reason() {
+    let behaviour = Authority::honest().with(Switch::ChallengeElsewhere).with(Switch::IssuerWrong);
+    let (text, _) = outcome(behaviour, "never").await;
+    assert!(text.contains("its issuer is `https://stranger.example`"), "{text}");
+}

@@ -46,7 +46,7 @@ impl Flow {
             {
                 issuers.swap(0, place);
             }
-            self.resource = Some(metadata);
+            (self.resource, self.failure) = (Some(metadata), None);
             return self.next_issuer(issuers);
         }
         let broken = (!reply.is_missing()).then(|| unanswered("the server", at, reply.status));
