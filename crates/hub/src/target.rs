@@ -10,7 +10,7 @@ use linchpin::model::Implementation;
 use linchpin::{Client, ClientBuilder, ClientError};
 
 use crate::cli::SignIn;
-use crate::doctor::Trace;
+use crate::doctor::{Trace, Watched};
 use crate::failure::{Failure, Kind};
 use crate::heard::Heard;
 use crate::sign_in;
@@ -98,11 +98,11 @@ impl Target {
         }
         // Whoever says who they are by a header of their own need not sign in.
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
-            let mut oauth = sign_in::oauth(&self.screen, &self.sign_in)?;
-            if let Some(trace) = self.trace.clone() {
-                oauth = oauth.on_step(move |step| trace.sign_in(step));
-            }
-            client = client.auth(oauth);
+            let oauth = sign_in::oauth(&self.screen, &self.sign_in)?;
+            client = match self.trace.clone() {
+                Some(trace) => client.auth(Watched::new(oauth, trace)),
+                None => client.auth(oauth),
+            };
         }
         if let Some(trace) = &self.trace {
             let (hops, words) = (trace.clone(), trace.clone());

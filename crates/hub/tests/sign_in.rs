@@ -130,14 +130,84 @@ async fn the_doctor_shows_each_hop_of_signing_in() {
     }
 }
 
+/// How the doctor shows a step that failed: its name, why, and what to do.
+type Shown<'a> = (&'a str, &'a str, &'a str);
+
+/// Asserts that exactly this step failed. Lines are wrapped, and there may be other places that were looked at in vain.
+#[track_caller]
+fn assert_failed_at((step, reason, fix): Shown<'_>, said: &str) {
+    let failed: Vec<_> = said.lines().filter_map(|line| line.trim_start().strip_prefix("!! ")).collect();
+    assert!(!failed.is_empty() && failed.iter().all(|line| line.starts_with(step)), "{step}: {said}");
+    let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, advice) = text.split_once("→ ").unwrap_or_else(|| panic!("nothing is advised: {said}"));
+    assert!(text.contains(reason), "{reason} is missing in:\n{said}");
+    assert!(advice.contains(fix), "{fix} is missing in:\n{said}");
+}
+
+const MEND_SERVER: &str = "ask whoever runs the MCP server";
+const MEND_AUTHORITY: &str = "ask whoever runs the authorization server";
+const BY_HAND: &str = "--client-id";
+
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_says_what_is_wrong_with_an_authority() {
+async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
     let home = Home::new("wrong");
-    for (switch, says) in [(Switch::IssuerWrong, "to the letter"), (Switch::PkceMissing, "S256")] {
+    for (switch, shown) in [
+        (Switch::ResourceMetadataHtml, ("metadata", "is not what RFC 9728 says", MEND_SERVER)),
+        (
+            Switch::ResourceElsewhere,
+            ("metadata", "of the resource `https://stranger.example/mcp`", "check the URL"),
+        ),
+        (Switch::NoAuthorizationServers, ("metadata", "names no `authorization_servers`", MEND_SERVER)),
+        (Switch::ResourceMetadataRedirects, ("metadata", "which is not followed here", MEND_SERVER)),
+        (Switch::IssuerWrong, ("authority", "to the letter", MEND_AUTHORITY)),
+        (Switch::MetadataHtml, ("authority", "is not what RFC 8414 says", MEND_AUTHORITY)),
+        (Switch::TokenEndpointMissing, ("authority", "has no `token_endpoint`", MEND_AUTHORITY)),
+        (Switch::PkceMissing, ("authority", "`S256`", MEND_AUTHORITY)),
+        (Switch::MetadataRedirectLoop, ("authority", "one redirect too many", MEND_AUTHORITY)),
+        (Switch::RegistrationMissing, ("registration", "takes no registrations", BY_HAND)),
+        (Switch::RegistrationRefused, ("registration", "`invalid_redirect_uri`", BY_HAND)),
+        (
+            Switch::RegistrationEndpointPrivate,
+            ("registration", "10.0.0.1 is a private address", MEND_AUTHORITY),
+        ),
+    ] {
         let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
         let (code, said) = home.run(&["doctor", "--sign-in", &authority.mcp_url()]).await;
         assert_eq!(code, Some(1), "{said}");
-        let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains("!! sign-in") && text.contains(says), "{says} is missing in:\n{said}");
+        assert_failed_at(shown, &said);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_shows_an_authority_that_is_down() {
+    let authority = Authority::start(Authority::honest()).await.unwrap();
+    let down = authority.issuer().replace("/tenant", "/broken");
+    authority.behave(Authority::honest().resource_metadata("authorization_servers", vec![down]));
+    let (code, said) = Home::new("down").run(&["doctor", "--sign-in", &authority.mcp_url()]).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("ok metadata"), "{said}");
+    assert_eq!(said.matches("!! authority").count(), 3, "it is at none of its places: {said}");
+    assert_failed_at(("authority", "that answered HTTP 500: try again later", MEND_AUTHORITY), &said);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_says_what_is_wrong_after_somebody_signed_in() {
+    for (switch, shown) in [
+        (Switch::AccessDenied, ("sign-in", "it says `access_denied`", "as somebody who may")),
+        (Switch::IssWrong, ("sign-in", "comes from another authorization server", MEND_AUTHORITY)),
+        (Switch::TokenHtmlError, ("token", "it answered HTTP 500 with a page for people", MEND_AUTHORITY)),
+        (Switch::TokenTypeUnknown, ("token", "its token is of the type `mac`", MEND_AUTHORITY)),
+        (Switch::TokenEndpointPrivate, ("token", "10.0.0.1 is a private address", MEND_AUTHORITY)),
+        (Switch::UnauthorizedForever, ("token", "the server does not take the token", MEND_SERVER)),
+    ] {
+        let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
+        let home = Home::new("refused"); // where nobody has signed in
+        let (code, said) =
+            signing_in(&home, &authority, &["doctor", "--sign-in", &authority.mcp_url()]).await;
+        assert_eq!(code, Some(1), "{said}");
+        for part in ["ok metadata", "ok authority", "ok registration"] {
+            assert!(said.contains(part), "{part} is missing in:\n{said}");
+        }
+        assert_failed_at(shown, &said);
     }
 }

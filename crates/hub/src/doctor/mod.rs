@@ -3,6 +3,7 @@
 mod advice;
 mod text;
 mod trace;
+mod watched;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::{Value, json};
 
 pub(crate) use self::trace::{Step, Trace};
+pub(crate) use self::watched::Watched;
 use crate::cli::print;
 use crate::failure::Failure;
 use crate::target::{Place, Target};
@@ -39,8 +41,7 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Fail
         if matches!(failure.kind, crate::failure::Kind::Interrupted(_) | crate::failure::Kind::Usage) {
             return Err(failure);
         }
-        let step = if failure.is_about_signing_in() { trace::SIGN_IN } else { "protocol" };
-        trace.failed(step, &failure.to_string(), advice::for_failure(&failure, is_url));
+        failed("protocol", &failure, &trace, is_url);
     }
     let steps = trace.steps();
     let healthy = steps.iter().all(|step| step.ok);
@@ -51,6 +52,15 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Fail
         text::show(&place, &steps, Look::stdout())
     })?;
     Ok(ExitCode::from(u8::from(!healthy)))
+}
+
+/// This step failed, or a step of signing in that was on the way to it.
+fn failed(step: &'static str, failure: &Failure, trace: &Trace, is_url: bool) {
+    if failure.is_about_signing_in() {
+        trace.not_signed_in(&failure.to_string());
+    } else {
+        trace.failed(step, &failure.to_string(), advice::for_failure(failure, is_url));
+    }
 }
 
 /// What is known before anything is tried.
@@ -93,7 +103,6 @@ fn name(place: &Place) -> String {
 
 /// What both sides have agreed on.
 fn agreed(client: &Client, trace: &Trace, begun: Instant, is_url: bool) {
-    trace.recovered();
     let revision = client.revision();
     let era = if revision <= LAST_WITH_SESSIONS {
         "sessions (the server answers initialize, not server/discover)"
@@ -142,11 +151,7 @@ async fn lists(client: &Client, trace: &Trace, is_url: bool) {
                 Step::good("tools", if tools.is_empty() { "0".into() } else { text }).after(begun.elapsed()),
             );
         }
-        Err(error) => {
-            let failure = Failure::from(error);
-            let advice = advice::for_failure(&failure, is_url);
-            trace.add(Step::bad("tools", failure.to_string(), advice));
-        }
+        Err(error) => failed("tools", &Failure::from(error), trace, is_url),
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linchpin::Revision;
-use linchpin::auth::{AuthStep, Purpose};
+use linchpin::auth::{AuthErrorKind, AuthStep, Purpose};
 use linchpin::egress::{Hop, Phase};
 use serde_json::{Value, json};
 
+use super::advice;
 use crate::terminal::one_line;
 
 /// One step of a connection.
@@ -18,11 +19,13 @@ pub(crate) struct Step {
     pub(crate) text: String,
     pub(crate) took: Option<Duration>,
     pub(crate) advice: Option<String>,
+    /// Where it went, if it was a step of signing in.
+    url: Option<String>,
 }
 
 impl Step {
     pub(crate) fn good(name: &'static str, text: impl Into<String>) -> Self {
-        Step { name, ok: true, text: text.into(), took: None, advice: None }
+        Step { name, ok: true, text: text.into(), took: None, advice: None, url: None }
     }
 
     pub(crate) fn bad(name: &'static str, text: impl Into<String>, advice: Option<String>) -> Self {
@@ -54,11 +57,19 @@ struct Seen {
     /// Steps of the network: only those of the first connection are shown.
     connected: bool,
     diagnostics: Vec<String>,
+    /// How signing in failed at last, and how many steps there were before.
+    ended: Option<(AuthErrorKind, usize)>,
 }
 
-/// What is said of signing in as a whole, and the names of its steps.
-pub(super) const SIGN_IN: &str = "sign-in";
-const OF_SIGN_IN: [&str; 5] = ["metadata", "authority", "registration", "token", SIGN_IN];
+/// The steps of signing in.
+pub(super) const METADATA: &str = "metadata";
+const AUTHORITY: &str = "authority";
+pub(super) const REGISTRATION: &str = "registration";
+const SIGN_IN: &str = "sign-in";
+const TOKEN: &str = "token";
+
+/// Stands in front of a place that did not help.
+const IN_VAIN: &str = "nothing to be used at ";
 
 /// Lines that are kept of what the transport says.
 const MAX_LINES: usize = 200;
@@ -76,19 +87,46 @@ impl Trace {
         self.seen().steps.push(step);
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.seen().steps.len()
+    }
+
     /// The connection failed; where a step says so already, it gets the advice.
     pub(crate) fn failed(&self, step: &'static str, text: &str, advice: Option<String>) {
         let mut seen = self.seen();
-        match seen.steps.last_mut().filter(|last| !last.ok && step != SIGN_IN) {
+        match seen.steps.last_mut().filter(|last| !last.ok) {
             Some(last) => last.advice = last.advice.take().or(advice),
             None => seen.steps.push(Step::bad(step, text, advice)),
         }
     }
 
-    /// The connection came about: what did not work at first while signing in was made good.
-    pub(crate) fn recovered(&self) {
-        for step in self.seen().steps.iter_mut().filter(|step| OF_SIGN_IN.contains(&step.name)) {
-            step.ok = true;
+    /// Signing in ended with a failure of this kind. When it began there were so many steps.
+    pub(crate) fn ended(&self, kind: AuthErrorKind, begun: usize) {
+        self.seen().ended = Some((kind, begun));
+    }
+
+    /// It is for this reason that there is no connection. The step that ended it says so, and so do others that looked
+    /// for the same in vain.
+    pub(crate) fn not_signed_in(&self, reason: &str) {
+        let mut seen = self.seen();
+        let (kind, begun) = seen.ended.unwrap_or((AuthErrorKind::Setup, usize::MAX));
+        let steps = seen.steps.get_mut(begun..).unwrap_or_default();
+        let is_named =
+            |step: &Step| step.url.as_ref().is_some_and(|url| reason.contains(&format!("`{url}`")));
+        let named = steps.iter().position(is_named);
+        let last = steps.last().map(|step| step.name);
+        let name = named.map(|at| steps[at].name).or(place(kind)).or(last).unwrap_or(SIGN_IN);
+        for step in steps.iter_mut().filter(|step| step.name == name) {
+            step.ok = false;
+            if step.url.as_ref().is_some_and(|url| step.text.starts_with(url)) {
+                step.text.insert_str(0, IN_VAIN);
+            }
+        }
+        let at = named.or_else(|| steps.iter().rposition(|step| step.name == name));
+        let advice = advice::for_sign_in(kind, at.map(|_| name)).to_owned();
+        match at {
+            Some(at) => (steps[at].text, steps[at].advice) = (reason.to_owned(), Some(advice)),
+            None => seen.steps.push(Step::bad(name, reason, Some(advice))),
         }
     }
 
@@ -130,24 +168,21 @@ impl Trace {
     /// A step of signing in is over.
     pub(crate) fn sign_in(&self, step: &AuthStep<'_>) {
         let name = match step.purpose {
-            Some(Purpose::ResourceMetadata) => "metadata",
-            Some(Purpose::ServerMetadata) => "authority",
-            Some(Purpose::Registration) => "registration",
-            Some(_) => "token",
+            Some(Purpose::ResourceMetadata) => METADATA,
+            Some(Purpose::ServerMetadata) => AUTHORITY,
+            Some(Purpose::Registration) => REGISTRATION,
+            Some(_) => TOKEN,
             None => SIGN_IN,
         };
         let url = one_line(step.url);
         let text = match (step.status, step.error) {
             (_, Some(error)) => one_line(&error.to_string()),
             (Some(status @ 200..300), _) => format!("{url} ({status})"),
-            (Some(status), _) => format!("nothing to be used at {url} ({status})"),
+            (Some(status), _) => format!("{IN_VAIN}{url} ({status})"),
             (None, None) => format!("somebody was there and came back from {url}"),
         };
-        // Where it is looked for metadata there are other places; whether none was left is said in the end.
-        let is_search = matches!(step.purpose, Some(Purpose::ResourceMetadata | Purpose::ServerMetadata));
-        let good = step.error.is_none() && (is_search || step.status.is_none_or(|status| status < 300));
-        let step = Step { ok: good, ..Step::good(name, text).after(step.took) };
-        self.add(step);
+        // There may be other places, or another way: whether it ended here is said in the end.
+        self.add(Step { url: Some(url), ..Step::good(name, text).after(step.took) });
     }
 
     /// The transport says something.
@@ -170,5 +205,15 @@ impl Trace {
             return "none: this revision has no sessions";
         }
         if says("a session was opened") { "the server gave one" } else { "the server gave none" }
+    }
+}
+
+/// The step that a failure belongs to; `None` is whichever was the last.
+fn place(kind: AuthErrorKind) -> Option<&'static str> {
+    match kind {
+        AuthErrorKind::Metadata | AuthErrorKind::Unreachable => None,
+        AuthErrorKind::Registration => Some(REGISTRATION),
+        AuthErrorKind::Token | AuthErrorKind::Scope => Some(TOKEN),
+        _ => Some(SIGN_IN),
     }
 }
