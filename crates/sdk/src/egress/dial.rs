@@ -199,7 +199,9 @@ impl Dialer {
 
     fn timed_out(&self, phase: Phase, target: &Target) -> EgressError {
         let (host, limit) = (target.host(), self.connect_timeout);
-        let text = format!("no connection to `{host}` within {limit:?}: {phase} took too long");
+        let text = format!(
+            "no connection to `{host}` within {limit:?}: {phase} took too long; check the host and the network"
+        );
         EgressError::new(EgressErrorKind::Timeout, text)
     }
 }

@@ -55,7 +55,7 @@ async fn a_lookup_that_takes_too_long() {
     assert_eq!(error.kind(), EgressErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
-        "no connection to `slow.example` within 3s: looking up the name took too long"
+        "no connection to `slow.example` within 3s: looking up the name took too long; check the host and the network"
     );
 }
 
