@@ -1,14 +1,31 @@
 //! Servers at a URL: `demo --http`, `inspect`, `call` and `doctor`.
+#![expect(clippy::unwrap_used, reason = "the scripted server unwraps")]
 
 mod support;
 
+#[path = "../../sdk/tests/support/http.rs"]
+mod script;
+
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 
+use linchpin::{Revision, Server};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use script::{HttpScript, Reply, Speaking, speak};
 use serde_json::{Value, json};
 use support::{LINCHPIN, run};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+const FIRST: Revision = Revision::V2024_11_05;
+const LAST: Revision = Revision::LATEST_SESSION;
+const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates");
 
 /// The demo server over HTTP, until this is dropped.
 struct Demo {
@@ -43,7 +60,7 @@ impl Drop for Demo {
 
 /// Answers every request with the same bytes.
 fn answering(answer: &'static str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}/mcp", listener.local_addr().expect("it is bound"));
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -78,11 +95,19 @@ fn what_was_typed_wrongly_is_named() {
     run(&["demo", "--http", "nowhere"]).said(1, &["nowhere", "listened at"]);
 }
 
-fn steps(run: &support::Run) -> Vec<(String, bool)> {
+/// What the doctor says of each step, and whether it went well.
+fn steps(run: &support::Run) -> Vec<(String, bool, String)> {
     let found = run.json();
-    let step =
-        |step: &Value| (step["step"].as_str().expect("a step has a name").to_owned(), step["ok"] == true);
+    let text = |value: &Value| value.as_str().expect("a step has a name and a text").to_owned();
+    let step = |step: &Value| (text(&step["step"]), step["ok"] == true, text(&step["text"]));
     found["steps"].as_array().expect("there are steps").iter().map(step).collect()
+}
+
+/// What it says of one step.
+#[track_caller]
+fn says(run: &support::Run, step: &str) -> String {
+    let found = steps(run).into_iter().find(|(name, ..)| name == step);
+    found.unwrap_or_else(|| panic!("{step} is missing in {}", run.stdout)).2
 }
 
 #[test]
@@ -90,7 +115,7 @@ fn the_doctor_shows_every_step() {
     let demo = Demo::start();
     let healthy = run(&["--json", "doctor", &demo.url]).said(0, &[]);
     assert_eq!(healthy.json()["ok"], true);
-    let names: Vec<_> = steps(&healthy).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<_> = steps(&healthy).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["TCP", "era", "revision", "session", "server", "capabilities", "tools"]);
     let text = run(&["doctor", &demo.url]).said(0, &[]).stdout;
     assert!(
@@ -98,7 +123,106 @@ fn the_doctor_shows_every_step() {
         "{text}"
     );
     let started = run(&["--json", "doctor", LINCHPIN, "demo"]).said(0, &[]);
-    assert_eq!(steps(&started)[0], ("program".to_owned(), true));
+    assert!(matches!(&steps(&started)[0], (name, true, _) if name == "program"));
+}
+
+/// What the doctor says of a server that lives in this process.
+async fn examined(url: &str, trusting: &str) -> support::Run {
+    let (url, root) = (url.to_owned(), format!("{CERTIFICATES}/{trusting}"));
+    let work = move || support::run_in(&[("SSL_CERT_FILE", &root)], &["--json", "doctor", &url]);
+    tokio::task::spawn_blocking(work).await.expect("it ends")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_tells_servers_of_the_session_era_apart() {
+    let mut serving = JoinSet::new();
+    for (is_stateless, session) in [(false, "the server gave one"), (true, "the server gave none")] {
+        let server = Server::new("old", "1").protocol_version(LAST.as_str());
+        let http = server.tool("greet", "", || async { "hello" }).http();
+        let http = if is_stateless { http.stateless() } else { http };
+        let listening = http.bind("127.0.0.1:0").await.expect("a port is free");
+        let url = listening.url();
+        serving.spawn(listening.run_until(std::future::pending()));
+        assert_old(&examined(&url, "authority.pem").await, LAST, session);
+    }
+}
+
+/// Asserts that a server of the session era is well.
+#[track_caller]
+fn assert_old(run: &support::Run, revision: Revision, session: &str) {
+    assert_eq!(run.code, Some(0), "{}", run.stdout);
+    assert!(says(run, "era").starts_with("sessions"), "{}", run.stdout);
+    assert_eq!((&*says(run, "revision"), &*says(run, "session")), (revision.as_str(), session));
+    assert!(says(run, "tools").starts_with("1: "), "{}", run.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_knows_servers_of_before_streamable_http() {
+    let stream = Speaking::default();
+    let script = HttpScript::start(move |seen| match (&*seen.verb, &*seen.path) {
+        ("GET", "/sse") => Reply::events().chunk(b"event: endpoint\ndata: /messages\n\n").speaking(&stream),
+        ("POST", "/messages") => {
+            let answer = speak(FIRST, seen).body_json().filter(|_| seen.body.get("id").is_some());
+            answer.inspect(|answer| stream.say(answer));
+            Reply::status(202)
+        }
+        _ => Reply::status(404),
+    })
+    .await;
+    let healthy = examined(&format!("{}/sse", script.origin()), "authority.pem").await;
+    assert_old(&healthy, FIRST, "HTTP+SSE: the stream of events is the session");
+}
+
+#[test]
+fn the_doctor_shows_what_a_name_leads_to() {
+    let demo = Demo::start();
+    let healthy = run(&["--json", "doctor", &demo.url.replace("127.0.0.1", "localhost")]).said(0, &[]);
+    let names: Vec<_> = steps(&healthy).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names[..2], ["DNS", "TCP"]);
+    assert!(
+        says(&healthy, "DNS").split(", ").any(|address| address.starts_with("127.0.0.1:")),
+        "{}",
+        healthy.stdout
+    );
+}
+
+fn acceptor() -> TlsAcceptor {
+    let read = |name| std::fs::read(format!("{CERTIFICATES}/{name}")).expect("it is there");
+    let chain = vec![CertificateDer::from_pem_slice(&read("server.pem")).expect("it is a certificate")];
+    let key = PrivateKeyDer::from_pem_slice(&read("server.key")).expect("it is a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("there are versions").with_no_client_auth().with_single_cert(chain, key);
+    TlsAcceptor::from(Arc::new(config.expect("the key is the certificate's")))
+}
+
+/// Leads whoever comes by TLS to a server without it.
+async fn secure(listener: TcpListener, plain: SocketAddr) {
+    let mut tunnels = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        tunnels.spawn(async move {
+            let Ok(mut secure) = acceptor().accept(stream).await else { return };
+            let mut plain = TcpStream::connect(plain).await.expect("the server is there");
+            let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await; // whoever asked may have left
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_shows_whether_a_certificate_is_trusted() {
+    let demo = Demo::start();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let url = format!("https://{}/mcp", listener.local_addr().expect("it is bound"));
+    let plain = demo.at("").trim_start_matches("http://").parse().expect("it is an address");
+    let mut serving = JoinSet::new();
+    serving.spawn(secure(listener, plain));
+    let healthy = examined(&url, "authority.pem").await.said(0, &[]);
+    let names: Vec<_> = steps(&healthy).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names[..3], ["TCP", "TLS", "era"]);
+    assert_eq!(says(&healthy, "TLS"), "the certificate is 127.0.0.1's");
+    let failed = examined(&url, "other.pem").await.said(1, &[]);
+    assert!(matches!(&steps(&failed)[..], [_, (name, false, _)] if name == "TLS"), "{}", failed.stdout);
+    assert!(says(&failed, "TLS").contains("UnknownIssuer"), "{}", failed.stdout);
 }
 
 #[test]
@@ -119,7 +243,6 @@ fn the_doctor_says_what_to_do() {
         (&*page, "does not speak the Model Context Protocol"),
         (&*broken, "the server failed by itself"),
         ("http://127.0.0.1:1/mcp", "check host and port"),
-        ("https://nosuch.invalid/mcp", "check its spelling"),
         ("http://1.1.1.1/mcp", "https"),
         ("no-such-program", "check the name"),
     ];
@@ -130,6 +253,12 @@ fn the_doctor_says_what_to_do() {
         let ended = "The server cannot be used as it is.\n";
         assert!(failed.stdout.ends_with(ended), "{}", failed.stdout);
     }
+    // How long a resolver takes to know nothing is up to the machine.
+    let unknown = run(&["doctor", "https://nosuch.invalid/mcp"]).said(1, &[]).stdout;
+    assert!(
+        unknown.contains("check its spelling") || unknown.contains("looking up the name took too long"),
+        "{unknown}"
+    );
     let failed = run(&["--json", "doctor", &nowhere]).json();
     assert_eq!((failed["ok"].clone(), failed["steps"][1]["ok"].clone()), (json!(false), json!(false)));
 }

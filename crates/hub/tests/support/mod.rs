@@ -46,8 +46,18 @@ pub(crate) fn run(arguments: &[&str]) -> Run {
 
 /// Without a terminal; standard input is `input`.
 pub(crate) fn run_with(input: &str, arguments: &[&str]) -> Run {
+    spawned(input, &[], arguments)
+}
+
+/// Without a terminal, with these variables and with nothing to read.
+pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
+    spawned("", variables, arguments)
+}
+
+fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     let mut child = Command::new(LINCHPIN)
         .args(arguments)
+        .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
