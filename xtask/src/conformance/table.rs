@@ -24,7 +24,7 @@ pub(super) fn show(scenarios: &[Scenario], runs: &[Run]) -> String {
         out.truncate(out.trim_end().len());
         out.push('\n');
     }
-    out + &skipped(runs) + &failed(runs)
+    out + &skipped(runs) + &run_again(runs) + &failed(runs)
 }
 
 fn is_of(run: &Run, scenario: &Scenario) -> bool {
@@ -56,17 +56,36 @@ fn skipped(runs: &[Run]) -> String {
     out
 }
 
-fn failed(runs: &[Run]) -> String {
-    let mut out = String::new();
-    for run in runs {
-        if let Outcome::Failed(faults) = &run.outcome {
-            let _ = writeln!(out, "\nFAILED {} {} {}", run.side.word(), run.scenario, run.revision);
-            for fault in faults {
-                let _ = writeln!(out, "  {fault}");
-            }
-        }
+/// What was run again, and why.
+fn run_again(runs: &[Run]) -> String {
+    let again: Vec<_> = runs.iter().filter(|run| run.first.is_some()).collect();
+    let mut out = if again.is_empty() { String::new() } else { format!("\n{} run again\n", again.len()) };
+    for run in again {
+        let _ = writeln!(out, "at first {}", named(run));
+        out += &run.first.as_ref().map(faults).unwrap_or_default();
     }
     out
+}
+
+fn failed(runs: &[Run]) -> String {
+    let mut out = String::new();
+    for run in runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed(_))) {
+        let _ = writeln!(out, "\nFAILED {}", named(run));
+        out += &faults(&run.outcome);
+    }
+    out
+}
+
+fn named(run: &Run) -> String {
+    format!("{} {} {}", run.side.word(), run.scenario, run.revision)
+}
+
+/// A line for each.
+fn faults(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Failed(faults) => format!("  {}\n", faults.join("\n  ")),
+        Outcome::Passed | Outcome::Skipped(_) => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +111,7 @@ mod tests {
             Run { outcome, ..run(name, "two", "SKIPPED") }
         };
         let runs = [
-            run("ping", "one", "SUCCESS"),
+            run("ping", "one", "SUCCESS").instead_of(&run("ping", "one", "FAILURE")),
             run("ping", "two", "WARNING"),
             skipped("auth/a"),
             skipped("auth/b"),
@@ -103,6 +122,7 @@ mod tests {
             server  auth/a                skipped\n\
             server  auth/b                skipped\n\
             \nskipped, it is early:\n  auth/a, auth/b\n\
+            \n1 run again\nat first server ping one\n  FAILURE id (Name): why\n\
             \nFAILED server ping two\n  WARNING id (Name): why\n";
         assert_eq!(show(&[scenario("ping"), scenario("auth/a"), scenario("auth/b")], &runs), expected);
     }

@@ -18,6 +18,8 @@ pub(super) struct Run {
     /// Whether the program under test, or the suite, ended without an error.
     pub(super) ended_well: bool,
     pub(super) outcome: Outcome,
+    /// What came of it at first, if it was run again.
+    pub(super) first: Option<Outcome>,
 }
 
 /// What came of a run.
@@ -91,11 +93,17 @@ impl Run {
     ) -> Self {
         let outcome = Outcome::of(&checks, ended_well);
         let (scenario, revision) = (scenario.to_owned(), revision.to_owned());
-        Run { scenario, side, revision, checks, ended_well, outcome }
+        Run { scenario, side, revision, checks, ended_well, outcome, first: None }
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        matches!(self.outcome, Outcome::Failed(_))
+    /// Whether it may have failed only because others ran beside it: client scenarios measure time.
+    pub(super) fn may_be_too_slow(&self) -> bool {
+        self.side == Side::Client && matches!(self.outcome, Outcome::Failed(_))
+    }
+
+    /// The same, run again.
+    pub(super) fn instead_of(self, first: &Run) -> Self {
+        Run { first: Some(first.outcome.clone()), ..self }
     }
 }
 
@@ -122,5 +130,13 @@ pub(super) mod tests {
         assert_eq!(run(&["INFO"], true), Outcome::Failed(vec!["nothing was checked".into()]));
         let died = Outcome::Failed(vec!["the program under test did not end well".into()]);
         assert_eq!(run(&["SUCCESS"], false), died);
+    }
+
+    #[test]
+    fn only_clients_are_given_another_chance() {
+        let run = |side, status| Run::new("ping", side, "one", vec![check("Name", status)], true);
+        assert!(run(Side::Client, "FAILURE").may_be_too_slow());
+        assert!(!run(Side::Client, "SUCCESS").may_be_too_slow());
+        assert!(!run(Side::Server, "FAILURE").may_be_too_slow());
     }
 }
