@@ -2,7 +2,7 @@
 //! server built with Linchpin that believes the tokens. One clock is everybody's, so that time passes when a test says so.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use linchpin::auth::{FileStore, Loopback, OAuth};
 use linchpin::{Auth, Client, Context, Dpop, NoArgs, Server, Tool};
 use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::PATIENCE;
@@ -142,9 +143,9 @@ impl Clock {
 
 /// A server with a tool that everybody may use who is let in, and one that needs more.
 async fn serve(issuer: &str, dpop: Option<Dpop>, clock: Clock) -> (String, JoinSet<()>) {
-    // What tokens are for has to be known before there is an endpoint.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let resource = format!("http://{address}/mcp");
+    // What tokens are for has to be known before there is an endpoint, and its port must be nobody else's by then.
+    let front = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let resource = format!("http://{}/mcp", front.local_addr().unwrap());
     let mut auth = Auth::jwt(issuer, &resource).require(["mcp:basic"]).clock(move || clock.now());
     if let Some(dpop) = dpop {
         auth = auth.dpop(dpop);
@@ -157,10 +158,22 @@ async fn serve(issuer: &str, dpop: Option<Dpop>, clock: Clock) -> (String, JoinS
         .add(Tool::new("write").scopes(["mcp:write"]).handler(|_: NoArgs| async { "written" }))
         .http()
         .auth(auth)
-        .bind(address)
+        .bind("127.0.0.1:0")
         .await
         .unwrap();
     let mut serving = JoinSet::new();
+    serving.spawn(lead(front, listening.address()));
     serving.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
     (resource, serving)
+}
+
+/// Leads whoever comes to a server elsewhere.
+async fn lead(front: TcpListener, server: SocketAddr) {
+    let mut connections = JoinSet::new();
+    while let Ok((mut near, _)) = front.accept().await {
+        connections.spawn(async move {
+            let mut far = TcpStream::connect(server).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await; // either may break off
+        });
+    }
 }
