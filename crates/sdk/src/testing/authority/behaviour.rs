@@ -47,7 +47,8 @@ impl Behaviour {
         self
     }
 
-    /// Says something else in the metadata of the protected resource; null leaves it out.
+    /// Says something else in the metadata of the protected resource; null leaves it out. Tokens are for the `resource`
+    /// that is said here, to the letter.
     pub fn resource_metadata(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.resource_metadata.insert(name.to_owned(), value.into());
         self

@@ -14,8 +14,11 @@ use super::web::{Reply, endless, html, json as json_reply, nothing_here, redirec
 const TOO_LARGE: usize = (1 << 20) + 1;
 pub(super) const STRANGER: &str = "https://stranger.example";
 
-/// The URL that tokens are for.
+/// The URL that tokens are for, to the letter.
 pub(super) fn resource_url(shared: &Shared, behaviour: &Behaviour) -> String {
+    if let Some(Value::String(said)) = behaviour.resource_metadata.get("resource") {
+        return said.clone();
+    }
     if behaviour.has(Switch::ResourceMetadataAtRoot) { shared.resource.clone() } else { shared.mcp_url() }
 }
 
