@@ -4,9 +4,18 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
+use http::{HttpScript, Reply};
+use linchpin::Client;
+use linchpin::auth::OAuth;
 use linchpin::testing::authority::{Authority, Behaviour, Place, Seen, Switch};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
+#[path = "support/http.rs"]
+mod http;
 #[path = "support/signing_in.rs"]
 mod signing_in;
 
@@ -136,10 +145,10 @@ const TABLE: &[(Switch, &str)] = &[
     ),
     (
         Switch::TokenEndpointLinkLocal,
-        "connecting: the metadata of the authorization server at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its `token_endpoint` is \
-         no safe place: `http://169.254.169.254/token` is plain `http`, and only `https` keeps secrets on \
-         the way (HTTP_AUTHORIZATION)",
+        "connecting: token request at `https://169.254.169.254/token` failed: no connection to \
+         `169.254.169.254` was tried: 169.254.169.254 is a link-local or metadata address, and this URL was \
+         not typed but learned from the network, so it may only lead to public addresses: if it is meant, \
+         allow its network in the egress policy (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenEndpointPrivateIpv6,
@@ -479,6 +488,59 @@ async fn an_honest_life() {
 }
 
 #[tokio::test]
+async fn tokens_are_renewed_where_they_can_be() {
+    for (switch, authorizations, tried, refreshes) in [
+        (Switch::RefreshOffline, 3, 3, 2),
+        (Switch::RefreshStays, 3, 3, 2),
+        (Switch::RefreshRevoked, 5, 3, 0),
+        (Switch::RefreshMissing, 5, 0, 0),
+    ] {
+        let (_, seen) = outcome(Authority::honest().with(switch), "never").await;
+        let tried_so_often = seen.grants("refresh_token").count();
+        let counts = (seen.authorizations, tried_so_often, seen.refreshes);
+        assert_eq!(counts, (authorizations, tried, refreshes), "{switch:?}");
+    }
+}
+
+/// Metadata of which a byte comes each second. It has no end before a minute is over.
+#[tokio::test]
+async fn an_answer_that_drips_is_given_up_in_time() {
+    const ALL: usize = 60;
+    let (drip, asked) = (Arc::<Notify>::default(), Arc::<Notify>::default());
+    let (next, begun) = (drip.clone(), asked.clone());
+    let script = HttpScript::start(move |seen| {
+        if seen.path == "/" {
+            return Reply::status(401);
+        }
+        begun.notify_one();
+        let head = Reply::new(200, &[("content-type", "application/json")], b"");
+        let head = head.with_header("content-length", &ALL.to_string());
+        (0..ALL).fold(head, |reply, _| reply.wait(&next).bytes(b" "))
+    })
+    .await;
+    let mut connecting = std::pin::pin!(Client::http(script.origin()).auth(OAuth::new("A test")).connect());
+    tokio::select! {
+        _ = &mut connecting => panic!("nothing was said yet"),
+        () = asked.notified() => tokio::time::pause(),
+    }
+    let begun = Instant::now();
+    let mut drops = tokio::time::interval(Duration::from_secs(1));
+    let mut fallen = 0;
+    let error = loop {
+        tokio::select! {
+            connected = &mut connecting => break connected.unwrap_err().to_string(),
+            _ = drops.tick() => {
+                fallen += 1;
+                drip.notify_one();
+            }
+        }
+    };
+    assert!(error.contains("there was no answer in 10 seconds"), "{error}");
+    let took = begun.elapsed();
+    assert!(fallen > 5 && took < Duration::from_secs(11), "{fallen} bytes in {took:?}");
+}
+
+#[tokio::test]
 async fn another_authority_means_another_registration() {
     let (_, seen) = outcome(Authority::honest().with(Switch::IssuerMoves), "never").await;
     let ids = |path| {
@@ -493,7 +555,7 @@ async fn another_authority_means_another_registration() {
 async fn a_passing_failure_costs_nothing() {
     let authority = signing_in::start(Authority::honest().with(Switch::RefreshUnavailable)).await;
     let oauth = signing_in::oauth(&authority);
-    let client = linchpin::Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
+    let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
     authority.expire_tokens();
     client.call("greet", ()).await.unwrap_err();
     client.call("greet", ()).await.unwrap();

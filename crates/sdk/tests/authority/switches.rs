@@ -295,7 +295,9 @@ async fn others(switch: Switch, authority: &Authority) {
             says(authority, token, json!("http://auth.example.com/token_endpoint")).await;
         }
         Switch::TokenEndpointPrivate => says(authority, token, json!("https://10.0.0.1/token")).await,
-        Switch::TokenEndpointLinkLocal => says(authority, token, json!("http://169.254.169.254/token")).await,
+        Switch::TokenEndpointLinkLocal => {
+            says(authority, token, json!("https://169.254.169.254/token")).await;
+        }
         Switch::TokenEndpointPrivateIpv6 => says(authority, token, json!("https://[fd00::1]/token")).await,
         Switch::TokenEndpointMissing => says(authority, token, Value::Null).await,
         Switch::RegistrationEndpointPrivate => {

@@ -166,7 +166,7 @@ fn field(shared: &Shared, issuer: Issuer, switch: Switch) -> Option<(&'static st
         Switch::PkceMissing => ("code_challenge_methods_supported", Value::Null),
         Switch::PkcePlain => ("code_challenge_methods_supported", json!(["plain"])),
         Switch::TokenEndpointPrivate => (token, json!("https://10.0.0.1/token")),
-        Switch::TokenEndpointLinkLocal => (token, json!("http://169.254.169.254/token")),
+        Switch::TokenEndpointLinkLocal => (token, json!("https://169.254.169.254/token")),
         Switch::TokenEndpointPrivateIpv6 => (token, json!("https://[fd00::1]/token")),
         Switch::TokenEndpointMissing => (token, Value::Null),
         Switch::RegistrationEndpointPrivate => ("registration_endpoint", json!("https://10.0.0.1/register")),
