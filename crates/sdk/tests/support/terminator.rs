@@ -1,7 +1,7 @@
 //! A proxy that ends TLS as well: with it a server of this machine is on the public network as far as a client can tell.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -23,31 +23,38 @@ pub(crate) const NAME: &str = "server.example";
 
 pub(crate) struct Terminator {
     address: SocketAddr,
-    routes: Arc<Mutex<HashMap<u16, SocketAddr>>>,
+    known: Arc<Known>,
     /// Addresses that were dialled.
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
     _accepting: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    routes: Mutex<HashMap<u16, SocketAddr>>,
+    /// Other names that it was asked for.
+    strangers: Mutex<BTreeSet<String>>,
 }
 
 impl Terminator {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let routes = Arc::<Mutex<HashMap<u16, SocketAddr>>>::default();
-        let (known, acceptor) = (routes.clone(), acceptor());
+        let known = Arc::<Known>::default();
+        let (shared, acceptor) = (known.clone(), acceptor());
         let mut accepting = JoinSet::new();
         accepting.spawn(async move {
             let mut tunnels = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                tunnels.spawn(tunnel(stream, known.clone(), acceptor.clone()));
+                tunnels.spawn(tunnel(stream, shared.clone(), acceptor.clone()));
             }
         });
-        Terminator { address, routes, dialled: Arc::default(), _accepting: accepting }
+        Terminator { address, known, dialled: Arc::default(), _accepting: accepting }
     }
 
     /// Leads `https://server.example:{port}` to an address, and gives that origin.
     pub(crate) fn route(&self, port: u16, to: SocketAddr) -> String {
-        self.routes.lock().unwrap().insert(port, to);
+        self.known.routes.lock().unwrap().insert(port, to);
         format!("https://{NAME}:{port}")
     }
 
@@ -66,6 +73,11 @@ impl Terminator {
     pub(crate) fn elsewhere(&self) -> usize {
         self.dialled.lock().unwrap().iter().filter(|address| **address != self.address).count()
     }
+
+    /// The hosts besides its own that it was asked to connect to.
+    pub(crate) fn strangers(&self) -> BTreeSet<String> {
+        self.known.strangers.lock().unwrap().clone()
+    }
 }
 
 fn acceptor() -> TlsAcceptor {
@@ -77,7 +89,7 @@ fn acceptor() -> TlsAcceptor {
 }
 
 /// Serves one `CONNECT`. What breaks is the client's to notice.
-async fn tunnel(mut stream: TcpStream, routes: Arc<Mutex<HashMap<u16, SocketAddr>>>, acceptor: TlsAcceptor) {
+async fn tunnel(mut stream: TcpStream, known: Arc<Known>, acceptor: TlsAcceptor) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
@@ -85,8 +97,12 @@ async fn tunnel(mut stream: TcpStream, routes: Arc<Mutex<HashMap<u16, SocketAddr
     }
     let head = String::from_utf8(head).unwrap();
     let place = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
-    let port = place.strip_prefix(NAME).and_then(|port| port.strip_prefix(':')?.parse().ok());
-    let Some(to) = port.and_then(|port: u16| routes.lock().unwrap().get(&port).copied()) else {
+    let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
+    if host != NAME {
+        known.strangers.lock().unwrap().insert(host.to_owned());
+    }
+    let port = port.parse().ok().filter(|_| host == NAME);
+    let Some(to) = port.and_then(|port: u16| known.routes.lock().unwrap().get(&port).copied()) else {
         let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").await;
         return;
     };
