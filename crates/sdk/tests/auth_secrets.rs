@@ -1,5 +1,5 @@
 //! Secrets stay where they belong: every way to sign in, and every way in which that goes wrong, with everything that
-//! is logged, told, shown by `Debug` or read in an error held against every secret, in every spelling.
+//! is logged, told, shown by `Debug` or read in an error or a panic held against every secret, in every spelling.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -13,7 +13,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use http::HeaderMap;
 use linchpin::auth::{
     Algorithm, ApiKey, AuthFuture, Authorize, Basic, Bearer, Credentials, FileStore, IdentityProvider, OAuth,
-    PrivateKey, Refusal, Request, Secret,
+    PrivateKey, Refusal, Request, Secret, TokenStore,
 };
 use linchpin::egress::Egress;
 use linchpin::testing::authority::{Authority, Behaviour, Known, Switch};
@@ -253,6 +253,64 @@ async fn fixed(ears: &Ears) -> BTreeSet<String> {
     secrets.into()
 }
 
+/// A store that falls over what it should keep.
+struct Falling;
+
+impl TokenStore for Falling {
+    fn load<'a>(&'a self, _: &'a str) -> AuthFuture<'a, Option<Secret>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()> {
+        Box::pin(async move { panic!("the store fell over {key} {record:?}") })
+    }
+
+    fn remove<'a>(&'a self, _: &'a str) -> AuthFuture<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A person who signs in and is gone before anybody hears of it.
+fn fainting(authority: &Arc<Authority>) -> OAuth {
+    let person = authority.clone();
+    let visit = move |url: String| {
+        let person = person.clone();
+        async move {
+            person.approve(&url).await.unwrap();
+            panic!("the person fainted")
+        }
+    };
+    basic(authority).redirect(signing_in::BACK, visit)
+}
+
+/// What is said when the host's own code panics, in the middle of signing in.
+async fn panics(ears: &Ears) -> BTreeSet<String> {
+    let (heard, before) = (ears.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        heard.hear(&panic.to_string());
+        before(panic);
+    }));
+    let authority = signing_in::start(Authority::honest()).await;
+    for (oauth, is_fatal) in [
+        (basic(&authority).on_step(|step| panic!("nobody wants to know {step:?}")), false),
+        (basic(&authority).store(Falling), true),
+        (fainting(&authority), true),
+    ] {
+        let tap = Tap { oauth, ears: ears.clone() };
+        let connected = Client::http(authority.mcp_url()).auth(tap).connect().await;
+        assert_eq!(connected.is_err(), is_fatal);
+        connected.map_or_else(|error| hear_error(ears, &error), drop);
+    }
+    let _ = std::panic::take_hook(); // what other tests say is theirs
+    let said = ears.take();
+    for panic in ["nobody wants to know AuthStep {", "the store fell over", "the person fainted"] {
+        assert!(said.contains(panic), "{panic}: {said}");
+    }
+    ears.hear(&said);
+    assert_eq!(authority.seen().authorizations, 3, "there was something to be told");
+    secrets(&authority)
+}
+
 /// What is in the files of a store while somebody is signed in.
 async fn in_files(ears: &Ears) -> BTreeSet<String> {
     let authority = signing_in::start(Authority::honest()).await;
@@ -297,6 +355,7 @@ async fn no_secret_is_shown() {
     }
     check(&fixed(&ears).await, "fixed", false);
     check(&in_files(&ears).await, "in files", false);
+    check(&panics(&ears).await, "panics", false);
     eprintln!("flows={flows} secrets={checked} bytes={bytes} leaked=0");
     assert!(flows > 100 && checked > 1_000);
 }
