@@ -1,0 +1,315 @@
+//! What was decided and done, as a chain: each entry holds the digest of the one before it, so that none can be changed,
+//! left out or put elsewhere. Signed checkpoints say how far the chain once went, so that its end cannot be cut off.
+//!
+//! An entry holds digests and decisions; arguments and results are in the history of calls.
+
+use jiff::Timestamp;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde_json::{Map, Value};
+
+use crate::digest::Digest;
+use crate::id::TenantId;
+use crate::pin::visible;
+
+/// The longest text in an entry.
+const LONGEST: usize = 1_000;
+
+/// What is to be remembered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// When.
+    pub at: Timestamp,
+    /// Who: a subject, or the hub itself.
+    pub actor: String,
+    /// What was done, such as `call.intent`.
+    pub action: &'static str,
+    /// The rest, by name.
+    pub fields: Map<String, Value>,
+}
+
+impl Entry {
+    /// An entry without fields.
+    pub fn new(at: Timestamp, actor: &str, action: &'static str) -> Self {
+        Entry { at, actor: actor.to_owned(), action, fields: Map::new() }
+    }
+
+    /// Adds a field. A text of others is made harmless: one line, nothing hidden, not too long.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let value = match value.into() {
+            Value::String(text) => Value::String(harmless(&text)),
+            other => other,
+        };
+        self.fields.insert(name.to_owned(), value);
+        self
+    }
+}
+
+fn harmless(text: &str) -> String {
+    let mut text = visible(text).replace('\n', "\\n");
+    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// An entry as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// From one on, without a gap.
+    pub number: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// What.
+    pub action: String,
+    /// The rest.
+    pub fields: Value,
+    /// The digest of this entry and all before it.
+    pub hash: Digest,
+}
+
+/// Where a chain ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the last entry; zero before the first.
+    pub number: u64,
+    /// Its digest.
+    pub hash: Digest,
+}
+
+impl Head {
+    /// Before the first entry of a tenant.
+    pub fn start(tenant: TenantId) -> Self {
+        Head { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).end() }
+    }
+
+    /// Adds an entry.
+    pub fn append(&mut self, entry: Entry) -> Row {
+        let Entry { at, actor, action, fields } = entry;
+        let mut row = Row {
+            number: self.number + 1,
+            at,
+            actor,
+            action: action.into(),
+            fields: fields.into(),
+            hash: self.hash,
+        };
+        row.hash = self.after(&row);
+        *self = Head { number: row.number, hash: row.hash };
+        row
+    }
+
+    /// The digest of a row that comes next.
+    fn after(&self, row: &Row) -> Digest {
+        Digest::of("linchpin audit entry")
+            .part(self.hash.bytes())
+            .part(row.number.to_string())
+            .part(row.at.to_string())
+            .part(&row.actor)
+            .part(&row.action)
+            .json(&row.fields)
+            .end()
+    }
+
+    /// Checks that a row comes next, and goes on to it.
+    pub fn check(&mut self, row: &Row) -> Result<(), Broken> {
+        if row.number != self.number + 1 {
+            return Err(Broken { number: self.number + 1, what: "it is missing, or not in its place" });
+        }
+        if self.after(row) != row.hash {
+            return Err(Broken { number: row.number, what: "it, or what came before it, was changed" });
+        }
+        *self = Head { number: row.number, hash: row.hash };
+        Ok(())
+    }
+}
+
+/// Where a chain is not what it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("entry {number} of the audit is not as it was written: {what}")]
+pub struct Broken {
+    /// The entry.
+    pub number: u64,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+/// Signs how far a chain goes.
+pub struct Signer(Ed25519KeyPair);
+
+/// How far a chain once went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Whose chain.
+    pub tenant: TenantId,
+    /// Where it ended.
+    pub head: Head,
+    /// When.
+    pub at: Timestamp,
+    /// Who says so.
+    pub signature: Vec<u8>,
+}
+
+impl Signer {
+    /// The one with this seed.
+    pub fn new(seed: &[u8; 32]) -> Self {
+        Signer(Ed25519KeyPair::from_seed_unchecked(seed).expect("a seed has 32 bytes"))
+    }
+
+    /// What others check signatures with.
+    pub fn public_key(&self) -> &[u8] {
+        self.0.public_key().as_ref()
+    }
+
+    /// Signs where a chain ends now.
+    pub fn sign(&self, tenant: TenantId, head: Head, at: Timestamp) -> Checkpoint {
+        let signature = self.0.sign(&signed(tenant, head, at)).as_ref().to_vec();
+        Checkpoint { tenant, head, at, signature }
+    }
+}
+
+impl Checkpoint {
+    /// Whether whoever has this key signed it.
+    pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
+        let text = signed(self.tenant, self.head, self.at);
+        UnparsedPublicKey::new(&ED25519, public_key).verify(&text, &self.signature).is_ok()
+    }
+}
+
+fn signed(tenant: TenantId, head: Head, at: Timestamp) -> Vec<u8> {
+    format!("linchpin checkpoint 1|{tenant}|{}|{}|{at}", head.number, head.hash).into_bytes()
+}
+
+/// Checks a whole chain, row by row.
+pub struct Check {
+    head: Head,
+    /// What the last checkpoint says, until that row has come.
+    expected: Option<Head>,
+}
+
+impl Check {
+    /// Begins at the first row. The checkpoint is the last one that is known.
+    pub fn new(tenant: TenantId, checkpoint: Option<&Checkpoint>, public_key: &[u8]) -> Result<Self, Broken> {
+        let expected = match checkpoint {
+            Some(one) if one.tenant != tenant || !one.is_signed_by(public_key) => {
+                return Err(Broken {
+                    number: one.head.number,
+                    what: "the checkpoint was not signed with this key",
+                });
+            }
+            other => other.map(|one| one.head).filter(|head| head.number > 0),
+        };
+        Ok(Check { head: Head::start(tenant), expected })
+    }
+
+    /// The next row.
+    pub fn row(&mut self, row: &Row) -> Result<(), Broken> {
+        self.head.check(row)?;
+        if let Some(expected) = self.expected.take_if(|expected| expected.number == self.head.number)
+            && expected.hash != self.head.hash
+        {
+            return Err(Broken {
+                number: row.number,
+                what: "the checkpoint says that something else was there",
+            });
+        }
+        Ok(())
+    }
+
+    /// There are no more rows. Where the chain ends.
+    pub fn end(self) -> Result<Head, Broken> {
+        match self.expected {
+            Some(_) => {
+                let number = self.head.number + 1;
+                Err(Broken { number, what: "the checkpoint says that there was more: the end was cut off" })
+            }
+            None => Ok(self.head),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ADA: TenantId = TenantId::fixed(1);
+
+    fn chain(count: u64) -> (Vec<Row>, Head) {
+        let mut head = Head::start(ADA);
+        let rows = (0..count).map(|number| {
+            let at = Timestamp::from_second(i64::try_from(number).unwrap()).unwrap();
+            head.append(Entry::new(at, "user:1", "call.intent").with("call", number).with("tool", "echo"))
+        });
+        (rows.collect(), head)
+    }
+
+    fn check(rows: &[Row], checkpoint: Option<&Checkpoint>, key: &[u8]) -> Result<Head, Broken> {
+        let mut check = Check::new(ADA, checkpoint, key)?;
+        rows.iter().try_for_each(|row| check.row(row))?;
+        check.end()
+    }
+
+    #[test]
+    fn whatever_is_done_to_it_is_found() {
+        let ((rows, head), signer) = (chain(8), Signer::new(&[7; 32]));
+        let checkpoint = signer.sign(ADA, Head { number: 6, hash: rows[5].hash }, Timestamp::UNIX_EPOCH);
+        let verify = |rows: &[Row]| check(rows, Some(&checkpoint), signer.public_key());
+        assert_eq!(verify(&rows), Ok(head));
+        assert_eq!(verify(&rows[..6]).map(|head| head.number), Ok(6), "what came after it is not known");
+        for index in 0..rows.len() {
+            for change in [
+                Row { at: Timestamp::MAX, ..rows[index].clone() },
+                Row { actor: "user:2".into(), ..rows[index].clone() },
+                Row { action: "call.denied".into(), ..rows[index].clone() },
+                Row { fields: json!({"call": index, "tool": "other"}), ..rows[index].clone() },
+                Row { hash: Digest::of("x").end(), ..rows[index].clone() },
+            ] {
+                let mut other = rows.clone();
+                other[index] = change;
+                assert!(verify(&other).is_err(), "{:?}", other[index]);
+            }
+            let mut removed = rows.clone();
+            removed.remove(index);
+            assert_eq!(verify(&removed).is_err(), index < 7, "without {index}");
+            let mut swapped = rows.clone();
+            swapped.swap(index, (index + 1) % 8);
+            assert!(verify(&swapped).is_err());
+            if index < 6 {
+                let error = verify(&rows[..index]).unwrap_err();
+                assert!(error.to_string().ends_with("the end was cut off"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_that_was_written_anew_does_not_fit_its_checkpoint() {
+        let ((rows, _), signer) = (chain(3), Signer::new(&[7; 32]));
+        let checkpoint = signer.sign(ADA, Head { number: 3, hash: rows[2].hash }, Timestamp::UNIX_EPOCH);
+        let mut head = Head::start(ADA);
+        let forged: Vec<_> =
+            (0..3).map(|_| head.append(Entry::new(Timestamp::UNIX_EPOCH, "x", "call.intent"))).collect();
+        let error = check(&forged, Some(&checkpoint), signer.public_key()).unwrap_err();
+        assert_eq!(error.number, 3);
+        for forged in [
+            Checkpoint { head: Head { number: 2, ..checkpoint.head }, ..checkpoint.clone() },
+            Checkpoint { at: Timestamp::MAX, ..checkpoint.clone() },
+            Checkpoint { tenant: TenantId::fixed(2), ..checkpoint.clone() },
+        ] {
+            assert!(check(&rows, Some(&forged), signer.public_key()).is_err());
+        }
+        assert!(check(&rows, Some(&checkpoint), Signer::new(&[8; 32]).public_key()).is_err());
+    }
+
+    #[test]
+    fn nothing_of_others_can_forge_a_line() {
+        let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "a\n\u{1b}[2J\u{202e}b");
+        assert_eq!(entry.fields["tool"], "a\\n\\u{1b}[2J\\u{202e}b");
+        let long = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "x".repeat(5_000));
+        assert_eq!(long.fields["tool"].as_str().unwrap().chars().count(), 1_001);
+    }
+}

@@ -1,0 +1,160 @@
+//! Digests of what must not change unnoticed: the parts are told apart, and JSON counts by what it says, not by how it
+//! is written.
+
+use std::fmt;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest([u8; 32]);
+
+/// Makes a digest part by part.
+pub struct Digesting(Sha256);
+
+impl Digest {
+    /// Begins one. `purpose` keeps digests for one thing from counting for another.
+    pub fn of(purpose: &str) -> Digesting {
+        Digesting(Sha256::new()).part(purpose)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The one with these bytes.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Digest(bytes)
+    }
+}
+
+impl Digesting {
+    /// Adds a part. Where it ends is part of it.
+    #[must_use]
+    pub fn part(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        let bytes = bytes.as_ref();
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    /// Adds JSON, by what it says.
+    #[must_use]
+    pub fn json(self, value: &Value) -> Self {
+        self.part(canonical(value))
+    }
+
+    /// The digest of all parts.
+    pub fn end(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl serde::Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// JSON as one text for all ways to write it: members sorted by name, nothing between. Numbers stay as they are, so that
+/// `1` and `1.0` differ: who takes them for the same decides that, not this.
+pub fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_unstable_by_key(|(name, _)| *name);
+            out.push('{');
+            for (index, (name, value)) in sorted.into_iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write(&Value::from(name.as_str()), out);
+                out.push(':');
+                write(value, out);
+            }
+            out.push('}');
+        }
+        plain => out.push_str(&plain.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_told_apart() {
+        let of = |parts: &[&str]| parts.iter().fold(Digest::of("x"), Digesting::part).end();
+        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
+        assert_ne!(of(&["ab"]), of(&["ab", ""]));
+        assert_ne!(Digest::of("x").end(), Digest::of("y").end());
+        assert_eq!(of(&["a"]).to_string().len(), 64);
+    }
+
+    #[test]
+    fn json_counts_by_what_it_says() {
+        let one: Value = serde_json::from_str(r#"{"b":[1,{"d":"\u00e9","c":null}],"a":true}"#).unwrap();
+        assert_eq!(canonical(&one), r#"{"a":true,"b":[1,{"c":null,"d":"é"}]}"#);
+        assert_ne!(canonical(&json!(1)), canonical(&json!(1.0)));
+        assert_ne!(canonical(&json!("1")), canonical(&json!(1)));
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 20, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec((any::<String>(), inner), 0..5)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn it_says_the_same(value in any_json()) {
+            let text = canonical(&value);
+            let again: Value = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&again, &value);
+            prop_assert_eq!(canonical(&again), text);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What can go wrong, as those outside see it: a kind that programs know, a text that says what, where and what to do,
+//! and the field it is about. Nothing secret is in it.
+
+use std::fmt;
+
+/// What kind of thing went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// What was given cannot be.
+    Invalid,
+    /// There is no such thing, or not for whoever asks.
+    NotFound,
+    /// It contradicts what is there.
+    Conflict,
+    /// Whoever asks may not.
+    Denied,
+    /// Too much, or too often.
+    Exhausted,
+    /// What is needed for it does not work now.
+    Unavailable,
+    /// Something broke in here.
+    Internal,
+}
+
+/// Something went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Error {
+    kind: Kind,
+    /// For programs: stable, such as `server_not_found`.
+    code: &'static str,
+    /// The field that it is about, as it is written in requests.
+    field: Option<String>,
+    message: String,
+}
+
+/// What the hub's functions give.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error with a code that stays the same.
+    pub fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
+        Error { kind, code, field: None, message: message.into() }
+    }
+
+    /// What stands in a field cannot be.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Error { field: Some(field.into()), ..Self::new(Kind::Invalid, "invalid_field", message) }
+    }
+
+    /// There is no such thing.
+    pub fn not_found(what: &str, name: impl fmt::Display) -> Self {
+        Self::new(Kind::NotFound, "not_found", format!("there is no {what} `{name}`"))
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The code.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// The field that it is about.
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// What happened and what to do, without the field.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            Some(field) => write!(f, "`{field}`: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Names that nobody chose: each noun has its own kind, so that one cannot be taken for another.
+//!
+//! They are UUIDs of version 7: in the order in which they were made, and nobody guesses the next.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+use crate::world::{World, random};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u128);
+
+        impl $name {
+            /// A new one.
+            pub fn new(world: &dyn World) -> Self {
+                $name(version_7(world))
+            }
+
+            /// The same for ever: for what is there from the beginning.
+            pub const fn fixed(number: u128) -> Self {
+                $name(number)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write(self.0, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                read(text).map($name).ok_or_else(|| Error::not_found($what, shortened(text)))
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// Whose everything is.
+    TenantId, "tenant";
+    /// A person.
+    UserId, "user";
+    /// A program that acts for people.
+    AgentId, "agent";
+    /// A server that the hub connects to.
+    ServerId, "server";
+    /// One call of a tool.
+    CallId, "call";
+    /// One question to a person.
+    ApprovalId, "approval";
+    /// Something that proves who asks.
+    TokenId, "token";
+    /// Something that the vault keeps.
+    SecretId, "secret";
+}
+
+fn version_7(world: &dyn World) -> u128 {
+    let millis = u128::from(world.now().as_millisecond().unsigned_abs());
+    let chance = u128::from_be_bytes(random(world));
+    let low = chance & 0x0fff_3fff_ffff_ffff_ffff;
+    (millis & 0xffff_ffff_ffff) << 80 | 0x7000_8000_0000_0000_0000 | low
+}
+
+fn write(number: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let digits = format!("{number:032x}");
+    f.write_str(&digits[..8])?;
+    [8..12, 12..16, 16..20, 20..32].into_iter().try_for_each(|part| write!(f, "-{}", &digits[part]))
+}
+
+fn read(text: &str) -> Option<u128> {
+    let dashes = [8, 13, 18, 23];
+    let fits = text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| {
+            if dashes.contains(&at) { byte == b'-' } else { matches!(byte, b'0'..=b'9' | b'a'..=b'f') }
+        });
+    fits.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten()
+}
+
+/// What somebody else wrote, as a part of a text of ours.
+fn shortened(text: &str) -> String {
+    text.chars().filter(|char| !char.is_control()).take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::System;
+    use crate::world::tests::Still;
+
+    #[test]
+    fn they_are_in_order_and_read_again() {
+        let world = Still::default();
+        let first = ServerId::new(&world);
+        world.seconds.store(1, std::sync::atomic::Ordering::SeqCst);
+        let second = ServerId::new(&world);
+        assert!(first < second && first.to_string() < second.to_string());
+        assert_eq!(first.to_string().parse(), Ok(first));
+        assert_eq!(&first.to_string()[14..15], "7");
+        assert!(matches!(first.to_string().as_bytes()[19], b'8'..=b'b'));
+        assert_ne!(ServerId::new(&System), ServerId::new(&System));
+    }
+
+    #[test]
+    fn nothing_else_is_one() {
+        let good = ServerId::fixed(1).to_string();
+        assert_eq!(good, "00000000-0000-0000-0000-000000000001");
+        for bad in
+            ["", "1", &good[1..], &good.replace('-', "0"), &good.replace('1', "A"), &format!("{good} ")]
+        {
+            let error = bad.parse::<ServerId>().unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::NotFound, "{bad}");
+        }
+        let error = "x\u{1b}[31m".parse::<CallId>().unwrap_err();
+        assert_eq!(error.to_string(), "there is no call `x[31m`");
+    }
+}

@@ -1,0 +1,29 @@
+//! The rules of the hub. It knows no database, no HTTP server, no command line and no environment: where things are
+//! kept, what time it is and what is random is passed in.
+//!
+//! | asks | finds |
+//! |---|---|
+//! | what is a server, and what may stand in its fields? | [`server`] |
+//! | by which name does a model call a tool? | [`names`] |
+//! | is this tool the one that was trusted? | [`pin`] |
+//! | where are secrets? | [`vault`] |
+//! | what does a model see of a result? | [`envelope`] |
+//! | can somebody have changed the record? | [`audit`] |
+
+pub mod audit;
+pub mod digest;
+pub mod envelope;
+pub mod error;
+pub mod id;
+pub mod limit;
+pub mod names;
+pub mod pin;
+pub mod scope;
+pub mod server;
+pub mod token;
+pub mod vault;
+pub mod world;
+
+pub use error::{Error, Kind, Result};
+pub use scope::{Scope, Subject};
+pub use world::World;

@@ -1,0 +1,153 @@
+//! The names by which models call tools: `mcp_<server>__<tool>`, the same for ever, and never one for two tools.
+//!
+//! A name depends on the slug of its server and on the name that the server gives its tool, and on nothing else: what
+//! other servers there are changes nothing. Whenever the tool's own name cannot stand as it is, a digest of it is added.
+
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+
+/// The longest slug.
+const LONGEST_SLUG: usize = 32;
+/// The hexadecimal digits of a digest in a name.
+const DIGITS: usize = 8;
+
+/// The longest name: what most models take.
+pub const LONGEST: usize = 128;
+/// The longest name for providers that take no more.
+pub const LONGEST_FOR_SOME: usize = 64;
+
+/// The short name of a server: chosen when it is added, unique in its tenant, and never changed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub struct Slug(String);
+
+impl Slug {
+    /// Takes a slug as it was given.
+    pub fn new(text: &str) -> Result<Self> {
+        let fits = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        if (1..=LONGEST_SLUG).contains(&text.len()) && text.bytes().all(fits) {
+            return Ok(Slug(text.to_owned()));
+        }
+        let advice = Self::from_name(text).map(|slug| format!(": `{}` would do", slug.0)).unwrap_or_default();
+        let rule = format!("1 to {LONGEST_SLUG} small letters, digits and `-` are a slug{advice}");
+        Err(Error::invalid("slug", rule))
+    }
+
+    /// A slug that looks like a name; `None` for a name without letters and digits.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut slug = String::new();
+        for char in name.chars().flat_map(char::to_lowercase) {
+            if char.is_ascii_lowercase() || char.is_ascii_digit() {
+                slug.push(char);
+            } else if !slug.is_empty() && !slug.ends_with('-') {
+                slug.push('-');
+            }
+        }
+        slug.truncate(LONGEST_SLUG);
+        let slug = slug.trim_end_matches('-');
+        (!slug.is_empty()).then(|| Slug(slug.to_owned()))
+    }
+
+    /// The same with a number, for when it is taken.
+    #[must_use]
+    pub fn numbered(&self, number: usize) -> Self {
+        let ending = format!("-{number}");
+        let kept = self.0.len().min(LONGEST_SLUG - ending.len());
+        Slug(format!("{}{ending}", self.0[..kept].trim_end_matches('-')))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The name of a tool of a server for models that take `longest` characters.
+pub fn local(server: &Slug, tool: &str, longest: usize) -> String {
+    let begin = format!("mcp_{}__", server.0);
+    let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+    let is_plain = !tool.is_empty() && tool.chars().all(fits) && !looks_adapted(tool);
+    if is_plain && begin.len() + tool.len() <= longest {
+        return begin + tool;
+    }
+    let digest = Digest::of("linchpin tool name").part(tool).end().to_string();
+    let room = longest.saturating_sub(begin.len() + 1 + DIGITS);
+    let tamed: String = tool.chars().map(|char| if fits(char) { char } else { '_' }).take(room).collect();
+    format!("{begin}{tamed}_{}", &digest[..DIGITS])
+}
+
+/// Whether a name ends as adapted ones do: a server must not choose the name that another tool of it would get.
+fn looks_adapted(tool: &str) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    tool.len().checked_sub(DIGITS + 1).is_some_and(|begin| {
+        let ending = &tool.as_bytes()[begin..];
+        ending[0] == b'_' && ending[1..].iter().all(is_digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slug(text: &str) -> Slug {
+        Slug::new(text).unwrap()
+    }
+
+    #[test]
+    fn slugs() {
+        for good in ["a", "git-hub-2", &"x".repeat(32)] {
+            assert_eq!(slug(good).as_str(), good);
+        }
+        for bad in ["", "A", "a_b", "a b", "ä", &"x".repeat(33)] {
+            assert_eq!(Slug::new(bad).unwrap_err().field(), Some("slug"), "{bad}");
+        }
+        assert_eq!(
+            Slug::new("My Server!").unwrap_err().message(),
+            "1 to 32 small letters, digits and `-` are a slug: `my-server` would do"
+        );
+        let from = |name: &str| Slug::from_name(name).map(|slug| slug.0);
+        assert_eq!(from("  GitHub (work) ").as_deref(), Some("github-work"));
+        assert_eq!(from("日本"), None);
+        assert_eq!(from(&"long name ".repeat(9)).unwrap().len(), 32);
+        assert_eq!(slug(&"x".repeat(32)).numbered(12).0, format!("{}-12", "x".repeat(29)));
+    }
+
+    #[test]
+    fn what_fits_stays_and_what_does_not_gets_a_digest() {
+        let server = slug("files");
+        assert_eq!(local(&server, "read_file", LONGEST), "mcp_files__read_file");
+        let dotted = local(&server, "read.file", LONGEST);
+        assert!(dotted.starts_with("mcp_files__read_file_") && dotted.len() == 20 + 9, "{dotted}");
+        assert_ne!(dotted, local(&server, "read/file", LONGEST));
+        let long = "x".repeat(200);
+        assert_eq!(local(&server, &long, LONGEST).len(), LONGEST);
+        assert_eq!(local(&slug(&"s".repeat(32)), &long, LONGEST_FOR_SOME).len(), LONGEST_FOR_SOME);
+        assert!(local(&server, "", LONGEST).starts_with("mcp_files___"));
+        // Nobody can choose what another tool would be called.
+        let ending = dotted.strip_prefix("mcp_files__").unwrap();
+        assert_ne!(local(&server, ending, LONGEST), dotted);
+    }
+
+    proptest! {
+        #[test]
+        fn names_fit_and_differ(
+            tools in prop::collection::hash_set(".{0,12}|[a-z_.]{100,140}", 1..40),
+            servers in prop::collection::hash_set("[a-z0-9-]{1,32}", 1..4),
+            longest in prop_oneof![Just(LONGEST), Just(LONGEST_FOR_SOME)],
+        ) {
+            let mut seen = HashMap::new();
+            for server in &servers {
+                for tool in &tools {
+                    let name = local(&slug(server), tool, longest);
+                    prop_assert!(name.len() <= longest);
+                    prop_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));
+                    let before = seen.insert(name, (server, tool));
+                    prop_assert_eq!(before, None);
+                }
+            }
+        }
+    }
+}

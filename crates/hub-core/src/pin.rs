@@ -1,0 +1,180 @@
+//! Whether a tool is still the one that people looked at. A server may change what a tool says it does after somebody
+//! has come to trust it; such a tool is set aside until a person has seen what changed.
+
+use serde_json::{Map, Value};
+
+use crate::digest::{Digest, canonical};
+
+/// The members of a definition that a model or a person goes by. Others may change as they like.
+const PINNED: [&str; 7] =
+    ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
+
+/// What people have said of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Nobody has looked at it yet.
+    New,
+    /// Somebody has, and it is as it was.
+    Trusted,
+    /// It is not as it was: it cannot be called until somebody has looked at it again.
+    Changed,
+}
+
+/// The digest of a definition, as servers list it.
+pub fn pin(definition: &Value) -> Digest {
+    let pinned: Map<_, _> = PINNED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), definition.get(*name)?.clone())))
+        .filter(|(_, value)| !value.is_null())
+        .collect();
+    Digest::of("linchpin tool").json(&Value::Object(pinned)).end()
+}
+
+/// The state of a tool whose definition was just listed, if `trusted` is the pin that somebody trusted.
+pub fn state(trusted: Option<Digest>, listed: Digest) -> State {
+    match trusted {
+        None => State::New,
+        Some(trusted) if trusted == listed => State::Trusted,
+        Some(_) => State::Changed,
+    }
+}
+
+/// One place where two definitions differ.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Change {
+    /// Where, as a JSON pointer.
+    pub at: String,
+    /// What was there.
+    pub before: Option<String>,
+    /// What is there now.
+    pub after: Option<String>,
+}
+
+/// How many changes are shown, and how much of each.
+const MOST_CHANGES: usize = 100;
+const LONGEST_SHOWN: usize = 2_000;
+
+/// What changed, for people: every place that differs, what no screen shows made visible.
+pub fn changes(before: &Value, after: &Value) -> Vec<Change> {
+    let mut found = Vec::new();
+    for name in PINNED {
+        compare(&format!("/{name}"), before.get(name), after.get(name), &mut found);
+    }
+    found
+}
+
+fn compare(at: &str, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<Change>) {
+    let [before, after] = [before, after].map(|value| value.filter(|value| !value.is_null()));
+    if before == after || found.len() == MOST_CHANGES {
+        return;
+    }
+    if let (Some(Value::Object(before)), Some(Value::Object(after))) = (before, after) {
+        let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+            compare(&at, before.get(name), after.get(name), found);
+        }
+        return;
+    }
+    found.push(Change { at: visible(at), before: before.map(shown), after: after.map(shown) });
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| canonical(value), str::to_owned);
+    let mut text = visible(&text);
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_SHOWN) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// A text in which nothing hides: controls, invisible characters and those that turn the direction are written out.
+pub fn visible(text: &str) -> String {
+    let hides = |char: char| {
+        let invisible = matches!(char,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}');
+        invisible || (char.is_control() && char != '\n')
+    };
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        if hides(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool() -> Value {
+        json!({
+            "name": "send", "description": "Sends a message",
+            "inputSchema": {"type": "object", "properties": {"to": {"type": "string"}}},
+            "annotations": {"readOnlyHint": false}, "_meta": {"etag": 1},
+        })
+    }
+
+    #[test]
+    fn only_what_counts_counts() {
+        let mut same = json!({
+            "_meta": {"etag": 2}, "annotations": {"readOnlyHint": false}, "title": null,
+            "inputSchema": {"properties": {"to": {"type": "string"}}, "type": "object"},
+            "description": "Sends a message", "name": "send",
+        });
+        assert_eq!(pin(&same), pin(&tool()));
+        assert_eq!(changes(&tool(), &same), []);
+        assert_eq!(state(Some(pin(&tool())), pin(&same)), State::Trusted);
+        for (name, value) in [
+            ("description", json!("Sends a message to everybody")),
+            ("title", json!("Send")),
+            ("annotations", json!({"readOnlyHint": true})),
+            ("inputSchema", json!({"type": "object"})),
+            ("outputSchema", json!({})),
+            ("icons", json!([])),
+        ] {
+            let mut other = tool();
+            other[name] = value;
+            assert_eq!(state(Some(pin(&tool())), pin(&other)), State::Changed, "{name}");
+            assert_eq!(changes(&tool(), &other).len(), 1, "{name}");
+        }
+        same["name"] = json!("other");
+        assert_eq!(state(None, pin(&same)), State::New);
+    }
+
+    #[test]
+    fn changes_are_readable_and_hide_nothing() {
+        let mut other = tool();
+        other["description"] = json!("Sends\u{202e} a message\u{e0041}\u{1b}[2J");
+        other["inputSchema"]["properties"]["a/b"] = json!({"type": "string"});
+        other["inputSchema"]["properties"]["to"]["type"] = json!(["string", "null"]);
+        let all = changes(&tool(), &other);
+        let change = |at: &str, before: Option<&str>, after: &str| Change {
+            at: at.into(),
+            before: before.map(Into::into),
+            after: Some(after.into()),
+        };
+        assert_eq!(
+            all,
+            [
+                change(
+                    "/description",
+                    Some("Sends a message"),
+                    "Sends\\u{202e} a message\\u{e0041}\\u{1b}[2J"
+                ),
+                change("/inputSchema/properties/a~1b", None, r#"{"type":"string"}"#),
+                change("/inputSchema/properties/to/type", Some("string"), r#"["string","null"]"#),
+            ]
+        );
+        let long = json!({"description": "x".repeat(9_999)});
+        assert_eq!(changes(&json!({}), &long)[0].after.as_ref().unwrap().chars().count(), 2_001);
+        let many: Value = (0..500).map(|number| (number.to_string(), json!(1))).collect::<Map<_, _>>().into();
+        assert_eq!(changes(&json!({"annotations": {}}), &json!({"annotations": many})).len(), MOST_CHANGES);
+    }
+}

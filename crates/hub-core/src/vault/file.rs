@@ -1,0 +1,262 @@
+//! The key file: the root keys, and the key that signs checkpoints of the audit. Only its owner may read it.
+//!
+//! ```text
+//! # linchpin keys
+//! audit 6f0c…
+//! root 1 93ab…
+//! root 2 01ff…
+//! ```
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use super::Root;
+use super::seal::Key;
+use crate::digest::Digest;
+use crate::world::{World, random};
+
+const HEAD: &str = "# linchpin keys";
+const LONGEST: u64 = 64 << 10;
+
+/// Why a key file cannot be used. Nothing of what is in it is shown.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// It cannot be read or written.
+    #[error("the key file `{}` cannot be used: {error}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Others can read it.
+    #[error("others can read the key file `{}`: take that away with `chmod 600`", .0.display())]
+    Open(PathBuf),
+    /// It is no key file.
+    #[error("`{}` is no key file (line {line}): give the one that the hub made, or a copy of it", path.display())]
+    Broken {
+        /// Which.
+        path: PathBuf,
+        /// Where.
+        line: usize,
+    },
+}
+
+/// What the key file holds.
+pub struct KeyFile {
+    path: PathBuf,
+    /// The seed of the key that signs checkpoints.
+    pub audit: Zeroizing<[u8; 32]>,
+    /// Oldest first; the last one is in use.
+    roots: Vec<Root>,
+}
+
+impl KeyFile {
+    /// Reads the file, or makes one if there is none. Whether it was made.
+    pub fn open(path: &Path, world: &dyn World) -> Result<(Self, bool), KeyFileError> {
+        let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
+        match File::open(path) {
+            Ok(file) => Self::read(path, file).map(|keys| (keys, false)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (path, audit) = (path.to_owned(), Zeroizing::new(random(world)));
+                let made = KeyFile { path, audit, roots: vec![Root::new(world, 0)] };
+                made.save(world).map_err(failed)?;
+                Ok((made, true))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn read(path: &Path, file: File) -> Result<Self, KeyFileError> {
+        let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
+        #[cfg(unix)]
+        if std::os::unix::fs::MetadataExt::mode(&file.metadata().map_err(failed)?) & 0o077 != 0 {
+            return Err(KeyFileError::Open(path.to_owned()));
+        }
+        let mut text = Zeroizing::new(String::new());
+        file.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
+        let broken = |line| KeyFileError::Broken { path: path.to_owned(), line };
+        let (mut audit, mut roots) = (None, Vec::<Root>::new());
+        if text.lines().next() != Some(HEAD) {
+            return Err(broken(1));
+        }
+        for (index, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
+            let mut words = line.split_ascii_whitespace();
+            let (kind, last) = (words.next(), words.next_back());
+            let key = last.and_then(bytes).ok_or_else(|| broken(index + 1))?;
+            let number = words.next().map(str::parse);
+            match (kind, number, words.next()) {
+                (Some("audit"), None, None) if audit.is_none() => audit = Some(key),
+                (Some("root"), Some(Ok(number)), None)
+                    if roots.last().is_none_or(|last| last.number < number) =>
+                {
+                    roots.extend(Key::from_slice(&*key).map(|key| Root { number, key }));
+                }
+                _ => return Err(broken(index + 1)),
+            }
+        }
+        let audit = audit.filter(|_| !roots.is_empty()).ok_or_else(|| broken(text.lines().count()))?;
+        Ok(KeyFile { path: path.to_owned(), audit, roots })
+    }
+
+    /// The root key in use.
+    pub fn root(&self) -> &Root {
+        self.roots.last().expect("a key file has a root key")
+    }
+
+    /// The root key with this number.
+    pub fn find(&self, number: u32) -> Option<&Root> {
+        self.roots.iter().find(|root| root.number == number)
+    }
+
+    /// Adds a root key, which is used from now on. Those before stay until nothing is sealed with them.
+    pub fn add(&mut self, world: &dyn World) -> io::Result<()> {
+        self.roots.push(Root::new(world, self.root().number));
+        self.save(world).inspect_err(|_| {
+            self.roots.pop();
+        })
+    }
+
+    /// Forgets all root keys but the one in use.
+    pub fn forget(&mut self, world: &dyn World) -> io::Result<()> {
+        let kept = self.roots.split_off(self.roots.len() - 1);
+        let before = std::mem::replace(&mut self.roots, kept);
+        self.save(world).inspect_err(|_| self.roots.splice(0..0, before.iter().cloned()).for_each(drop))
+    }
+
+    /// Beside the old one first, so that there is always a whole one.
+    fn save(&self, world: &dyn World) -> io::Result<()> {
+        let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *hex(&self.audit)));
+        for root in &self.roots {
+            writeln!(text, "root {} {}", root.number, *hex(root.key.bytes())).map_err(io::Error::other)?;
+        }
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        make_folder(folder)?;
+        let name = format!(".keys-{}", Digest::from_bytes(random(world)));
+        let beside = folder.join(&name[..20]);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&beside)?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.and_then(|()| fs::rename(&beside, &self.path)).inspect_err(|_| {
+            let _ = fs::remove_file(&beside); // it may not even be there
+        })?;
+        if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    }
+}
+
+fn make_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn hex(bytes: &[u8; 32]) -> Zeroizing<String> {
+    Zeroizing::new(Digest::from_bytes(*bytes).to_string())
+}
+
+fn bytes(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    if text.len() != 64 || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::TenantId;
+    use crate::world::System;
+
+    /// A folder of its own for one test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("linchpin-keys-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path); // of a run before
+            Folder(path)
+        }
+
+        fn open(&self) -> Result<(KeyFile, bool), String> {
+            KeyFile::open(&self.0.join("keys"), &System).map_err(|error| error.to_string())
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn it_is_made_once_and_turned_over() {
+        let folder = Folder::new("turned");
+        let (mut keys, was_made) = folder.open().unwrap();
+        assert!(was_made);
+        let (_, wrapped) = keys.root().make(&System, TenantId::fixed(1), 0);
+        keys.add(&System).unwrap();
+        let (mut again, was_made) = folder.open().unwrap();
+        assert!(!was_made && again.root().number == 2 && *again.audit == *keys.audit);
+        let opened = again.find(1).unwrap().unwrap(&wrapped).unwrap();
+        let wrapped = again.root().wrap(&System, &opened);
+        again.forget(&System).unwrap();
+        let (last, _) = folder.open().unwrap();
+        assert!(last.find(1).is_none() && last.root().unwrap(&wrapped).is_ok());
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_reads_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Folder::new("owner");
+        folder.open().unwrap();
+        let path = folder.0.join("keys");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = folder.open().err().unwrap();
+        assert!(
+            error.starts_with("others can read the key file") && error.ends_with("`chmod 600`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_key_file_is_not_touched() {
+        let folder = Folder::new("broken");
+        folder.open().unwrap();
+        let path = folder.0.join("keys");
+        let good = fs::read_to_string(&path).unwrap();
+        let root = good.lines().last().unwrap();
+        for (text, line) in [
+            (String::new(), 1),
+            ("canary".to_owned(), 1),
+            (HEAD.to_owned(), 1),
+            (good.replace("audit", "audio"), 2),
+            (good.replace("root 1", "root x"), 3),
+            (good[..good.len() - 3].to_owned(), 3),
+            (format!("{good}{root}\n"), 4),
+            (format!("{good}root 2 canary\n"), 4),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let error = folder.open().err().unwrap();
+            assert!(error.contains(&format!("is no key file (line {line})")), "{error}");
+            assert!(!error.contains("canary"));
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Where secrets are: sealed, each bound to whose it is and what it is for.
+//!
+//! ```text
+//! root key (a file of the operator) ─► key of a tenant (kept, sealed) ─► secrets (kept, sealed)
+//! ```
+//!
+//! Another root key means that the keys of tenants are sealed again, which is quick; what they seal stays as it is.
+//! Without the sealed key of a tenant everything of that tenant is lost, which is how it is forgotten for good.
+
+mod file;
+mod seal;
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+pub use file::{KeyFile, KeyFileError};
+use seal::Key;
+
+use crate::error::{Error, Kind, Result};
+use crate::id::{SecretId, TenantId};
+use crate::world::World;
+
+/// A root key, and the number that says which one it is.
+#[derive(Clone)]
+pub struct Root {
+    /// It counts up with each new one.
+    pub number: u32,
+    key: Key,
+}
+
+/// The key of a tenant, sealed with a root key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrapped {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Which of the keys of this tenant it is.
+    pub number: u32,
+    /// The root key that it is sealed with.
+    pub root: u32,
+    /// The key, sealed.
+    pub sealed: Vec<u8>,
+}
+
+/// The key of a tenant, ready for use.
+#[derive(Clone)]
+pub struct TenantKey {
+    tenant: TenantId,
+    /// Which of the keys of this tenant it is.
+    pub number: u32,
+    key: Key,
+}
+
+/// What a secret is bound to. With anything else it cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Its id.
+    pub id: SecretId,
+    /// What it is, such as `bearer`.
+    pub kind: String,
+    /// Where it may be sent: an origin, or an issuer.
+    pub bound_to: String,
+}
+
+impl Root {
+    /// A new one, after the one with the number before it.
+    pub fn new(world: &dyn World, before: u32) -> Self {
+        Root { number: before + 1, key: Key::random(world) }
+    }
+
+    /// Makes a key for a tenant, after the one with the number before it.
+    pub fn make(&self, world: &dyn World, tenant: TenantId, before: u32) -> (TenantKey, Wrapped) {
+        let made = TenantKey { tenant, number: before + 1, key: Key::random(world) };
+        let wrapped = self.wrap(world, &made);
+        (made, wrapped)
+    }
+
+    /// Seals the key of a tenant.
+    pub fn wrap(&self, world: &dyn World, key: &TenantKey) -> Wrapped {
+        let about = key_label(key.tenant, key.number, self.number);
+        let sealed = self.key.seal(world, &about, key.key.bytes());
+        Wrapped { tenant: key.tenant, number: key.number, root: self.number, sealed }
+    }
+
+    /// Opens the key of a tenant.
+    pub fn unwrap(&self, wrapped: &Wrapped) -> Result<TenantKey> {
+        let about = key_label(wrapped.tenant, wrapped.number, self.number);
+        let opened = self.key.open(&about, &wrapped.sealed).and_then(|bytes| Key::from_slice(&bytes));
+        let key = opened.ok_or_else(|| {
+            let text =
+                "the key of a tenant does not open with this key file: give the file that it was sealed with";
+            Error::new(Kind::Unavailable, "wrong_key_file", text)
+        })?;
+        Ok(TenantKey { tenant: wrapped.tenant, number: wrapped.number, key })
+    }
+}
+
+fn key_label(tenant: TenantId, number: u32, root: u32) -> Vec<u8> {
+    format!("linchpin key 1|{tenant}|{number}|{root}").into_bytes()
+}
+
+impl TenantKey {
+    /// Seals a secret.
+    pub fn seal(&self, world: &dyn World, label: &Label, secret: &[u8]) -> Vec<u8> {
+        self.key.seal(world, &self.about(label), secret)
+    }
+
+    /// Opens a secret.
+    pub fn open(&self, label: &Label, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
+        self.key.open(&self.about(label), sealed).ok_or_else(|| {
+            let text = format!("the {} for {} cannot be opened: enter it again", label.kind, label.bound_to);
+            Error::new(Kind::Unavailable, "secret_unreadable", text)
+        })
+    }
+
+    /// Parts are told apart by their lengths, since some are chosen by others.
+    fn about(&self, label: &Label) -> Vec<u8> {
+        let (tenant, id, number) = (self.tenant.to_string(), label.id.to_string(), self.number.to_string());
+        let parts = ["linchpin secret 1", &tenant, &id, &label.kind, &label.bound_to, &number];
+        parts.iter().flat_map(|part| format!("{}:{part}|", part.len()).into_bytes()).collect()
+    }
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Root({}, ***)", self.number)
+    }
+}
+
+impl fmt::Debug for TenantKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TenantKey({}, {}, ***)", self.tenant, self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::System;
+
+    const ADA: TenantId = TenantId::fixed(1);
+    const BOB: TenantId = TenantId::fixed(2);
+
+    fn label(kind: &str, bound_to: &str) -> Label {
+        Label { id: SecretId::fixed(7), kind: kind.into(), bound_to: bound_to.into() }
+    }
+
+    #[test]
+    fn a_secret_opens_only_where_it_belongs() {
+        let root = Root::new(&System, 0);
+        let (key, _) = root.make(&System, ADA, 0);
+        let own = label("bearer", "https://a.example");
+        let sealed = key.seal(&System, &own, b"canary");
+        assert_eq!(**key.open(&own, &sealed).unwrap(), *b"canary");
+        assert!(!sealed.windows(6).any(|part| part == b"canary"));
+        for other in [
+            label("basic", "https://a.example"),
+            label("bearer", "https://a.example:8443"),
+            label("bearer|17:https://a.example", ""),
+            Label { id: SecretId::fixed(8), ..own.clone() },
+        ] {
+            assert_eq!(key.open(&other, &sealed).unwrap_err().code(), "secret_unreadable");
+        }
+        let others =
+            [root.make(&System, ADA, 0).0, root.make(&System, ADA, 1).0, root.make(&System, BOB, 0).0];
+        for other in others {
+            assert!(other.open(&own, &sealed).is_err());
+        }
+        let error = key.open(&label("bearer", "https://b.example"), &sealed).unwrap_err().to_string();
+        assert_eq!(error, "the bearer for https://b.example cannot be opened: enter it again");
+    }
+
+    #[test]
+    fn another_root_key_changes_nothing_for_secrets() {
+        let first = Root::new(&System, 0);
+        let (key, wrapped) = first.make(&System, ADA, 0);
+        let sealed = key.seal(&System, &label("bearer", "x"), b"canary");
+        let second = Root::new(&System, first.number);
+        let again = second.wrap(&System, &first.unwrap(&wrapped).unwrap());
+        assert_eq!((again.root, again.number), (2, 1));
+        let opened = second.unwrap(&again).unwrap();
+        assert_eq!(**opened.open(&label("bearer", "x"), &sealed).unwrap(), *b"canary");
+        for (root, wrapped) in [(&first, &again), (&second, &wrapped)] {
+            assert_eq!(root.unwrap(wrapped).unwrap_err().code(), "wrong_key_file");
+        }
+        for moved in [Wrapped { tenant: BOB, ..wrapped.clone() }, Wrapped { number: 2, ..wrapped }] {
+            assert!(first.unwrap(&moved).is_err());
+        }
+    }
+
+    #[test]
+    fn nothing_prints_a_key() {
+        let root = Root::new(&System, 0);
+        let (key, _) = root.make(&System, ADA, 0);
+        assert_eq!(format!("{root:?} {key:?}"), format!("Root(1, ***) TenantKey({ADA}, 1, ***)"));
+    }
+}

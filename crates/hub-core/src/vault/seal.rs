@@ -1,0 +1,86 @@
+//! One sealed text: `XChaCha20-Poly1305` with a random nonce, and a proof of the one key that opens it. The cipher alone
+//! would let somebody make a text that opens differently under two keys.
+
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use ring::hmac;
+use zeroize::Zeroizing;
+
+use crate::world::{World, random};
+
+const FORM: u8 = 1;
+const NONCE: usize = 24;
+const PROOF: usize = 32;
+
+/// A key for everything that is sealed here.
+#[derive(Clone)]
+pub(super) struct Key(Zeroizing<[u8; 32]>);
+
+impl Key {
+    pub(super) fn random(world: &dyn World) -> Self {
+        Key(Zeroizing::new(random(world)))
+    }
+
+    pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
+        Some(Key(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Seals a text that opens only with `about`.
+    pub(super) fn seal(&self, world: &dyn World, about: &[u8], text: &[u8]) -> Vec<u8> {
+        let nonce: [u8; NONCE] = random(world);
+        let payload = Payload { msg: text, aad: about };
+        let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload);
+        let sealed = sealed.expect("no text is too long for the cipher");
+        let proof = hmac::sign(&self.proving(), &[&nonce, about].concat());
+        [&[FORM], proof.as_ref(), &nonce, &sealed].concat()
+    }
+
+    pub(super) fn open(&self, about: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let (&form, rest) = sealed.split_first()?;
+        let (proof, rest) = rest.split_at_checked(PROOF)?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
+        if form != FORM || hmac::verify(&self.proving(), &[nonce, about].concat(), proof).is_err() {
+            return None;
+        }
+        let payload = Payload { msg: sealed, aad: about };
+        self.cipher().decrypt(&XNonce::from(*nonce), payload).ok().map(Zeroizing::new)
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), b"linchpin seal");
+        let mut bytes = Zeroizing::new([0; 32]);
+        bytes.copy_from_slice(key.as_ref());
+        XChaCha20Poly1305::new(&(*bytes).into())
+    }
+
+    fn proving(&self) -> hmac::Key {
+        let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), b"linchpin prove");
+        hmac::Key::new(hmac::HMAC_SHA256, key.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::System;
+
+    #[test]
+    fn no_byte_can_be_changed() {
+        let key = Key::random(&System);
+        let sealed = key.seal(&System, b"about", b"text");
+        assert_eq!(key.open(b"about", &sealed).as_deref().map(Vec::as_slice), Some(&b"text"[..]));
+        for index in 0..sealed.len() {
+            let mut other = sealed.clone();
+            other[index] ^= 1;
+            assert!(key.open(b"about", &other).is_none(), "at {index}");
+            assert!(key.open(b"about", &sealed[..index]).is_none());
+        }
+        assert!(key.open(b"abou", &sealed).is_none());
+        assert!(Key::random(&System).open(b"about", &sealed).is_none());
+        assert_ne!(key.seal(&System, b"about", b"text"), sealed, "never the same twice");
+    }
+}
