@@ -9,6 +9,7 @@
 //! | where are secrets? | [`vault`] |
 //! | what does a model see of a result? | [`envelope`] |
 //! | can somebody have changed the record? | [`audit`] |
+//! | where is everything, and how does it change? | [`store`] |
 
 pub mod audit;
 pub mod digest;
@@ -20,6 +21,7 @@ pub mod names;
 pub mod pin;
 pub mod scope;
 pub mod server;
+pub mod store;
 pub mod token;
 pub mod vault;
 pub mod world;

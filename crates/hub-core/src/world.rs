@@ -24,7 +24,8 @@ pub struct System;
 
 impl World for System {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        // To the millisecond, which is what stores keep.
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or_default()
     }
 
     fn fill(&self, bytes: &mut [u8]) {

@@ -1,0 +1,104 @@
+//! What happens at once, or not at all.
+
+use jiff::Timestamp;
+
+use super::call::{Approval, Call, Decision, Outcome};
+use super::document::{Document, Key};
+use crate::audit::{Checkpoint, Entry};
+use crate::digest::Digest;
+use crate::id::{ApprovalId, CallId};
+
+/// One change, and what must be true before it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Keeps a document. `version` is the one that it had, zero if it is new.
+    Put {
+        /// The document.
+        document: Document,
+        /// Its version before.
+        version: u64,
+    },
+    /// Forgets a document. It must be there.
+    Remove(Key),
+    /// A call that is new.
+    Open(Box<Call>),
+    /// A call that was pending is sent now.
+    Start {
+        /// The call.
+        call: CallId,
+        /// When.
+        at: Timestamp,
+    },
+    /// A call that was pending or running is over.
+    Finish {
+        /// The call.
+        call: CallId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// Other arguments for a call that is pending.
+    Edit {
+        /// The call.
+        call: CallId,
+        /// Their digest.
+        digest: Digest,
+        /// They themselves, sealed.
+        arguments: Option<Vec<u8>>,
+    },
+    /// A question to a person.
+    Ask(Approval),
+    /// An answer to a question that is open and has not expired.
+    Decide {
+        /// The question.
+        approval: ApprovalId,
+        /// The answer: approved, denied or expired.
+        decision: Decision,
+        /// Whose answer it is.
+        by: String,
+        /// When.
+        at: Timestamp,
+        /// What it is bound to from now on, if it is not what was asked.
+        digest: Option<Digest>,
+    },
+    /// An approval that was given, for exactly this, and has not expired is used up.
+    Use {
+        /// The approval.
+        approval: ApprovalId,
+        /// What it must be bound to.
+        digest: Digest,
+        /// When.
+        at: Timestamp,
+    },
+    /// How far the audit goes, signed.
+    Checkpoint(Checkpoint),
+}
+
+/// What happens at once.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Batch {
+    /// The changes, in their order.
+    pub changes: Vec<Change>,
+    /// What the audit says of them.
+    pub audit: Vec<Entry>,
+}
+
+impl Batch {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With another change.
+    #[must_use]
+    pub fn change(mut self, change: Change) -> Self {
+        self.changes.push(change);
+        self
+    }
+
+    /// With another entry of the audit.
+    #[must_use]
+    pub fn audit(mut self, entry: Entry) -> Self {
+        self.audit.push(entry);
+        self
+    }
+}

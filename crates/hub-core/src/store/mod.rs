@@ -1,0 +1,91 @@
+//! Where everything is kept, as the hub sees it: read in any way, and changed in one.
+//!
+//! A [`Batch`] is what happens at once or not at all: documents that change, a call that goes on, a decision, and the
+//! entries of the audit that say so. Each part names what must be true before; if it is not, nothing of the batch is done.
+//! There is no other way to change anything.
+
+mod batch;
+mod call;
+mod document;
+
+use async_trait::async_trait;
+
+pub use batch::{Batch, Change};
+pub use call::{Approval, ApprovalFilter, Call, CallFilter, Decision, Outcome, Status};
+pub use document::{Document, Key, Kind, Stored};
+
+use crate::audit::{Checkpoint, Head, Row};
+use crate::error::Result;
+use crate::id::{ApprovalId, CallId, TenantId};
+
+/// Which part of a long list is wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paging {
+    /// What the page before ended with.
+    pub after: Option<String>,
+    /// How many, at most; each store has a bound of its own.
+    pub limit: usize,
+}
+
+/// Part of a long list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// What to ask for the next page with, if there is one.
+    pub next: Option<String>,
+}
+
+/// The most that one page holds.
+pub const MOST_ON_PAGE: usize = 500;
+
+/// Where everything is kept. Whatever is asked for is of one tenant.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Does all of a batch, or nothing. When it is done, it survives the end of this process.
+    async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()>;
+
+    /// One document.
+    async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>>;
+
+    /// The document of a kind that has this name.
+    async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>>;
+
+    /// Documents of a kind, in the order in which they were made; those of one parent, if it is named.
+    async fn documents(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        parent: Option<&str>,
+        paging: &Paging,
+    ) -> Result<Page<Stored>>;
+
+    /// One call.
+    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>>;
+
+    /// Calls, the newest first.
+    async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>>;
+
+    /// One approval.
+    async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>>;
+
+    /// Approvals, the newest first.
+    async fn approvals(
+        &self,
+        tenant: TenantId,
+        filter: &ApprovalFilter,
+        paging: &Paging,
+    ) -> Result<Page<Approval>>;
+
+    /// Where the audit of a tenant ends.
+    async fn head(&self, tenant: TenantId) -> Result<Head>;
+
+    /// Entries of the audit that come after a number.
+    async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>>;
+
+    /// The last checkpoint of a tenant.
+    async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>>;
+
+    /// Every tenant that has anything.
+    async fn tenants(&self) -> Result<Vec<TenantId>>;
+}

@@ -1,0 +1,83 @@
+//! The audit: rows are added, and never changed.
+
+use jiff::Timestamp;
+use linchpin_hub_core::Result;
+use linchpin_hub_core::audit::{Checkpoint, Entry, Head, Row};
+use linchpin_hub_core::digest::Digest;
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::store::MOST_ON_PAGE;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::calls::{time, times};
+use super::failed;
+
+pub(super) fn append(db: &Connection, tenant: TenantId, entries: Vec<Entry>) -> Result<()> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let (mut head, owner) = (head(db, tenant)?, tenant.to_string());
+    let sql = "INSERT INTO audit (tenant, number, at, actor, action, fields, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let mut add = |entry: Entry| {
+        let Row { number, at, actor, action, fields, hash } = head.append(entry);
+        let fields = fields.to_string();
+        db.prepare_cached(sql)?.execute(params![owner, number, time(at), actor, action, fields, hash.bytes()])
+    };
+    let added = entries.into_iter().try_for_each(|entry| add(entry).map(drop));
+    added.map_err(|error| failed(&error))
+}
+
+pub(super) fn head(db: &Connection, tenant: TenantId) -> Result<Head> {
+    let sql = "SELECT number, hash FROM audit WHERE tenant = ?1 ORDER BY number DESC LIMIT 1";
+    let found = db.prepare_cached(sql).and_then(|mut sql| {
+        let head =
+            |row: &rusqlite::Row<'_>| Ok(Head { number: row.get(0)?, hash: Digest::from_bytes(row.get(1)?) });
+        sql.query_row([tenant.to_string()], head).optional()
+    });
+    Ok(found.map_err(|error| failed(&error))?.unwrap_or_else(|| Head::start(tenant)))
+}
+
+pub(super) fn rows(db: &Connection, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
+    let sql = "SELECT number, at, actor, action, fields, hash FROM audit WHERE tenant = ?1 AND number > ?2
+               ORDER BY number LIMIT ?3";
+    let read = |row: &rusqlite::Row<'_>| {
+        // What somebody made of it in the file is for the check of the chain to find.
+        let fields: String = row.get(4)?;
+        let fields = serde_json::from_str(&fields).unwrap_or(serde_json::Value::String(fields));
+        Ok(Row {
+            number: row.get(0)?,
+            at: times(row, 1)?.unwrap_or(Timestamp::UNIX_EPOCH),
+            actor: row.get(2)?,
+            action: row.get(3)?,
+            fields,
+            hash: Digest::from_bytes(row.get(5)?),
+        })
+    };
+    let found = db.prepare_cached(sql).and_then(|mut sql| {
+        let limit = limit.clamp(1, MOST_ON_PAGE);
+        sql.query_map(params![tenant.to_string(), after, limit], read)?.collect::<rusqlite::Result<Vec<_>>>()
+    });
+    found.map_err(|error| failed(&error))
+}
+
+pub(super) fn keep_checkpoint(db: &Connection, tenant: TenantId, checkpoint: &Checkpoint) -> Result<()> {
+    let Checkpoint { head, at, signature, .. } = checkpoint;
+    let sql =
+        "INSERT OR IGNORE INTO checkpoints (tenant, number, at, hash, signature) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let kept = db.prepare_cached(sql).and_then(|mut sql| {
+        sql.execute(params![tenant.to_string(), head.number, time(*at), head.hash.bytes(), signature])
+    });
+    kept.map(drop).map_err(|error| failed(&error))
+}
+
+pub(super) fn checkpoint(db: &Connection, tenant: TenantId) -> Result<Option<Checkpoint>> {
+    let sql =
+        "SELECT number, at, hash, signature FROM checkpoints WHERE tenant = ?1 ORDER BY number DESC LIMIT 1";
+    let read = |row: &rusqlite::Row<'_>| {
+        let head = Head { number: row.get(0)?, hash: Digest::from_bytes(row.get(2)?) };
+        let at = times(row, 1)?.unwrap_or(Timestamp::UNIX_EPOCH);
+        Ok(Checkpoint { tenant, head, at, signature: row.get(3)? })
+    };
+    let found =
+        db.prepare_cached(sql).and_then(|mut sql| sql.query_row([tenant.to_string()], read).optional());
+    found.map_err(|error| failed(&error))
+}

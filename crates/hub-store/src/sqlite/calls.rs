@@ -1,0 +1,308 @@
+//! Calls and approvals. Each change says in its own words what must be true before it.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use linchpin_hub_core::digest::Digest;
+use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
+use linchpin_hub_core::store::{
+    Approval, ApprovalFilter, Call, CallFilter, Decision, MOST_ON_PAGE, Outcome, Page, Paging, Status,
+};
+use linchpin_hub_core::{Error, Result};
+use rusqlite::types::{ToSql, Type};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::documents::page;
+use super::{conflict, failed};
+
+const CALL: &str =
+    "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
+const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
+
+/// Times are kept in milliseconds.
+pub(super) fn time(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+pub(super) fn times(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    let at: Option<i64> = row.get(column)?;
+    let read = |at| Timestamp::from_millisecond(at).map_err(|error| unreadable(column, error.to_string()));
+    at.map(read).transpose()
+}
+
+fn unreadable(column: usize, what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, what.into())
+}
+
+fn parsed<T: std::str::FromStr<Err = Error>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    row.get::<_, String>(column)?.parse().map_err(|error: Error| unreadable(column, error))
+}
+
+/// Does one change that must meet exactly one row; `refusal` says why it met none.
+fn change(
+    db: &Connection,
+    sql: &str,
+    values: &[&dyn ToSql],
+    refusal: impl FnOnce() -> Result<Error>,
+) -> Result<()> {
+    match db.prepare_cached(sql).and_then(|mut sql| sql.execute(values)) {
+        Ok(0) => Err(refusal()?),
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+pub(super) fn open(db: &Connection, tenant: TenantId, call: &Call) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO calls (tenant, {CALL}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         ON CONFLICT (tenant, id) DO NOTHING"
+    );
+    let (owner, id, server) = (tenant.to_string(), call.id.to_string(), call.server.to_string());
+    let values = params![
+        owner,
+        id,
+        server,
+        call.tool,
+        call.subject,
+        call.status.name(),
+        call.digest.bytes(),
+        call.arguments,
+        call.result,
+        call.error,
+        time(call.created),
+        call.started.map(time),
+        call.completed.map(time),
+    ];
+    change(db, &sql, values, || Ok(conflict("call_exists", format!("there is a call {} already", call.id))))
+}
+
+/// Why a call cannot go on as was wanted.
+fn stuck(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
+    Ok(match get(db, tenant, call)? {
+        None => Error::not_found("call", call),
+        Some(found) => {
+            conflict("call_elsewhere", format!("the call {call} is {} already", found.status.name()))
+        }
+    })
+}
+
+pub(super) fn start(db: &Connection, tenant: TenantId, call: CallId, at: Timestamp) -> Result<()> {
+    let sql = "UPDATE calls SET status = 'running', started = ?3 WHERE tenant = ?1 AND id = ?2 AND status = 'pending'";
+    let values = params![tenant.to_string(), call.to_string(), time(at)];
+    change(db, sql, values, || stuck(db, tenant, call))
+}
+
+pub(super) fn finish(db: &Connection, tenant: TenantId, call: CallId, outcome: &Outcome) -> Result<()> {
+    let sql = "UPDATE calls SET status = ?3, result = ?4, error = ?5, completed = ?6
+               WHERE tenant = ?1 AND id = ?2 AND status IN ('pending', 'running')";
+    let Outcome { status, result, error, at } = outcome;
+    let values = params![tenant.to_string(), call.to_string(), status.name(), result, error, time(*at)];
+    change(db, sql, values, || stuck(db, tenant, call))
+}
+
+pub(super) fn edit(
+    db: &Connection,
+    tenant: TenantId,
+    call: CallId,
+    digest: Digest,
+    arguments: Option<&[u8]>,
+) -> Result<()> {
+    let sql =
+        "UPDATE calls SET digest = ?3, arguments = ?4 WHERE tenant = ?1 AND id = ?2 AND status = 'pending'";
+    let values = params![tenant.to_string(), call.to_string(), digest.bytes(), arguments];
+    change(db, sql, values, || stuck(db, tenant, call))
+}
+
+fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {
+    let status = Status::find(&row.get::<_, String>(4)?).ok_or_else(|| unreadable(4, "no status"))?;
+    Ok(Call {
+        id: parsed(row, 0)?,
+        server: parsed(row, 1)?,
+        tool: row.get(2)?,
+        subject: row.get(3)?,
+        status,
+        digest: Digest::from_bytes(row.get(5)?),
+        arguments: row.get(6)?,
+        result: row.get(7)?,
+        error: row.get(8)?,
+        created: times(row, 9)?.unwrap_or(Timestamp::UNIX_EPOCH),
+        started: times(row, 10)?,
+        completed: times(row, 11)?,
+    })
+}
+
+pub(super) fn get(db: &Connection, tenant: TenantId, call: CallId) -> Result<Option<Call>> {
+    let sql = format!("SELECT {CALL} FROM calls WHERE tenant = ?1 AND id = ?2");
+    let found = db
+        .prepare_cached(&sql)
+        .and_then(|mut sql| sql.query_row([tenant.to_string(), call.to_string()], read_call).optional());
+    found.map_err(|error| failed(&error))
+}
+
+/// The conditions that were asked for, one after the other, and their values.
+#[derive(Default)]
+struct Conditions {
+    text: String,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl Conditions {
+    fn new(tenant: TenantId, paging: &Paging) -> Self {
+        let mut all = Conditions::default();
+        all.add("tenant =", Some(tenant.to_string()));
+        all.add("id <", paging.after.clone());
+        all
+    }
+
+    fn add(&mut self, what: &str, value: Option<impl ToSql + 'static>) {
+        let Some(value) = value else { return };
+        self.values.push(Box::new(value));
+        let and = if self.text.is_empty() { "" } else { " AND " };
+        write!(self.text, "{and}{what} ?{}", self.values.len()).expect("a text takes everything");
+    }
+
+    /// What meets them all, the newest first.
+    fn list<T>(
+        self,
+        db: &Connection,
+        columns_from: &str,
+        paging: &Paging,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+        name: impl Fn(&T) -> String,
+    ) -> Result<Page<T>> {
+        let limit = paging.limit.clamp(1, MOST_ON_PAGE);
+        let sql = format!("SELECT {columns_from} WHERE {} ORDER BY id DESC LIMIT {}", self.text, limit + 1);
+        let found = db.prepare_cached(&sql).and_then(|mut sql| {
+            sql.query_map(rusqlite::params_from_iter(self.values), read)?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        });
+        Ok(page(found.map_err(|error| failed(&error))?, limit, name))
+    }
+}
+
+pub(super) fn list(
+    db: &Connection,
+    tenant: TenantId,
+    filter: &CallFilter,
+    paging: &Paging,
+) -> Result<Page<Call>> {
+    let mut conditions = Conditions::new(tenant, paging);
+    conditions.add("server =", filter.server.map(|server| server.to_string()));
+    conditions.add("tool =", filter.tool.clone());
+    conditions.add("status =", filter.status.map(Status::name));
+    conditions.add("subject =", filter.subject.clone());
+    conditions.add("created >=", filter.since.map(time));
+    conditions.add("created <", filter.until.map(time));
+    conditions.list(db, &format!("{CALL} FROM calls"), paging, read_call, |call| call.id.to_string())
+}
+
+pub(super) fn ask(db: &Connection, tenant: TenantId, approval: &Approval) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO approvals (tenant, {APPROVAL}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+         ON CONFLICT (tenant, id) DO NOTHING"
+    );
+    let (owner, id, call) = (tenant.to_string(), approval.id.to_string(), approval.call.to_string());
+    let values = params![
+        owner,
+        id,
+        call,
+        approval.digest.bytes(),
+        approval.decision.name(),
+        approval.decided_by,
+        time(approval.created),
+        time(approval.expires),
+        approval.decided.map(time),
+    ];
+    let exists = || Ok(conflict("approval_exists", format!("there is an approval {} already", approval.id)));
+    change(db, &sql, values, exists)
+}
+
+/// Why an approval cannot be answered, or used.
+fn closed(db: &Connection, tenant: TenantId, id: ApprovalId, at: Timestamp) -> Result<Error> {
+    Ok(match approval(db, tenant, id)? {
+        None => Error::not_found("approval", id),
+        Some(found)
+            if found.expires <= at && matches!(found.decision, Decision::Open | Decision::Approved) =>
+        {
+            conflict(
+                "approval_expired",
+                format!("the approval {id} has expired: the call must be asked for again"),
+            )
+        }
+        Some(found) => {
+            let text = format!("the approval {id} is {} already", found.decision.name());
+            conflict("approval_decided", text)
+        }
+    })
+}
+
+pub(super) fn decide(
+    db: &Connection,
+    tenant: TenantId,
+    id: ApprovalId,
+    decision: Decision,
+    by: &str,
+    at: Timestamp,
+    digest: Option<Digest>,
+) -> Result<()> {
+    // What is over can only be said to be over.
+    let sql =
+        "UPDATE approvals SET decision = ?3, decided_by = ?4, decided = ?5, digest = COALESCE(?6, digest)
+               WHERE tenant = ?1 AND id = ?2 AND decision = 'open' AND (expires > ?5 OR ?3 = 'expired')";
+    let digest = digest.map(|digest| digest.bytes().to_vec());
+    let values = params![tenant.to_string(), id.to_string(), decision.name(), by, time(at), digest];
+    change(db, sql, values, || closed(db, tenant, id, at))
+}
+
+pub(super) fn use_up(
+    db: &Connection,
+    tenant: TenantId,
+    id: ApprovalId,
+    digest: Digest,
+    at: Timestamp,
+) -> Result<()> {
+    let sql = "UPDATE approvals SET decision = 'used'
+               WHERE tenant = ?1 AND id = ?2 AND decision = 'approved' AND digest = ?3 AND expires > ?4";
+    let values = params![tenant.to_string(), id.to_string(), digest.bytes(), time(at)];
+    change(db, sql, values, || match approval(db, tenant, id)? {
+        Some(found) if found.decision == Decision::Approved && found.digest != digest => {
+            Ok(conflict("approval_for_another", format!("the approval {id} is for another call than this")))
+        }
+        _ => closed(db, tenant, id, at),
+    })
+}
+
+fn read_approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
+    let decision = Decision::find(&row.get::<_, String>(3)?).ok_or_else(|| unreadable(3, "no decision"))?;
+    Ok(Approval {
+        id: parsed(row, 0)?,
+        call: parsed(row, 1)?,
+        digest: Digest::from_bytes(row.get(2)?),
+        decision,
+        decided_by: row.get(4)?,
+        created: times(row, 5)?.unwrap_or(Timestamp::UNIX_EPOCH),
+        expires: times(row, 6)?.unwrap_or(Timestamp::UNIX_EPOCH),
+        decided: times(row, 7)?,
+    })
+}
+
+pub(super) fn approval(db: &Connection, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
+    let sql = format!("SELECT {APPROVAL} FROM approvals WHERE tenant = ?1 AND id = ?2");
+    let found = db
+        .prepare_cached(&sql)
+        .and_then(|mut sql| sql.query_row([tenant.to_string(), id.to_string()], read_approval).optional());
+    found.map_err(|error| failed(&error))
+}
+
+pub(super) fn approvals(
+    db: &Connection,
+    tenant: TenantId,
+    filter: &ApprovalFilter,
+    paging: &Paging,
+) -> Result<Page<Approval>> {
+    let mut conditions = Conditions::new(tenant, paging);
+    conditions.add("call =", filter.call.map(|call| call.to_string()));
+    conditions.add("decision =", filter.decision.map(Decision::name));
+    let name = |approval: &Approval| approval.id.to_string();
+    conditions.list(db, &format!("{APPROVAL} FROM approvals"), paging, read_approval, name)
+}

@@ -1,0 +1,146 @@
+//! The threads of one database file. What is written together is made sure of together: while one group of batches is
+//! on its way to the disk the next gathers, so that many writers cost little more than one.
+
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use linchpin_hub_core::{Error, Result, error};
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::{mpsc, oneshot};
+
+use super::failed;
+
+/// How many wait for a thread before others wait for their turn to wait.
+const QUEUE: usize = 1_024;
+/// How many batches are made sure of at once.
+const GROUP: usize = 64;
+/// How long another process may hold the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+type Work = Box<dyn FnOnce(&Connection) -> Result<()> + Send>;
+
+/// Some work, and who waits until it is sure.
+struct Write {
+    work: Work,
+    done: oneshot::Sender<Result<()>>,
+}
+
+/// One database file.
+pub(super) struct Database {
+    writing: Option<mpsc::Sender<Write>>,
+    reading: Option<mpsc::Sender<Read>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Database {
+    pub(super) fn open(path: &Path, prepare: impl FnOnce(&mut Connection) -> Result<()>) -> Result<Self> {
+        let connect = || -> rusqlite::Result<Connection> {
+            let db = Connection::open(path)?;
+            db.busy_timeout(PATIENCE)?;
+            db.pragma_update(None, "journal_mode", "WAL")?;
+            // What is in the journal survives the end of the process; only the end of the machine asks for more.
+            db.pragma_update(None, "synchronous", "NORMAL")?;
+            db.pragma_update(None, "foreign_keys", true)?;
+            db.set_prepared_statement_cache_capacity(64);
+            Ok(db)
+        };
+        let mut first = connect().map_err(|error| failed(&error))?;
+        prepare(&mut first)?;
+        let reader = connect().map_err(|error| failed(&error))?;
+        reader.pragma_update(None, "query_only", true).map_err(|error| failed(&error))?;
+        let ((writing, writes), (reading, reads)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
+        let threads = vec![
+            start("store-writer", move || write_all(first, writes))?,
+            start("store-reader", move || read_all(&reader, reads))?,
+        ];
+        Ok(Database { writing: Some(writing), reading: Some(reading), threads })
+    }
+
+    /// Reads something.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (done, result) = oneshot::channel();
+        let job: Read = Box::new(move |db| {
+            let _ = done.send(work(db)); // whoever asked may have gone
+        });
+        let reading = self.reading.as_ref().ok_or_else(over)?;
+        reading.send(job).await.map_err(|_| over())?;
+        result.await.map_err(|_| over())?
+    }
+
+    /// Does all of some work, or nothing of it.
+    pub(super) async fn write(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let (done, result) = oneshot::channel();
+        let writing = self.writing.as_ref().ok_or_else(over)?;
+        writing.send(Write { work: Box::new(work), done }).await.map_err(|_| over())?;
+        result.await.map_err(|_| over())?
+    }
+}
+
+/// What was taken is done before the threads end.
+impl Drop for Database {
+    fn drop(&mut self) {
+        (self.writing, self.reading) = (None, None);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // what made it panic has been said
+        }
+    }
+}
+
+fn over() -> Error {
+    Error::new(error::Kind::Unavailable, "store_closed", "the hub is ending")
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|error| {
+        Error::new(
+            error::Kind::Unavailable,
+            "store_unavailable",
+            format!("no thread can be started: {error}"),
+        )
+    })
+}
+
+fn read_all(db: &Connection, mut reads: mpsc::Receiver<Read>) {
+    while let Some(job) = reads.blocking_recv() {
+        job(db);
+    }
+}
+
+fn write_all(mut db: Connection, mut writes: mpsc::Receiver<Write>) {
+    let mut group = Vec::with_capacity(GROUP);
+    while writes.blocking_recv_many(&mut group, GROUP) > 0 {
+        let (work, waiting): (Vec<_>, Vec<_>) = group.drain(..).map(|write| (write.work, write.done)).unzip();
+        let outcomes = write_group(&mut db, work);
+        for (index, done) in waiting.into_iter().enumerate() {
+            let outcome = outcomes.as_ref().map_err(Clone::clone).and_then(|all| all[index].clone());
+            let _ = done.send(outcome); // whoever asked may have gone
+        }
+    }
+}
+
+/// Does all work of a group. What cannot be done is undone alone.
+fn write_group(db: &mut Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
+    let fault = |error: rusqlite::Error| failed(&error);
+    let mut tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
+    let mut outcomes = Vec::with_capacity(group.len());
+    for work in group {
+        let part = tx.savepoint().map_err(fault)?;
+        let outcome = work(&part);
+        if part.is_autocommit() {
+            return outcome.and(Err(over())).map(|()| outcomes); // the database has undone the whole group
+        }
+        if outcome.is_ok() { part.commit() } else { part.finish() }.map_err(fault)?;
+        outcomes.push(outcome);
+    }
+    tx.commit().map_err(fault)?;
+    Ok(outcomes)
+}

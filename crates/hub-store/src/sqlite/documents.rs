@@ -1,0 +1,127 @@
+//! Documents.
+
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::store::{Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Stored};
+use linchpin_hub_core::{Error, Result};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
+
+use super::{conflict, failed};
+
+const COLUMNS: &str = "id, name, parent, version, body";
+
+pub(super) fn put(db: &Connection, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
+    let Document { key, name, parent, body } = document;
+    let (tenant, kind, body) = (tenant.to_string(), key.kind.name(), body.to_string());
+    let sql = match version {
+        0 => {
+            "INSERT INTO documents (tenant, kind, id, name, parent, body, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 + 1)
+             ON CONFLICT (tenant, kind, id) DO NOTHING"
+        }
+        _ => {
+            "UPDATE documents SET name = ?4, parent = ?5, body = ?6, version = ?7 + 1
+             WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?7"
+        }
+    };
+    let done = db
+        .prepare_cached(sql)
+        .and_then(|mut sql| sql.execute(params![tenant, kind, key.id, name, parent, body, version]));
+    match done {
+        Ok(1) => Ok(()),
+        Ok(_) => {
+            Err(conflict("changed_meanwhile", format!("the {kind} was changed meanwhile: read it again")))
+        }
+        Err(error) if is_taken(&error) => {
+            let name = name.as_deref().unwrap_or_default();
+            Err(conflict("name_taken", format!("there is a {kind} `{name}` already: choose another name")))
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn is_taken(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
+}
+
+pub(super) fn remove(db: &Connection, tenant: TenantId, key: &Key) -> Result<()> {
+    let sql = "DELETE FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3";
+    let gone = db
+        .prepare_cached(sql)
+        .and_then(|mut sql| sql.execute(params![tenant.to_string(), key.kind.name(), key.id]));
+    match gone {
+        Ok(0) => Err(Error::not_found(key.kind.name(), &key.id)),
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn stored(kind: Kind, row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let body: String = row.get(4)?;
+    let body: Value = serde_json::from_str(&body).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, error.into())
+    })?;
+    let document = Document {
+        key: Key::new(kind, row.get::<_, String>(0)?),
+        name: row.get(1)?,
+        parent: row.get(2)?,
+        body,
+    };
+    Ok(Stored { document, version: row.get(3)? })
+}
+
+pub(super) fn get(db: &Connection, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
+    let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3");
+    one(db, &sql, tenant, key.kind, &key.id)
+}
+
+pub(super) fn named(db: &Connection, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
+    let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND name = ?3");
+    one(db, &sql, tenant, kind, name)
+}
+
+fn one(db: &Connection, sql: &str, tenant: TenantId, kind: Kind, what: &str) -> Result<Option<Stored>> {
+    let found = db.prepare_cached(sql).and_then(|mut sql| {
+        sql.query_row(params![tenant.to_string(), kind.name(), what], |row| stored(kind, row)).optional()
+    });
+    found.map_err(|error| failed(&error))
+}
+
+pub(super) fn list(
+    db: &Connection,
+    tenant: TenantId,
+    kind: Kind,
+    parent: Option<&str>,
+    paging: &Paging,
+) -> Result<Page<Stored>> {
+    let limit = paging.limit.clamp(1, MOST_ON_PAGE);
+    let of_parent = if parent.is_some() { "AND parent = ?4" } else { "AND ?4 IS NULL" };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id > ?3 {of_parent} ORDER BY id LIMIT ?5"
+    );
+    let after = paging.after.as_deref().unwrap_or_default();
+    let found = db.prepare_cached(&sql).and_then(|mut sql| {
+        let rows = sql
+            .query_map(params![tenant.to_string(), kind.name(), after, parent, limit + 1], |row| {
+                stored(kind, row)
+            })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    });
+    let items = found.map_err(|error| failed(&error))?;
+    Ok(page(items, limit, |item| item.document.key.id.clone()))
+}
+
+/// One more than a page was asked for: if it is there, there is a next one.
+pub(super) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| has_more).map(name);
+    Page { items, next }
+}
+
+pub(super) fn tenants(db: &Connection) -> Result<Vec<TenantId>> {
+    let sql = "SELECT DISTINCT tenant FROM documents ORDER BY tenant";
+    let found = db.prepare_cached(sql).and_then(|mut sql| {
+        sql.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()
+    });
+    found.map_err(|error| failed(&error))?.iter().map(|text| text.parse()).collect()
+}

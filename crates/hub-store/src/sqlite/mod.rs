@@ -1,0 +1,149 @@
+//! One file, one thread that writes and one that reads.
+
+mod audit;
+mod calls;
+mod database;
+mod documents;
+mod schema;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use linchpin_hub_core::audit::{Checkpoint, Head, Row};
+use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
+use linchpin_hub_core::store::{
+    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Key, Kind, Page, Paging, Store, Stored,
+};
+use linchpin_hub_core::{Error, Result, error};
+use rusqlite::Connection;
+
+use database::Database;
+
+/// Keeps everything in one file.
+pub struct Sqlite(Database);
+
+impl Sqlite {
+    /// Opens the file, or makes it. What an older hub left is brought to the form of today.
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(Sqlite(Database::open(path, schema::bring_up)?))
+    }
+
+    /// As [`Self::open`], of a file that never becomes larger than so many bytes.
+    pub fn bounded(path: &Path, most: u64) -> Result<Self> {
+        let bound = |db: &mut Connection| {
+            schema::bring_up(db)?;
+            let page = db.pragma_query_value(None, "page_size", |row| row.get::<_, u64>(0));
+            let set = page.and_then(|page| {
+                db.pragma_update_and_check(None, "max_page_count", most.div_ceil(page), |_| Ok(()))
+            });
+            set.map_err(|error| failed(&error))
+        };
+        Ok(Sqlite(Database::open(path, bound)?))
+    }
+}
+
+/// What the database says, without what is in it.
+fn failed(error: &rusqlite::Error) -> Error {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase};
+    let text = match error.sqlite_error_code() {
+        Some(DiskFull) => "the disk is full: nothing can be kept until there is room",
+        Some(DatabaseCorrupt | NotADatabase) => "the database is damaged: restore it from a backup",
+        _ => "the database does not work now",
+    };
+    tracing::error!(error = error.sqlite_error().map(|error| error.extended_code), "{text}");
+    Error::new(error::Kind::Unavailable, "store_unavailable", text)
+}
+
+/// A change contradicts what is there.
+fn conflict(code: &'static str, text: impl Into<String>) -> Error {
+    Error::new(error::Kind::Conflict, code, text)
+}
+
+fn apply(db: &Connection, tenant: TenantId, batch: Batch) -> Result<()> {
+    for change in batch.changes {
+        match change {
+            Change::Put { document, version } => documents::put(db, tenant, &document, version)?,
+            Change::Remove(key) => documents::remove(db, tenant, &key)?,
+            Change::Open(call) => calls::open(db, tenant, &call)?,
+            Change::Start { call, at } => calls::start(db, tenant, call, at)?,
+            Change::Finish { call, outcome } => calls::finish(db, tenant, call, &outcome)?,
+            Change::Edit { call, digest, arguments } => {
+                calls::edit(db, tenant, call, digest, arguments.as_deref())?;
+            }
+            Change::Ask(approval) => calls::ask(db, tenant, &approval)?,
+            Change::Decide { approval, decision, by, at, digest } => {
+                calls::decide(db, tenant, approval, decision, &by, at, digest)?;
+            }
+            Change::Use { approval, digest, at } => calls::use_up(db, tenant, approval, digest, at)?,
+            Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, &checkpoint)?,
+        }
+    }
+    audit::append(db, tenant, batch.audit)
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
+        self.0.write(move |db| apply(db, tenant, batch)).await
+    }
+
+    async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
+        let key = key.clone();
+        self.0.read(move |db| documents::get(db, tenant, &key)).await
+    }
+
+    async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
+        let name = name.to_owned();
+        self.0.read(move |db| documents::named(db, tenant, kind, &name)).await
+    }
+
+    async fn documents(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        parent: Option<&str>,
+        paging: &Paging,
+    ) -> Result<Page<Stored>> {
+        let (parent, paging) = (parent.map(str::to_owned), paging.clone());
+        self.0.read(move |db| documents::list(db, tenant, kind, parent.as_deref(), &paging)).await
+    }
+
+    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>> {
+        self.0.read(move |db| calls::get(db, tenant, id)).await
+    }
+
+    async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>> {
+        let (filter, paging) = (filter.clone(), paging.clone());
+        self.0.read(move |db| calls::list(db, tenant, &filter, &paging)).await
+    }
+
+    async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
+        self.0.read(move |db| calls::approval(db, tenant, id)).await
+    }
+
+    async fn approvals(
+        &self,
+        tenant: TenantId,
+        filter: &ApprovalFilter,
+        paging: &Paging,
+    ) -> Result<Page<Approval>> {
+        let (filter, paging) = (filter.clone(), paging.clone());
+        self.0.read(move |db| calls::approvals(db, tenant, &filter, &paging)).await
+    }
+
+    async fn head(&self, tenant: TenantId) -> Result<Head> {
+        self.0.read(move |db| audit::head(db, tenant)).await
+    }
+
+    async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
+        self.0.read(move |db| audit::rows(db, tenant, after, limit)).await
+    }
+
+    async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
+        self.0.read(move |db| audit::checkpoint(db, tenant)).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantId>> {
+        self.0.read(documents::tenants).await
+    }
+}

@@ -1,0 +1,393 @@
+//! What every store must do, each time with a second tenant that has the same ids and must see nothing of it. Another
+//! database has to pass exactly this.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use linchpin_hub_core::audit::{Check, Entry, Head, Signer};
+use linchpin_hub_core::digest::Digest;
+use linchpin_hub_core::id::{ApprovalId, CallId, ServerId, TenantId};
+use linchpin_hub_core::store::{
+    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Decision, Document, Key, Kind, Outcome,
+    Paging, Status, Store, Stored,
+};
+use linchpin_hub_store::Sqlite;
+use serde_json::{Value, json};
+
+const ADA: TenantId = TenantId::fixed(1);
+const BOB: TenantId = TenantId::fixed(2);
+
+/// A store of its own for one test, and what is left when it is opened again.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path); // of a run before
+        std::fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(Sqlite::open(&self.0.join("hub.db")).unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn document(kind: Kind, id: &str, body: Value) -> Document {
+    Document { key: Key::new(kind, id), name: None, parent: None, body }
+}
+
+fn put(document: &Document, version: u64) -> Batch {
+    Batch::new().change(Change::Put { document: document.clone(), version })
+}
+
+fn call(id: u128, status: Status) -> Call {
+    Call {
+        id: CallId::fixed(id),
+        server: ServerId::fixed(id % 3),
+        tool: format!("tool-{}", id % 2),
+        subject: format!("agent:{}", id % 2),
+        status,
+        digest: Digest::of("arguments").part(id.to_string()).end(),
+        arguments: Some(vec![1, 2, 3]),
+        result: None,
+        error: None,
+        created: at(i64::try_from(id).unwrap()),
+        started: None,
+        completed: None,
+    }
+}
+
+fn approval(id: u128) -> Approval {
+    Approval {
+        id: ApprovalId::fixed(id),
+        call: CallId::fixed(id),
+        digest: Digest::of("approval").end(),
+        decision: Decision::Open,
+        decided_by: None,
+        created: at(0),
+        expires: at(60),
+        decided: None,
+    }
+}
+
+fn page(limit: usize, after: Option<String>) -> Paging {
+    Paging { after, limit }
+}
+
+async fn code(store: &dyn Store, tenant: TenantId, batch: Batch) -> &'static str {
+    store.commit(tenant, batch).await.map_or_else(|error| error.code(), |()| "done")
+}
+
+#[tokio::test]
+async fn documents_are_kept_changed_and_forgotten() {
+    let place = Place::new("documents");
+    let store = place.open();
+    let first = document(Kind::Server, "a", json!({"n": 1})).named("files").of("parent");
+    store.commit(ADA, put(&first, 0)).await.unwrap();
+    let found = store.document(ADA, &first.key).await.unwrap();
+    assert_eq!(found, Some(Stored { document: first.clone(), version: 1 }));
+    assert_eq!(store.named(ADA, Kind::Server, "files").await.unwrap(), found);
+    // Nothing of it for anybody else, of any other kind, or under any other name.
+    assert_eq!(store.document(BOB, &first.key).await.unwrap(), None);
+    assert_eq!(store.named(BOB, Kind::Server, "files").await.unwrap(), None);
+    assert_eq!(store.named(ADA, Kind::Agent, "files").await.unwrap(), None);
+    assert_eq!(store.document(ADA, &Key::new(Kind::Tool, "a")).await.unwrap(), None);
+    // What is there already, or was changed meanwhile, is not overwritten.
+    assert_eq!(code(&*store, ADA, put(&first, 0)).await, "changed_meanwhile");
+    let second = Document { body: json!({"n": 2}), ..first.clone() };
+    assert_eq!(code(&*store, ADA, put(&second, 2)).await, "changed_meanwhile");
+    assert_eq!(code(&*store, BOB, put(&second, 1)).await, "changed_meanwhile");
+    assert_eq!(code(&*store, ADA, put(&second, 1)).await, "done");
+    assert_eq!(store.document(ADA, &first.key).await.unwrap(), Some(Stored { document: second, version: 2 }));
+    // A name is taken once in a tenant.
+    let other = document(Kind::Server, "b", json!({})).named("files");
+    let error = store.commit(ADA, put(&other, 0)).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is a server `files` already: choose another name");
+    assert_eq!(code(&*store, BOB, put(&other, 0)).await, "done");
+    // And is free again afterwards.
+    let gone = || Batch::new().change(Change::Remove(first.key.clone()));
+    assert_eq!(code(&*store, BOB, gone()).await, "not_found");
+    assert_eq!(code(&*store, ADA, gone()).await, "done");
+    assert_eq!(code(&*store, ADA, gone()).await, "not_found");
+    assert_eq!(code(&*store, ADA, put(&other, 0)).await, "done");
+    assert_eq!(store.tenants().await.unwrap(), [ADA, BOB]);
+}
+
+#[tokio::test]
+async fn lists_come_in_pages() {
+    let place = Place::new("pages");
+    let store = place.open();
+    for number in 0..25 {
+        let parent = if number % 2 == 0 { "even" } else { "odd" };
+        let tool = document(Kind::Tool, &format!("{number:02}"), json!(number)).of(parent);
+        for tenant in [ADA, BOB] {
+            store.commit(tenant, put(&tool, 0)).await.unwrap();
+        }
+    }
+    for (parent, count) in [(None, 25), (Some("even"), 13), (Some("odd"), 12), (Some("none"), 0)] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let found = store.documents(ADA, Kind::Tool, parent, &page(5, after)).await.unwrap();
+            assert!(found.items.len() <= 5);
+            seen.extend(found.items.into_iter().map(|item| item.document.key.id));
+            after = found.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), count, "{parent:?}");
+        assert!(seen.is_sorted());
+    }
+    assert_eq!(store.documents(ADA, Kind::Agent, None, &page(5, None)).await.unwrap().items, []);
+    let all = store.documents(ADA, Kind::Tool, None, &page(usize::MAX, None)).await.unwrap();
+    assert_eq!((all.items.len(), all.next), (25, None));
+}
+
+#[tokio::test]
+async fn a_batch_is_done_whole_or_not_at_all() {
+    let place = Place::new("whole");
+    let store = place.open();
+    let (one, two) = (document(Kind::Agent, "1", json!(1)), document(Kind::Agent, "2", json!(2)));
+    store.commit(ADA, put(&one, 0)).await.unwrap();
+    let batch = || {
+        put(&two, 0).change(Change::Open(Box::new(call(1, Status::Running)))).audit(Entry::new(
+            at(0),
+            "user:1",
+            "agent.added",
+        ))
+    };
+    let failing = batch().change(Change::Put { document: one.clone(), version: 0 });
+    assert_eq!(code(&*store, ADA, failing).await, "changed_meanwhile");
+    assert_eq!(store.document(ADA, &two.key).await.unwrap(), None);
+    assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), None);
+    assert_eq!(store.head(ADA).await.unwrap(), Head::start(ADA));
+    assert_eq!(code(&*store, ADA, batch()).await, "done");
+    assert_eq!(store.head(ADA).await.unwrap().number, 1);
+    // Many at once: those that can be are done, the others leave no trace.
+    let mut all = tokio::task::JoinSet::new();
+    for number in 0..300 {
+        let store = store.clone();
+        all.spawn(async move {
+            let id = format!("x{}", number % 100);
+            let batch = put(&document(Kind::User, &id, json!(number)), 0);
+            code(&*store, ADA, batch.audit(Entry::new(at(number), "hub", "user.added"))).await
+        });
+    }
+    let codes = all.join_all().await;
+    assert_eq!(codes.iter().filter(|code| **code == "done").count(), 100);
+    assert_eq!(store.head(ADA).await.unwrap().number, 101);
+}
+
+#[tokio::test]
+async fn a_call_goes_one_way_only() {
+    let place = Place::new("calls");
+    let store = place.open();
+    let pending = call(1, Status::Pending);
+    let open = |call: &Call| Batch::new().change(Change::Open(Box::new(call.clone())));
+    store.commit(ADA, open(&pending)).await.unwrap();
+    store.commit(BOB, open(&pending)).await.unwrap();
+    assert_eq!(store.call(ADA, pending.id).await.unwrap(), Some(pending.clone()));
+    assert_eq!(code(&*store, ADA, open(&pending)).await, "call_exists");
+    let edit =
+        |digest| Batch::new().change(Change::Edit { call: pending.id, digest, arguments: Some(vec![9]) });
+    let other = Digest::of("other").end();
+    assert_eq!(code(&*store, ADA, edit(other)).await, "done");
+    let start = || Batch::new().change(Change::Start { call: pending.id, at: at(5) });
+    assert_eq!(code(&*store, ADA, start()).await, "done");
+    let error = store.commit(ADA, start()).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("the call {} is running already", pending.id));
+    assert_eq!(code(&*store, ADA, edit(other)).await, "call_elsewhere");
+    let outcome = Outcome { status: Status::Success, result: Some(vec![7]), error: None, at: at(6) };
+    let finish = || Batch::new().change(Change::Finish { call: pending.id, outcome: outcome.clone() });
+    assert_eq!(code(&*store, ADA, finish()).await, "done");
+    assert_eq!(code(&*store, ADA, finish()).await, "call_elsewhere");
+    assert_eq!(code(&*store, ADA, start()).await, "call_elsewhere");
+    let found = store.call(ADA, pending.id).await.unwrap().unwrap();
+    let expected = Call {
+        status: Status::Success,
+        digest: other,
+        arguments: Some(vec![9]),
+        result: Some(vec![7]),
+        started: Some(at(5)),
+        completed: Some(at(6)),
+        ..pending.clone()
+    };
+    assert_eq!(found, expected);
+    assert_eq!(
+        store.call(BOB, pending.id).await.unwrap().unwrap().status,
+        Status::Pending,
+        "it is another one"
+    );
+    let missing = Batch::new().change(Change::Start { call: CallId::fixed(9), at: at(0) });
+    assert_eq!(code(&*store, ADA, missing).await, "not_found");
+}
+
+#[tokio::test]
+async fn calls_are_found_by_what_they_are() {
+    let place = Place::new("found");
+    let store = place.open();
+    for number in 0..12 {
+        let status = Status::ALL[usize::try_from(number).unwrap() % Status::ALL.len()];
+        for tenant in [ADA, BOB] {
+            store
+                .commit(tenant, Batch::new().change(Change::Open(Box::new(call(number, status)))))
+                .await
+                .unwrap();
+        }
+    }
+    let find = async |filter: CallFilter| {
+        let found = store.calls(ADA, &filter, &page(100, None)).await.unwrap();
+        found.items.into_iter().map(|call| call.created.as_second() - 1_800_000_000).collect::<Vec<_>>()
+    };
+    let none = CallFilter::default;
+    assert_eq!(find(none()).await, (0..12).rev().collect::<Vec<_>>(), "the newest first");
+    assert_eq!(find(CallFilter { server: Some(ServerId::fixed(1)), ..none() }).await, [10, 7, 4, 1]);
+    assert_eq!(find(CallFilter { tool: Some("tool-1".into()), ..none() }).await, [11, 9, 7, 5, 3, 1]);
+    assert_eq!(find(CallFilter { subject: Some("agent:0".into()), ..none() }).await, [10, 8, 6, 4, 2, 0]);
+    assert_eq!(find(CallFilter { status: Some(Status::Pending), ..none() }).await, [7, 0]);
+    let between = CallFilter { since: Some(at(3)), until: Some(at(6)), ..none() };
+    assert_eq!(find(between).await, [5, 4, 3]);
+    let both = CallFilter { server: Some(ServerId::fixed(1)), tool: Some("tool-1".into()), ..none() };
+    assert_eq!(find(both).await, [7, 1]);
+    let first = store.calls(ADA, &none(), &page(5, None)).await.unwrap();
+    let second = store.calls(ADA, &none(), &page(5, first.next)).await.unwrap();
+    assert_eq!(
+        second.items.iter().map(|call| call.id).collect::<Vec<_>>(),
+        [6, 5, 4, 3, 2].map(CallId::fixed)
+    );
+    assert_eq!(store.calls(TenantId::fixed(3), &none(), &page(5, None)).await.unwrap().items, []);
+}
+
+#[tokio::test]
+async fn an_approval_is_given_once_and_used_once() {
+    let place = Place::new("approvals");
+    let store = place.open();
+    let own = approval(1).digest;
+    for tenant in [ADA, BOB] {
+        let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
+        store.commit(tenant, asked.change(Change::Ask(approval(1)))).await.unwrap();
+    }
+    let decide = |decision, second| {
+        let by = "user:1".to_owned();
+        Batch::new().change(Change::Decide {
+            approval: ApprovalId::fixed(1),
+            decision,
+            by,
+            at: at(second),
+            digest: None,
+        })
+    };
+    let use_up = |digest, second| {
+        Batch::new().change(Change::Use { approval: ApprovalId::fixed(1), digest, at: at(second) })
+    };
+    assert_eq!(code(&*store, ADA, use_up(own, 1)).await, "approval_decided", "nobody has said yes");
+    assert_eq!(code(&*store, ADA, decide(Decision::Approved, 60)).await, "approval_expired");
+    assert_eq!(code(&*store, ADA, decide(Decision::Approved, 1)).await, "done");
+    assert_eq!(code(&*store, ADA, decide(Decision::Denied, 2)).await, "approval_decided");
+    assert_eq!(code(&*store, ADA, use_up(Digest::of("other").end(), 3)).await, "approval_for_another");
+    assert_eq!(code(&*store, ADA, use_up(own, 60)).await, "approval_expired");
+    // A thousand try at once.
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let (store, batch) = (store.clone(), use_up(own, 3));
+        all.spawn(async move { code(&*store, ADA, batch).await });
+    }
+    let codes = all.join_all().await;
+    assert_eq!(codes.iter().filter(|code| **code == "done").count(), 1);
+    assert_eq!(code(&*store, ADA, use_up(own, 3)).await, "approval_decided");
+    let found = store.approval(ADA, ApprovalId::fixed(1)).await.unwrap().unwrap();
+    assert_eq!((found.decision, found.decided_by.as_deref()), (Decision::Used, Some("user:1")));
+    // The other tenant's was not touched. It is answered with other arguments.
+    let find = |decision| ApprovalFilter { decision: Some(decision), call: None };
+    assert_eq!(
+        store.approvals(BOB, &find(Decision::Open), &page(9, None)).await.unwrap().items,
+        [approval(1)]
+    );
+    assert_eq!(store.approvals(ADA, &find(Decision::Open), &page(9, None)).await.unwrap().items, []);
+    let other = Digest::of("edited").end();
+    let edited = Change::Decide {
+        approval: ApprovalId::fixed(1),
+        decision: Decision::Approved,
+        by: "user:2".into(),
+        at: at(1),
+        digest: Some(other),
+    };
+    assert_eq!(code(&*store, BOB, Batch::new().change(edited)).await, "done");
+    assert_eq!(code(&*store, BOB, use_up(own, 2)).await, "approval_for_another");
+    assert_eq!(code(&*store, BOB, use_up(other, 2)).await, "done");
+}
+
+#[tokio::test]
+async fn what_expires_can_only_be_said_to_have() {
+    let place = Place::new("expired");
+    let store = place.open();
+    let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
+    store.commit(ADA, asked.change(Change::Ask(approval(1)))).await.unwrap();
+    let expire = || Change::Decide {
+        approval: ApprovalId::fixed(1),
+        decision: Decision::Expired,
+        by: "hub".into(),
+        at: at(100),
+        digest: None,
+    };
+    assert_eq!(code(&*store, ADA, Batch::new().change(expire())).await, "done");
+    assert_eq!(code(&*store, ADA, Batch::new().change(expire())).await, "approval_decided");
+}
+
+#[tokio::test]
+async fn the_audit_is_one_chain_per_tenant() {
+    let place = Place::new("audit");
+    let (store, signer) = (place.open(), Signer::new(&[1; 32]));
+    for number in 0..40 {
+        let tenant = if number % 4 == 0 { BOB } else { ADA };
+        let entry = Entry::new(at(number), "user:1", "call.intent").with("call", number);
+        store.commit(tenant, Batch::new().audit(entry.clone()).audit(entry)).await.unwrap();
+    }
+    let checkpoint = signer.sign(ADA, store.head(ADA).await.unwrap(), at(50));
+    store.commit(ADA, Batch::new().change(Change::Checkpoint(checkpoint.clone()))).await.unwrap();
+    drop(store);
+    let store = place.open();
+    for (tenant, count) in [(ADA, 60), (BOB, 20), (TenantId::fixed(3), 0)] {
+        let kept = store.checkpoint(tenant).await.unwrap();
+        assert_eq!(kept, Some(checkpoint.clone()).filter(|_| tenant == ADA));
+        let mut check = Check::new(tenant, kept.as_ref(), signer.public_key()).unwrap();
+        let mut after = 0;
+        loop {
+            let rows = store.audit(tenant, after, 7).await.unwrap();
+            let Some(last) = rows.last() else { break };
+            after = last.number;
+            rows.iter().for_each(|row| check.row(row).unwrap());
+        }
+        assert_eq!(check.end().unwrap().number, count);
+        assert_eq!(store.head(tenant).await.unwrap().number, count);
+    }
+}
+
+#[tokio::test]
+async fn everything_is_there_again() {
+    let place = Place::new("again");
+    let store = place.open();
+    let one = document(Kind::Setting, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));
+    let batch = put(&one, 0)
+        .change(Change::Open(Box::new(call(1, Status::Pending))))
+        .change(Change::Ask(approval(1)));
+    store.commit(ADA, batch).await.unwrap();
+    drop(store);
+    let store = place.open();
+    assert_eq!(store.document(ADA, &one.key).await.unwrap().unwrap().document, one);
+    assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), Some(call(1, Status::Pending)));
+    assert_eq!(store.approval(ADA, ApprovalId::fixed(1)).await.unwrap(), Some(approval(1)));
+}

@@ -1,0 +1,71 @@
+//! What can happen to a file: it is damaged, of a newer hub, held by somebody else, or has no room.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::PathBuf;
+
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Store};
+use linchpin_hub_store::Sqlite;
+use serde_json::json;
+
+fn file(name: &str) -> PathBuf {
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("file-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder); // of a run before
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join("hub.db")
+}
+
+fn put(id: &str, body: &str) -> Batch {
+    let document = Document { key: Key::new(Kind::Agent, id), name: None, parent: None, body: json!(body) };
+    Batch::new().change(Change::Put { document, version: 0 })
+}
+
+const ADA: TenantId = TenantId::fixed(1);
+
+#[test]
+fn what_is_no_database_is_left_alone() {
+    let path = file("none");
+    std::fs::write(&path, "this is a letter to somebody, and long enough to look like something".repeat(99))
+        .unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = Sqlite::open(&path).err().unwrap();
+    assert_eq!(error.to_string(), "the database is damaged: restore it from a backup");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_newer_hub_is_asked_for() {
+    let path = file("newer");
+    drop(Sqlite::open(&path).unwrap());
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    assert_eq!(Sqlite::open(&path).err().unwrap().code(), "store_too_new");
+}
+
+#[tokio::test]
+async fn a_disk_without_room_fails_what_needs_room_and_nothing_else() {
+    let path = file("full");
+    let store = Sqlite::open(&path).unwrap();
+    store.commit(ADA, put("before", "x")).await.unwrap();
+    drop(store);
+    let store = Sqlite::bounded(&path, std::fs::metadata(&path).unwrap().len()).unwrap();
+    let error = store.commit(ADA, put("large", &"x".repeat(1 << 20))).await.unwrap_err();
+    assert_eq!(error.to_string(), "the disk is full: nothing can be kept until there is room");
+    assert_eq!(store.document(ADA, &Key::new(Kind::Agent, "large")).await.unwrap(), None);
+    assert!(store.document(ADA, &Key::new(Kind::Agent, "before")).await.unwrap().is_some());
+    drop(store);
+    let store = Sqlite::open(&path).unwrap();
+    store.commit(ADA, put("large", &"x".repeat(1 << 20))).await.unwrap();
+}
+
+#[tokio::test]
+async fn two_programs_can_have_it_open() {
+    let path = file("two");
+    let (one, other) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    for number in 0..20 {
+        let store = if number % 2 == 0 { &one } else { &other };
+        store.commit(ADA, put(&number.to_string(), "x")).await.unwrap();
+    }
+    let paging = linchpin_hub_core::store::Paging { after: None, limit: 100 };
+    assert_eq!(one.documents(ADA, Kind::Agent, None, &paging).await.unwrap().items.len(), 20);
+}
