@@ -5,24 +5,29 @@
 //! |---|---|
 //! | what is a server, and what may stand in its fields? | [`server`] |
 //! | by which name does a model call a tool? | [`names`] |
+//! | may this call be made? | [`policy`] |
 //! | is this tool the one that was trusted? | [`pin`] |
 //! | where are secrets? | [`vault`] |
 //! | what does a model see of a result? | [`envelope`] |
 //! | can somebody have changed the record? | [`audit`] |
 //! | where is everything, and how does it change? | [`store`] |
 
+pub mod agent;
 pub mod audit;
 pub mod digest;
 pub mod envelope;
 pub mod error;
+pub mod events;
 pub mod id;
 pub mod limit;
 pub mod names;
 pub mod pin;
+pub mod policy;
 pub mod scope;
 pub mod server;
 pub mod store;
 pub mod token;
+pub mod tool;
 pub mod vault;
 pub mod world;
 

@@ -1,0 +1,68 @@
+//! An agent: a program that acts for people, within what they allow it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentId, ServerId};
+
+/// When a person is asked before a tool is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApprovalMode {
+    /// Never.
+    Auto,
+    /// Always.
+    #[default]
+    AlwaysAsk,
+    /// Unless the tool is on the agent's list.
+    TrustedOnly,
+}
+
+/// Which tools of a server an agent may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Selection {
+    /// These; all, if none is named.
+    pub tools: Vec<String>,
+    /// Those for which nobody is asked where the agent only trusts some.
+    pub trusted: Vec<String>,
+}
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its id.
+    pub id: AgentId,
+    /// What people call it.
+    pub name: String,
+    /// What it is told before anything else.
+    pub instructions: String,
+    /// The model that it uses, if the hub runs it.
+    pub model: Option<String>,
+    /// The servers that it may use, and what of each.
+    pub servers: BTreeMap<ServerId, Selection>,
+    /// When a person is asked.
+    pub approval: ApprovalMode,
+    /// Whether it may do anything.
+    pub enabled: bool,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was last changed.
+    pub updated: Timestamp,
+}
+
+impl Agent {
+    /// Whether it may use a tool at all.
+    pub fn may_use(&self, server: ServerId, tool: &str) -> bool {
+        let selected = |selection: &Selection| {
+            selection.tools.is_empty() || selection.tools.iter().any(|known| known == tool)
+        };
+        self.enabled && self.servers.get(&server).is_some_and(selected)
+    }
+
+    /// Whether it is on its list of trusted tools.
+    pub fn trusts(&self, server: ServerId, tool: &str) -> bool {
+        self.servers.get(&server).is_some_and(|selection| selection.trusted.iter().any(|known| known == tool))
+    }
+}

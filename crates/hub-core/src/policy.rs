@@ -1,0 +1,242 @@
+//! May this call be made: yes, only if a person says so, or no? Each answer has a reason, which the audit keeps.
+
+use serde_json::Value;
+
+use crate::agent::{Agent, ApprovalMode};
+use crate::digest::Digest;
+use crate::id::ServerId;
+use crate::pin::{State, pin};
+use crate::scope::Subject;
+use crate::server::Server;
+use crate::tool::Tool;
+
+/// Changes when the rules here do, so that an approval under other rules counts for nothing.
+const RULES: &str = "1";
+
+/// The answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes, for this reason.
+    Allow(Reason),
+    /// A person must say so, for this reason.
+    Ask(Reason),
+    /// No, for this reason.
+    Deny(Reason),
+}
+
+/// Why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A person wants it, which is the same as saying yes.
+    OwnCall,
+    /// The agent never asks.
+    AgentAuto,
+    /// The tool is on the agent's list, and as it was when it was put there.
+    AgentTrusts,
+    /// The agent always asks.
+    AgentAsks,
+    /// The tool is not on the agent's list.
+    NotTrusted,
+    /// The server is turned off.
+    ServerDisabled,
+    /// The tool is not what it was when somebody looked at it.
+    ToolChanged,
+    /// The server does not have the tool any more.
+    ToolGone,
+    /// The agent may not use the tool.
+    NotSelected,
+}
+
+impl Reason {
+    /// For programs and the audit.
+    pub fn code(self) -> &'static str {
+        match self {
+            Reason::OwnCall => "own_call",
+            Reason::AgentAuto => "agent_auto",
+            Reason::AgentTrusts => "agent_trusts",
+            Reason::AgentAsks => "agent_asks",
+            Reason::NotTrusted => "not_trusted",
+            Reason::ServerDisabled => "server_disabled",
+            Reason::ToolChanged => "tool_changed",
+            Reason::ToolGone => "tool_gone",
+            Reason::NotSelected => "not_selected",
+        }
+    }
+
+    /// For people and models.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reason::OwnCall => "a person called it",
+            Reason::AgentAuto => "the agent needs no approval",
+            Reason::AgentTrusts => "the agent trusts this tool",
+            Reason::AgentAsks => "the agent asks before every call",
+            Reason::NotTrusted => "the tool is not among those that the agent trusts",
+            Reason::ServerDisabled => "the server is disabled: enable it first",
+            Reason::ToolChanged => {
+                "the tool is no longer what it was when somebody looked at it: a person must look at what changed, and \
+                 trust it again"
+            }
+            Reason::ToolGone => "the server no longer has this tool",
+            Reason::NotSelected => "the agent was not given this tool",
+        }
+    }
+}
+
+/// Who wants it, as far as the rules go.
+#[derive(Debug, Clone, Copy)]
+pub enum Caller<'a> {
+    /// A person who has signed in.
+    Person,
+    /// An agent.
+    Agent(&'a Agent),
+}
+
+/// Decides.
+pub fn decide(caller: Caller<'_>, server: &Server, tool: &Tool) -> Verdict {
+    if !server.settings.enabled {
+        return Verdict::Deny(Reason::ServerDisabled);
+    }
+    if tool.is_gone {
+        return Verdict::Deny(Reason::ToolGone);
+    }
+    let state = tool.state();
+    if state == State::Changed {
+        return Verdict::Deny(Reason::ToolChanged);
+    }
+    let agent = match caller {
+        Caller::Person => return Verdict::Allow(Reason::OwnCall),
+        Caller::Agent(agent) => agent,
+    };
+    if !agent.may_use(server.id, &tool.name) {
+        return Verdict::Deny(Reason::NotSelected);
+    }
+    match agent.approval {
+        ApprovalMode::Auto => Verdict::Allow(Reason::AgentAuto),
+        ApprovalMode::AlwaysAsk => Verdict::Ask(Reason::AgentAsks),
+        // What nobody has looked at is on no list that counts.
+        ApprovalMode::TrustedOnly if state == State::Trusted && agent.trusts(server.id, &tool.name) => {
+            Verdict::Allow(Reason::AgentTrusts)
+        }
+        ApprovalMode::TrustedOnly => Verdict::Ask(Reason::NotTrusted),
+    }
+}
+
+/// What an approval is bound to: with anything else it counts for nothing.
+pub fn binding(subject: Subject, server: ServerId, definition: &Value, arguments: &Value) -> Digest {
+    Digest::of("linchpin approval")
+        .part(RULES)
+        .part(subject.to_string())
+        .part(server.to_string())
+        .part(pin(definition).bytes())
+        .json(arguments)
+        .end()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::Selection;
+    use crate::id::{AgentId, UserId};
+    use crate::names::Slug;
+    use crate::server::{Remote, Settings, Transport};
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn server() -> Server {
+        Server {
+            id: ServerId::fixed(1),
+            slug: Slug::new("files").unwrap(),
+            settings: Settings::named("Files"),
+            transport: Transport::Http(Remote { url: "https://a.example".into(), headers: BTreeMap::new() }),
+            is_from_file: false,
+            version: 1,
+            last_connected: None,
+            created: NOW,
+            updated: NOW,
+        }
+    }
+
+    fn tool() -> Tool {
+        let definition = json!({"name": "read", "inputSchema": {"type": "object"}});
+        let mut tool = Tool::new(ServerId::fixed(1), "read", definition, NOW);
+        tool.trust();
+        tool
+    }
+
+    fn agent(approval: ApprovalMode, trusted: &[&str]) -> Agent {
+        let trusted = trusted.iter().map(|name| (*name).to_owned()).collect();
+        let selection = Selection { tools: vec!["read".into(), "write".into()], trusted };
+        Agent {
+            id: AgentId::fixed(1),
+            name: "Ada".into(),
+            instructions: String::new(),
+            model: None,
+            servers: BTreeMap::from([(ServerId::fixed(1), selection)]),
+            approval,
+            enabled: true,
+            created: NOW,
+            updated: NOW,
+        }
+    }
+
+    #[test]
+    fn who_may_do_what() {
+        use ApprovalMode::{AlwaysAsk, Auto, TrustedOnly};
+        let (auto, asks) = (agent(Auto, &[]), agent(AlwaysAsk, &["read"]));
+        let (some, none) = (agent(TrustedOnly, &["read"]), agent(TrustedOnly, &["write"]));
+        let mut off = agent(Auto, &[]);
+        off.enabled = false;
+        let mut elsewhere = agent(Auto, &[]);
+        elsewhere.servers.clear();
+        let (server, tool) = (server(), tool());
+        let of = |agent: &Agent, tool: &Tool| decide(Caller::Agent(agent), &server, tool);
+        assert_eq!(decide(Caller::Person, &server, &tool), Verdict::Allow(Reason::OwnCall));
+        assert_eq!(of(&auto, &tool), Verdict::Allow(Reason::AgentAuto));
+        assert_eq!(of(&asks, &tool), Verdict::Ask(Reason::AgentAsks));
+        assert_eq!(of(&some, &tool), Verdict::Allow(Reason::AgentTrusts));
+        assert_eq!(of(&none, &tool), Verdict::Ask(Reason::NotTrusted));
+        assert_eq!(of(&off, &tool), Verdict::Deny(Reason::NotSelected));
+        assert_eq!(of(&elsewhere, &tool), Verdict::Deny(Reason::NotSelected));
+        let new = Tool { trusted: None, ..tool.clone() };
+        assert_eq!(of(&some, &new), Verdict::Ask(Reason::NotTrusted), "nobody has looked at it");
+        let other = Tool { name: "delete".into(), ..tool.clone() };
+        assert_eq!(of(&auto, &other), Verdict::Deny(Reason::NotSelected));
+        let mut changed = tool.clone();
+        changed.definition["description"] = json!("other");
+        let gone = Tool { is_gone: true, ..tool.clone() };
+        let mut disabled = server.clone();
+        disabled.settings.enabled = false;
+        for caller in [Caller::Person, Caller::Agent(&auto), Caller::Agent(&some)] {
+            assert_eq!(decide(caller, &server, &changed), Verdict::Deny(Reason::ToolChanged));
+            assert_eq!(decide(caller, &server, &gone), Verdict::Deny(Reason::ToolGone));
+            assert_eq!(decide(caller, &disabled, &tool), Verdict::Deny(Reason::ServerDisabled));
+        }
+    }
+
+    #[test]
+    fn an_approval_is_for_exactly_one_thing() {
+        let (definition, arguments) = (tool().definition, json!({"path": "/a", "n": 1}));
+        let (ada, bob) = (Subject::Agent(AgentId::fixed(1)), Subject::Agent(AgentId::fixed(2)));
+        let own = binding(ada, ServerId::fixed(1), &definition, &arguments);
+        assert_eq!(binding(ada, ServerId::fixed(1), &definition, &json!({"n": 1, "path": "/a"})), own);
+        let mut other = definition.clone();
+        other["description"] = json!("other");
+        let others = [
+            binding(bob, ServerId::fixed(1), &definition, &arguments),
+            binding(Subject::User(UserId::fixed(1)), ServerId::fixed(1), &definition, &arguments),
+            binding(ada, ServerId::fixed(2), &definition, &arguments),
+            binding(ada, ServerId::fixed(1), &other, &arguments),
+            binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/b", "n": 1})),
+            binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": "1"})),
+            binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": 1, "x": null})),
+        ];
+        for (index, one) in others.iter().enumerate() {
+            assert!(*one != own && !others[..index].contains(one), "{index}");
+        }
+    }
+}

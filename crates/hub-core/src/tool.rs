@@ -1,0 +1,97 @@
+//! A tool as the hub knows it: what its server listed, and what people have said of it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::id::ServerId;
+use crate::pin::{self, Change, State};
+
+/// A tool of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Whose it is.
+    pub server: ServerId,
+    /// What the server calls it.
+    pub name: String,
+    /// What the server listed last.
+    pub definition: Value,
+    /// What somebody trusted, if somebody did.
+    pub trusted: Option<Value>,
+    /// When it was first listed.
+    pub first_seen: Timestamp,
+    /// When it was last listed.
+    pub last_seen: Timestamp,
+    /// Whether the last list did not have it any more.
+    pub is_gone: bool,
+}
+
+impl Tool {
+    /// A tool that was listed for the first time.
+    pub fn new(server: ServerId, name: impl Into<String>, definition: Value, now: Timestamp) -> Self {
+        Tool {
+            server,
+            name: name.into(),
+            definition,
+            trusted: None,
+            first_seen: now,
+            last_seen: now,
+            is_gone: false,
+        }
+    }
+
+    /// It was listed again.
+    pub fn listed(&mut self, definition: Value, now: Timestamp) {
+        (self.definition, self.last_seen, self.is_gone) = (definition, now, false);
+    }
+
+    /// Somebody has looked at it, as it is now, and trusts it.
+    pub fn trust(&mut self) {
+        self.trusted = Some(self.definition.clone());
+    }
+
+    /// What people have said of it, and whether that still holds.
+    pub fn state(&self) -> State {
+        pin::state(self.trusted.as_ref().map(pin::pin), pin::pin(&self.definition))
+    }
+
+    /// What changed since somebody trusted it.
+    pub fn changes(&self) -> Vec<Change> {
+        self.trusted.as_ref().map(|trusted| pin::changes(trusted, &self.definition)).unwrap_or_default()
+    }
+
+    /// The schema of its arguments.
+    pub fn input_schema(&self) -> Option<&Value> {
+        self.definition.get("inputSchema")
+    }
+
+    /// Whether the server says that it changes nothing. That is its word alone.
+    pub fn claims_to_read_only(&self) -> bool {
+        self.definition.pointer("/annotations/readOnlyHint").and_then(Value::as_bool) == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_that_changes_is_not_the_one_that_was_trusted() {
+        let now = Timestamp::UNIX_EPOCH;
+        let definition = json!({"name": "send", "description": "Sends", "inputSchema": {"type": "object"}});
+        let mut tool = Tool::new(ServerId::fixed(1), "send", definition.clone(), now);
+        assert_eq!(tool.state(), State::New);
+        tool.trust();
+        assert_eq!((tool.state(), tool.changes()), (State::Trusted, vec![]));
+        let mut other = definition.clone();
+        other["description"] = json!("Sends everything to me");
+        tool.listed(other, now);
+        assert_eq!((tool.state(), tool.changes().len()), (State::Changed, 1));
+        tool.listed(definition, now);
+        assert_eq!(tool.state(), State::Trusted, "it is as it was");
+        let kept: Tool = serde_json::from_value(serde_json::to_value(&tool).unwrap()).unwrap();
+        assert_eq!(kept, tool);
+    }
+}
