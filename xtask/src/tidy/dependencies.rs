@@ -5,12 +5,14 @@ use super::manifest::Manifest;
 use super::{Finding, SourceFile, rust};
 
 /// Everything that a crate may use of this workspace. A package that is not listed may use all but the hub.
-const MAY_USE: [(&str, &[&str]); 5] = [
+const MAY_USE: [(&str, &[&str]); 7] = [
     ("linchpin-jsonrpc", &[]),
     ("linchpin-protocol", &["linchpin-jsonrpc"]),
     ("linchpin-macros", &[]),
     ("linchpin-schema", &[]),
     ("linchpin", &["linchpin-jsonrpc", "linchpin-protocol", "linchpin-macros", "linchpin-schema"]),
+    ("linchpin-hub-core", &["linchpin"]),
+    ("linchpin-hub-store", &["linchpin-hub-core"]),
 ];
 const HUB: &str = "linchpin-hub";
 const TOKIO_IN_JSONRPC: [&str; 2] = ["sync", "time"];
@@ -21,7 +23,8 @@ pub(super) fn crates_depend_downwards(files: &[SourceFile]) -> Vec<Finding> {
         for dependency in manifest.dependencies.iter().filter(|dependency| dependency.shipped) {
             let wrong = is_upwards(&manifest.name, &dependency.name)
                 || match (&*manifest.name, &*dependency.name) {
-                    ("linchpin-protocol", "tokio") => true,
+                    ("linchpin-protocol", "tokio") | ("linchpin-hub-core", "axum" | "hyper" | "http") => true,
+                    (package, "rusqlite") => package != "linchpin-hub-store",
                     ("linchpin-jsonrpc", "tokio") => {
                         dependency.features().any(|feature| !TOKIO_IN_JSONRPC.contains(&feature))
                     }
