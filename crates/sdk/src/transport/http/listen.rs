@@ -18,23 +18,25 @@ impl Link {
         if !session || state.is_over || !matches!(state.way, Way::Streamable) {
             return;
         }
-        let generation = state.generation;
-        let task = start_abortable(&self.runtime, self.clone().listen_on(generation));
+        let tail = Tail::after(std::mem::take(&mut state.tries));
+        let task = start_abortable(&self.runtime, self.clone().listen_on(state.generation, tail));
         if let Some(before) = state.listening.replace(task) {
             before.abort();
         }
     }
 
-    async fn listen_on(self: Arc<Self>, generation: u64) {
-        let mut tail = Tail::default();
+    async fn listen_on(self: Arc<Self>, generation: u64, mut tail: Tail) {
+        let mut was_open = false;
         loop {
-            let reason = match self.take_up(&tail).await {
+            let reason = match self.take_up(&mut tail).await {
                 Ok(mut reading) => {
+                    was_open = true;
                     let heard = self.follow(&mut reading, &mut tail, |event| {
-                        if !self.deliver(event) {
-                            tracing::warn!("an event of the stream is no message");
+                        if self.deliver(event) {
+                            return Flow::Go;
                         }
-                        Flow::Go
+                        tracing::warn!("an event of the stream is no message");
+                        Flow::Skip
                     });
                     match heard.await {
                         Ended::Cut(reason) => reason,
@@ -46,15 +48,17 @@ impl Link {
                     }
                 }
                 Err(Interrupted::Again(reason)) => reason,
-                Err(Interrupted::Over(_)) => {
-                    self.diagnose(|| "the server has no stream for what belongs to no request".to_owned());
-                    return;
-                }
-                Err(Interrupted::Session(lost)) => {
+                Err(Interrupted::Session(lost)) if was_open => {
+                    lock(&self.state).tries = tail.tries();
                     // Another stream is opened with the new session.
                     if let Err(error) = self.renew(lost.min(generation)).await {
                         tracing::warn!(%error, "the session is lost, and another one could not be opened");
                     }
+                    return;
+                }
+                // What is not found in a session that had no stream yet is the stream, not the session.
+                Err(Interrupted::Over(_) | Interrupted::Session(_)) => {
+                    self.diagnose(|| "the server has no stream for what belongs to no request".to_owned());
                     return;
                 }
             };

@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) under_way: HashMap<Id<'static>, Option<AbortHandle>>,
     /// The stream of messages that belong to no request.
     pub(super) listening: Option<AbortHandle>,
+    /// How often in a row that stream brought nothing before its session was lost.
+    pub(super) tries: usize,
     /// The opening of a session in place of a lost one.
     pub(super) renewal: Option<AbortHandle>,
     pub(super) is_over: bool,
@@ -60,6 +62,7 @@ impl State {
             greeting: None,
             under_way: HashMap::new(),
             listening: None,
+            tries: 0,
             renewal: None,
             is_over: false,
         }

@@ -40,6 +40,8 @@ pub(super) struct Tail {
     /// Marks of the events that earlier connections brought, and this one.
     before: HashSet<u64>,
     now: Vec<u64>,
+    /// Whether this connection brought a new message.
+    brought: bool,
     /// How often in a row it was taken up again and brought nothing.
     tries: usize,
     /// When the connection was opened.
@@ -59,12 +61,23 @@ pub(super) enum Ended {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Go,
+    /// It was no message, and is passed over.
+    Skip,
     Done,
     /// It was no message.
     Bad,
 }
 
 impl Tail {
+    /// A stream in place of one that was taken up so often in vain.
+    pub(super) fn after(tries: usize) -> Self {
+        Tail { tries, ..Tail::default() }
+    }
+
+    pub(super) fn tries(&self) -> usize {
+        self.tries
+    }
+
     /// Whether the stream can be taken up again.
     pub(super) fn last_id(&self) -> Option<HeaderValue> {
         HeaderValue::from_bytes(self.last_id.as_ref()?.as_bytes()).ok()
@@ -87,16 +100,19 @@ impl Tail {
 
     /// A connection of the stream is over. How long to wait for the next, if there may be one.
     pub(super) fn pause(&mut self, most: usize) -> Option<Duration> {
+        let brought = std::mem::take(&mut self.brought);
         // One that was there for long, and had nothing to say, was worth it as well.
         let lasted = self.since.take().is_some_and(|since| since.elapsed() >= LONG);
-        self.tries = if self.now.is_empty() && !lasted { self.tries + 1 } else { 1 };
+        // So is one that only names an id, if the server does not want to be asked often.
+        let polled = !self.now.is_empty() && self.retry.is_some_and(|retry| retry >= PAUSES.1);
+        self.tries = if brought || lasted || polled { 1 } else { self.tries + 1 };
         if self.before.len() + self.now.len() > MAX_SEEN {
             self.before.clear();
         }
         self.before.extend(self.now.drain(..));
         let grown = PAUSES.0.saturating_mul(1 << (self.tries - 1).min(10)).min(PAUSES.1);
         let pause = match self.retry {
-            Some(retry) if self.tries == 1 => retry,
+            Some(retry) if brought => retry,
             Some(retry) => retry.max(grown),
             None => grown,
         };
@@ -123,7 +139,7 @@ impl Link {
         tail: &mut Tail,
         mut on: impl FnMut(&Event<'_>) -> Flow,
     ) -> Ended {
-        tail.since = Some(Instant::now());
+        tail.since.get_or_insert_with(Instant::now);
         let mut flow = Flow::Go;
         loop {
             let chunk = match reading.next().await {
@@ -134,7 +150,9 @@ impl Link {
             };
             let fed = parser.feed(&chunk, |event| {
                 if tail.is_new(&event) {
-                    flow = on(&event).after(flow);
+                    let next = on(&event);
+                    tail.brought |= next != Flow::Skip && is_message(&event);
+                    flow = next.after(flow);
                 }
             });
             if let Some(id) = parser.last_event_id() {
@@ -145,20 +163,20 @@ impl Link {
             match (flow, fed) {
                 (Flow::Done, _) => return Ended::Done,
                 (Flow::Bad, _) => return Ended::Fault(fault::invalid_event("it is not JSON-RPC")),
-                (Flow::Go, Err(Fault::TooLarge)) => {
+                (Flow::Go | Flow::Skip, Err(Fault::TooLarge)) => {
                     return Ended::Fault(fault::event_too_large(self.wire.max_message()));
                 }
-                (Flow::Go, Err(Fault::Invalid)) => {
+                (Flow::Go | Flow::Skip, Err(Fault::Invalid)) => {
                     return Ended::Fault(fault::invalid_event("it is not UTF-8"));
                 }
-                (Flow::Go, Ok(())) => {}
+                (Flow::Go | Flow::Skip, Ok(())) => {}
             }
         }
     }
 
     /// Hands over the message of an event. Whether it was one, or none was meant.
     pub(super) fn deliver(&self, event: &Event<'_>) -> bool {
-        if event.data.is_empty() || event.event != "message" {
+        if !is_message(event) {
             return true;
         }
         self.tell(Direction::Received, event.data.as_bytes());
@@ -228,7 +246,7 @@ impl Link {
     }
 
     /// Opens a stream again where it was cut, or the one that belongs to no request.
-    pub(super) async fn take_up(&self, tail: &Tail) -> Result<Reading, Interrupted> {
+    pub(super) async fn take_up(&self, tail: &mut Tail) -> Result<Reading, Interrupted> {
         let (mut headers, generation) = {
             let agreed = self.wire.revision();
             let mut state = lock(&self.state);
@@ -248,6 +266,8 @@ impl Link {
         };
         match response.status() {
             status if status.is_success() => {
+                tail.since = Some(Instant::now());
+                self.diagnose(|| "the stream is open".to_owned());
                 let mut reading = Reading::new(response.into_body(), self.http.read_timeout);
                 match reading.kind(true).await {
                     Ok(Kind::Events) => Ok(reading),
@@ -285,8 +305,13 @@ pub(super) enum Interrupted {
 impl Flow {
     /// What counts of two events of one piece: the first that is not to go on.
     fn after(self, before: Flow) -> Flow {
-        if before == Flow::Go { self } else { before }
+        if matches!(before, Flow::Go | Flow::Skip) { self } else { before }
     }
+}
+
+/// Whether an event is meant as a message.
+fn is_message(event: &Event<'_>) -> bool {
+    !event.data.is_empty() && event.event == "message"
 }
 
 #[cfg(test)]
@@ -299,7 +324,7 @@ mod tests {
         let millis = |tail: &mut Tail| tail.pause(5).map(|pause| pause.as_millis());
         let grown: Vec<_> = (0..6).map(|_| millis(&mut tail)).collect();
         assert_eq!(grown, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None]);
-        tail.now.push(1);
+        tail.brought = true;
         assert_eq!(millis(&mut tail), Some(100));
         tail.retry = Some(Duration::from_millis(300));
         assert_eq!(millis(&mut tail), Some(300));
@@ -307,6 +332,10 @@ mod tests {
         tail.since = Some(Instant::now());
         tokio::time::advance(LONG).await;
         assert_eq!(millis(&mut tail), Some(300));
+        tail.retry = Some(Duration::ZERO);
+        tail.brought = true;
+        assert_eq!(millis(&mut tail), Some(0));
+        assert_eq!(millis(&mut tail), Some(200));
         tail.retry = Some(Duration::MAX);
         assert_eq!(tail.pause(5), Some(LONGEST_RETRY));
     }

@@ -1,0 +1,217 @@
+//! The stream of a session that belongs to no request: when it counts as healthy, when it is given up, and what becomes
+//! of the session. The clock moves only when a test says so.
+#![cfg(feature = "http-client")]
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+#[path = "support/http.rs"]
+mod http;
+#[path = "support/still.rs"]
+mod still;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{HttpScript, PATIENCE, Reply, Seen, client, server, speak};
+use linchpin::client::Changed;
+use linchpin::transport::http::Http;
+use linchpin::{ClientBuilder, Revision};
+use serde_json::{Value, json};
+use still::Still;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+const SESSION: Revision = Revision::LATEST_SESSION;
+/// Longer than any pause before a stream is taken up again.
+const PAUSE: Duration = Duration::from_secs(6);
+
+/// What a client says of what it does.
+struct Told(mpsc::Receiver<String>);
+
+impl Told {
+    /// Waits until something is said.
+    async fn until(&mut self, part: &str) {
+        let mut all = Vec::new();
+        let said = async {
+            while let Some(line) = self.0.recv().await.filter(|line| !line.contains(part)) {
+                all.push(line);
+            }
+        };
+        let said = timeout(PATIENCE, said).await;
+        all.truncate(20);
+        said.unwrap_or_else(|_| panic!("{part:?} was not said: {all:?}"));
+    }
+}
+
+fn telling(builder: ClientBuilder<Http>) -> (ClientBuilder<Http>, Told) {
+    let (tell, told) = mpsc::channel(1_000);
+    (builder.on_diagnostic(move |line| drop(tell.try_send(line.to_owned()))), Told(told))
+}
+
+fn tools_changed() -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })
+}
+
+/// A server with sessions that are numbered; the newest is the one that it knows.
+async fn numbering(special: impl Fn(&Seen, usize) -> Option<Reply> + Send + Sync + 'static) -> HttpScript {
+    let opened = AtomicUsize::new(0);
+    HttpScript::start(move |seen| {
+        if seen.is("initialize") {
+            let id = format!("session-{}", opened.fetch_add(1, Ordering::SeqCst));
+            return speak(SESSION, seen).with_header("mcp-session-id", &id);
+        }
+        let number = seen.header("mcp-session-id").strip_prefix("session-");
+        let special = number.and_then(|number| special(seen, number.parse().unwrap()));
+        special.unwrap_or_else(|| speak(SESSION, seen))
+    })
+    .await
+}
+
+fn lost(seen: &Seen) -> Reply {
+    Reply::json_with(404, &[], &seen.error(-32001, "Session not found"))
+}
+
+#[tokio::test]
+async fn a_server_without_a_stream_keeps_its_session() {
+    let script = server(SESSION, |seen| seen.is("GET").then(|| Reply::status(404))).await;
+    let (builder, mut told) = telling(client(&script));
+    let client = builder.connect().await.unwrap();
+    told.until("the server has no stream").await;
+    client.call("echo", ()).await.unwrap();
+    client.close().await;
+    assert_eq!((script.of("initialize").len(), script.of("GET").len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
+    let clock = Still::stand();
+    // The other one of two servers never knows it.
+    let gets = AtomicUsize::new(0);
+    let script = numbering(move |seen, _| {
+        let first = || gets.fetch_add(1, Ordering::SeqCst) == 0;
+        seen.is("GET").then(|| if first() { Reply::events().close() } else { lost(seen) })
+    })
+    .await;
+    let (builder, mut told) = telling(client(&script));
+    let client = builder.connect().await.unwrap();
+    told.until("was cut").await;
+    clock.pass(PAUSE).await;
+    told.until("the server has no stream").await;
+    client.call("echo", ()).await.unwrap();
+    let gets: Vec<_> = script.of("GET").iter().map(|seen| seen.header("mcp-session-id").to_owned()).collect();
+    assert_eq!(gets, ["session-0", "session-0", "session-1"]);
+    assert_eq!(script.of("initialize").len(), 2);
+}
+
+#[tokio::test]
+async fn sessions_that_end_with_their_streams_are_opened_ever_more_slowly_and_not_for_ever() {
+    let clock = Still::stand();
+    let streams: Mutex<Vec<usize>> = Mutex::default();
+    let script = numbering(move |seen, number| {
+        if !seen.is("GET") {
+            return None;
+        }
+        let mut streams = streams.lock().unwrap();
+        let again = streams.contains(&number);
+        streams.push(number);
+        Some(if again { lost(seen) } else { Reply::events().close() })
+    })
+    .await;
+    let (builder, mut told) = telling(client(&script).max_reconnects(3));
+    let client = builder.connect().await.unwrap();
+    for pause in [100, 200, 400] {
+        told.until("was cut").await;
+        clock.pass(Duration::from_millis(pause)).await;
+    }
+    told.until("is given up").await;
+    assert_eq!((script.of("initialize").len(), script.of("GET").len()), (4, 7));
+    client.call("echo", ()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_that_was_there_for_long_and_had_nothing_to_say_is_healthy() {
+    let (clock, cut) = (Still::stand(), Arc::new(Notify::new()));
+    let until = cut.clone();
+    let script =
+        server(SESSION, move |seen| seen.is("GET").then(|| Reply::events().wait(&until).close())).await;
+    let (builder, mut told) = telling(client(&script).max_reconnects(1));
+    let _client = builder.connect().await.unwrap();
+    for _ in 0..4 {
+        told.until("the stream is open").await;
+        clock.pass(Duration::from_mins(1)).await;
+        cut.notify_one();
+        told.until("it is taken up again").await;
+        clock.pass(PAUSE).await;
+    }
+    told.until("the stream is open").await;
+}
+
+#[tokio::test]
+async fn a_stream_whose_messages_have_no_ids_is_healthy() {
+    let clock = Still::stand();
+    let script =
+        server(SESSION, |seen| seen.is("GET").then(|| Reply::events().event(&tools_changed()).close())).await;
+    let (tell, mut changes) = mpsc::channel(8);
+    let builder = client(&script).on_list_changed(move |list| tell.try_send(list).unwrap());
+    let (builder, mut told) = telling(builder.max_reconnects(1));
+    let _client = builder.connect().await.unwrap();
+    for _ in 0..4 {
+        told.until("it is taken up again").await;
+        clock.pass(PAUSE).await;
+        assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
+    }
+}
+
+/// A server whose stream names another id each time, and says nothing.
+async fn priming(retry: &'static str) -> HttpScript {
+    let number = AtomicUsize::new(0);
+    server(SESSION, move |seen| {
+        let number = number.fetch_add(1, Ordering::SeqCst);
+        let primed = format!("id: {number}\nretry: {retry}\ndata:\n\n");
+        seen.is("GET").then(|| Reply::events().chunk(primed.as_bytes()).close())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_stream_that_names_ids_and_brings_nothing_is_given_up() {
+    let clock = Still::stand();
+    let script = priming("0").await;
+    let (builder, mut told) = telling(client(&script).max_reconnects(3));
+    let _client = builder.connect().await.unwrap();
+    for (number, pause) in [100, 200, 400].into_iter().enumerate() {
+        told.until("it is taken up again").await;
+        clock.pass(Duration::from_millis(pause - 5)).await;
+        assert_eq!(script.of("GET").len(), number + 1);
+        clock.pass(Duration::from_millis(5)).await;
+    }
+    told.until("is given up").await;
+    assert_eq!(script.of("GET").len(), 4);
+}
+
+#[tokio::test]
+async fn a_stream_that_brings_no_messages_is_given_up() {
+    let clock = Still::stand();
+    for events in ["event: error\ndata: no stream here\n\n", "data: no stream here\n\n", ": ping\n\n"] {
+        let events = Reply::events().chunk(events.as_bytes()).close();
+        let script = server(SESSION, move |seen| seen.is("GET").then(|| events.clone())).await;
+        let (builder, mut told) = telling(client(&script).max_reconnects(1));
+        let _client = builder.connect().await.unwrap();
+        told.until("it is taken up again").await;
+        clock.pass(PAUSE).await;
+        told.until("is given up").await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_to_be_asked_now_and_then_is() {
+    let clock = Still::stand();
+    let script = priming("5000").await;
+    let (builder, mut told) = telling(client(&script).max_reconnects(1));
+    let _client = builder.connect().await.unwrap();
+    for _ in 0..4 {
+        told.until("it is taken up again").await;
+        clock.pass(PAUSE).await;
+    }
+    script.wait_for("GET", 5).await;
+}
