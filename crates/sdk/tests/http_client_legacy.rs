@@ -187,6 +187,28 @@ async fn a_refused_message_fails_its_request_and_no_other() {
 }
 
 #[tokio::test]
+async fn the_id_of_the_session_is_never_shown() {
+    const FIRST: &str = "event: endpoint\ndata: /messages?v=1&sessionId=5ecret%2D1234&key=abcdefgh\n\n";
+    let (script, _) = old(FIRST, |seen| {
+        let said = b"v=1: no session 5ecret-1234 (5ecret%2D1234, abcdefgh)";
+        (seen.body["params"]["name"] == "no").then(|| Reply::new(404, &[], said))
+    })
+    .await;
+    let lines = Arc::new(Mutex::new(Vec::<String>::new()));
+    let told = lines.clone();
+    let client = Client::http(url(&script))
+        .eras(Eras::new())
+        .on_diagnostic(move |line| told.lock().unwrap().push(line.to_owned()))
+        .connect()
+        .await
+        .unwrap();
+    let refused = client.call("no", ()).await.unwrap_err();
+    assert!(refused.to_string().contains("v=1: no session [session]"), "{refused}");
+    let shown = format!("{refused:?} {}", lines.lock().unwrap().join("\n"));
+    assert!(!shown.contains("5ecret") && !shown.contains("abcdefgh"), "{shown}");
+}
+
+#[tokio::test]
 async fn giving_up_is_said() {
     let (script, stream) =
         old(ENDPOINT, |seen| (seen.body["params"]["name"] == "hangs").then(|| Reply::status(202))).await;

@@ -130,10 +130,10 @@ async fn a_session_is_renewed_to_the_end_even_if_nobody_waits_for_it() {
         _ = client.tools().all() => panic!("the session is not renewed yet"),
         _ = script.wait_for("notifications/initialized", 2) => {}
     }
-    // It comes after the request was given up.
     client.notify("notifications/acme", &json!({}));
-    script.wait_for("notifications/acme", 1).await;
+    script.wait_for("notifications/cancelled", 1).await;
     accept.notify_one();
+    assert_eq!(script.wait_for("notifications/acme", 1).await[0].header("mcp-session-id"), "session-1");
     let levels = script.wait_for("logging/setLevel", 2).await;
     assert_eq!(levels[1].header("mcp-session-id"), "session-1");
     assert_eq!(script.wait_for("GET", 2).await[1].header("mcp-session-id"), "session-1");
@@ -224,6 +224,7 @@ async fn a_session_of_another_revision_is_not_taken() {
     *revision.lock().unwrap() = Revision::V2025_03_26;
     let lost = client.tools().all().await.unwrap_err();
     assert!(lost.to_string().contains("2025-03-26"), "{lost}");
+    script.wait_for("DELETE", 1).await;
 }
 
 #[tokio::test]

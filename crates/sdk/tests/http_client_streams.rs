@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::{HttpScript, PATIENCE, Reply, Seen, client, server, speak};
 use linchpin::client::Changed;
 use linchpin::transport::http::Http;
-use linchpin::{ClientBuilder, Revision};
+use linchpin::{Client, ClientBuilder, LogLevel, Revision};
 use serde_json::{Value, json};
 use still::Still;
 use tokio::sync::{Notify, mpsc};
@@ -214,4 +214,46 @@ async fn a_server_that_wants_to_be_asked_now_and_then_is() {
         clock.pass(PAUSE).await;
     }
     script.wait_for("GET", 5).await;
+}
+
+/// A client that has set something in its session, and the server that is to lose it.
+async fn with_level(script: &HttpScript) -> Client {
+    let client = client(script).on_log(LogLevel::Warning, |_| ()).connect().await.unwrap();
+    script.wait_for("GET", 1).await;
+    client
+}
+
+#[tokio::test]
+async fn a_session_that_was_opened_halfway_is_ended_and_another_one_is_whole() {
+    let script = numbering(|seen, number| match (seen.method(), number) {
+        ("tools/list", 0) => Some(lost(seen)),
+        ("notifications/initialized", 1) => Some(Reply::new(503, &[], b"session-1 is not ready")),
+        _ => None,
+    })
+    .await;
+    let client = with_level(&script).await;
+    let halfway = client.tools().all().await.unwrap_err();
+    assert!(!halfway.to_string().contains("session-1"), "{halfway}");
+    client.tools().all().await.unwrap();
+    let ended = script.wait_for("DELETE", 1).await;
+    assert_eq!(ended[0].header("mcp-session-id"), "session-1");
+    let levels = script.wait_for("logging/setLevel", 2).await;
+    assert_eq!(levels[1].header("mcp-session-id"), "session-2");
+    assert_eq!(script.wait_for("GET", 2).await[1].header("mcp-session-id"), "session-2");
+    assert_eq!(script.of("initialize").len(), 3);
+}
+
+#[tokio::test]
+async fn a_notification_of_a_method_that_is_not_found_is_no_lost_session() {
+    let script = server(SESSION, |seen| {
+        let unknown = seen.error(-32601, "Method not found");
+        seen.is("notifications/acme").then(|| Reply::json_with(404, &[], &unknown))
+    })
+    .await;
+    let (builder, mut told) = telling(client(&script));
+    let client = builder.connect().await.unwrap();
+    client.notify("notifications/acme", &json!({}));
+    told.until("did not arrive").await;
+    client.call("echo", ()).await.unwrap();
+    assert_eq!(script.of("initialize").len(), 1);
 }

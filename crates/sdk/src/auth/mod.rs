@@ -19,7 +19,7 @@ mod error;
 mod exchange;
 mod file_store;
 mod flow;
-mod form;
+pub(crate) mod form;
 mod identity;
 mod key;
 mod loopback;

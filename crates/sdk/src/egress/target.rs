@@ -103,6 +103,11 @@ impl Target {
         self.path.path()
     }
 
+    /// The query, or nothing: not for logs.
+    pub(crate) fn query(&self) -> &str {
+        self.path.query().unwrap_or_default()
+    }
+
     /// Scheme, host and port, as the `Origin` header has them.
     pub fn origin(&self) -> String {
         let scheme = if self.place.https { "https" } else { "http" };

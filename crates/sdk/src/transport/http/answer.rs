@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
-use ::http::{HeaderMap, Method as Verb, Response, StatusCode};
+use ::http::{HeaderMap, HeaderValue, Method as Verb, Response, StatusCode};
 use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Method, code};
 
@@ -44,9 +44,7 @@ impl Link {
         response: Response<ResponseBody>,
     ) -> Result<(), CallError> {
         match (response.status(), self.refusal(response).await) {
-            (_, CallError::Rejected(error)) if error.code == code::METHOD_NOT_FOUND => {
-                Err(CallError::Rejected(error))
-            }
+            (_, error) if is_unknown_method(&error) => Err(error),
             (StatusCode::NOT_FOUND, _) if request.session.is_some() => {
                 Err(self.lost_session(request.session.unwrap_or_default()).await)
             }
@@ -61,7 +59,7 @@ impl Link {
 
     /// Takes note of the session that the server has opened.
     fn opened(&self, greeting: &Request, headers: &HeaderMap) {
-        self.set_session(headers);
+        self.set_session(self.session_of(headers));
         // What was asked before, and was answered by silence, is not wanted any more.
         let mut state = lock(&self.state);
         let before = state.under_way.extract_if(|id, _| match (id, &greeting.id) {
@@ -71,16 +69,20 @@ impl Link {
         before.filter_map(|(_, task)| task).for_each(|task| task.abort());
     }
 
-    /// The session that the head of an answer names is the one from now on.
-    pub(super) fn set_session(&self, headers: &HeaderMap) {
-        let session = headers.get(names::SESSION_ID).filter(|id| {
-            let visible = |byte: &u8| (0x21..=0x7e).contains(byte);
-            !id.is_empty() && id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(visible)
-        });
-        let session = session.cloned().map(|mut id| {
-            id.set_sensitive(true);
-            id
-        });
+    /// The session that the head of an answer names.
+    pub(super) fn session_of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let mut id = headers.get(names::SESSION_ID)?.clone();
+        let text = id.to_str().ok().filter(|id| !id.is_empty() && id.len() <= MAX_SESSION_ID)?;
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
+        lock(&self.state).hide(text);
+        id.set_sensitive(true);
+        Some(id)
+    }
+
+    /// This session is the one from now on.
+    pub(super) fn set_session(&self, session: Option<HeaderValue>) {
         if session.is_some() {
             self.diagnose(|| "a session was opened".to_owned());
         }
@@ -134,4 +136,9 @@ impl Link {
             Err(error) => fault::session_not_found(&format!("another one could not be opened: {error}")),
         }
     }
+}
+
+/// Whether the server knows the session, and only the method is unknown to it.
+pub(super) fn is_unknown_method(error: &CallError) -> bool {
+    matches!(error, CallError::Rejected(error) if error.code == code::METHOD_NOT_FOUND)
 }

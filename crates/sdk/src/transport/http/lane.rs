@@ -12,6 +12,7 @@ use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Era, Method};
 use tokio::sync::Notify;
 
+use super::answer::is_unknown_method;
 use super::body::Reading;
 use super::fault;
 use super::link::Link;
@@ -135,10 +136,11 @@ impl Link {
             Reading::new(response.into_body(), self.http.read_timeout).beginning(REFUSAL).await;
             return Ok(());
         }
-        if status == StatusCode::NOT_FOUND && has_session {
+        let error = self.refusal(response).await;
+        if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method(&error) {
             self.renew(generation).await?;
             return Err(fault::session_not_found("it was renewed, and the message is not sent again"));
         }
-        Err(self.refusal(response).await)
+        Err(error)
     }
 }

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::message::Request;
 use super::state::Way;
 use super::stream::{Ended, Flow, Tail};
+use crate::auth::form;
 use crate::egress::Target;
 use crate::http::sse::Event;
 use crate::server::start_abortable;
@@ -60,7 +61,13 @@ impl Link {
         let silent = || CallError::Lost("the server did not name an endpoint".into());
         let endpoint = named.await.map_err(|_| silent())??;
         self.diagnose(|| format!("the server speaks HTTP+SSE; messages go to {}", endpoint.origin()));
-        lock(&self.state).way = Way::Sse(endpoint);
+        let mut state = lock(&self.state);
+        for pair in endpoint.query().split('&') {
+            let value = pair.split_once('=').map_or(pair, |(_, value)| value);
+            state.hide(value);
+        }
+        form::decode(endpoint.query()).for_each(|(_, value)| state.hide(&value));
+        state.way = Way::Sse(endpoint);
         Ok(())
     }
 

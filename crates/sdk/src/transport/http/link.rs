@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::time::Duration;
 
-use ::http::header::CONTENT_TYPE;
+use ::http::header::{CONTENT_TYPE, HeaderValue};
 use bytes::Bytes;
 use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Era, Method};
@@ -24,10 +24,6 @@ use crate::transport::{Carrier, Direction, Line, Wire};
 
 /// How long the server has to take what was sent last, and to end a session.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// A shorter id of a session is no secret: anybody would guess it, and every text has such characters.
-const SHORTEST_SECRET: usize = 8;
-/// What stands in texts in place of the session's id.
-const HIDDEN: &str = "[session]";
 
 pub(super) struct Link {
     pub(super) wire: Wire,
@@ -183,27 +179,24 @@ impl Link {
 
     /// A text without the session's id.
     pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let state = lock(&self.state);
-        let secret = state.session().and_then(|session| session.to_str().ok());
-        match secret.filter(|session| session.len() >= SHORTEST_SECRET) {
-            Some(session) if text.contains(session) => Cow::Owned(text.replace(session, HIDDEN)),
-            _ => Cow::Borrowed(text),
-        }
+        lock(&self.state).without_secrets(text)
     }
 
     /// Ends the session, if there is one.
     async fn end_session(self: Arc<Self>) {
-        let agreed = self.wire.revision();
-        let mut headers = {
-            let mut state = lock(&self.state);
-            let Some(session) = state.session().filter(|_| matches!(state.way, Way::Streamable)).cloned()
-            else {
-                return;
-            };
-            let mut headers = state.headers_now(agreed);
-            headers.insert(names::SESSION_ID, session);
-            headers
+        let session = {
+            let state = lock(&self.state);
+            state.session().filter(|_| matches!(state.way, Way::Streamable)).cloned()
         };
+        if let Some(session) = session {
+            self.give_back(session).await;
+        }
+    }
+
+    /// Tells the server that a session is not needed.
+    pub(super) async fn give_back(self: Arc<Self>, session: HeaderValue) {
+        let mut headers = lock(&self.state).headers_now(self.wire.revision());
+        headers.insert(names::SESSION_ID, session);
         headers.remove(CONTENT_TYPE);
         // A server may keep it, or be gone.
         let ended =

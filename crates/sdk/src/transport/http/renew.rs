@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::Method as Verb;
+use ::http::{HeaderValue, Method as Verb};
 use bytes::Bytes;
 use linchpin_jsonrpc::{CallError, Id, Limits, Message, Reply, parse, write};
 use linchpin_protocol::model::InitializeResult;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::body::{Kind, Reading};
 use super::link::Link;
 use super::stream::{Ended, Flow, Tail};
-use crate::server::start_abortable;
+use crate::server::{start, start_abortable};
 use crate::sync::lock;
 
 /// What the answer to `initialize` may hold.
@@ -55,12 +55,13 @@ impl Link {
             if !response.status().is_success() {
                 return Err(self.refusal(response).await);
             }
-            let head = response.headers().clone();
+            let mut fresh = Fresh { link: self.clone(), session: self.session_of(response.headers()) };
             let answer =
                 self.answer_to(&greeting.id, Reading::new(response.into_body(), self.http.read_timeout));
             check(&answer.await?, agreed)?;
-            self.set_session(&head);
-            self.send_initialized().await
+            self.send_initialized(fresh.session.as_ref(), agreed).await?;
+            self.set_session(fresh.session.take());
+            Ok(())
         };
         match tokio::time::timeout(self.http.read_timeout, opened).await {
             Ok(opened) => opened?,
@@ -95,13 +96,30 @@ impl Link {
         answer.unwrap_or_else(|| Err(CallError::Malformed("the body does not answer the request".into())))
     }
 
-    async fn send_initialized(&self) -> Result<(), CallError> {
-        let Some(agreed) = self.wire.revision() else { return Ok(()) };
-        let headers = lock(&self.state).headers(agreed);
+    async fn send_initialized(
+        &self,
+        session: Option<&HeaderValue>,
+        agreed: Revision,
+    ) -> Result<(), CallError> {
+        let headers = lock(&self.state).headers_in(session, agreed);
         let mut line = Vec::new();
         write::notification(Method::Initialized.name(), &mut line, |_| ());
         let response = self.send(Verb::POST, &headers, Bytes::from(line)).await?;
         if response.status().is_success() { Ok(()) } else { Err(self.refusal(response).await) }
+    }
+}
+
+/// A session that was opened. The server is told if it is not taken.
+struct Fresh {
+    link: Arc<Link>,
+    session: Option<HeaderValue>,
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            start(&self.link.runtime, self.link.clone().give_back(session));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What changes while a connection is used: the session, what is under way, and where messages go.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use ::http::header::{self, HeaderMap, HeaderValue};
@@ -10,6 +11,13 @@ use tokio::task::AbortHandle;
 
 use crate::egress::Target;
 use crate::http::names;
+
+/// A shorter id of a session is no secret: anybody would guess it, and every text has such characters.
+const SHORTEST_SECRET: usize = 8;
+/// Secrets that are remembered: those of sessions that are gone need not be for ever.
+const MAX_SECRETS: usize = 16;
+/// What stands in texts in place of a secret.
+const HIDDEN: &str = "[session]";
 
 /// How messages travel.
 #[derive(Clone, Debug)]
@@ -30,6 +38,8 @@ pub(super) struct Greeting {
 pub(super) struct State {
     pub(super) way: Way,
     session: Option<HeaderValue>,
+    /// What no text may show, the newest first.
+    secrets: Vec<String>,
     /// Counts the sessions.
     pub(super) generation: u64,
     /// What every request has.
@@ -56,6 +66,7 @@ impl State {
         State {
             way: Way::Streamable,
             session: None,
+            secrets: Vec::new(),
             generation: 0,
             base,
             prepared: None,
@@ -79,16 +90,36 @@ impl State {
         self.prepared = None;
     }
 
+    /// Texts do not show this from now on.
+    pub(super) fn hide(&mut self, secret: &str) {
+        if secret.len() >= SHORTEST_SECRET && !self.secrets.iter().any(|known| known == secret) {
+            self.secrets.truncate(MAX_SECRETS - 1);
+            self.secrets.insert(0, secret.to_owned());
+        }
+    }
+
+    /// A text without what it must not show.
+    pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.secrets.iter().fold(Cow::Borrowed(text), |text, secret| {
+            if text.contains(secret) { Cow::Owned(text.replace(secret, HIDDEN)) } else { text }
+        })
+    }
+
     /// The headers of every request, with what was agreed on and the session, where there are any.
     pub(super) fn headers(&mut self, agreed: Revision) -> HeaderMap {
         if self.prepared.is_none() {
-            let mut headers = self.first_headers(Some(agreed));
-            if let Some(session) = self.session.as_ref().filter(|_| agreed.era() == Era::Session) {
-                headers.insert(names::SESSION_ID, session.clone());
-            }
-            self.prepared = Some(headers);
+            self.prepared = Some(self.headers_in(self.session.as_ref(), agreed));
         }
         self.prepared.clone().unwrap_or_default()
+    }
+
+    /// The same in a certain session.
+    pub(super) fn headers_in(&self, session: Option<&HeaderValue>, agreed: Revision) -> HeaderMap {
+        let mut headers = self.first_headers(Some(agreed));
+        if let Some(session) = session.filter(|_| agreed.era() == Era::Session) {
+            headers.insert(names::SESSION_ID, session.clone());
+        }
+        headers
     }
 
     /// The headers of whatever is sent now.
