@@ -31,6 +31,9 @@ impl Link {
             if request.is(Method::Initialize) && self.wire.is_waiting(&request.id) {
                 self.opened(request, response.headers());
             }
+            if request.is(Method::Listen) {
+                lock(&self.state).has_listened = true;
+            }
             return self.answered(request, response).await;
         }
         // Boxed, like all that is rare, so that what every request needs stays small.

@@ -3,12 +3,15 @@
 use ::http::header::WWW_AUTHENTICATE;
 use ::http::{Method as Verb, Response, StatusCode};
 use linchpin_jsonrpc::CallError;
+use linchpin_protocol::Method;
 
 use super::fault;
 use super::link::Link;
 use super::send::{Outgoing, name_of};
 use crate::auth::{Authorize, Challenge, Refusal, Request};
 use crate::egress::ResponseBody;
+use crate::http::names;
+use crate::sync::lock;
 
 /// How often one request is sent again: for a nonce, for a token, and for more than that token allows.
 const MOST: usize = 4;
@@ -20,8 +23,7 @@ impl Link {
         outgoing: Outgoing<'_>,
     ) -> Result<Response<ResponseBody>, CallError> {
         let (egress, Outgoing { verb, target, .. }) = (&self.http.egress, outgoing);
-        // Before both sides have agreed somebody waits for that.
-        let is_background = *verb != Verb::POST && self.wire.revision().is_some();
+        let is_background = self.is_background(outgoing);
         let request = Request { method: name_of(verb), target, server: &self.target, egress, is_background };
         let mut again = 0;
         loop {
@@ -46,6 +48,15 @@ impl Link {
             }
         }
     }
+
+    /// Whether nobody waits for a request. Before both sides have agreed somebody waits for that, and for the first
+    /// stream of changes; later ones are opened in place of those that have ended.
+    fn is_background(&self, outgoing: Outgoing<'_>) -> bool {
+        let listens =
+            || outgoing.headers.get(names::METHOD).is_some_and(|method| method == Method::Listen.name());
+        let is_stream = *outgoing.verb != Verb::POST || listens() && lock(&self.state).has_listened;
+        is_stream && self.wire.revision().is_some()
+    }
 }
 
 fn refusal(response: &Response<ResponseBody>, mark: u64) -> Option<Refusal> {
@@ -54,7 +65,8 @@ fn refusal(response: &Response<ResponseBody>, mark: u64) -> Option<Refusal> {
         return None;
     }
     let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
-    let challenge = Challenge::read(values.filter_map(|value| value.to_str().ok()));
+    let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    let challenge = Challenge::read(values.iter().map(|value| &**value));
     Some(Refusal { status: status.as_u16(), challenge, mark })
 }
 

@@ -1,6 +1,6 @@
 //! One HTTP request, with the headers of whoever provides them.
 
-use ::http::header::{HeaderMap, WWW_AUTHENTICATE};
+use ::http::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use ::http::{Method as Verb, Request as HttpRequest, Response, StatusCode};
 use bytes::Bytes;
 use linchpin_jsonrpc::{CallError, Message, Reply, parse};
@@ -68,8 +68,8 @@ impl Link {
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
-        let challenge = challenge.unwrap_or_default().to_owned();
+        let challenge = response.headers().get(WWW_AUTHENTICATE).map_or(&b""[..], HeaderValue::as_bytes);
+        let challenge = String::from_utf8_lossy(challenge).into_owned();
         drop(response);
         self.diagnose(|| format!("{verb} was refused with 401: other headers are asked for"));
         let second = self.provided(verb, headers, Some(challenge)).await?;

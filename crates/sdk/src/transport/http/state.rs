@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) listening: Option<AbortHandle>,
     /// How often in a row that stream brought nothing before its session was lost.
     pub(super) tries: usize,
+    /// Whether a stream of changes was open.
+    pub(super) has_listened: bool,
     /// The opening of a session in place of a lost one.
     pub(super) renewal: Option<AbortHandle>,
     pub(super) is_over: bool,
@@ -74,6 +76,7 @@ impl State {
             under_way: HashMap::new(),
             listening: None,
             tries: 0,
+            has_listened: false,
             renewal: None,
             is_over: false,
         }

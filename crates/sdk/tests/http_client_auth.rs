@@ -1,0 +1,81 @@
+//! What whoever says who asks is told of requests and refusals.
+#![cfg(feature = "http-client")]
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+
+#[path = "support/http.rs"]
+mod http;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::{Reply, client, server};
+use linchpin::auth::{AuthFuture, Authorize, Credentials, Refusal, Request};
+use linchpin::{ClientError, Revision};
+use serde_json::json;
+use tokio::sync::Notify;
+
+/// Notes what it is told.
+#[derive(Clone, Default)]
+struct Noting {
+    /// Whether somebody waits, of each request.
+    background: Arc<Mutex<Vec<bool>>>,
+    refusals: Arc<Mutex<Vec<Refusal>>>,
+}
+
+impl Authorize for Noting {
+    fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials> {
+        self.background.lock().unwrap().push(request.is_background);
+        Box::pin(async { Ok(Credentials::default()) })
+    }
+
+    fn refused<'a>(&'a self, _: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
+        self.refusals.lock().unwrap().push(refusal);
+        Box::pin(async { Ok(false) })
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_stream_of_changes_that_is_opened_again() {
+    let opened = AtomicUsize::new(0);
+    let end = Arc::new(Notify::new());
+    let script = server(Revision::LATEST, move |seen| {
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
+        let acknowledged = json!({
+            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": { "_meta": meta, "notifications": {} },
+        });
+        let stream = Reply::events().event(&acknowledged);
+        seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
+            0 => stream.close(),
+            _ => stream.hang(&end),
+        })
+    })
+    .await;
+    let noting = Noting::default();
+    let client = client(&script).auth(noting.clone()).connect().await.unwrap();
+    let _watched = client.subscribe("memo://a").await.unwrap();
+    script.wait_for("subscriptions/listen", 2).await;
+    client.call("echo", ()).await.unwrap();
+    assert_eq!(
+        script.methods(),
+        ["server/discover", "subscriptions/listen", "subscriptions/listen", "tools/call"]
+    );
+    assert_eq!(*noting.background.lock().unwrap(), [false, false, true, false]);
+}
+
+#[tokio::test]
+async fn a_challenge_with_words_beyond_ascii_is_read() {
+    let script = server(Revision::LATEST, |seen| {
+        let challenge =
+            "Bearer error_description=\"dafür fehlt etwas\", error=\"insufficient_scope\", scope=\"write\"";
+        seen.is("tools/call").then(|| Reply::new(403, &[("www-authenticate", challenge)], b""))
+    })
+    .await;
+    let noting = Noting::default();
+    let client = client(&script).auth(noting.clone()).connect().await.unwrap();
+    let refused = client.call("echo", ()).await.unwrap_err();
+    assert!(matches!(refused, ClientError::Call(_)), "{refused:?}");
+    let refusals = noting.refusals.lock().unwrap();
+    assert_eq!(refusals[0].challenge.error.as_deref(), Some("insufficient_scope"));
+    assert!(refusals[0].challenge.scope.is_some());
+}
