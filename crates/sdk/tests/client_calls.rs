@@ -12,6 +12,7 @@ use linchpin::model::{CreateMessageResult, ElicitAction, ElicitResult, Role, Roo
 use linchpin::testing::{Reaction, Script, Streams};
 use linchpin::{Client, ClientBuilder, ClientError, Content, Error, Revision};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 const ERAS: [Revision; 2] = [Revision::LATEST_SESSION, Revision::LATEST];
@@ -270,4 +271,26 @@ async fn a_server_that_does_not_read_does_not_keep_a_call_for_ever() {
         assert!(matches!(error, ClientError::Call(CallError::TimedOut(_))), "{error:?}");
     }
     assert_eq!(kept.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
+    let script = Script::speaking(Revision::LATEST).on("subscriptions/listen", |request| {
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": request["id"] });
+        let params = json!({ "_meta": meta, "notifications": {} });
+        let opened = Reaction::new().notify("notifications/subscriptions/acknowledged", &params);
+        opened.wait(SECOND).result(json!({ "resultType": "complete", "_meta": meta }))
+    });
+    let (told, mut updated) = mpsc::channel(8);
+    let client = client(&script).on_resource_updated(move |uri| told.try_send(uri).unwrap());
+    let client = client.connect().await.unwrap();
+    let watched = client.subscribe("memo://a").await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(timeout(10 * SECOND, updated.recv()).await.unwrap().unwrap(), "memo://a");
+    }
+    assert_eq!(script.received("subscriptions/listen").len(), 3);
+    drop(watched);
+    let ids: Vec<_> = script.received("subscriptions/listen").iter().map(|sent| sent["id"].clone()).collect();
+    let is_last = |message: &Value| message["params"]["requestId"] == ids[2];
+    timeout(10 * SECOND, script.wait_for(is_last)).await.unwrap();
 }

@@ -562,6 +562,32 @@ async fn a_stream_of_changes_is_opened_again_in_the_stateless_era() {
 }
 
 #[tokio::test]
+async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
+    let opened = AtomicUsize::new(0);
+    let end = Arc::new(Notify::new());
+    let script = server(Revision::LATEST, move |seen| {
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
+        let acknowledged = json!({
+            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": { "_meta": meta, "notifications": {} },
+        });
+        let stream = Reply::events().event(&acknowledged);
+        let ended = seen.answer(&json!({ "resultType": "complete", "_meta": meta }));
+        seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
+            0 => stream.event(&ended).end(),
+            _ => stream.hang(&end),
+        })
+    })
+    .await;
+    let (told, mut updated) = mpsc::channel(8);
+    let client = client(&script).on_resource_updated(move |uri| told.try_send(uri).unwrap());
+    let client = client.connect().await.unwrap();
+    let _watched = client.subscribe("memo://a").await.unwrap();
+    assert_eq!(timeout(PATIENCE, updated.recv()).await.unwrap().unwrap(), "memo://a");
+    assert_eq!(script.of("subscriptions/listen").len(), 2);
+}
+
+#[tokio::test]
 async fn a_stream_of_changes_that_does_not_last_is_opened_ever_more_slowly() {
     let script = server(Revision::LATEST, |seen| {
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });

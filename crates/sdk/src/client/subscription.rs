@@ -132,8 +132,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Waits for the end of a stream. One that was cut is opened again, where the transport can lose one alone; what may
-/// have changed meanwhile counts as changed.
+/// Waits for the end of a stream, and opens it again: one that the server has ended in good order, since it may be about
+/// to start anew, and one that was cut, where the transport can lose one alone. What may have changed meanwhile counts
+/// as changed.
 async fn keep(
     core: &Arc<Core>,
     params: &[u8],
@@ -143,24 +144,28 @@ async fn keep(
     let mut tries = 0;
     loop {
         let since = Instant::now();
-        let mut error = call.await.err()?;
+        let mut error = call.await.err();
         if since.elapsed() >= LONG {
             tries = 0;
         }
         let mut is_refused = false;
         call = loop {
-            let later = is_refused && !matches!(error, CallError::Rejected(_) | CallError::Closed(_));
-            if !(is_lost(&error) || later) || core.carrier().is_none() || tries == MAX_TRIES {
-                return Some(error);
+            let again = match &error {
+                None => true,
+                Some(CallError::Rejected(_) | CallError::Closed(_)) => false,
+                Some(error) => core.carrier().is_some() && (is_refused || is_lost(error)),
+            };
+            if !again || tries == MAX_TRIES {
+                return error;
             }
             tokio::time::sleep(PAUSES.0.saturating_mul(1 << tries).min(PAUSES.1)).await;
             tries += 1;
             match open(core, params).await {
                 Ok(call) => break call,
-                Err(again) => (error, is_refused) = (again, true),
+                Err(refused) => (error, is_refused) = (Some(refused), true),
             }
         };
-        tracing::debug!("a stream that was cut is open again");
+        tracing::debug!("a stream that had ended is open again");
         missed(core, filter);
     }
 }
