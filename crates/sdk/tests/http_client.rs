@@ -4,6 +4,8 @@
 
 #[path = "support/http.rs"]
 mod http;
+#[path = "support/still.rs"]
+mod still;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use linchpin::client::Eras;
 use linchpin::transport::Direction;
 use linchpin::{CallError, Client, ClientError, Revision};
 use serde_json::{Value, json};
+use still::Still;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -291,6 +294,7 @@ async fn initialized_has_arrived_before_the_next_request() {
 
 #[tokio::test]
 async fn giving_up_closes_the_stream_or_says_so_as_the_era_has_it() {
+    let (clock, limit) = (Still::stand(), Duration::from_mins(1));
     for revision in ERAS {
         let gone = Arc::new(Notify::new());
         let told = gone.clone();
@@ -302,14 +306,20 @@ async fn giving_up_closes_the_stream_or_says_so_as_the_era_has_it() {
         })
         .await;
         let client = connect(&script).await;
-        for tool in ["streams", "is silent"] {
-            let late = client.call(tool, ()).timeout(Duration::from_millis(50)).await.unwrap_err();
+        for (tool, number) in [("streams", 1), ("is silent", 2)] {
+            let end = async {
+                script.wait_for("tools/call", number).await;
+                clock.pass(limit).await;
+            };
+            let call = client.call(tool, ()).timeout(limit).into_future();
+            let late = tokio::join!(call, end).0.unwrap_err();
             assert!(matches!(late, ClientError::Call(CallError::TimedOut(_))), "{late:?}");
             timeout(PATIENCE, gone.notified()).await.expect("the exchange goes on");
         }
-        let mut dropped = Box::pin(client.call("streams", ()).into_future());
-        assert!(timeout(Duration::from_millis(20), &mut dropped).await.is_err());
-        drop(dropped);
+        tokio::select! {
+            ended = client.call("streams", ()).into_future() => panic!("{ended:?}"),
+            _ = script.wait_for("tools/call", 3) => {}
+        }
         timeout(PATIENCE, gone.notified()).await.expect("the exchange goes on");
         client.call("echo", ()).await.unwrap();
         let cancelled = script.of("notifications/cancelled").len();

@@ -5,6 +5,8 @@
 
 #[path = "support/http.rs"]
 mod http;
+#[path = "support/still.rs"]
+mod still;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,8 @@ use std::time::Duration;
 use http::{HttpScript, PATIENCE, Reply, Seen, client, connect, said, server, text};
 use linchpin::{CallError, Client, ClientError, Revision};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use still::Still;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
 /// One revision of each era.
@@ -249,6 +252,7 @@ async fn an_answer_that_is_cut_at_any_byte_is_lost_at_once() {
 
 #[tokio::test]
 async fn a_stream_without_end_does_not_keep_a_call_beyond_its_time() {
+    let (clock, limit) = (Still::stand(), Duration::from_mins(1));
     for revision in ERAS {
         let gone = Arc::new(Notify::new());
         let told = gone.clone();
@@ -257,8 +261,16 @@ async fn a_stream_without_end_does_not_keep_a_call_beyond_its_time() {
             (0..5_000).fold(Reply::events(), |reply, _| reply.event(&notice)).hang(&told)
         })
         .await;
-        let client = client(&script).timeout(Duration::from_millis(500)).connect().await.unwrap();
-        let failed = timeout(PATIENCE, client.call("bad", ())).await.unwrap().unwrap_err();
+        let heard = Arc::new(Semaphore::new(0));
+        let hear = heard.clone();
+        let client = client(&script).timeout(limit).on_notification(move |_, _| hear.add_permits(1));
+        let client = client.connect().await.unwrap();
+        let end = async {
+            let all = timeout(PATIENCE, heard.acquire_many(5_000)).await;
+            all.expect("the stream is not read").unwrap().forget();
+            clock.pass(limit).await;
+        };
+        let failed = tokio::join!(client.call("bad", ()).into_future(), end).0.unwrap_err();
         assert!(matches!(failed, ClientError::Call(CallError::TimedOut(_))), "{failed:?}");
         timeout(PATIENCE, gone.notified()).await.expect("the stream is still open");
     }

@@ -1,6 +1,6 @@
 //! Ten thousand streams that are cut at bytes of chance. A call whose stream has delivered an event id loses nothing,
 //! sees nothing twice and keeps the order; every other call says at once that its outcome is unknown; none is sent
-//! twice. The same seed cuts at the same bytes.
+//! twice. The same seed cuts a call of the same name at the same bytes, as long as its id has as many digits.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -29,7 +29,7 @@ const NOTICES: usize = 6;
 
 /// What a server knows of its calls.
 struct Calls {
-    random: Random,
+    seed: u64,
     /// The events of a call by its tool, and what its first connection delivered.
     known: HashMap<String, Call>,
     cuts: usize,
@@ -37,6 +37,7 @@ struct Calls {
 }
 
 struct Call {
+    random: Random,
     events: Vec<Value>,
     /// Whether an event with an id has arrived in full.
     is_resumable: bool,
@@ -44,12 +45,12 @@ struct Call {
 
 impl Calls {
     fn new(seed: u64) -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Calls { random: Random::new(seed), known: HashMap::new(), cuts: 0, sent: 0 }))
+        Arc::new(Mutex::new(Calls { seed, known: HashMap::new(), cuts: 0, sent: 0 }))
     }
 
     /// Some events of a call, cut somewhere.
     fn cut(&mut self, name: &str, from: usize, ids: bool) -> Reply {
-        let events = &self.known[name].events;
+        let Call { random, events, is_resumable } = self.known.get_mut(name).unwrap();
         let mut reply = Reply::events();
         let head = reply.len();
         let mut first_end = usize::MAX;
@@ -60,17 +61,16 @@ impl Calls {
             first_end = first_end.min(reply.len() - 2);
         }
         let whole = reply.end();
-        let call = self.known.get_mut(name).unwrap();
         // A stream that is always cut near its end would never bring it.
         let luck = if from < NOTICES { 1 } else { 9 };
-        if from > 0 && self.random.below(luck + 1) < luck {
+        if from > 0 && random.below(luck + 1) < luck {
             return whole;
         }
-        let at = 1 + self.random.below(whole.len() - 1);
+        let at = 1 + random.below(whole.len() - 1);
         // Most cuts are among the events: the head is a small part of a stream.
-        let at = if at < head { head + self.random.below(whole.len() - head) } else { at };
+        let at = if at < head { head + random.below(whole.len() - head) } else { at };
         self.cuts += 1;
-        call.is_resumable |= ids && at >= first_end;
+        *is_resumable |= ids && at >= first_end;
         whole.cut_after(at)
     }
 
@@ -84,10 +84,9 @@ impl Calls {
         };
         let mut events: Vec<_> = (0..NOTICES).map(notice).collect();
         events.push(seen.answer(&text(&name)));
-        assert!(
-            self.known.insert(name.clone(), Call { events, is_resumable: false }).is_none(),
-            "{name} came twice"
-        );
+        let number: u64 = name.trim_start_matches("call-").parse().unwrap();
+        let call = Call { random: Random::new(self.seed + number), events, is_resumable: false };
+        assert!(self.known.insert(name.clone(), call).is_none(), "{name} came twice");
         self.sent += 1;
         self.cut(&name, 0, ids)
     }
