@@ -199,6 +199,10 @@ async fn tokens(switch: Switch, authority: &Authority) {
             assert_eq!(answer.error(), (400, "invalid_grant".into()));
             assert!(answer.json()["error_description"].as_str().unwrap().contains('\u{1b}'));
         }
+        Switch::TokenEchoes => {
+            let said = answer.json()["error_description"].as_str().unwrap().to_owned();
+            assert!(answer.status == 400 && said.contains(", code_verifier "), "{said}");
+        }
         Switch::TokenEmpty => assert_eq!((answer.status, &*answer.body), (200, "")),
         Switch::TokenInvalidJson => {
             assert!(answer.json().is_null() && answer.body.starts_with("{\"access_token\""));
@@ -236,9 +240,11 @@ async fn lasting(switch: Switch, authority: &Authority) {
                 assert_eq!((again.status, again.json().get("refresh_token")), (200, None));
             }
         }
-        Switch::RefreshRevoked => {
+        Switch::RefreshRevoked | Switch::RefreshRefused => {
             let refused = refresh(authority, token.as_str().unwrap()).await;
-            assert_eq!(refused.error(), (400, "invalid_grant".into()));
+            let code =
+                if switch == Switch::RefreshRevoked { "invalid_grant" } else { "interaction_required" };
+            assert_eq!(refused.error(), (400, code.into()));
         }
         Switch::RefreshUnavailable => {
             assert_eq!(refresh(authority, token.as_str().unwrap()).await.status, 503);
