@@ -7,6 +7,7 @@
 //! | by which name does a model call a tool? | [`names`] |
 //! | may this call be made? | [`policy`] |
 //! | is this tool the one that was trusted? | [`pin`] |
+//! | how is a server reached, and for whom? | [`connection`] |
 //! | where are secrets? | [`vault`] |
 //! | what does a model see of a result? | [`envelope`] |
 //! | can somebody have changed the record? | [`audit`] |
@@ -14,11 +15,13 @@
 
 pub mod agent;
 pub mod audit;
+pub mod connection;
 pub mod digest;
 pub mod envelope;
 pub mod error;
 pub mod events;
 pub mod id;
+pub mod keys;
 pub mod limit;
 pub mod names;
 pub mod pin;

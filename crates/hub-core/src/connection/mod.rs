@@ -1,0 +1,219 @@
+//! Connections to servers: opened when they are needed, shared by nobody but those with the same key, and ended when
+//! nobody needs them or anything about them changes.
+
+mod open;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use linchpin::Client;
+use linchpin::auth::Secret;
+use linchpin::client::Changed;
+use linchpin::egress::Egress;
+use serde_json::json;
+
+use crate::error::{Error, Kind, Result};
+use crate::events::Events;
+use crate::id::{SecretId, ServerId, TenantId};
+use crate::scope::{Scope, Subject};
+use crate::server::Server;
+use crate::world::World;
+
+/// How long a connection is kept that nobody uses.
+const IDLE: Duration = Duration::from_mins(10);
+/// How long a server that cannot be connected to is left alone: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// What a connection belongs to. Whatever differs makes it another one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    tenant: TenantId,
+    subject: Subject,
+    server: ServerId,
+    /// The version of the server's settings.
+    version: u64,
+    credential: Option<(SecretId, u64)>,
+}
+
+/// A secret that was opened for a connection, and which one it is.
+#[derive(Debug, Clone)]
+pub struct Credential {
+    /// Its id.
+    pub id: SecretId,
+    /// Counts its changes.
+    pub version: u64,
+    /// The secret itself.
+    pub secret: Secret,
+}
+
+/// How a server is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Not at all.
+    Disconnected,
+    /// It is being tried.
+    Connecting,
+    /// It is.
+    Connected,
+    /// It could not be.
+    Error,
+}
+
+/// Told when the lists of a server change.
+pub type OnChanged = Arc<dyn Fn(TenantId, ServerId, Changed) + Send + Sync>;
+
+/// All connections.
+pub struct Connections {
+    world: Arc<dyn World>,
+    egress: Egress,
+    events: Events,
+    changed: OnChanged,
+    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+}
+
+/// The place of one connection.
+struct Slot {
+    /// Held while it is being opened, so that it is opened once.
+    line: tokio::sync::Mutex<Line>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Line {
+    client: Option<Client>,
+    /// How often in a row it could not be opened, and why.
+    failures: u32,
+    last: Option<(Error, Timestamp)>,
+}
+
+/// What can be seen without waiting.
+struct Seen {
+    status: Status,
+    used: Timestamp,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new(world: Arc<dyn World>, egress: Egress, events: Events, changed: OnChanged) -> Self {
+        Connections { world, egress, events, changed, slots: Mutex::default() }
+    }
+
+    /// The connection of this subject to this server, opened if it is not. A server that could not be connected to a
+    /// moment ago is left alone, unless `insist`.
+    pub async fn get(
+        &self,
+        scope: Scope,
+        server: &Server,
+        credential: Option<&Credential>,
+        insist: bool,
+    ) -> Result<Client> {
+        let key = Key {
+            tenant: scope.tenant(),
+            subject: scope.subject(),
+            server: server.id,
+            version: server.version,
+            credential: credential.map(|credential| (credential.id, credential.version)),
+        };
+        let slot = self.slot(&key);
+        let mut line = slot.line.lock().await;
+        let now = self.world.now();
+        lock(&slot.seen).used = now;
+        if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(client.clone());
+        }
+        if let Some((error, until)) = line.last.as_ref().filter(|(_, until)| now < *until && !insist) {
+            let wait = until.duration_since(now).as_secs().max(1);
+            let text = format!("{}; it is tried again in {wait} s", error.message());
+            return Err(Error::new(Kind::Unavailable, error.code(), text));
+        }
+        self.set_status(&key, &slot, Status::Connecting);
+        let (told, tenant, id) = (self.changed.clone(), key.tenant, key.server);
+        let changed = move |changed| told(tenant, id, changed);
+        let secret = credential.map(|credential| &credential.secret);
+        match open::open(server, secret, &self.egress, changed).await {
+            Ok(client) => {
+                *line = Line { client: Some(client.clone()), ..Line::default() };
+                self.set_status(&key, &slot, Status::Connected);
+                Ok(client)
+            }
+            Err(error) => {
+                let pause = PAUSES.0.saturating_mul(1 << line.failures.min(10)).min(PAUSES.1);
+                let until = self.world.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
+                *line =
+                    Line { client: None, failures: line.failures + 1, last: Some((error.clone(), until)) };
+                self.set_status(&key, &slot, Status::Error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The place for a connection. One under another version of the same is over: what it knew has changed.
+    fn slot(&self, key: &Key) -> Arc<Slot> {
+        let mut slots = lock(&self.slots);
+        if let Some(slot) = slots.get(key) {
+            return slot.clone();
+        }
+        slots.retain(|other, _| {
+            (other.tenant, other.subject, other.server) != (key.tenant, key.subject, key.server)
+        });
+        let seen = Seen { status: Status::Disconnected, used: self.world.now() };
+        let slot = Arc::new(Slot { line: tokio::sync::Mutex::default(), seen: Mutex::new(seen) });
+        slots.insert(key.clone(), slot.clone());
+        slot
+    }
+
+    fn set_status(&self, key: &Key, slot: &Slot, status: Status) {
+        lock(&slot.seen).status = status;
+        let body = json!({"server": key.server, "subject": key.subject.to_string(), "status": status});
+        self.events.publish(key.tenant, "connection", body);
+    }
+
+    /// How a server is connected, for anybody of the tenant: the best there is.
+    pub fn status(&self, tenant: TenantId, server: ServerId) -> Status {
+        let slots = lock(&self.slots);
+        let of = slots.iter().filter(|(key, _)| key.tenant == tenant && key.server == server);
+        let rank = |status: &Status| match status {
+            Status::Connected => 3,
+            Status::Connecting => 2,
+            Status::Error => 1,
+            Status::Disconnected => 0,
+        };
+        of.map(|(_, slot)| lock(&slot.seen).status).max_by_key(rank).unwrap_or(Status::Disconnected)
+    }
+
+    /// Ends all connections to a server.
+    pub fn end(&self, tenant: TenantId, server: ServerId) {
+        self.end_where(|key, _| key.tenant == tenant && key.server == server);
+    }
+
+    /// Ends all connections of somebody.
+    pub fn end_of(&self, tenant: TenantId, subject: Subject) {
+        self.end_where(|key, _| key.tenant == tenant && key.subject == subject);
+    }
+
+    /// Ends what nobody has used for long.
+    pub fn end_idle(&self) {
+        let now = self.world.now();
+        let is_idle =
+            |used: Timestamp| Duration::try_from(now.duration_since(used)).is_ok_and(|idle| idle >= IDLE);
+        self.end_where(|_, slot| is_idle(lock(&slot.seen).used));
+    }
+
+    /// Clients end when the last who holds them lets go: calls under way are answered.
+    fn end_where(&self, is_over: impl Fn(&Key, &Slot) -> bool) {
+        let ended: Vec<_> = lock(&self.slots).extract_if(|key, slot| is_over(key, slot)).collect();
+        for (key, slot) in ended {
+            self.set_status(&key, &slot, Status::Disconnected);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

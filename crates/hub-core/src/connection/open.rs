@@ -1,0 +1,90 @@
+//! Opening a connection to a server, with the credentials of whoever wants it.
+
+use std::time::Duration;
+
+use linchpin::auth::{ApiKey, Basic, Bearer, Secret};
+use linchpin::client::{Changed, Command};
+use linchpin::egress::Egress;
+use linchpin::{CallError, Client, ClientBuilder, ClientError};
+
+use crate::error::{Error, Kind, Result};
+use crate::server::{Authentication, Launch, Remote, Server, Transport};
+
+/// The pause before connecting is tried again; it doubles.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Opens a connection. `changed` is told when the server's lists change.
+pub(super) async fn open(
+    server: &Server,
+    secret: Option<&Secret>,
+    egress: &Egress,
+    changed: impl Fn(Changed) + Clone + Send + Sync + 'static,
+) -> Result<Client> {
+    let mut tries = 0;
+    loop {
+        let builder = builder(server, secret, egress)?;
+        let builder = builder.timeout(server.settings.timeout).on_list_changed(changed.clone());
+        match builder.connect().await {
+            Ok(client) => return Ok(client),
+            Err(error) if tries < server.settings.retry_attempts && may_pass(&error) => {
+                tracing::debug!(server.id = %server.id, %error, tries, "connecting is tried again");
+                tokio::time::sleep(PAUSE * (1 << tries.min(5))).await;
+                tries += 1;
+            }
+            Err(error) => return Err(failed(server, &error)),
+        }
+    }
+}
+
+fn builder(server: &Server, secret: Option<&Secret>, egress: &Egress) -> Result<ClientBuilder> {
+    let (remote, builder) = match &server.transport {
+        Transport::Stdio(launch) => return Ok(Client::command(command(server, launch))),
+        Transport::Http(remote) => (remote, Client::http(&remote.url)),
+        Transport::Sse(remote) => (remote, Client::sse(&remote.url)),
+    };
+    let Remote { headers, .. } = remote;
+    let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
+    let builder = builder.egress(egress.clone());
+    let missing = || {
+        let text = format!("there are no credentials for `{}`: enter them first", server.slug.as_str());
+        Error::new(Kind::Denied, "credentials_missing", text)
+    };
+    let secret = || secret.cloned().ok_or_else(missing);
+    let builder = match &server.settings.authentication {
+        Authentication::None => builder,
+        Authentication::Bearer => builder.auth(Bearer::new(secret()?)),
+        Authentication::ApiKey { header } => builder.auth(ApiKey::new(header, secret()?)),
+        Authentication::Basic { username } => builder.auth(Basic::new(username, secret()?)),
+    };
+    Ok(builder.boxed())
+}
+
+fn command(server: &Server, launch: &Launch) -> Command {
+    let id = server.id;
+    let mut command = Command::new(&launch.command).args(&launch.args);
+    for (name, value) in &launch.env {
+        command = command.env(name, value);
+    }
+    if let Some(directory) = &launch.directory {
+        command = command.current_dir(directory);
+    }
+    // What a program says on its standard error is for its owner alone.
+    command.on_stderr(move |line| tracing::debug!(server.id = %id, line, "the server said"))
+}
+
+/// Whether the same may work in a moment: nothing that the server has said no to.
+fn may_pass(error: &ClientError) -> bool {
+    match error {
+        ClientError::Open { .. } => true,
+        ClientError::Call(CallError::Transport { status, .. }) => {
+            status.is_none_or(|status| status >= 500 || status == 429)
+        }
+        ClientError::Call(error) => matches!(error, CallError::Closed(_) | CallError::Lost(_)),
+        _ => false,
+    }
+}
+
+fn failed(server: &Server, error: &ClientError) -> Error {
+    let text = format!("`{}` cannot be connected to: {error}", server.slug.as_str());
+    Error::new(Kind::Unavailable, "server_unavailable", text)
+}

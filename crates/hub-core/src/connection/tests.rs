@@ -1,0 +1,193 @@
+//! Connections to real servers in this process.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use linchpin::server::Http;
+use linchpin::{NoArgs, Server as Mcp};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::id::{AgentId, UserId};
+use crate::names::Slug;
+use crate::server::{Authentication, Remote, Settings, Transport};
+
+const ADA: TenantId = TenantId::fixed(1);
+const BOB: TenantId = TenantId::fixed(2);
+
+/// A world whose clock stands until it is turned.
+#[derive(Default)]
+struct Clock(AtomicI64);
+
+impl World for Clock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + self.0.load(Ordering::SeqCst)).unwrap()
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).unwrap();
+    }
+}
+
+struct Stage {
+    connections: Arc<Connections>,
+    clock: Arc<Clock>,
+    events: Events,
+    server: Server,
+    /// How often somebody connected.
+    opened: Arc<AtomicUsize>,
+    _running: JoinSet<()>,
+}
+
+fn scope(tenant: TenantId, agent: u128) -> Scope {
+    Scope::new(tenant, Subject::Agent(AgentId::fixed(agent)))
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let counted = opened.clone();
+        let mcp = Mcp::new("upstream", "1").tool("echo", "", |_: NoArgs| async { "hello" });
+        // Each connection opens a session of its own.
+        let http: Http = mcp.protocol_version(linchpin::Revision::LATEST_SESSION.as_str()).http().principal(
+            move |parts| {
+                let is_new =
+                    ["mcp-session-id", "mcp-method"].iter().all(|name| !parts.headers.contains_key(*name));
+                if parts.method == "POST" && is_new {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                }
+                Ok(None)
+            },
+        );
+        let listening = http.bind("127.0.0.1:0").await.unwrap();
+        let url = listening.url();
+        let mut running = JoinSet::new();
+        running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
+        let (clock, events) = (Arc::new(Clock::default()), Events::default());
+        let connections =
+            Connections::new(clock.clone(), Egress::default(), events.clone(), Arc::new(|_, _, _| ()));
+        let server = Server {
+            id: ServerId::fixed(1),
+            slug: Slug::new("upstream").unwrap(),
+            settings: Settings { retry_attempts: 0, ..Settings::named("Upstream") },
+            transport: Transport::Http(Remote { url, headers: BTreeMap::new() }),
+            is_from_file: false,
+            version: 1,
+            last_connected: None,
+            created: clock.now(),
+            updated: clock.now(),
+        };
+        Stage { connections: Arc::new(connections), clock, events, server, opened, _running: running }
+    }
+
+    async fn get(&self, scope: Scope) -> Result<Client> {
+        self.connections.get(scope, &self.server, None, false).await
+    }
+
+    fn opened(&self) -> usize {
+        self.opened.load(Ordering::SeqCst)
+    }
+
+    fn turn(&self, seconds: i64) {
+        self.clock.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn one_is_opened_for_all_calls_of_one_subject_and_for_nobody_else() {
+    let stage = Arc::new(Stage::new().await);
+    let mut all = JoinSet::new();
+    for number in 0..60 {
+        let stage = stage.clone();
+        all.spawn(async move {
+            let tenant = if number % 2 == 0 { ADA } else { BOB };
+            let client = stage.get(scope(tenant, number % 3)).await.unwrap();
+            client.call("echo", ()).await.unwrap();
+        });
+    }
+    all.join_all().await;
+    assert_eq!(stage.opened(), 6, "two tenants, three agents");
+    let user = Scope::new(ADA, Subject::User(UserId::fixed(0)));
+    stage.get(user).await.unwrap();
+    assert_eq!(stage.opened(), 7, "a person is not the agent with the same number");
+}
+
+#[tokio::test]
+async fn whatever_changes_makes_it_another_one() {
+    let mut stage = Stage::new().await;
+    let first = stage.get(scope(ADA, 1)).await.unwrap();
+    stage.server.version = 2;
+    let second = stage.get(scope(ADA, 1)).await.unwrap();
+    assert_eq!(stage.opened(), 2);
+    first.call("echo", ()).await.unwrap();
+    second.call("echo", ()).await.unwrap();
+    for version in [1, 1, 2, 2] {
+        let credential = Credential { id: SecretId::fixed(1), version, secret: "x".into() };
+        let got = stage.connections.get(scope(ADA, 1), &stage.server, Some(&credential), false);
+        got.await.unwrap();
+    }
+    assert_eq!(stage.opened(), 4);
+}
+
+#[tokio::test]
+async fn what_nobody_uses_is_ended() {
+    let stage = Stage::new().await;
+    stage.get(scope(ADA, 1)).await.unwrap();
+    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Connected);
+    assert_eq!(stage.connections.status(BOB, stage.server.id), Status::Disconnected);
+    stage.turn(599);
+    stage.connections.end_idle();
+    stage.get(scope(ADA, 1)).await.unwrap();
+    stage.turn(599);
+    stage.connections.end_idle();
+    stage.get(scope(ADA, 1)).await.unwrap();
+    assert_eq!(stage.opened(), 1, "it was used meanwhile");
+    stage.turn(600);
+    stage.connections.end_idle();
+    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
+    let client = stage.get(scope(ADA, 1)).await.unwrap();
+    stage.connections.end(ADA, stage.server.id);
+    client.call("echo", ()).await.unwrap();
+    stage.get(scope(ADA, 1)).await.unwrap();
+    stage.connections.end_of(ADA, Subject::Agent(AgentId::fixed(1)));
+    stage.get(scope(ADA, 1)).await.unwrap();
+    assert_eq!(stage.opened(), 4);
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_is_left_alone_for_a_while() {
+    let mut stage = Stage::new().await;
+    let Transport::Http(remote) = &stage.server.transport else { panic!() };
+    let good = remote.url.clone();
+    let at = |url: String| Transport::Http(Remote { url, headers: BTreeMap::new() });
+    stage.server.transport = at("http://127.0.0.1:1/mcp".into()); // where nobody listens
+    let mut watching = stage.events.watch(ADA, None);
+    let error = stage.get(scope(ADA, 1)).await.unwrap_err();
+    assert!(error.message().starts_with("`upstream` cannot be connected to: "), "{error}");
+    for status in ["connecting", "error"] {
+        assert_eq!(watching.next().await.unwrap().body["status"], status);
+    }
+    // It is back, but nobody asks it yet; then twice as long.
+    let error = stage.get(scope(ADA, 1)).await.unwrap_err();
+    assert!(error.message().ends_with("; it is tried again in 1 s"), "{error}");
+    stage.turn(1);
+    stage.get(scope(ADA, 1)).await.unwrap_err();
+    stage.turn(1);
+    let error = stage.get(scope(ADA, 1)).await.unwrap_err();
+    assert!(error.message().ends_with("; it is tried again in 1 s"), "{error}");
+    stage.server.transport = at(good);
+    assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_unavailable");
+    let insisted = stage.connections.get(scope(ADA, 1), &stage.server, None, true).await;
+    insisted.unwrap().call("echo", ()).await.unwrap();
+    stage.get(scope(ADA, 1)).await.unwrap();
+    assert_eq!(stage.opened(), 1);
+}
+
+#[tokio::test]
+async fn without_its_secret_nothing_is_sent() {
+    let mut stage = Stage::new().await;
+    stage.server.settings.authentication = Authentication::Bearer;
+    let error = stage.get(scope(ADA, 1)).await.unwrap_err();
+    assert_eq!(error.to_string(), "there are no credentials for `upstream`: enter them first");
+    assert_eq!(stage.opened(), 0);
+}
