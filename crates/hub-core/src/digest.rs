@@ -6,6 +6,8 @@ use std::fmt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::text::hex;
+
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
@@ -54,7 +56,7 @@ impl Digesting {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex(&self.0))
     }
 }
 

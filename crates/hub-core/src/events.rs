@@ -2,12 +2,13 @@
 //! were, as long as that is still known; if not, they are told so.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::id::TenantId;
+use crate::sync::lock;
 
 /// How many events are remembered for each who comes back.
 const REMEMBERED: usize = 4_096;
@@ -44,7 +45,7 @@ impl Default for Events {
 impl Events {
     /// Says that something happened. Nobody is waited for.
     pub fn publish(&self, tenant: TenantId, kind: &'static str, body: Value) {
-        let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.0.last);
         let number = last.back().map_or(1, |event| event.number + 1);
         if last.len() == REMEMBERED {
             last.pop_front();
@@ -88,7 +89,7 @@ impl Watching {
     }
 
     fn look(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Missed> {
-        let last = self.events.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = lock(&self.events.0.last);
         let first = last.front().map_or(1, |event| event.number);
         // What was seen before this hub was started, or so long ago that it is forgotten.
         if self.seen > newest || self.seen + 1 < first {

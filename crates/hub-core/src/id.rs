@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
+use crate::text::shortened;
 use crate::world::{World, random};
 
 macro_rules! ids {
@@ -94,11 +95,6 @@ fn read(text: &str) -> Option<u128> {
             if dashes.contains(&at) { byte == b'-' } else { matches!(byte, b'0'..=b'9' | b'a'..=b'f') }
         });
     fits.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten()
-}
-
-/// What somebody else wrote, as a part of a text of ours.
-fn shortened(text: &str) -> String {
-    text.chars().filter(|char| !char.is_control()).take(40).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The keys of tenants, opened with the root key when they are needed; and secrets, as they are kept.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,8 @@ use crate::audit::Entry;
 use crate::error::{self, Error, Result};
 use crate::id::{SecretId, TenantId};
 use crate::store::{Batch, Change, Document, Key, Kind, Paging, Store, Stored};
+use crate::sync::lock;
+use crate::text::{hex, unhex};
 use crate::vault::{KeyFile, Label, TenantKey, Wrapped};
 use crate::world::World;
 
@@ -51,7 +53,7 @@ impl Keys {
 
     /// The key of a tenant. The first time, one is made.
     pub async fn of(&self, tenant: TenantId) -> Result<TenantKey> {
-        if let Some(key) = self.opened().get(&tenant) {
+        if let Some(key) = lock(&self.open).get(&tenant) {
             return Ok(key.clone());
         }
         let file = self.file.lock().await;
@@ -66,12 +68,8 @@ impl Keys {
         }
         let (wrapped, _) = self.kept(tenant).await?.pop().ok_or_else(|| damaged("the key of a tenant"))?;
         let key = unwrap(&file, &wrapped)?;
-        self.opened().insert(tenant, key.clone());
+        lock(&self.open).insert(tenant, key.clone());
         Ok(key)
-    }
-
-    fn opened(&self) -> std::sync::MutexGuard<'_, HashMap<TenantId, TenantKey>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All keys of a tenant, the newest last.
@@ -128,7 +126,7 @@ impl Keys {
         };
         let kept: Sealed = document.read()?;
         let label = Label { id, kind: kept.kind.clone(), bound_to: kept.bound_to.clone() };
-        let bytes = bytes(&kept.bytes).ok_or_else(|| damaged("a secret"))?;
+        let bytes = unhex(&kept.bytes).ok_or_else(|| damaged("a secret"))?;
         let opened = self.of(tenant).await?.open(&label, &bytes)?;
         let text = std::str::from_utf8(&opened).map_err(|_| damaged("a secret"))?;
         Ok(Some((Secret::new(text), kept, version)))
@@ -151,7 +149,7 @@ fn document(wrapped: &Wrapped) -> Result<Document> {
 
 fn read(tenant: TenantId, stored: Stored) -> Result<(Wrapped, u64)> {
     let Kept { number, root, sealed } = stored.document.read()?;
-    let sealed = bytes(&sealed).ok_or_else(|| damaged("the key of a tenant"))?;
+    let sealed = unhex(&sealed).ok_or_else(|| damaged("the key of a tenant"))?;
     Ok((Wrapped { tenant, number, root, sealed }, stored.version))
 }
 
@@ -162,18 +160,6 @@ fn not_written(error: &std::io::Error) -> Error {
 
 fn damaged(what: &str) -> Error {
     Error::new(error::Kind::Internal, "not_readable", format!("{what} is damaged: restore a backup"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}
-
-fn bytes(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    (digits.len().is_multiple_of(2)).then(|| digits.chunks(2).map(pair).collect())?
 }
 
 /// What is shown of a secret: what it is and where it goes, never the secret.

@@ -29,6 +29,8 @@ pub mod policy;
 pub mod scope;
 pub mod server;
 pub mod store;
+mod sync;
+mod text;
 pub mod token;
 pub mod tool;
 pub mod vault;

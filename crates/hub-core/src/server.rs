@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::id::ServerId;
 use crate::names::Slug;
+use crate::text::shortened;
 
 const LONGEST_NAME: usize = 100;
 const LONGEST_DESCRIPTION: usize = 2_000;
@@ -350,10 +351,7 @@ impl Form {
     fn end(self) -> Result<()> {
         match self.members.keys().next() {
             None => Ok(()),
-            Some(name) => {
-                let shown: String = name.chars().filter(|char| !char.is_control()).take(40).collect();
-                Err(self.error(&shown, "there is no such field"))
-            }
+            Some(name) => Err(self.error(&shortened(name), "there is no such field")),
         }
     }
 }

@@ -2,7 +2,6 @@
 //! database has to pass exactly this.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,30 +14,13 @@ use linchpin_hub_core::store::{
 };
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
 
-/// A store of its own for one test, and what is left when it is opened again.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path); // of a run before
-        std::fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
-    fn open(&self) -> Arc<dyn Store> {
-        Arc::new(Sqlite::open(&self.0.join("hub.db")).unwrap())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn open(folder: &TempDir) -> Arc<dyn Store> {
+    Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap())
 }
 
 fn at(second: i64) -> Timestamp {
@@ -93,8 +75,8 @@ async fn code(store: &dyn Store, tenant: TenantId, batch: Batch) -> &'static str
 
 #[tokio::test]
 async fn documents_are_kept_changed_and_forgotten() {
-    let place = Place::new("documents");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     let first = document(Kind::Server, "a", json!({"n": 1})).named("files").of("parent");
     store.commit(ADA, put(&first, 0)).await.unwrap();
     let found = store.document(ADA, &first.key).await.unwrap();
@@ -128,8 +110,8 @@ async fn documents_are_kept_changed_and_forgotten() {
 
 #[tokio::test]
 async fn lists_come_in_pages() {
-    let place = Place::new("pages");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     for number in 0..25 {
         let parent = if number % 2 == 0 { "even" } else { "odd" };
         let tool = document(Kind::Tool, &format!("{number:02}"), json!(number)).of(parent);
@@ -158,8 +140,8 @@ async fn lists_come_in_pages() {
 
 #[tokio::test]
 async fn a_batch_is_done_whole_or_not_at_all() {
-    let place = Place::new("whole");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     let (one, two) = (document(Kind::Agent, "1", json!(1)), document(Kind::Agent, "2", json!(2)));
     store.commit(ADA, put(&one, 0)).await.unwrap();
     let batch = || {
@@ -193,8 +175,8 @@ async fn a_batch_is_done_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn a_call_goes_one_way_only() {
-    let place = Place::new("calls");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     let pending = call(1, Status::Pending);
     let open = |call: &Call| Batch::new().change(Change::Open(Box::new(call.clone())));
     store.commit(ADA, open(&pending)).await.unwrap();
@@ -237,8 +219,8 @@ async fn a_call_goes_one_way_only() {
 
 #[tokio::test]
 async fn calls_are_found_by_what_they_are() {
-    let place = Place::new("found");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     for number in 0..12 {
         let status = Status::ALL[usize::try_from(number).unwrap() % Status::ALL.len()];
         for tenant in [ADA, BOB] {
@@ -273,8 +255,8 @@ async fn calls_are_found_by_what_they_are() {
 
 #[tokio::test]
 async fn an_approval_is_given_once_and_used_once() {
-    let place = Place::new("approvals");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     let own = approval(1).digest;
     for tenant in [ADA, BOB] {
         let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
@@ -332,8 +314,8 @@ async fn an_approval_is_given_once_and_used_once() {
 
 #[tokio::test]
 async fn what_expires_can_only_be_said_to_have() {
-    let place = Place::new("expired");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
     store.commit(ADA, asked.change(Change::Ask(approval(1)))).await.unwrap();
     let expire = || Change::Decide {
@@ -349,8 +331,8 @@ async fn what_expires_can_only_be_said_to_have() {
 
 #[tokio::test]
 async fn the_audit_is_one_chain_per_tenant() {
-    let place = Place::new("audit");
-    let (store, signer) = (place.open(), Signer::new(&[1; 32]));
+    let place = tempfile::tempdir().unwrap();
+    let (store, signer) = (open(&place), Signer::new(&[1; 32]));
     for number in 0..40 {
         let tenant = if number % 4 == 0 { BOB } else { ADA };
         let entry = Entry::new(at(number), "user:1", "call.intent").with("call", number);
@@ -359,7 +341,7 @@ async fn the_audit_is_one_chain_per_tenant() {
     let checkpoint = signer.sign(ADA, store.head(ADA).await.unwrap(), at(50));
     store.commit(ADA, Batch::new().change(Change::Checkpoint(checkpoint.clone()))).await.unwrap();
     drop(store);
-    let store = place.open();
+    let store = open(&place);
     for (tenant, count) in [(ADA, 60), (BOB, 20), (TenantId::fixed(3), 0)] {
         let kept = store.checkpoint(tenant).await.unwrap();
         assert_eq!(kept, Some(checkpoint.clone()).filter(|_| tenant == ADA));
@@ -380,15 +362,15 @@ async fn the_audit_is_one_chain_per_tenant() {
 
 #[tokio::test]
 async fn everything_is_there_again() {
-    let place = Place::new("again");
-    let store = place.open();
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
     let one = document(Kind::Setting, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));
     let batch = put(&one, 0)
         .change(Change::Open(Box::new(call(1, Status::Pending))))
         .change(Change::Ask(approval(1)));
     store.commit(ADA, batch).await.unwrap();
     drop(store);
-    let store = place.open();
+    let store = open(&place);
     assert_eq!(store.document(ADA, &one.key).await.unwrap().unwrap().document, one);
     assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), Some(call(1, Status::Pending)));
     assert_eq!(store.approval(ADA, ApprovalId::fixed(1)).await.unwrap(), Some(approval(1)));

@@ -1,7 +1,6 @@
 //! Secrets and the keys that open them, through a store: over restarts, rotations, and with the wrong file.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use linchpin_hub_core::id::{SecretId, TenantId};
@@ -10,32 +9,15 @@ use linchpin_hub_core::store::{Batch, Store};
 use linchpin_hub_core::vault::{KeyFile, Label};
 use linchpin_hub_core::world::System;
 use linchpin_hub_store::Sqlite;
+use tempfile::TempDir;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
 
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("keys-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path); // of a run before
-        std::fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
-    fn open(&self, file: &str) -> (Keys, Arc<dyn Store>) {
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open(&self.0.join("hub.db")).unwrap());
-        let (file, _) = KeyFile::open(&self.0.join(file), &System).unwrap();
-        (Keys::new(store.clone(), Arc::new(System), file), store)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn open(folder: &TempDir, file: &str) -> (Keys, Arc<dyn Store>) {
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap());
+    let (file, _) = KeyFile::open(&folder.path().join(file), &System).unwrap();
+    (Keys::new(store.clone(), Arc::new(System), file), store)
 }
 
 fn label() -> Label {
@@ -54,12 +36,12 @@ async fn opened(keys: &Keys, tenant: TenantId) -> Result<Option<String>, &'stati
 
 #[tokio::test]
 async fn a_secret_is_opened_by_its_tenant_alone_and_after_a_restart() {
-    let place = Place::new("restart");
-    let (keys, store) = place.open("keys");
+    let place = tempfile::tempdir().unwrap();
+    let (keys, store) = open(&place, "keys");
     keep(&keys, &*store, ADA, "canary-of-ada").await;
     keep(&keys, &*store, BOB, "canary-of-bob").await;
     drop((keys, store));
-    let (keys, store) = place.open("keys");
+    let (keys, store) = open(&place, "keys");
     assert_eq!(opened(&keys, ADA).await, Ok(Some("canary-of-ada".into())));
     assert_eq!(opened(&keys, BOB).await, Ok(Some("canary-of-bob".into())));
     assert_eq!(opened(&keys, TenantId::fixed(3)).await, Ok(None));
@@ -69,7 +51,7 @@ async fn a_secret_is_opened_by_its_tenant_alone_and_after_a_restart() {
         (r#"{"type":"bearer","bound_to":"https://a.example"}"#.into(), 1)
     );
     drop((keys, store));
-    for file in std::fs::read_dir(&place.0).unwrap() {
+    for file in std::fs::read_dir(place.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         assert!(!bytes.windows(6).any(|part| part == b"canary"));
     }
@@ -77,51 +59,51 @@ async fn a_secret_is_opened_by_its_tenant_alone_and_after_a_restart() {
 
 #[tokio::test]
 async fn the_wrong_file_opens_nothing_and_changes_nothing() {
-    let place = Place::new("wrong");
-    let (keys, store) = place.open("keys");
+    let place = tempfile::tempdir().unwrap();
+    let (keys, store) = open(&place, "keys");
     keep(&keys, &*store, ADA, "canary").await;
     drop((keys, store));
-    let (keys, store) = place.open("other");
+    let (keys, store) = open(&place, "other");
     assert_eq!(opened(&keys, ADA).await, Err("wrong_key_file"));
     assert_eq!(keys.rotate().await.unwrap_err().code(), "wrong_key_file");
     drop((keys, store));
-    let (keys, _store) = place.open("keys");
+    let (keys, _store) = open(&place, "keys");
     assert_eq!(opened(&keys, ADA).await, Ok(Some("canary".into())));
 }
 
 #[tokio::test]
 async fn root_keys_are_turned_over_while_everything_goes_on() {
-    let place = Place::new("rotate");
-    let (keys, store) = place.open("keys");
+    let place = tempfile::tempdir().unwrap();
+    let (keys, store) = open(&place, "keys");
     keep(&keys, &*store, ADA, "of ada").await;
     keep(&keys, &*store, BOB, "of bob").await;
-    let before = std::fs::read_to_string(place.0.join("keys")).unwrap();
+    let before = std::fs::read_to_string(place.path().join("keys")).unwrap();
     assert_eq!(keys.rotate().await, Ok(2));
     assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
     assert_eq!(keys.rotate().await, Ok(2));
     drop((keys, store));
-    let (keys, store) = place.open("keys");
+    let (keys, store) = open(&place, "keys");
     assert_eq!(opened(&keys, BOB).await, Ok(Some("of bob".into())));
     assert_eq!(store.head(ADA).await.unwrap().number, 3, "made, and turned over twice");
     drop((keys, store));
     // The old file is worth nothing any more.
-    std::fs::write(place.0.join("keys"), before).unwrap();
-    let (keys, _store) = place.open("keys");
+    std::fs::write(place.path().join("keys"), before).unwrap();
+    let (keys, _store) = open(&place, "keys");
     assert_eq!(opened(&keys, ADA).await, Err("wrong_key_file"));
 }
 
 #[tokio::test]
 async fn what_was_broken_off_is_finished() {
-    let place = Place::new("broken-off");
-    let (keys, store) = place.open("keys");
+    let place = tempfile::tempdir().unwrap();
+    let (keys, store) = open(&place, "keys");
     keep(&keys, &*store, ADA, "of ada").await;
     drop((keys, store));
     // As if the hub had ended right after it wrote the new key.
-    KeyFile::open(&place.0.join("keys"), &System).unwrap().0.add(&System).unwrap();
-    let (keys, _store) = place.open("keys");
+    KeyFile::open(&place.path().join("keys"), &System).unwrap().0.add(&System).unwrap();
+    let (keys, _store) = open(&place, "keys");
     assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
     assert_eq!(keys.rotate().await, Ok(1));
-    let text = std::fs::read_to_string(place.0.join("keys")).unwrap();
+    let text = std::fs::read_to_string(place.path().join("keys")).unwrap();
     assert_eq!(text.matches("root ").count(), 1);
     assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
 }

@@ -1,20 +1,9 @@
 //! What can happen to a file: it is damaged, of a newer hub, held by somebody else, or has no room.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-use std::path::PathBuf;
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Store};
 use linchpin_hub_store::Sqlite;
 use serde_json::json;
-
-fn file(name: &str) -> PathBuf {
-    let folder =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("file-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder); // of a run before
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.join("hub.db")
-}
 
 fn put(id: &str, body: &str) -> Batch {
     let document = Document { key: Key::new(Kind::Agent, id), name: None, parent: None, body: json!(body) };
@@ -25,7 +14,8 @@ const ADA: TenantId = TenantId::fixed(1);
 
 #[test]
 fn what_is_no_database_is_left_alone() {
-    let path = file("none");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
     std::fs::write(&path, "this is a letter to somebody, and long enough to look like something".repeat(99))
         .unwrap();
     let before = std::fs::read(&path).unwrap();
@@ -36,7 +26,8 @@ fn what_is_no_database_is_left_alone() {
 
 #[test]
 fn a_newer_hub_is_asked_for() {
-    let path = file("newer");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
     drop(Sqlite::open(&path).unwrap());
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert_eq!(Sqlite::open(&path).err().unwrap().code(), "store_too_new");
@@ -44,7 +35,8 @@ fn a_newer_hub_is_asked_for() {
 
 #[tokio::test]
 async fn a_disk_without_room_fails_what_needs_room_and_nothing_else() {
-    let path = file("full");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
     let store = Sqlite::open(&path).unwrap();
     store.commit(ADA, put("before", "x")).await.unwrap();
     drop(store);
@@ -60,7 +52,8 @@ async fn a_disk_without_room_fails_what_needs_room_and_nothing_else() {
 
 #[tokio::test]
 async fn two_programs_can_have_it_open() {
-    let path = file("two");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
     let (one, other) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     for number in 0..20 {
         let store = if number % 2 == 0 { &one } else { &other };

@@ -39,12 +39,7 @@ async fn nobody_waits_for_a_stream_of_changes_that_is_opened_again() {
     let opened = AtomicUsize::new(0);
     let end = Arc::new(Notify::new());
     let script = server(Revision::LATEST, move |seen| {
-        let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
-        let acknowledged = json!({
-            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            "params": { "_meta": meta, "notifications": {} },
-        });
-        let stream = Reply::events().event(&acknowledged);
+        let stream = Reply::events().event(&seen.acknowledgement(&json!({})));
         seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
             0 => stream.close(),
             _ => stream.hang(&end),

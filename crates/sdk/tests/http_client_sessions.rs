@@ -541,12 +541,7 @@ async fn a_stream_of_changes_is_opened_again_in_the_stateless_era() {
                 "capabilities": { "tools": { "listChanged": true } }, "ttlMs": 0, "cacheScope": "private",
             }))));
         }
-        let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
-        let acknowledged = json!({
-            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            "params": { "_meta": meta, "notifications": { "toolsListChanged": true } },
-        });
-        let stream = Reply::events().event(&acknowledged);
+        let stream = Reply::events().event(&seen.acknowledgement(&json!({ "toolsListChanged": true })));
         seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
             0 => stream.event(&tools_changed()).close(),
             1 => Reply::status(503),
@@ -570,11 +565,7 @@ async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
     let end = Arc::new(Notify::new());
     let script = server(Revision::LATEST, move |seen| {
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
-        let acknowledged = json!({
-            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            "params": { "_meta": meta, "notifications": {} },
-        });
-        let stream = Reply::events().event(&acknowledged);
+        let stream = Reply::events().event(&seen.acknowledgement(&json!({})));
         let ended = seen.answer(&json!({ "resultType": "complete", "_meta": meta }));
         seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
             0 => stream.event(&ended).end(),
@@ -593,12 +584,8 @@ async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
 #[tokio::test]
 async fn a_stream_of_changes_that_does_not_last_is_opened_ever_more_slowly() {
     let script = server(Revision::LATEST, |seen| {
-        let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
-        let acknowledged = json!({
-            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            "params": { "_meta": meta, "notifications": {} },
-        });
-        seen.is("subscriptions/listen").then(|| Reply::events().event(&acknowledged).close())
+        let stream = Reply::events().event(&seen.acknowledgement(&json!({})));
+        seen.is("subscriptions/listen").then(|| stream.close())
     })
     .await;
     let client = connect(&script).await;

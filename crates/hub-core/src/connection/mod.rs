@@ -4,7 +4,7 @@
 mod open;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -19,6 +19,7 @@ use crate::events::Events;
 use crate::id::{SecretId, ServerId, TenantId};
 use crate::scope::{Scope, Subject};
 use crate::server::Server;
+use crate::sync::lock;
 use crate::world::World;
 
 /// How long a connection is kept that nobody uses.
@@ -93,10 +94,6 @@ struct Line {
 struct Seen {
     status: Status,
     used: Timestamp,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connections {

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::Root;
 use super::seal::Key;
-use crate::digest::Digest;
+use crate::text::{hex, unhex};
 use crate::world::{World, random};
 
 const HEAD: &str = "# linchpin keys";
@@ -87,7 +87,7 @@ impl KeyFile {
         for (index, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
             let mut words = line.split_ascii_whitespace();
             let (kind, last) = (words.next(), words.next_back());
-            let key = last.and_then(bytes).ok_or_else(|| broken(index + 1))?;
+            let key = last.and_then(key).ok_or_else(|| broken(index + 1))?;
             let number = words.next().map(str::parse);
             match (kind, number, words.next()) {
                 (Some("audit"), None, None) if audit.is_none() => audit = Some(key),
@@ -130,15 +130,14 @@ impl KeyFile {
 
     /// Beside the old one first, so that there is always a whole one.
     fn save(&self, world: &dyn World) -> io::Result<()> {
-        let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *hex(&self.audit)));
+        let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *digits(&self.audit)));
         for root in &self.roots {
-            writeln!(text, "root {} {}", root.number, *hex(root.key.bytes())).map_err(io::Error::other)?;
+            writeln!(text, "root {} {}", root.number, *digits(root.key.bytes())).map_err(io::Error::other)?;
         }
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         make_folder(folder)?;
-        let name = format!(".keys-{}", Digest::from_bytes(random(world)));
-        let beside = folder.join(&name[..20]);
+        let beside = folder.join(format!(".keys-{}", hex(&random::<8>(world))));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -160,75 +159,55 @@ fn make_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-fn hex(bytes: &[u8; 32]) -> Zeroizing<String> {
-    Zeroizing::new(Digest::from_bytes(*bytes).to_string())
+/// Both ways through memory that is wiped.
+fn digits(key: &[u8; 32]) -> Zeroizing<String> {
+    Zeroizing::new(hex(key))
 }
 
-fn bytes(text: &str) -> Option<Zeroizing<[u8; 32]>> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    if text.len() != 64 || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        return None;
-    }
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(bytes)
+fn key(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+    let bytes = Zeroizing::new(unhex(text)?);
+    Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
     use crate::id::TenantId;
     use crate::world::System;
 
-    /// A folder of its own for one test.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("linchpin-keys-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path); // of a run before
-            Folder(path)
-        }
-
-        fn open(&self) -> Result<(KeyFile, bool), String> {
-            KeyFile::open(&self.0.join("keys"), &System).map_err(|error| error.to_string())
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn open(folder: &TempDir) -> Result<(KeyFile, bool), String> {
+        KeyFile::open(&folder.path().join("keys"), &System).map_err(|error| error.to_string())
     }
 
     #[test]
     fn it_is_made_once_and_turned_over() {
-        let folder = Folder::new("turned");
-        let (mut keys, was_made) = folder.open().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (mut keys, was_made) = open(&folder).unwrap();
         assert!(was_made);
         let (_, wrapped) = keys.root().make(&System, TenantId::fixed(1), 0);
         keys.add(&System).unwrap();
-        let (mut again, was_made) = folder.open().unwrap();
+        let (mut again, was_made) = open(&folder).unwrap();
         assert!(!was_made && again.root().number == 2 && *again.audit == *keys.audit);
         let opened = again.find(1).unwrap().unwrap(&wrapped).unwrap();
         let wrapped = again.root().wrap(&System, &opened);
         again.forget(&System).unwrap();
-        let (last, _) = folder.open().unwrap();
+        let (last, _) = open(&folder).unwrap();
         assert!(last.find(1).is_none() && last.root().unwrap(&wrapped).is_ok());
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
 
     #[cfg(unix)]
     #[test]
     fn only_its_owner_reads_it() {
         use std::os::unix::fs::PermissionsExt;
-        let folder = Folder::new("owner");
-        folder.open().unwrap();
-        let path = folder.0.join("keys");
+        let folder = tempfile::tempdir().unwrap();
+        open(&folder).unwrap();
+        let path = folder.path().join("keys");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        let error = folder.open().err().unwrap();
+        let error = open(&folder).err().unwrap();
         assert!(
             error.starts_with("others can read the key file") && error.ends_with("`chmod 600`"),
             "{error}"
@@ -237,9 +216,9 @@ mod tests {
 
     #[test]
     fn what_is_no_key_file_is_not_touched() {
-        let folder = Folder::new("broken");
-        folder.open().unwrap();
-        let path = folder.0.join("keys");
+        let folder = tempfile::tempdir().unwrap();
+        open(&folder).unwrap();
+        let path = folder.path().join("keys");
         let good = fs::read_to_string(&path).unwrap();
         let root = good.lines().last().unwrap();
         for (text, line) in [
@@ -253,7 +232,7 @@ mod tests {
             (format!("{good}root 2 canary\n"), 4),
         ] {
             fs::write(&path, &text).unwrap();
-            let error = folder.open().err().unwrap();
+            let error = open(&folder).err().unwrap();
             assert!(error.contains(&format!("is no key file (line {line})")), "{error}");
             assert!(!error.contains("canary"));
             assert_eq!(fs::read_to_string(&path).unwrap(), text);

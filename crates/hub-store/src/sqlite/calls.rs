@@ -132,10 +132,18 @@ fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {
 }
 
 pub(super) fn get(db: &Connection, tenant: TenantId, call: CallId) -> Result<Option<Call>> {
-    let sql = format!("SELECT {CALL} FROM calls WHERE tenant = ?1 AND id = ?2");
-    let found = db
-        .prepare_cached(&sql)
-        .and_then(|mut sql| sql.query_row([tenant.to_string(), call.to_string()], read_call).optional());
+    one(db, &format!("{CALL} FROM calls"), [tenant.to_string(), call.to_string()], read_call)
+}
+
+/// The one with this tenant and this id.
+fn one<T>(
+    db: &Connection,
+    columns_from: &str,
+    ids: [String; 2],
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>> {
+    let sql = format!("SELECT {columns_from} WHERE tenant = ?1 AND id = ?2");
+    let found = db.prepare_cached(&sql).and_then(|mut sql| sql.query_row(ids, read).optional());
     found.map_err(|error| failed(&error))
 }
 
@@ -287,11 +295,7 @@ fn read_approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
 }
 
 pub(super) fn approval(db: &Connection, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
-    let sql = format!("SELECT {APPROVAL} FROM approvals WHERE tenant = ?1 AND id = ?2");
-    let found = db
-        .prepare_cached(&sql)
-        .and_then(|mut sql| sql.query_row([tenant.to_string(), id.to_string()], read_approval).optional());
-    found.map_err(|error| failed(&error))
+    one(db, &format!("{APPROVAL} FROM approvals"), [tenant.to_string(), id.to_string()], read_approval)
 }
 
 pub(super) fn approvals(

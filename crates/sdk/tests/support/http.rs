@@ -51,6 +51,15 @@ impl Seen {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
 
+    /// Says that this request to listen is heard, and what is going to be told.
+    pub(crate) fn acknowledgement(&self, notifications: &Value) -> Value {
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": self.body["id"] });
+        json!({
+            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": { "_meta": meta, "notifications": notifications },
+        })
+    }
+
     pub(crate) fn error(&self, code: i64, message: &str) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "error": { "code": code, "message": message } })
     }

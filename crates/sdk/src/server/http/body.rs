@@ -249,10 +249,12 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
-    /// A body in pieces, whose end never comes if it `hangs`.
+    /// A body in pieces, which come at once or one each second. Its end never comes if it `hangs`.
     struct Pieces {
+        bytes: usize,
         left: usize,
         hangs: bool,
+        seconds: Option<tokio::time::Interval>,
     }
 
     impl HttpBody for Pieces {
@@ -261,36 +263,14 @@ mod tests {
 
         fn poll_frame(
             mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
+            cx: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
             if self.left == 0 {
                 return if self.hangs { Poll::Pending } else { Poll::Ready(None) };
             }
-            self.left -= 1;
-            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 10])))))
-        }
-    }
-
-    /// A body that brings so many bytes every second.
-    struct Steady {
-        bytes: usize,
-        left: usize,
-        next: Pin<Box<tokio::time::Sleep>>,
-    }
-
-    impl HttpBody for Steady {
-        type Data = Bytes;
-        type Error = Infallible;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            if self.left == 0 {
-                return Poll::Ready(None);
+            if let Some(seconds) = &mut self.seconds {
+                std::task::ready!(seconds.poll_tick(cx));
             }
-            std::task::ready!(self.next.as_mut().poll(cx));
-            self.next = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
             self.left -= 1;
             Poll::Ready(Some(Ok(Frame::data(vec![b' '; self.bytes].into()))))
         }
@@ -306,9 +286,11 @@ mod tests {
             (17 << 10, 100, 100, Ok((100 * 17) << 10)),
             (1, 9, 9, Ok(9)),
         ] {
-            let next = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
             let begun = Instant::now();
-            let read = read(Steady { bytes, left, next }, 4 << 20, &budget, patience, || false).await;
+            let second = Duration::from_secs(1);
+            let seconds = Some(tokio::time::interval_at(begun + second, second));
+            let body = Pieces { bytes, left, hangs: false, seconds };
+            let read = read(body, 4 << 20, &budget, patience, || false).await;
             assert_eq!((size(read), begun.elapsed().as_secs()), (expected, read_after));
         }
     }
@@ -320,7 +302,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_bodies_together_are_bounded() {
         let budget = Budget::new(100);
-        let body = |left, hangs| read(Pieces { left, hangs }, 1_000, &budget, LONG, || false);
+        let body = |left, hangs| {
+            read(Pieces { bytes: 10, left, hangs, seconds: None }, 1_000, &budget, LONG, || false)
+        };
         assert_eq!(size(body(10, false).await), Ok(100));
         assert_eq!(size(body(11, false).await), Err(Unread::NoRoom));
         {

@@ -1,0 +1,40 @@
+//! Small things about texts that several parts need.
+
+/// What somebody else wrote, as a part of a text of ours: short, and on one line.
+pub(crate) fn shortened(text: &str) -> String {
+    text.chars().filter(|char| !char.is_control()).take(40).collect()
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+}
+
+/// The bytes of what [`hex`] wrote, and of nothing else.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+    if rest.is_empty() { bytes } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_read_again() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(unhex(&hex(&all)), Some(all));
+        assert_eq!((unhex(""), hex(&[0, 0xaf])), (Some(vec![]), "00af".into()));
+        for bad in ["0", "0g", "0G", "AF", "é", "+1"] {
+            assert_eq!(unhex(bad), None, "{bad}");
+        }
+    }
+}
