@@ -20,6 +20,7 @@ pub mod digest;
 pub mod envelope;
 pub mod error;
 pub mod events;
+pub mod hub;
 pub mod id;
 pub mod keys;
 pub mod limit;

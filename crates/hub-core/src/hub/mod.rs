@@ -1,0 +1,146 @@
+//! The hub: one function for each thing that people, agents and programs do with it, whichever way they come. Whoever
+//! asks is a [`Scope`]; each function decides what they may see, does one thing, and says so in the audit.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linchpin::egress::Egress;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::audit::{Entry, Signer};
+use crate::connection::Connections;
+use crate::envelope;
+use crate::error::{Error, Result};
+use crate::events::Events;
+use crate::id::{ServerId, TenantId, UserId};
+use crate::keys::Keys;
+use crate::scope::Scope;
+use crate::server::Launch;
+use crate::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored};
+use crate::vault::KeyFile;
+use crate::world::World;
+
+/// The tenant that is there from the beginning.
+pub const LOCAL: TenantId = TenantId::fixed(1);
+/// The person who is there from the beginning.
+pub const LOCAL_USER: UserId = UserId::fixed(1);
+
+/// What can be chosen for a hub.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The size of a result up to which it is passed on whole.
+    pub result_limit: usize,
+    /// How long a person has to answer.
+    pub approval_lifetime: Duration,
+    /// How long arguments and results are kept.
+    pub history: Duration,
+    /// How often the tools of servers are looked at again.
+    pub sync_every: Duration,
+    /// Where checkpoints of the audit are kept beside the store, so that its end cannot be cut off with them.
+    pub checkpoints: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            result_limit: envelope::DEFAULT_LIMIT,
+            approval_lifetime: Duration::from_hours(1),
+            history: Duration::from_hours(30 * 24),
+            sync_every: Duration::from_mins(15),
+            checkpoints: None,
+        }
+    }
+}
+
+/// The hub.
+pub struct Hub {
+    world: Arc<dyn World>,
+    store: Arc<dyn Store>,
+    keys: Keys,
+    signer: Signer,
+    events: Events,
+    options: Options,
+}
+
+impl Hub {
+    /// A hub that keeps everything in this store, sealed with the keys in this file.
+    pub fn new(
+        world: Arc<dyn World>,
+        store: Arc<dyn Store>,
+        keys: KeyFile,
+        egress: Egress,
+        options: Options,
+    ) -> Self {
+        let (signer, events) = (Signer::new(&keys.audit), Events::default());
+        let keys = Keys::new(store.clone(), world.clone(), keys);
+        Hub { world, store, keys, signer, events, options }
+    }
+
+    /// What happens, as it happens.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// A document, and its version.
+    async fn find<T: DeserializeOwned>(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        id: impl std::fmt::Display,
+    ) -> Result<Option<(T, u64)>> {
+        let Some(Stored { document, version }) = self.store.document(tenant, &Key::new(kind, id)).await?
+        else {
+            return Ok(None);
+        };
+        Ok(Some((document.read()?, version)))
+    }
+
+    /// A document that must be there, and its version.
+    async fn need<T: DeserializeOwned>(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        id: impl std::fmt::Display,
+    ) -> Result<(T, u64)> {
+        let missing = Error::not_found(kind.name(), &id);
+        self.find(tenant, kind, id).await?.ok_or(missing)
+    }
+
+    /// All documents of a kind: for what people set up, of which there are never very many.
+    async fn all<T: DeserializeOwned>(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        parent: Option<&str>,
+    ) -> Result<Vec<(T, u64)>> {
+        let (mut all, mut paging) = (Vec::new(), Paging { after: None, limit: MOST_ON_PAGE });
+        loop {
+            let Page { items, next } = self.store.documents(tenant, kind, parent, &paging).await?;
+            for Stored { document, version } in items {
+                all.push((document.read()?, version));
+            }
+            match next {
+                None => return Ok(all),
+                after => paging.after = after,
+            }
+        }
+    }
+
+    /// What the audit says that somebody did.
+    fn entry(&self, scope: Scope, action: &'static str) -> Entry {
+        Entry::new(self.world.now(), &scope.subject().to_string(), action)
+    }
+}
+
+/// A document of a kind.
+fn document(kind: Kind, id: impl std::fmt::Display, body: &impl Serialize) -> Result<Document> {
+    Document::new(Key::new(kind, id), body)
+}
+
+/// The change that keeps a document in place of the one with this version.
+fn put(document: Document, version: u64) -> Change {
+    Change::Put { document, version }
+}
