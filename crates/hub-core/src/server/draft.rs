@@ -1,0 +1,185 @@
+//! What people send by REST or write in a form, read field by field.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use linchpin::egress::Target;
+use serde_json::Value;
+
+use super::form::Form;
+use super::{Authentication, CredentialMode, Remote, Settings, Transport};
+use crate::error::{Error, Result};
+use crate::names::Slug;
+
+const LONGEST_NAME: usize = 100;
+const LONGEST_DESCRIPTION: usize = 2_000;
+const LONGEST_URL: usize = 2_048;
+const MOST_HEADERS: usize = 32;
+const LONGEST_HEADER: usize = 4_096;
+/// Milliseconds.
+const TIMEOUTS: RangeInclusive<u64> = 1_000..=300_000;
+const DEFAULT_TIMEOUT: u64 = 30_000;
+const MOST_RETRIES: u64 = 5;
+const DEFAULT_RETRIES: u8 = 3;
+const RATES: RangeInclusive<u64> = 1..=100_000;
+
+/// A server that somebody wants, by a name and a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// The short name that was asked for.
+    pub slug: Option<Slug>,
+    /// What can be changed.
+    pub settings: Settings,
+    /// How it is reached: over the network.
+    pub transport: Transport,
+}
+
+impl Settings {
+    /// What a server has of which only the name is known.
+    pub fn named(name: impl Into<String>) -> Self {
+        Settings {
+            name: name.into(),
+            description: None,
+            authentication: Authentication::None,
+            credentials: CredentialMode::Shared,
+            timeout: Duration::from_millis(DEFAULT_TIMEOUT),
+            retry_attempts: DEFAULT_RETRIES,
+            enabled: true,
+            keep_history: true,
+            calls_per_minute: None,
+        }
+    }
+
+    pub(super) fn read(form: &mut Form) -> Result<Self> {
+        let name =
+            form.text("name", LONGEST_NAME)?.ok_or_else(|| Error::invalid("name", "a server has a name"))?;
+        if name.trim().is_empty() {
+            return Err(Error::invalid("name", format!("1 to {LONGEST_NAME} characters are a name")));
+        }
+        let usual = Settings::named(name);
+        let timeout = form.number("timeout_ms", TIMEOUTS)?.unwrap_or(DEFAULT_TIMEOUT);
+        let retries = form.number("retry_attempts", 0..=MOST_RETRIES)?;
+        let rate = form.number("calls_per_minute", RATES)?;
+        Ok(Settings {
+            description: form.text("description", LONGEST_DESCRIPTION)?,
+            authentication: authentication(form)?,
+            credentials: match form.text("credentials", 20)?.as_deref() {
+                None | Some("shared") => CredentialMode::Shared,
+                Some("per-agent") => CredentialMode::PerAgent,
+                Some(_) => return Err(Error::invalid("credentials", "it is `shared` or `per-agent`")),
+            },
+            timeout: Duration::from_millis(timeout),
+            retry_attempts: retries.and_then(|count| u8::try_from(count).ok()).unwrap_or(DEFAULT_RETRIES),
+            enabled: form.flag("enabled")?.unwrap_or(true),
+            keep_history: form.flag("keep_history")?.unwrap_or(true),
+            calls_per_minute: rate.and_then(|rate| u32::try_from(rate).ok()),
+            ..usual
+        })
+    }
+}
+
+fn authentication(form: &mut Form) -> Result<Authentication> {
+    let Some(mut inner) = form.object("authentication")? else { return Ok(Authentication::None) };
+    let kind = inner.text("type", 20)?.unwrap_or_default();
+    let read = match &*kind {
+        "none" => Authentication::None,
+        "bearer" => Authentication::Bearer,
+        "api-key" => {
+            let header = inner.text("header", 64)?.unwrap_or_else(|| "x-api-key".to_owned());
+            check_header_name(&header).map_err(|text| Error::invalid("authentication.header", text))?;
+            Authentication::ApiKey { header }
+        }
+        "basic" => {
+            let missing =
+                || Error::invalid("authentication.username", "a user name is needed beside the password");
+            Authentication::Basic { username: inner.text("username", 256)?.ok_or_else(missing)? }
+        }
+        _ => {
+            let text = "it is `none`, `bearer`, `api-key` or `basic`";
+            return Err(Error::invalid("authentication.type", text));
+        }
+    };
+    inner.end()?;
+    Ok(read)
+}
+
+impl Draft {
+    /// Reads what somebody sent. What does not belong there is an error, which says where it belongs.
+    pub fn read(value: Value) -> Result<Self> {
+        let mut form = Form::new(value)?;
+        let text = "programs are started from the operator's file alone: run `linchpin server add NAME -- command \
+                    arguments` on the machine of the hub";
+        form.refuse(&["command", "args", "env", "inherit", "directory", "cwd"], text)?;
+        let slug = form.text("slug", 64)?.map(|slug| Slug::new(&slug)).transpose()?;
+        let settings = Settings::read(&mut form)?;
+        let transport = Transport::remote(&mut form)?;
+        form.end()?;
+        Ok(Draft { slug, settings, transport })
+    }
+}
+
+impl Transport {
+    /// A place on the network.
+    pub(super) fn remote(form: &mut Form) -> Result<Self> {
+        let kind = form.text("transport", 20)?;
+        let remote = Remote::read(form)?;
+        match kind.as_deref() {
+            None | Some("http") => Ok(Transport::Http(remote)),
+            Some("sse") => Ok(Transport::Sse(remote)),
+            Some(_) => {
+                let text = "it is `http` or `sse`; programs come from the operator's file";
+                Err(Error::invalid("transport", text))
+            }
+        }
+    }
+}
+
+impl Remote {
+    fn read(form: &mut Form) -> Result<Self> {
+        let missing = || Error::invalid("url", "a server on the network has a URL");
+        let url = form.text("url", LONGEST_URL)?.ok_or_else(missing)?;
+        let target = Target::typed(&url).map_err(|error| Error::invalid("url", error.to_string()))?;
+        if !target.is_secure() {
+            let text = "plain `http` can be read on the way and is for this machine alone: use `https`";
+            return Err(Error::invalid("url", text));
+        }
+        let mut headers = BTreeMap::new();
+        for (name, value) in form.object("headers")?.map(|inner| inner.members).unwrap_or_default() {
+            let field = format!("headers.{name}");
+            check_header_name(&name).map_err(|text| Error::invalid(&*field, text))?;
+            let fits = |text: &&str| {
+                text.len() <= LONGEST_HEADER && text.bytes().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e))
+            };
+            let text = value.as_str().filter(fits).ok_or_else(|| {
+                Error::invalid(
+                    &*field,
+                    format!("printable ASCII of at most {LONGEST_HEADER} characters is a value"),
+                )
+            })?;
+            headers.insert(name.to_ascii_lowercase(), text.to_owned());
+        }
+        if headers.len() > MOST_HEADERS {
+            return Err(Error::invalid("headers", format!("at most {MOST_HEADERS} can be sent")));
+        }
+        Ok(Remote { url, headers })
+    }
+}
+
+/// Headers that say who asks are secret and belong to `authentication`; others are ours to write.
+fn check_header_name(name: &str) -> Result<(), String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(is_token) {
+        return Err("it is no name of a header: letters, digits and `-` are".to_owned());
+    }
+    let lower = name.to_ascii_lowercase();
+    match &*lower {
+        "authorization" | "cookie" | "proxy-authorization" => {
+            Err("what says who asks is kept with the credentials: use `authentication`".to_owned())
+        }
+        "host" | "connection" | "content-length" | "content-type" | "transfer-encoding" | "accept" | "te"
+        | "upgrade" => Err("the hub writes this header itself".to_owned()),
+        _ if lower.starts_with("mcp-") => Err("the protocol writes this header itself".to_owned()),
+        _ => Ok(()),
+    }
+}

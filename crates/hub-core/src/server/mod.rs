@@ -1,0 +1,149 @@
+//! A server that the hub connects to, and what may stand in its fields.
+//!
+//! A [`Draft`] is what people send by REST or write in a form. It has no command: those come from the operator's file
+//! alone, as an [`Operated`] server with a [`Launch`].
+
+mod draft;
+mod form;
+mod operated;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::id::ServerId;
+use crate::names::Slug;
+
+pub use draft::Draft;
+pub use operated::Operated;
+
+/// A server as the hub knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its id.
+    pub id: ServerId,
+    /// Its short name, which never changes.
+    pub slug: Slug,
+    /// What can be changed.
+    pub settings: Settings,
+    /// How it is reached.
+    pub transport: Transport,
+    /// Whether the operator's file says that it is there: then only that file changes it.
+    pub is_from_file: bool,
+    /// Counts the changes.
+    pub version: u64,
+    /// When it last answered.
+    pub last_connected: Option<Timestamp>,
+    /// When it was added.
+    pub created: Timestamp,
+    /// When it was last changed.
+    pub updated: Timestamp,
+}
+
+/// What can be said of any server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Settings {
+    /// What people call it.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// How requests say who asks.
+    pub authentication: Authentication,
+    /// Whose credentials are used.
+    pub credentials: CredentialMode,
+    /// How long an answer may take.
+    #[serde(rename = "timeout_ms", serialize_with = "millis")]
+    pub timeout: Duration,
+    /// How often connecting, listing and reading is tried again; calls never are.
+    pub retry_attempts: u8,
+    /// Whether it is used at all.
+    pub enabled: bool,
+    /// Whether arguments and results of its calls are kept.
+    pub keep_history: bool,
+    /// How many calls a minute may bring; as many as there are without it.
+    pub calls_per_minute: Option<u32>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// A program on this machine.
+    Stdio(Launch),
+    /// Streamable HTTP.
+    Http(Remote),
+    /// HTTP+SSE.
+    Sse(Remote),
+}
+
+/// A place on the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Where it is.
+    pub url: String,
+    /// What is sent with every request. Nothing here is secret.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// A program to start. Nothing that comes over the network is ever made into one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its environment, beside what every program needs.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub directory: Option<String>,
+}
+
+/// How requests say who asks. The secret itself is in the vault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Authentication {
+    /// They do not.
+    None,
+    /// A bearer token.
+    Bearer,
+    /// A key in a header.
+    ApiKey {
+        /// The header.
+        header: String,
+    },
+    /// A user name and a password.
+    Basic {
+        /// The user name.
+        username: String,
+    },
+}
+
+/// Whose credentials are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CredentialMode {
+    /// The same for everybody.
+    Shared,
+    /// Each agent has its own.
+    PerAgent,
+}
+
+fn millis<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Without the values of the environment, which may be secret.
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("command", &self.command)
+            .field("args", &self.args)
+            .field("env", &self.env.keys())
+            .field("directory", &self.directory)
+            .finish()
+    }
+}

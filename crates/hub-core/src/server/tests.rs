@@ -1,0 +1,176 @@
+//! Every field at the edge of its range, and beyond it.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn with(name: &str, value: Value) -> Value {
+    let mut draft = json!({"name": "Files", "url": "https://files.example/mcp"});
+    draft[name] = value;
+    draft
+}
+
+#[test]
+fn the_least_that_can_be_said() {
+    let draft = Draft::read(with("description", Value::Null)).unwrap();
+    assert_eq!(draft.settings, Settings::named("Files"));
+    let expected = json!({
+        "name": "Files", "description": null, "authentication": {"type": "none"}, "credentials": "shared",
+        "timeout_ms": 30_000, "retry_attempts": 3, "enabled": true, "keep_history": true,
+        "calls_per_minute": null,
+    });
+    assert_eq!(serde_json::to_value(&draft.settings).unwrap(), expected);
+    let Transport::Http(remote) = draft.transport else { panic!("{:?}", draft.transport) };
+    assert_eq!((&*remote.url, remote.headers.len()), ("https://files.example/mcp", 0));
+}
+
+#[test]
+fn everything_at_the_edge_of_its_range() {
+    let long = "n".repeat(100);
+    let cases = [
+        ("name", json!(long)),
+        ("name", json!("日".repeat(100))),
+        ("slug", json!("files-2")),
+        ("timeout_ms", json!(1_000)),
+        ("timeout_ms", json!(300_000)),
+        ("retry_attempts", json!(0)),
+        ("retry_attempts", json!(5)),
+        ("transport", json!("sse")),
+        ("url", json!("http://127.0.0.1:8080/mcp")),
+        ("credentials", json!("per-agent")),
+        ("enabled", json!(false)),
+        ("calls_per_minute", json!(1)),
+        ("calls_per_minute", json!(100_000)),
+        ("authentication", json!({"type": "api-key"})),
+        ("authentication", json!({"type": "basic", "username": "ada"})),
+        ("headers", json!({"X-Team": "a b"})),
+    ];
+    for (name, value) in cases {
+        Draft::read(with(name, value.clone())).unwrap_or_else(|error| panic!("{name} {value}: {error}"));
+    }
+    let draft = Draft::read(with("authentication", json!({"type": "api-key"}))).unwrap();
+    assert_eq!(draft.settings.authentication, Authentication::ApiKey { header: "x-api-key".into() });
+}
+
+#[test]
+fn everything_out_of_range_names_its_field() {
+    let cases = [
+        ("name", json!(""), "name"),
+        ("name", json!("  "), "name"),
+        ("name", json!("n".repeat(101)), "name"),
+        ("name", json!(1), "name"),
+        ("name", Value::Null, "name"),
+        ("description", json!("d".repeat(2_001)), "description"),
+        ("slug", json!("Files"), "slug"),
+        ("timeout_ms", json!(999), "timeout_ms"),
+        ("timeout_ms", json!(300_001), "timeout_ms"),
+        ("timeout_ms", json!(1_000.5), "timeout_ms"),
+        ("timeout_ms", json!("1000"), "timeout_ms"),
+        ("retry_attempts", json!(6), "retry_attempts"),
+        ("retry_attempts", json!(-1), "retry_attempts"),
+        ("enabled", json!("yes"), "enabled"),
+        ("calls_per_minute", json!(0), "calls_per_minute"),
+        ("calls_per_minute", json!(100_001), "calls_per_minute"),
+        ("calls_per_minute", json!(-1), "calls_per_minute"),
+        ("calls_per_minute", json!("1"), "calls_per_minute"),
+        ("transport", json!("stdio"), "transport"),
+        ("transport", json!("pigeon"), "transport"),
+        ("url", Value::Null, "url"),
+        ("url", json!("ftp://files.example"), "url"),
+        ("url", json!("http://files.example/mcp"), "url"),
+        ("url", json!("https://"), "url"),
+        ("command", json!("rm"), "command"),
+        ("args", json!([]), "args"),
+        ("env", json!({}), "env"),
+        ("credentials", json!("mine"), "credentials"),
+        ("authentication", json!("bearer"), "authentication"),
+        ("authentication", json!({"type": "magic"}), "authentication.type"),
+        ("authentication", json!({"type": "basic"}), "authentication.username"),
+        ("authentication", json!({"type": "api-key", "header": "a b"}), "authentication.header"),
+        ("authentication", json!({"type": "bearer", "header": "x"}), "authentication.header"),
+        ("headers", json!([]), "headers"),
+        ("headers", json!({"a b": "x"}), "headers.a b"),
+        ("headers", json!({"Authorization": "Bearer x"}), "headers.Authorization"),
+        ("headers", json!({"mcp-session-id": "x"}), "headers.mcp-session-id"),
+        ("headers", json!({"x": "a\r\nb"}), "headers.x"),
+        ("headers", json!({"x": 1}), "headers.x"),
+        ("colour", json!("red"), "colour"),
+    ];
+    for (name, value, field) in cases {
+        let error = Draft::read(with(name, value.clone())).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.field()),
+            (crate::Kind::Invalid, Some(field)),
+            "{name} {value}: {error}"
+        );
+    }
+    assert_eq!(Draft::read(json!([])).unwrap_err().field(), Some("body"));
+}
+
+#[test]
+fn a_misspelt_field_is_told_the_right_one() {
+    let error = Draft::read(with("timeout", json!(1_000))).unwrap_err();
+    assert_eq!(error.to_string(), "`timeout`: there is no such field: did you mean `timeout_ms`?");
+    let error = Draft::read(with("authentication", json!({"type": "api-key", "heade": "x"}))).unwrap_err();
+    assert_eq!(error.to_string(), "`authentication.heade`: there is no such field: did you mean `header`?");
+    let error = Draft::read(with("qqq", json!(1))).unwrap_err();
+    assert_eq!(error.to_string(), "`qqq`: there is no such field");
+}
+
+#[test]
+fn the_operators_file_has_programs_and_places() {
+    let launch = json!({
+        "command": "npx", "args": ["-y", "server"], "env": {"KEY": "canary"}, "inherit": ["TOKEN"],
+        "directory": "/srv", "transport": "stdio", "timeout_ms": 1_000, "calls_per_minute": 600,
+    });
+    let read = Operated::read("files", launch).unwrap();
+    assert_eq!((&*read.settings.name, read.settings.calls_per_minute), ("files", Some(600)));
+    assert_eq!(read.inherit, ["TOKEN"]);
+    assert!(!format!("{read:?}").contains("canary"));
+    let Transport::Stdio(launch) = read.transport else { panic!("{:?}", read.transport) };
+    assert_eq!((&*launch.command, launch.args.len(), &*launch.env["KEY"]), ("npx", 2, "canary"));
+    let remote = json!({"name": "Remote", "url": "https://a.example/mcp", "transport": "sse", "credentials": "per-agent"});
+    let read = Operated::read("remote", remote).unwrap();
+    assert!(matches!(read.transport, Transport::Sse(_)) && read.settings.name == "Remote");
+}
+
+#[test]
+fn what_the_operators_file_gets_wrong() {
+    let url = "https://a.example/mcp";
+    let cases = [
+        (json!({}), "command", "add one of them"),
+        (json!({"comand": "x"}), "comand", "did you mean `command`?"),
+        (json!({"uri": url}), "uri", "did you mean `url`?"),
+        (json!({"command": "x", "url": url}), "url", "remove one of them"),
+        (json!({"command": "x", "headers": {}}), "headers", "this one has a `command`"),
+        (
+            json!({"command": "x", "authentication": {"type": "bearer"}}),
+            "authentication",
+            "this one has a `command`",
+        ),
+        (json!({"url": url, "args": []}), "args", "no `command`"),
+        (json!({"url": url, "inherit": []}), "inherit", "no `command`"),
+        (json!({"command": " "}), "command", "the name of a program"),
+        (json!({"command": 1}), "command", "it is a text"),
+        (json!({"command": "x", "transport": "http"}), "transport", "give a `url`"),
+        (json!({"command": "x", "args": "y"}), "args", "a list of at most 256 texts"),
+        (json!({"command": "x", "args": [1]}), "args", "a list of at most 256 texts"),
+        (json!({"command": "x", "args": ["a\0b"]}), "args", "a list of at most 256 texts"),
+        (json!({"command": "x", "args": vec![""; 257]}), "args", "a list of at most 256 texts"),
+        (json!({"command": "x", "env": []}), "env", "it is an object"),
+        (json!({"command": "x", "env": {"A": 1}}), "env.A", "it is a text"),
+        (json!({"command": "x", "env": {"A=B": "1"}}), "env", "has no `=`"),
+        (json!({"command": "x", "inherit": [""]}), "inherit", "has no `=`"),
+        (json!({"command": "x", "directory": "here"}), "directory", "a whole path"),
+        (json!({"command": "x", "timeout_ms": 1}), "timeout_ms", "from 1000 to 300000"),
+        (json!({"command": "x", "timeout": 1}), "timeout", "did you mean `timeout_ms`?"),
+        (json!({"command": "x", "slug": "y"}), "slug", "no such field"),
+        (json!("x"), "body", "an object"),
+    ];
+    for (value, field, text) in cases {
+        let error = Operated::read("files", value.clone()).unwrap_err();
+        assert_eq!(error.field(), Some(field), "{value}: {error}");
+        assert!(error.message().contains(text), "{value}: {error}");
+    }
+    assert_eq!(Operated::read("Not One", json!({"command": "x"})).unwrap_err().field(), Some("slug"));
+}
