@@ -41,7 +41,7 @@ impl Envelope {
 }
 
 /// The texts of a result, one after the other, what it has beside them by name, and then what programs read.
-fn summary(result: &Value) -> String {
+pub fn summary(result: &Value) -> String {
     let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut parts: Vec<String> = blocks.iter().filter_map(described).collect();
     if let Some(structured) = result.get("structuredContent") {

@@ -27,6 +27,14 @@ macro_rules! ids {
             }
         }
 
+        impl $name {
+            /// When it was made.
+            pub fn made(self) -> Option<jiff::Timestamp> {
+                let millis = i64::try_from(self.0 >> 80).ok()?;
+                jiff::Timestamp::from_millisecond(millis).ok()
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write(self.0, f)

@@ -17,7 +17,7 @@ pub const LONGEST: usize = 128;
 pub const LONGEST_FOR_SOME: usize = 64;
 
 /// The short name of a server: chosen when it is added, unique in its tenant, and never changed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Slug(String);
 
 impl Slug {

@@ -10,10 +10,10 @@ const PINNED: [&str; 7] =
     ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
 
 /// What people have said of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Nobody has looked at it yet.
+    /// Nobody has looked at it yet, and it is as it was when it was first listed.
     New,
     /// Somebody has, and it is as it was.
     Trusted,
@@ -31,17 +31,8 @@ pub fn pin(definition: &Value) -> Digest {
     Digest::of("linchpin tool").json(&Value::Object(pinned)).end()
 }
 
-/// The state of a tool whose definition was just listed, if `trusted` is the pin that somebody trusted.
-pub fn state(trusted: Option<Digest>, listed: Digest) -> State {
-    match trusted {
-        None => State::New,
-        Some(trusted) if trusted == listed => State::Trusted,
-        Some(_) => State::Changed,
-    }
-}
-
 /// One place where two definitions differ.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Change {
     /// Where, as a JSON pointer.
     pub at: String,
@@ -92,14 +83,16 @@ fn shown(value: &Value) -> String {
     text
 }
 
+/// Whether no screen shows a character, or it turns others around.
+pub fn hides(char: char) -> bool {
+    let invisible = matches!(char,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}');
+    invisible || (char.is_control() && char != '\n')
+}
+
 /// A text in which nothing hides: controls, invisible characters and those that turn the direction are written out.
 pub fn visible(text: &str) -> String {
-    let hides = |char: char| {
-        let invisible = matches!(char,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}');
-        invisible || (char.is_control() && char != '\n')
-    };
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         if hides(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
@@ -130,7 +123,6 @@ mod tests {
         });
         assert_eq!(pin(&same), pin(&tool()));
         assert_eq!(changes(&tool(), &same), []);
-        assert_eq!(state(Some(pin(&tool())), pin(&same)), State::Trusted);
         for (name, value) in [
             ("description", json!("Sends a message to everybody")),
             ("title", json!("Send")),
@@ -141,11 +133,11 @@ mod tests {
         ] {
             let mut other = tool();
             other[name] = value;
-            assert_eq!(state(Some(pin(&tool())), pin(&other)), State::Changed, "{name}");
+            assert_ne!(pin(&other), pin(&tool()), "{name}");
             assert_eq!(changes(&tool(), &other).len(), 1, "{name}");
         }
         same["name"] = json!("other");
-        assert_eq!(state(None, pin(&same)), State::New);
+        assert_ne!(pin(&same), pin(&tool()));
     }
 
     #[test]

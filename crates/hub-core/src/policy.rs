@@ -155,7 +155,6 @@ mod tests {
             transport: Transport::Http(Remote { url: "https://a.example".into(), headers: BTreeMap::new() }),
             is_from_file: false,
             version: 1,
-            last_connected: None,
             created: NOW,
             updated: NOW,
         }
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(of(&none, &tool), Verdict::Ask(Reason::NotTrusted));
         assert_eq!(of(&off, &tool), Verdict::Deny(Reason::NotSelected));
         assert_eq!(of(&elsewhere, &tool), Verdict::Deny(Reason::NotSelected));
-        let new = Tool { trusted: None, ..tool.clone() };
+        let new = Tool { is_trusted: false, ..tool.clone() };
         assert_eq!(of(&some, &new), Verdict::Ask(Reason::NotTrusted), "nobody has looked at it");
         let other = Tool { name: "delete".into(), ..tool.clone() };
         assert_eq!(of(&auto, &other), Verdict::Deny(Reason::NotSelected));

@@ -5,6 +5,12 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(40).collect()
 }
 
+/// The beginning of what somebody else wrote, as a reason: on one line, nothing hidden.
+pub(crate) fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    crate::pin::visible(line).chars().take(500).collect()
+}
+
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -16,8 +16,10 @@ pub struct Tool {
     pub name: String,
     /// What the server listed last.
     pub definition: Value,
-    /// What somebody trusted, if somebody did.
-    pub trusted: Option<Value>,
+    /// What it was when it was first listed, or when somebody last looked at it.
+    pub pinned: Value,
+    /// Whether somebody has looked at that and trusts it.
+    pub is_trusted: bool,
     /// When it was first listed.
     pub first_seen: Timestamp,
     /// When it was last listed.
@@ -32,8 +34,9 @@ impl Tool {
         Tool {
             server,
             name: name.into(),
+            pinned: definition.clone(),
             definition,
-            trusted: None,
+            is_trusted: false,
             first_seen: now,
             last_seen: now,
             is_gone: false,
@@ -47,17 +50,21 @@ impl Tool {
 
     /// Somebody has looked at it, as it is now, and trusts it.
     pub fn trust(&mut self) {
-        self.trusted = Some(self.definition.clone());
+        self.pinned = self.definition.clone();
+        self.is_trusted = true;
     }
 
     /// What people have said of it, and whether that still holds.
     pub fn state(&self) -> State {
-        pin::state(self.trusted.as_ref().map(pin::pin), pin::pin(&self.definition))
+        if pin::pin(&self.pinned) != pin::pin(&self.definition) {
+            return State::Changed;
+        }
+        if self.is_trusted { State::Trusted } else { State::New }
     }
 
-    /// What changed since somebody trusted it.
+    /// What changed since it was first listed, or last looked at.
     pub fn changes(&self) -> Vec<Change> {
-        self.trusted.as_ref().map(|trusted| pin::changes(trusted, &self.definition)).unwrap_or_default()
+        pin::changes(&self.pinned, &self.definition)
     }
 
     /// The schema of its arguments.

@@ -192,7 +192,13 @@ async fn a_call_goes_one_way_only() {
     let error = store.commit(ADA, start()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("the call {} is running already", pending.id));
     assert_eq!(code(&*store, ADA, edit(other)).await, "call_elsewhere");
-    let outcome = Outcome { status: Status::Success, result: Some(vec![7]), error: None, at: at(6) };
+    let outcome = Outcome {
+        status: Status::Success,
+        result: Some(vec![7]),
+        error: None,
+        at: at(6),
+        keeps_arguments: true,
+    };
     let finish = || Batch::new().change(Change::Finish { call: pending.id, outcome: outcome.clone() });
     assert_eq!(code(&*store, ADA, finish()).await, "done");
     assert_eq!(code(&*store, ADA, finish()).await, "call_elsewhere");

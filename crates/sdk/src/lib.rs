@@ -47,6 +47,9 @@ pub mod transport;
 #[doc(hidden)]
 pub mod __private;
 
+#[cfg(feature = "validate")]
+pub use linchpin_schema as schema;
+
 pub use client::{Client, ClientBuilder, ClientError};
 pub use error::{Error, ErrorKind};
 pub use linchpin_jsonrpc::{CallError, ErrorObject};

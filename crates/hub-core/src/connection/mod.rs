@@ -50,7 +50,7 @@ pub struct Credential {
 }
 
 /// How a server is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// Not at all.
@@ -183,6 +183,16 @@ impl Connections {
             Status::Disconnected => 0,
         };
         of.map(|(_, slot)| lock(&slot.seen).status).max_by_key(rank).unwrap_or(Status::Disconnected)
+    }
+
+    /// Tries a server beside all connections. It is for the caller to close it.
+    pub async fn try_out(&self, server: &Server, secret: Option<&Secret>) -> Result<Client> {
+        open::open(server, secret, &self.egress, |_| {}).await
+    }
+
+    /// Ends all connections.
+    pub fn end_all(&self) {
+        self.end_where(|_, _| true);
     }
 
     /// Ends all connections to a server.

@@ -73,7 +73,6 @@ impl Stage {
             transport: Transport::Http(Remote { url, headers: BTreeMap::new() }),
             is_from_file: false,
             version: 1,
-            last_connected: None,
             created: clock.now(),
             updated: clock.now(),
         };

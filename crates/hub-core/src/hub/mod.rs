@@ -1,27 +1,63 @@
 //! The hub: one function for each thing that people, agents and programs do with it, whichever way they come. Whoever
 //! asks is a [`Scope`]; each function decides what they may see, does one thing, and says so in the audit.
 
+mod approvals;
+mod audits;
+mod background;
+mod connecting;
+mod credentials;
+mod executor;
+mod hidden;
+mod history;
+mod late;
+mod meters;
+mod offers;
+mod operated;
+mod passing;
+mod running;
+mod schemas;
+mod servers;
+mod sync;
+mod tasks;
+mod tools;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use linchpin::client::Changed;
 use linchpin::egress::Egress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 
+use crate::agent::Agent;
 use crate::audit::{Entry, Signer};
 use crate::connection::Connections;
 use crate::envelope;
 use crate::error::{Error, Result};
 use crate::events::Events;
-use crate::id::{ServerId, TenantId, UserId};
+use crate::id::{CallId, ServerId, TenantId, UserId};
 use crate::keys::Keys;
-use crate::scope::Scope;
-use crate::server::Launch;
+use crate::limit::Bucket;
+use crate::scope::{Scope, Subject};
+use crate::server::{Launch, Server};
 use crate::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored};
 use crate::vault::KeyFile;
 use crate::world::World;
+
+pub use approvals::ApprovalView;
+pub use audits::{AuditView, Verified, verify};
+pub use connecting::Tried;
+pub use credentials::CredentialView;
+pub use executor::{Wanted, Which};
+pub use history::CallView;
+pub use meters::{BOUNDS, Ended, Meters};
+pub use offers::Offer;
+pub use servers::{ServerFilter, ServerView};
+pub use sync::Synced;
+pub use tools::{ToolFilter, ToolView};
 
 /// The tenant that is there from the beginning.
 pub const LOCAL: TenantId = TenantId::fixed(1);
@@ -63,6 +99,19 @@ pub struct Hub {
     signer: Signer,
     events: Events,
     options: Options,
+    connections: Connections,
+    /// The programs of the operator's file.
+    launches: Mutex<HashMap<(TenantId, ServerId), Launch>>,
+    limits: Mutex<HashMap<(TenantId, ServerId), Bucket>>,
+    schemas: schemas::Schemas,
+    /// Calls under way, and how each is stopped.
+    running: Mutex<HashMap<(TenantId, CallId), Arc<Notify>>>,
+    passing: passing::Passing,
+    late: late::Late,
+    due: Arc<sync::Due>,
+    turns: sync::Turns,
+    tasks: tasks::Tasks,
+    meters: Meters,
 }
 
 impl Hub {
@@ -76,12 +125,62 @@ impl Hub {
     ) -> Self {
         let (signer, events) = (Signer::new(&keys.audit), Events::default());
         let keys = Keys::new(store.clone(), world.clone(), keys);
-        Hub { world, store, keys, signer, events, options }
+        let due = Arc::new(sync::Due::default());
+        let changed = {
+            let due = due.clone();
+            Arc::new(move |tenant, server, changed| {
+                if changed == Changed::Tools {
+                    due.add(tenant, server, Subject::Hub);
+                }
+            })
+        };
+        let connections = Connections::new(world.clone(), egress, events.clone(), changed);
+        Hub {
+            world,
+            store,
+            keys,
+            signer,
+            events,
+            options,
+            connections,
+            launches: Mutex::default(),
+            limits: Mutex::default(),
+            schemas: schemas::Schemas::default(),
+            running: Mutex::default(),
+            passing: passing::Passing::default(),
+            late: late::Late::default(),
+            due,
+            turns: sync::Turns::default(),
+            tasks: tasks::Tasks::default(),
+            meters: Meters::default(),
+        }
     }
 
     /// What happens, as it happens.
     pub fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// What is counted.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Turns over the key that everything is sealed with. How many keys of tenants were sealed again.
+    pub async fn rotate_keys(&self, scope: Scope) -> Result<usize> {
+        scope.person()?;
+        let count = self.keys.rotate().await?;
+        let entry = self.entry(scope, "key.rotation").with("tenants", count);
+        self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
+        Ok(count)
+    }
+
+    /// Whether an agent may know of a server at all; for it, others are not there.
+    async fn may_see(&self, scope: Scope, server: &Server) -> Result<()> {
+        let Some(agent) = scope.agent() else { return scope.person().map(drop) };
+        let agent = self.find::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
+        let may = agent.is_some_and(|(agent, _)| agent.enabled && agent.servers.contains_key(&server.id));
+        may.then_some(()).ok_or_else(|| Error::not_found("server", server.slug.as_str()))
     }
 
     /// A document, and its version.
@@ -116,12 +215,15 @@ impl Hub {
         kind: Kind,
         parent: Option<&str>,
     ) -> Result<Vec<(T, u64)>> {
+        let all = self.stored(tenant, kind, parent).await?;
+        all.into_iter().map(|Stored { document, version }| Ok((document.read()?, version))).collect()
+    }
+
+    async fn stored(&self, tenant: TenantId, kind: Kind, parent: Option<&str>) -> Result<Vec<Stored>> {
         let (mut all, mut paging) = (Vec::new(), Paging { after: None, limit: MOST_ON_PAGE });
         loop {
             let Page { items, next } = self.store.documents(tenant, kind, parent, &paging).await?;
-            for Stored { document, version } in items {
-                all.push((document.read()?, version));
-            }
+            all.extend(items);
             match next {
                 None => return Ok(all),
                 after => paging.after = after,

@@ -14,7 +14,8 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::id::ServerId;
 use crate::names::Slug;
@@ -37,8 +38,6 @@ pub struct Server {
     pub is_from_file: bool,
     /// Counts the changes.
     pub version: u64,
-    /// When it last answered.
-    pub last_connected: Option<Timestamp>,
     /// When it was added.
     pub created: Timestamp,
     /// When it was last changed.
@@ -46,7 +45,7 @@ pub struct Server {
 }
 
 /// What can be said of any server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// What people call it.
     pub name: String,
@@ -57,7 +56,7 @@ pub struct Settings {
     /// Whose credentials are used.
     pub credentials: CredentialMode,
     /// How long an answer may take.
-    #[serde(rename = "timeout_ms", serialize_with = "millis")]
+    #[serde(rename = "timeout_ms", with = "millis")]
     pub timeout: Duration,
     /// How often connecting, listing and reading is tried again; calls never are.
     pub retry_attempts: u8,
@@ -81,7 +80,7 @@ pub enum Transport {
 }
 
 /// A place on the network.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
     /// Where it is.
     pub url: String,
@@ -103,7 +102,7 @@ pub struct Launch {
 }
 
 /// How requests say who asks. The secret itself is in the vault.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Authentication {
     /// They do not.
@@ -123,7 +122,7 @@ pub enum Authentication {
 }
 
 /// Whose credentials are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialMode {
     /// The same for everybody.
@@ -132,8 +131,38 @@ pub enum CredentialMode {
     PerAgent,
 }
 
-fn millis<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+/// Times in milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+impl Transport {
+    /// How it is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Transport::Stdio(_) => "stdio",
+            Transport::Http(_) => "http",
+            Transport::Sse(_) => "sse",
+        }
+    }
+
+    /// The place on the network, if it is one.
+    pub fn place(&self) -> Option<&Remote> {
+        match self {
+            Transport::Stdio(_) => None,
+            Transport::Http(remote) | Transport::Sse(remote) => Some(remote),
+        }
+    }
 }
 
 /// Without the values of the environment, which may be secret.

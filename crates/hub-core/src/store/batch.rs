@@ -69,6 +69,11 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
+    /// Calls that were over before then are forgotten, with what was asked of people for them.
+    Forget {
+        /// Then.
+        before: Timestamp,
+    },
     /// How far the audit goes, signed.
     Checkpoint(Checkpoint),
 }

@@ -6,7 +6,9 @@ use crate::digest::Digest;
 use crate::id::{ApprovalId, CallId, ServerId};
 
 /// How far a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// It waits for a person.
@@ -101,6 +103,15 @@ pub struct Outcome {
     pub error: Option<String>,
     /// When.
     pub at: Timestamp,
+    /// Whether its arguments are still kept.
+    pub keeps_arguments: bool,
+}
+
+impl Outcome {
+    /// It ended without a result.
+    pub fn failed(status: Status, error: impl Into<String>, at: Timestamp) -> Self {
+        Outcome { status, result: None, error: Some(error.into()), at, keeps_arguments: true }
+    }
 }
 
 /// Which calls are wanted.
@@ -121,7 +132,7 @@ pub struct CallFilter {
 }
 
 /// What a person said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
     /// Nothing yet.

@@ -14,6 +14,8 @@ pub enum Kind {
     Server,
     /// A tool of a server, which is its parent.
     Tool,
+    /// When the hub last spoke with a server, which is its parent.
+    Contact,
     /// A secret that is sealed. Its parent is the server that it is for.
     Secret,
     /// The sealed key of the tenant.
@@ -32,9 +34,10 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Server,
         Kind::Tool,
+        Kind::Contact,
         Kind::Secret,
         Kind::TenantKey,
         Kind::Agent,
@@ -49,6 +52,7 @@ impl Kind {
         match self {
             Kind::Server => "server",
             Kind::Tool => "tool",
+            Kind::Contact => "contact",
             Kind::Secret => "secret",
             Kind::TenantKey => "tenant_key",
             Kind::Agent => "agent",

@@ -93,10 +93,12 @@ pub(super) fn start(db: &Connection, tenant: TenantId, call: CallId, at: Timesta
 }
 
 pub(super) fn finish(db: &Connection, tenant: TenantId, call: CallId, outcome: &Outcome) -> Result<()> {
-    let sql = "UPDATE calls SET status = ?3, result = ?4, error = ?5, completed = ?6
+    let sql = "UPDATE calls SET status = ?3, result = ?4, error = ?5, completed = ?6,
+               arguments = CASE WHEN ?7 THEN arguments END
                WHERE tenant = ?1 AND id = ?2 AND status IN ('pending', 'running')";
-    let Outcome { status, result, error, at } = outcome;
-    let values = params![tenant.to_string(), call.to_string(), status.name(), result, error, time(*at)];
+    let Outcome { status, result, error, at, keeps_arguments } = outcome;
+    let (owner, id) = (tenant.to_string(), call.to_string());
+    let values = params![owner, id, status.name(), result, error, time(*at), keeps_arguments];
     change(db, sql, values, || stuck(db, tenant, call))
 }
 
@@ -111,6 +113,13 @@ pub(super) fn edit(
         "UPDATE calls SET digest = ?3, arguments = ?4 WHERE tenant = ?1 AND id = ?2 AND status = 'pending'";
     let values = params![tenant.to_string(), call.to_string(), digest.bytes(), arguments];
     change(db, sql, values, || stuck(db, tenant, call))
+}
+
+pub(super) fn forget(db: &Connection, tenant: TenantId, before: Timestamp) -> Result<()> {
+    let sql = "DELETE FROM calls WHERE tenant = ?1 AND completed < ?2";
+    let done =
+        db.prepare_cached(sql).and_then(|mut sql| sql.execute(params![tenant.to_string(), time(before)]));
+    done.map(drop).map_err(|error| failed(&error))
 }
 
 fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {

@@ -75,6 +75,7 @@ fn apply(db: &Connection, tenant: TenantId, batch: Batch) -> Result<()> {
                 calls::decide(db, tenant, approval, decision, &by, at, digest)?;
             }
             Change::Use { approval, digest, at } => calls::use_up(db, tenant, approval, digest, at)?,
+            Change::Forget { before } => calls::forget(db, tenant, before)?,
             Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, &checkpoint)?,
         }
     }

@@ -29,6 +29,7 @@ CREATE TABLE calls (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX calls_by_server ON calls (tenant, server, id);
 CREATE INDEX calls_by_tool ON calls (tenant, tool, id);
+CREATE INDEX calls_over ON calls (tenant, completed) WHERE completed IS NOT NULL;
 CREATE INDEX calls_under_way ON calls (tenant, status, id) WHERE status IN ('pending', 'running');
 
 CREATE TABLE approvals (

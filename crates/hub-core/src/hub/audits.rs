@@ -1,0 +1,207 @@
+//! The audit, as people see and check it.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Hub;
+use crate::audit::{Broken, Check, Checkpoint, Head, Row};
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::id::TenantId;
+use crate::scope::Scope;
+use crate::store::{Batch, Change, MOST_ON_PAGE, Store};
+use crate::text::{hex, unhex};
+
+/// An entry of the audit.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct AuditView {
+    /// From one on, without a gap.
+    pub number: u64,
+    /// When.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// What.
+    pub action: String,
+    /// The rest.
+    pub fields: Value,
+    /// The digest of this entry and all before it.
+    pub hash: String,
+}
+
+/// What a check of the audit found.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Verified {
+    /// Whether everything is as it was written.
+    pub is_whole: bool,
+    /// How many entries were found to be.
+    pub entries: u64,
+    /// The digest of the last of them.
+    pub hash: String,
+    /// How far the last checkpoint says that it goes.
+    pub checkpoint: Option<u64>,
+    /// The first entry that is not as it was written.
+    pub broken: Option<u64>,
+    /// What is wrong with it.
+    pub problem: Option<String>,
+}
+
+/// A checkpoint as it is kept in a file of its own, one on a line.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    tenant: TenantId,
+    number: u64,
+    hash: String,
+    at: Timestamp,
+    signature: String,
+}
+
+impl From<Row> for AuditView {
+    fn from(row: Row) -> Self {
+        let Row { number, at, actor, action, fields, hash } = row;
+        AuditView { number, at, actor, action, fields, hash: hash.to_string() }
+    }
+}
+
+impl Hub {
+    /// Entries that come after a number.
+    pub async fn audit(&self, scope: Scope, after: u64, limit: usize) -> Result<Vec<AuditView>> {
+        scope.person()?;
+        let rows = self.store.audit(scope.tenant(), after, limit).await?;
+        Ok(rows.into_iter().map(AuditView::from).collect())
+    }
+
+    /// Checks that every entry is as it was written, and that none is missing.
+    pub async fn verify_audit(&self, scope: Scope) -> Result<Verified> {
+        scope.person()?;
+        let file = self.options.checkpoints.as_deref();
+        verify(&*self.store, scope.tenant(), self.signer.public_key(), file).await
+    }
+
+    /// Signs how far the audit goes, if it has gone on.
+    pub(super) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
+        let head = self.store.head(tenant).await?;
+        let last = self.store.checkpoint(tenant).await?;
+        if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
+            return Ok(());
+        }
+        let checkpoint = self.signer.sign(tenant, head, self.world.now());
+        self.store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint.clone()))).await?;
+        let Some(file) = &self.options.checkpoints else { return Ok(()) };
+        append(file, &checkpoint).map_err(|error| {
+            let text =
+                format!("the checkpoint of the audit cannot be written to `{}`: {error}", file.display());
+            Error::new(error::Kind::Unavailable, "checkpoint_unwritable", text)
+        })
+    }
+
+    /// The key that checkpoints are checked with.
+    pub fn audit_key(&self) -> &[u8] {
+        self.signer.public_key()
+    }
+}
+
+fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
+    let Checkpoint { tenant, head, at, signature } = checkpoint;
+    let (tenant, number, at) = (*tenant, head.number, *at);
+    let line = Line { tenant, number, hash: head.hash.to_string(), at, signature: hex(signature) };
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut text = serde_json::to_string(&line).map_err(std::io::Error::other)?;
+    text.push('\n');
+    options.open(path)?.write_all(text.as_bytes())
+}
+
+/// Checks the audit of a tenant in a store, against the last checkpoint that the store or the file knows. It needs no hub
+/// that runs.
+pub async fn verify(
+    store: &dyn Store,
+    tenant: TenantId,
+    public_key: &[u8],
+    file: Option<&Path>,
+) -> Result<Verified> {
+    let kept = store.checkpoint(tenant).await?;
+    let filed = match file {
+        Some(file) => last_in(file, tenant)?,
+        None => None,
+    };
+    let last = kept.into_iter().chain(filed).max_by_key(|checkpoint| checkpoint.head.number);
+    let mut head = Head::start(tenant);
+    let checked = check(store, tenant, public_key, last.as_ref(), &mut head).await?;
+    let broken = checked.err();
+    Ok(Verified {
+        is_whole: broken.is_none(),
+        entries: head.number,
+        hash: head.hash.to_string(),
+        checkpoint: last.map(|last| last.head.number),
+        broken: broken.as_ref().map(|broken| broken.number),
+        problem: broken.map(|broken| broken.to_string()),
+    })
+}
+
+async fn check(
+    store: &dyn Store,
+    tenant: TenantId,
+    public_key: &[u8],
+    last: Option<&Checkpoint>,
+    head: &mut Head,
+) -> Result<Result<(), Broken>> {
+    let mut check = match Check::new(tenant, last, public_key) {
+        Ok(check) => check,
+        Err(broken) => return Ok(Err(broken)),
+    };
+    loop {
+        let rows = store.audit(tenant, head.number, MOST_ON_PAGE).await?;
+        if rows.is_empty() {
+            return Ok(check.end().map(drop));
+        }
+        for row in rows {
+            if let Err(broken) = check.row(&row) {
+                return Ok(Err(broken));
+            }
+            *head = Head { number: row.number, hash: row.hash };
+        }
+    }
+}
+
+/// The last checkpoint of a tenant in a file.
+fn last_in(file: &Path, tenant: TenantId) -> Result<Option<Checkpoint>> {
+    let unreadable = |what: String| {
+        let text = format!("the checkpoints in `{}` cannot be read: {what}", file.display());
+        Error::new(error::Kind::Unavailable, "checkpoints_unreadable", text)
+    };
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    let mut last = None;
+    for (index, line) in text.lines().enumerate() {
+        // The last line may have been cut off when the hub was killed.
+        let read: Option<Line> = serde_json::from_str(line).ok();
+        let is_last = index + 1 == text.lines().count();
+        let Some(line) = read else {
+            if is_last {
+                break;
+            }
+            return Err(unreadable(format!("line {} is no checkpoint", index + 1)));
+        };
+        let hash = unhex(&line.hash).and_then(|bytes| Some(Digest::from_bytes(bytes.try_into().ok()?)));
+        let (Some(hash), Some(signature)) = (hash, unhex(&line.signature)) else {
+            return Err(unreadable(format!("line {} is no checkpoint", index + 1)));
+        };
+        if line.tenant == tenant {
+            last =
+                Some(Checkpoint { tenant, head: Head { number: line.number, hash }, at: line.at, signature });
+        }
+    }
+    Ok(last)
+}

@@ -1,0 +1,105 @@
+//! What the hub does by itself: it looks at servers, closes what nobody answered, lets go what nobody uses, forgets what is
+//! old, and signs how far the audit goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Hub;
+use crate::error::Result;
+use crate::id::{ServerId, TenantId};
+use crate::scope::{Scope, Subject};
+use crate::store::{Batch, Change};
+
+const TICK: Duration = Duration::from_secs(1);
+/// Every so many ticks.
+const CHECKPOINT: u64 = 10;
+const FORGET: u64 = 3_600;
+/// How long calls under way may take when the hub ends.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Hub {
+    /// Does all this until `end`, and then waits for what is under way.
+    pub async fn run(self: Arc<Self>, end: impl Future<Output = ()>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.world.now());
+        loop {
+            tokio::select! {
+                () = &mut end => break,
+                () = self.due.bell.notified() => self.look_at_due(),
+                _ = ticks.tick() => {
+                    if let Err(error) = self.tick(count, &mut synced).await {
+                        tracing::warn!(%error, "something that the hub does by itself did not work; it is tried again");
+                    }
+                    count += 1;
+                }
+            }
+        }
+        self.end().await;
+    }
+
+    /// Waits for what is under way, keeps everything and signs the audit.
+    pub async fn end(&self) {
+        self.tasks.end(PATIENCE).await;
+        self.keep_late().await;
+        self.connections.end_all();
+        if let Ok(tenants) = self.store.tenants().await {
+            for tenant in tenants {
+                if let Err(error) = self.checkpoint(tenant).await {
+                    tracing::warn!(%error, "the end of the audit could not be signed");
+                }
+            }
+        }
+    }
+
+    async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) -> Result<()> {
+        self.keep_late().await;
+        self.connections.end_idle();
+        let now = self.world.now();
+        let is_due = now.duration_since(*synced)
+            >= jiff::SignedDuration::try_from(self.options.sync_every).unwrap_or_default();
+        for tenant in self.store.tenants().await? {
+            self.expire(tenant).await?;
+            if count.is_multiple_of(CHECKPOINT) {
+                self.checkpoint(tenant).await?;
+            }
+            if count.is_multiple_of(FORGET) {
+                let before = now.saturating_sub(self.options.history).unwrap_or(Timestamp::MIN);
+                self.store.commit(tenant, Batch::new().change(Change::Forget { before })).await?;
+            }
+            if is_due {
+                for server in self.every_server(tenant).await?.iter().filter(|server| server.settings.enabled)
+                {
+                    self.look_soon(tenant, server.id);
+                }
+            }
+        }
+        if is_due {
+            *synced = now;
+        }
+        Ok(())
+    }
+
+    /// Looks at the servers that wait for it, each for itself: one that does not answer holds up no other.
+    fn look_at_due(self: &Arc<Self>) {
+        for (tenant, server, subject) in self.due.take() {
+            let hub = self.clone();
+            self.tasks.start(async move {
+                if let Err(error) = hub.look(tenant, server, subject).await {
+                    tracing::info!(server.id = %server, %error, "the tools of a server cannot be looked at now");
+                }
+            });
+        }
+    }
+
+    async fn look(&self, tenant: TenantId, server: ServerId, subject: Subject) -> Result<()> {
+        let server = self.find_server(tenant, &server.to_string()).await?;
+        if server.settings.enabled {
+            self.sync(Scope::new(tenant, subject), &server).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Connections to servers, for whoever needs one.
+
+use jiff::Timestamp;
+use linchpin::auth::Secret;
+use linchpin::{CallError, Client, ClientError};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::servers::{Contact, ServerView};
+use super::{Hub, document, put};
+use crate::error::{self, Error, Result};
+use crate::id::{ServerId, TenantId};
+use crate::names::Slug;
+use crate::scope::{Scope, Subject};
+use crate::server::{Authentication, CredentialMode, Draft, Server};
+use crate::store::{Batch, Kind};
+
+/// What a server said when it was tried.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Tried {
+    /// Who it says it is.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The revision of the protocol that is spoken.
+    pub revision: String,
+    /// How to use it, for models.
+    pub instructions: Option<String>,
+    /// The names of its tools.
+    pub tools: Vec<String>,
+    /// How long that took.
+    pub took_ms: u64,
+}
+
+impl Hub {
+    /// Tries a server that somebody has described and that is not kept. `secret` may stand beside the rest.
+    pub async fn try_draft(&self, scope: Scope, mut form: Value) -> Result<Tried> {
+        scope.person()?;
+        let secret = match form.as_object_mut().and_then(|form| form.remove("secret")) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(Secret::new(text)),
+            Some(_) => return Err(Error::invalid("secret", "it is a text")),
+        };
+        secret.as_ref().map_or(Ok(()), super::credentials::check)?;
+        let Draft { slug, settings, transport } = Draft::read(form)?;
+        let now = self.world.now();
+        let slug = slug.or_else(|| Slug::from_name(&settings.name));
+        let slug = slug.map_or_else(|| Slug::new("server"), Ok)?;
+        let id = ServerId::new(&*self.world);
+        let server = Server {
+            id,
+            slug,
+            settings,
+            transport,
+            is_from_file: false,
+            version: 0,
+            created: now,
+            updated: now,
+        };
+        self.try_out(&server, secret.as_ref(), now).await
+    }
+
+    /// Tries a server anew, beside the connections that there are.
+    pub async fn test_server(&self, scope: Scope, name: &str) -> Result<Tried> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        let credential = self.credential_of(scope, &server).await?;
+        let (server, began) = (without_credentials(scope, server, credential.is_some()), self.world.now());
+        let tried = self.try_out(&server, credential.as_ref().map(|known| &known.secret), began).await;
+        self.contacted(scope.tenant(), server.id, tried.as_ref().err()).await?;
+        tried
+    }
+
+    async fn try_out(&self, server: &Server, secret: Option<&Secret>, began: Timestamp) -> Result<Tried> {
+        let client = self.connections.try_out(server, secret).await?;
+        let tools = list_tools(&client).await;
+        let (said, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
+        let instructions = client.instructions().map(str::to_owned);
+        client.close().await;
+        let tools = tools.map_err(|error| failed(server, "its tools cannot be listed", &error))?;
+        let took = self.world.now().duration_since(began).as_millis();
+        Ok(Tried {
+            name: said.as_ref().map(|said| said.name.clone()),
+            version: said.map(|said| said.version),
+            revision,
+            instructions,
+            tools: tools.into_iter().map(|tool| tool.name).collect(),
+            took_ms: u64::try_from(took).unwrap_or_default(),
+        })
+    }
+
+    /// Connects to a server and looks at its tools.
+    pub async fn connect_server(&self, scope: Scope, name: &str) -> Result<ServerView> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        self.client(scope, &server, true).await?;
+        self.sync_server(scope, name, None).await?;
+        self.server(scope, name).await
+    }
+
+    /// Ends all connections to a server. The next call opens one again.
+    pub async fn disconnect_server(&self, scope: Scope, name: &str) -> Result<ServerView> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        self.connections.end(scope.tenant(), server.id);
+        let entry = self.entry(scope, "server.disconnected").with("server", server.id.to_string());
+        self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
+        self.server(scope, name).await
+    }
+
+    /// The connection of a subject to a server that is used.
+    pub(super) async fn client(&self, scope: Scope, server: &Server, insist: bool) -> Result<Client> {
+        if !server.settings.enabled {
+            let text = format!("`{}` is disabled: enable it first", server.slug.as_str());
+            return Err(Error::new(error::Kind::Conflict, "server_disabled", text));
+        }
+        let credential = self.credential_of(scope, server).await?;
+        let server = without_credentials(scope, server.clone(), credential.is_some());
+        self.connections.get(scope, &server, credential.as_ref(), insist).await
+    }
+
+    /// Keeps when a server was spoken with, and what went wrong.
+    pub(super) async fn contacted(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        error: Option<&Error>,
+    ) -> Result<()> {
+        let (before, version) = self.contact(tenant, server).await?;
+        let contact = match error {
+            None => Contact { last_connected: Some(self.world.now()), error: None, ..before },
+            Some(error) => Contact { error: Some(error.message().to_owned()), ..before },
+        };
+        let document = document(Kind::Contact, server, &contact)?.of(server);
+        match self.store.commit(tenant, Batch::new().change(put(document, version))).await {
+            // Somebody else has just spoken with it.
+            Err(error) if error.kind() == error::Kind::Conflict => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// Where each agent has its own credentials, whoever is none can only come without: to servers that let everybody look.
+fn without_credentials(scope: Scope, mut server: Server, has_one: bool) -> Server {
+    let is_agent = matches!(scope.subject(), Subject::Agent(_));
+    if !has_one && !is_agent && server.settings.credentials == CredentialMode::PerAgent {
+        server.settings.authentication = Authentication::None;
+    }
+    server
+}
+
+/// All tools of a server; none if it says that it has none.
+pub(super) async fn list_tools(client: &Client) -> Result<Vec<linchpin::model::Tool>, ClientError> {
+    if client.capabilities().tools.is_none() {
+        return Ok(Vec::new());
+    }
+    client.tools().fresh().all().await
+}
+
+/// What a server did wrong, without anything that it should not have said.
+pub(super) fn failed(server: &Server, what: &str, error: &ClientError) -> Error {
+    let code = match error {
+        ClientError::Call(CallError::Rejected(_)) => "server_refused",
+        ClientError::Malformed { .. } | ClientError::EndlessList { .. } => "server_lies",
+        _ => "server_unavailable",
+    };
+    let text = format!("`{}`: {what}: {error}", server.slug.as_str());
+    Error::new(error::Kind::Unavailable, code, crate::pin::visible(&text))
+}

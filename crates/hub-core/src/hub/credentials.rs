@@ -1,0 +1,181 @@
+//! Credentials for servers: written, never read again but to be sent, and only to where they belong.
+
+use jiff::Timestamp;
+use linchpin::auth::Secret;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Hub;
+use super::servers::origin;
+use crate::connection::Credential;
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::id::{AgentId, SecretId, ServerId, TenantId};
+use crate::keys::Sealed;
+use crate::scope::{Scope, Subject};
+use crate::server::{Authentication, CredentialMode, Server};
+use crate::store::{Batch, Change, Key, Kind};
+use crate::vault::Label;
+
+const LONGEST: usize = 16_384;
+
+/// What can be seen of a credential.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct CredentialView {
+    /// What it is: `bearer`, `api-key` or `basic`.
+    pub kind: String,
+    /// Where it may be sent.
+    pub bound_to: String,
+    /// Whose it is; everybody's without it.
+    #[schemars(with = "Option<String>")]
+    pub agent: Option<AgentId>,
+    /// Counts the changes.
+    pub version: u64,
+    /// When this was said.
+    #[schemars(with = "String")]
+    pub seen: Timestamp,
+}
+
+impl Hub {
+    /// What is known of the credential of a server: everybody's, or an agent's.
+    pub async fn credential(
+        &self,
+        scope: Scope,
+        server: &str,
+        agent: Option<AgentId>,
+    ) -> Result<CredentialView> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), server).await?;
+        let id = secret_id(server.id, agent);
+        let missing =
+            || Error::new(error::Kind::NotFound, "not_found", "there is no such credential: enter it first");
+        let (kept, version): (Sealed, _) =
+            self.find(scope.tenant(), Kind::Secret, id).await?.ok_or_else(missing)?;
+        Ok(self.view_credential(kept, agent, version))
+    }
+
+    fn view_credential(&self, kept: Sealed, agent: Option<AgentId>, version: u64) -> CredentialView {
+        CredentialView { kind: kept.kind, bound_to: kept.bound_to, agent, version, seen: self.world.now() }
+    }
+
+    /// Keeps a credential, in place of the one before. It is bound to where the server is now.
+    pub async fn set_credential(
+        &self,
+        scope: Scope,
+        server: &str,
+        agent: Option<AgentId>,
+        secret: &Secret,
+    ) -> Result<CredentialView> {
+        scope.person()?;
+        let tenant = scope.tenant();
+        let server = self.find_server(tenant, server).await?;
+        let label = label(&server, agent)?;
+        check(secret)?;
+        if let Some(agent) = agent {
+            self.need::<crate::agent::Agent>(tenant, Kind::Agent, agent).await?;
+        }
+        let before: Option<(Sealed, u64)> = self.find(tenant, Kind::Secret, label.id).await?;
+        let version = before.map_or(0, |(_, version)| version);
+        let change = self.keys.seal(tenant, &label, &server.id.to_string(), secret, version).await?;
+        let mut entry = self.entry(scope, "credential.set").with("server", server.id.to_string());
+        entry = entry.with("bound_to", label.bound_to.as_str());
+        if let Some(agent) = agent {
+            entry = entry.with("agent", agent.to_string());
+        }
+        self.store.commit(tenant, Batch::new().change(change).audit(entry)).await?;
+        // Whoever is connected with the one before is connected wrongly now.
+        self.connections.end(tenant, server.id);
+        self.server_changed(tenant, server.id, "credential");
+        self.look_soon_as(tenant, server.id, agent.map_or(Subject::Hub, Subject::Agent));
+        Ok(CredentialView {
+            kind: label.kind,
+            bound_to: label.bound_to,
+            agent,
+            version: version + 1,
+            seen: self.world.now(),
+        })
+    }
+
+    /// Forgets a credential.
+    pub async fn drop_credential(&self, scope: Scope, server: &str, agent: Option<AgentId>) -> Result<()> {
+        scope.person()?;
+        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
+        let key = Key::new(Kind::Secret, secret_id(server.id, agent));
+        let entry = self.entry(scope, "credential.dropped").with("server", server.id.to_string());
+        self.store.commit(tenant, Batch::new().change(Change::Remove(key)).audit(entry)).await?;
+        self.connections.end(tenant, server.id);
+        self.server_changed(tenant, server.id, "credential");
+        Ok(())
+    }
+
+    /// What a subject's requests to a server carry.
+    pub(super) async fn credential_of(&self, scope: Scope, server: &Server) -> Result<Option<Credential>> {
+        if server.settings.authentication == Authentication::None {
+            return Ok(None);
+        }
+        let agent = match server.settings.credentials {
+            CredentialMode::Shared => None,
+            CredentialMode::PerAgent => scope.agent(),
+        };
+        let wanted = label(server, agent)?;
+        let Some((secret, kept, version)) = self.keys.open(scope.tenant(), wanted.id).await? else {
+            return Ok(None);
+        };
+        // It never goes to another place, or in another way, than the one it was entered for.
+        if kept.bound_to != wanted.bound_to || kept.kind != wanted.kind {
+            let text =
+                format!("the credential of `{}` is for another place: enter it again", server.slug.as_str());
+            return Err(Error::new(error::Kind::Denied, "credential_elsewhere", text));
+        }
+        Ok(Some(Credential { id: wanted.id, version, secret }))
+    }
+
+    /// Removes the credentials of an agent.
+    pub(super) async fn credentials_of_agent(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for server in self.every_server(tenant).await? {
+            let key = Key::new(Kind::Secret, secret_id(server.id, Some(agent)));
+            if self.store.document(tenant, &key).await?.is_some() {
+                changes.push(Change::Remove(key));
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// A server has one place for everybody's credential and one for each agent's.
+fn secret_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
+    let whose = agent.map(|agent| agent.to_string()).unwrap_or_default();
+    let digest = Digest::of("linchpin credential").part(server.to_string()).part(whose).end();
+    let (half, _) = digest.bytes().split_at(16);
+    SecretId::fixed(half.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+}
+
+fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
+    let kind = match &server.settings.authentication {
+        Authentication::None => {
+            return Err(Error::invalid(
+                "authentication",
+                "this server takes no credential: say first which kind",
+            ));
+        }
+        Authentication::Bearer => "bearer",
+        Authentication::ApiKey { .. } => "api-key",
+        Authentication::Basic { .. } => "basic",
+    };
+    let nowhere = || Error::invalid("url", "a credential belongs to a server on the network");
+    let bound_to = origin(&server.transport).ok_or_else(nowhere)?;
+    if agent.is_some() && server.settings.credentials == CredentialMode::Shared {
+        let text = "the server has one credential for all: set `credentials` to `per-agent` first";
+        return Err(Error::invalid("agent", text));
+    }
+    Ok(Label { id: secret_id(server.id, agent), kind: kind.into(), bound_to })
+}
+
+/// What can stand in a header.
+pub(super) fn check(secret: &Secret) -> Result<()> {
+    let text = secret.expose();
+    let fits = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+    let rule = || format!("1 to {LONGEST} printable ASCII characters are a secret");
+    fits.then_some(()).ok_or_else(|| Error::invalid("secret", rule()))
+}

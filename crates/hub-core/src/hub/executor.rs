@@ -1,0 +1,255 @@
+//! The one road of a call: who asks → what the rules say → whether the arguments fit → whether it is too often → whether a
+//! person must be asked. From there [`running`](super::running) goes on. Nothing else here calls a tool.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::Hub;
+use super::history::CallView;
+use super::running::Intent;
+use crate::agent::Agent;
+use crate::audit::Entry;
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::id::{ApprovalId, CallId};
+use crate::limit::{Bucket, Rate};
+use crate::policy::{self, Caller, Reason, Verdict};
+use crate::scope::Scope;
+use crate::server::Server;
+use crate::store::{Approval, Batch, Call, Change, Decision, Kind, Status};
+use crate::sync::lock;
+use crate::text::shortened;
+use crate::tool::Tool;
+
+/// The largest arguments, as JSON.
+const LARGEST: usize = 4 << 20;
+
+/// Which tool is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// By its name here.
+    Local(String),
+    /// By the server's name for it.
+    Of {
+        /// The server, by its id or short name.
+        server: String,
+        /// The tool.
+        tool: String,
+    },
+}
+
+/// A call that somebody wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// The tool.
+    pub tool: Which,
+    /// Its arguments: an object.
+    pub arguments: Value,
+}
+
+/// A call of which everything is known.
+pub(super) struct Plan {
+    pub(super) id: CallId,
+    pub(super) server: Server,
+    pub(super) tool: Tool,
+    pub(super) arguments: Value,
+    pub(super) verdict: Verdict,
+}
+
+impl Plan {
+    /// The digest of the arguments.
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of("linchpin arguments").json(&self.arguments).end()
+    }
+
+    /// What an approval of it is bound to.
+    pub(super) fn binding(&self, scope: Scope) -> Digest {
+        policy::binding(scope.subject(), self.server.id, &self.tool.definition, &self.arguments)
+    }
+}
+
+impl Hub {
+    /// Calls a tool. Whatever comes of it is a record, which is what this gives: also when the rules, or a person, said
+    /// no. If a person must be asked this waits for them, unless told not to.
+    pub async fn call_tool(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
+        let plan = self.plan(scope, wanted).await?;
+        if let Verdict::Deny(reason) = plan.verdict {
+            return self.refuse(scope, &plan, Status::Denied, reason.code(), reason.text()).await;
+        }
+        if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
+            return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
+        }
+        self.take_turn(scope, &plan).await?;
+        let (id, tenant) = (plan.id, scope.tenant());
+        let mut watching = self.events.watch(tenant, None);
+        match plan.verdict {
+            Verdict::Ask(reason) => self.ask(scope, &plan, reason).await?,
+            Verdict::Allow(reason) | Verdict::Deny(reason) => {
+                let (begun, has_begun) = oneshot::channel();
+                let intent = Intent { approval: None, reason: reason.code(), begun: Some(begun) };
+                self.tasks.start(self.clone().carry_out(scope, plan, intent));
+                has_begun.await.unwrap_or_else(|_| Err(ending()))?;
+            }
+        }
+        if wait {
+            self.until_over(tenant, id, &mut watching).await?;
+        }
+        self.call(scope, id).await
+    }
+
+    /// Finds out which tool is meant, and what the rules say.
+    async fn plan(&self, scope: Scope, wanted: Wanted) -> Result<Plan> {
+        let tenant = scope.tenant();
+        if !wanted.arguments.is_object() {
+            return Err(Error::invalid("arguments", "they are an object"));
+        }
+        let (server, tool) = match wanted.tool {
+            Which::Local(name) => {
+                let (server, tool, _) = self.find_tool(tenant, &name).await?;
+                (server, tool)
+            }
+            Which::Of { server, tool } => {
+                let server = self.find_server(tenant, &server).await?;
+                let found = self.tool_of(tenant, server.id, &tool).await?;
+                let missing = || Error::not_found("tool", shortened(&tool));
+                (server, found.ok_or_else(missing)?.0)
+            }
+        };
+        let verdict = self.verdict(scope, &server, &tool).await?;
+        Ok(Plan { id: CallId::new(&*self.world), server, tool, arguments: wanted.arguments, verdict })
+    }
+
+    /// What the rules say now.
+    pub(super) async fn verdict(&self, scope: Scope, server: &Server, tool: &Tool) -> Result<Verdict> {
+        let Some(agent) = scope.agent() else {
+            scope.person()?;
+            return Ok(policy::decide(Caller::Person, server, tool));
+        };
+        // An agent that is gone may do nothing.
+        let Some((agent, _)) = self.find::<Agent>(scope.tenant(), Kind::Agent, agent).await? else {
+            return Ok(Verdict::Deny(Reason::NotSelected));
+        };
+        Ok(policy::decide(Caller::Agent(&agent), server, tool))
+    }
+
+    /// Whether the arguments are what the tool takes.
+    pub(super) fn check_arguments(&self, tool: &Tool, arguments: &Value) -> Result<(), String> {
+        let size = arguments.to_string().len();
+        if size > LARGEST {
+            return Err(format!("the arguments have {size} bytes, and {LARGEST} are taken at most"));
+        }
+        self.schemas.check(tool, arguments)
+    }
+
+    /// One call less for the server in this minute.
+    async fn take_turn(&self, scope: Scope, plan: &Plan) -> Result<()> {
+        let Some(per_minute) = plan.server.settings.calls_per_minute else { return Ok(()) };
+        let (rate, now) = (Rate { burst: per_minute, per_minute }, self.world.now());
+        let key = (scope.tenant(), plan.server.id);
+        let taken = lock(&self.limits).entry(key).or_insert_with(|| Bucket::full(rate, now)).take(rate, now);
+        let Err(wait) = taken else { return Ok(()) };
+        let entry = self.about(scope, "call.limited", plan);
+        self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
+        let text = format!(
+            "`{}` takes {per_minute} calls a minute: try again in {} s",
+            plan.server.slug.as_str(),
+            wait.as_secs().max(1)
+        );
+        Err(Error::new(error::Kind::Exhausted, "rate_limited", text))
+    }
+
+    /// Keeps a call that is not made, and why.
+    async fn refuse(
+        &self,
+        scope: Scope,
+        plan: &Plan,
+        status: Status,
+        code: &str,
+        text: &str,
+    ) -> Result<CallView> {
+        let now = self.world.now();
+        let mut call = self.record(scope, plan, status).await?;
+        call.error = Some(text.to_owned());
+        call.completed = Some(now);
+        let entry = self.about(scope, "call.refused", plan).with("reason", code);
+        let batch = Batch::new().change(Change::Open(Box::new(call))).audit(entry);
+        self.store.commit(scope.tenant(), batch).await?;
+        self.call_changed(scope.tenant(), plan, status);
+        self.call(scope, plan.id).await
+    }
+
+    /// Asks a person.
+    async fn ask(&self, scope: Scope, plan: &Plan, reason: Reason) -> Result<()> {
+        let now = self.world.now();
+        let mut call = self.record(scope, plan, Status::Pending).await?;
+        // What waits must be known when it is made, kept or not.
+        call.arguments = Some(self.seal(scope.tenant(), plan.id, "arguments", &plan.arguments).await?);
+        let approval = Approval {
+            id: ApprovalId::new(&*self.world),
+            call: plan.id,
+            digest: plan.binding(scope),
+            decision: Decision::Open,
+            decided_by: None,
+            created: now,
+            expires: now.saturating_add(self.options.approval_lifetime).unwrap_or(jiff::Timestamp::MAX),
+            decided: None,
+        };
+        let entry = self.about(scope, "approval.asked", plan).with("reason", reason.code());
+        let entry =
+            entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
+        let id = approval.id;
+        let batch =
+            Batch::new().change(Change::Open(Box::new(call))).change(Change::Ask(approval)).audit(entry);
+        self.store.commit(scope.tenant(), batch).await?;
+        self.call_changed(scope.tenant(), plan, Status::Pending);
+        let body = json!({ "approval": id, "call": plan.id, "decision": Decision::Open });
+        self.events.publish(scope.tenant(), "approval", body);
+        Ok(())
+    }
+
+    /// A call as it is kept.
+    pub(super) async fn record(&self, scope: Scope, plan: &Plan, status: Status) -> Result<Call> {
+        let now = self.world.now();
+        let arguments = if plan.server.settings.keep_history {
+            Some(self.seal(scope.tenant(), plan.id, "arguments", &plan.arguments).await?)
+        } else {
+            None
+        };
+        Ok(Call {
+            id: plan.id,
+            server: plan.server.id,
+            tool: plan.tool.name.clone(),
+            subject: scope.subject().to_string(),
+            status,
+            digest: plan.digest(),
+            arguments,
+            result: None,
+            error: None,
+            created: now,
+            started: (status == Status::Running).then_some(now),
+            completed: None,
+        })
+    }
+
+    /// What the audit says of a call.
+    pub(super) fn about(&self, scope: Scope, action: &'static str, plan: &Plan) -> Entry {
+        self.entry(scope, action)
+            .with("call", plan.id.to_string())
+            .with("server", plan.server.id.to_string())
+            .with("tool", plan.tool.name.as_str())
+            .with("pin", crate::pin::pin(&plan.tool.definition).to_string())
+            .with("arguments", plan.digest().to_string())
+    }
+
+    pub(super) fn call_changed(&self, tenant: crate::id::TenantId, plan: &Plan, status: Status) {
+        let body =
+            json!({ "call": plan.id, "server": plan.server.id, "tool": plan.tool.name, "status": status });
+        self.events.publish(tenant, "call", body);
+    }
+}
+
+pub(super) fn ending() -> Error {
+    Error::new(error::Kind::Unavailable, "ending", "the hub is ending: try again when it is back")
+}

@@ -1,0 +1,55 @@
+//! What is counted, for whoever watches the hub by numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use jiff::SignedDuration;
+
+use crate::store::Status;
+use crate::sync::lock;
+
+/// The upper bounds of the times that are told apart, in milliseconds.
+pub const BOUNDS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000, 30_000, 300_000];
+
+/// How many servers are told apart.
+const MOST_SERVERS: usize = 1_000;
+
+/// The calls of a server that ended in one way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// How many.
+    pub count: u64,
+    /// How long they took together, in milliseconds.
+    pub millis: u64,
+    /// How many took as long as each of [`BOUNDS`] at most, and not as long as the one before.
+    pub within: [u64; BOUNDS.len()],
+}
+
+/// Everything that is counted.
+#[derive(Default)]
+pub struct Meters(Mutex<BTreeMap<(String, &'static str), Ended>>);
+
+impl Meters {
+    pub(super) fn call_over(&self, server: &str, status: Status, took: SignedDuration) {
+        let millis = u64::try_from(took.as_millis()).unwrap_or_default();
+        let mut all = lock(&self.0);
+        let key = (server.to_owned(), status.name());
+        if all.len() >= MOST_SERVERS * Status::ALL.len() && !all.contains_key(&key) {
+            return;
+        }
+        let ended = all.entry(key).or_default();
+        ended.count += 1;
+        ended.millis += millis;
+        if let Some(within) = BOUNDS.iter().position(|bound| millis <= *bound) {
+            ended.within[within] += 1;
+        }
+    }
+
+    /// The calls that ended, by the short name of the server and how they ended.
+    pub fn calls(&self) -> Vec<(String, &'static str, Ended)> {
+        lock(&self.0)
+            .iter()
+            .map(|((server, status), ended)| (server.clone(), *status, ended.clone()))
+            .collect()
+    }
+}

@@ -1,0 +1,410 @@
+//! Servers: added, changed, looked at and removed.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use linchpin::egress::Target;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Hub, document, put};
+use crate::connection::Status;
+use crate::error::{self, Error, Result};
+use crate::id::{ServerId, TenantId};
+use crate::names::Slug;
+use crate::scope::Scope;
+use crate::server::{Authentication, CredentialMode, Draft, Launch, Remote, Server, Settings, Transport};
+use crate::store::{Batch, Change, Key, Kind, Stored};
+use crate::tool::Tool;
+
+/// How many servers a tenant may have.
+const MOST: usize = 1_000;
+
+/// A server as it is kept. The command of a program is not: that is in the operator's file.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub(super) slug: Slug,
+    pub(super) settings: Settings,
+    pub(super) place: Place,
+    pub(super) is_from_file: bool,
+    pub(super) created: Timestamp,
+    pub(super) updated: Timestamp,
+}
+
+/// How a server is reached, without what only the operator's file says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Place {
+    Stdio,
+    Http(Remote),
+    Sse(Remote),
+}
+
+/// When the hub last spoke with a server.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Contact {
+    pub(super) last_connected: Option<Timestamp>,
+    pub(super) last_synced: Option<Timestamp>,
+    /// Why the last look at its tools failed.
+    pub(super) error: Option<String>,
+}
+
+/// A server, as people see it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ServerView {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub id: ServerId,
+    /// Its short name, which never changes.
+    pub slug: String,
+    /// What people call it.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// `stdio`, `http` or `sse`.
+    pub transport: &'static str,
+    /// Where it is.
+    pub url: Option<String>,
+    /// What is sent with every request.
+    pub headers: BTreeMap<String, String>,
+    /// The program and its arguments, if it is one.
+    pub command: Option<Vec<String>>,
+    /// The names of the variables in its environment.
+    pub env: Vec<String>,
+    /// Whether the operator's file says that it is there: then it is changed in that file alone.
+    pub is_from_file: bool,
+    /// How requests say who asks.
+    pub authentication: Authentication,
+    /// Whose credentials are used.
+    pub credentials: CredentialMode,
+    /// How long an answer may take.
+    pub timeout_ms: u64,
+    /// How often connecting, listing and reading is tried again.
+    pub retry_attempts: u8,
+    /// How many calls a minute it takes.
+    pub calls_per_minute: Option<u32>,
+    /// Whether it is used at all.
+    pub enabled: bool,
+    /// Whether arguments and results of its calls are kept.
+    pub keep_history: bool,
+    /// How it is connected now.
+    pub status: Status,
+    /// Why its tools could not be looked at the last time; those that are known are of before.
+    pub error: Option<String>,
+    /// When it last answered.
+    #[schemars(with = "Option<String>")]
+    pub last_connected: Option<Timestamp>,
+    /// When its tools were last looked at.
+    #[schemars(with = "Option<String>")]
+    pub last_synced: Option<Timestamp>,
+    /// How many tools it has.
+    pub tools: usize,
+    /// Counts the changes.
+    pub version: u64,
+    /// When it was added.
+    #[schemars(with = "String")]
+    pub created: Timestamp,
+    /// When it was last changed.
+    #[schemars(with = "String")]
+    pub updated: Timestamp,
+}
+
+/// Which servers are wanted.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerFilter {
+    /// That are used, or not.
+    pub enabled: Option<bool>,
+    /// That are connected so.
+    pub status: Option<Status>,
+    /// With this in their name, short name or description.
+    pub q: Option<String>,
+}
+
+impl Hub {
+    /// The servers of the tenant.
+    pub async fn servers(&self, scope: Scope, filter: &ServerFilter) -> Result<Vec<ServerView>> {
+        scope.person()?;
+        let mut views = Vec::new();
+        for server in self.every_server(scope.tenant()).await? {
+            let Settings { name, description, enabled, .. } = &server.settings;
+            let words = [name, server.slug.as_str(), description.as_deref().unwrap_or_default()];
+            let has = |q: &String| words.iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()));
+            let status = self.connections.status(scope.tenant(), server.id);
+            let fits = filter.q.as_ref().is_none_or(has)
+                && filter.enabled.is_none_or(|wanted| wanted == *enabled)
+                && filter.status.is_none_or(|wanted| wanted == status);
+            if fits {
+                views.push(self.view_server(scope.tenant(), server).await?);
+            }
+        }
+        Ok(views)
+    }
+
+    /// One server, by its id or its short name.
+    pub async fn server(&self, scope: Scope, name: &str) -> Result<ServerView> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        self.view_server(scope.tenant(), server).await
+    }
+
+    /// Adds a server that somebody has described. It is looked at soon.
+    pub async fn add_server(&self, scope: Scope, form: Value) -> Result<ServerView> {
+        scope.person()?;
+        let Draft { slug, settings, transport } = Draft::read(form)?;
+        let taken: Vec<_> =
+            self.every_server(scope.tenant()).await?.into_iter().map(|server| server.slug).collect();
+        if taken.len() >= MOST {
+            let text = format!("there are {MOST} servers already: remove one first");
+            return Err(Error::new(error::Kind::Exhausted, "too_many_servers", text));
+        }
+        let slug = match slug {
+            Some(slug) => slug,
+            None => free_slug(&settings.name, &taken),
+        };
+        let (id, now) = (ServerId::new(&*self.world), self.world.now());
+        let kept = Kept {
+            slug,
+            settings,
+            place: Place::of(&transport),
+            is_from_file: false,
+            created: now,
+            updated: now,
+        };
+        let entry =
+            self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
+        let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
+        self.store.commit(scope.tenant(), batch).await?;
+        self.server_changed(scope.tenant(), id, "added");
+        self.look_soon(scope.tenant(), id);
+        self.server(scope, &id.to_string()).await
+    }
+
+    /// Changes what is given of a server. Another place for it means other credentials: those that are known are dropped.
+    pub async fn update_server(&self, scope: Scope, name: &str, changes: Value) -> Result<ServerView> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        own(&server)?;
+        let Value::Object(changes) = changes else {
+            return Err(Error::invalid("body", "an object is expected"));
+        };
+        if changes.contains_key("slug") {
+            return Err(Error::invalid("slug", "it never changes: tools are called by it"));
+        }
+        let mut form = server.form();
+        form.extend(changes);
+        let Draft { settings, transport, .. } = Draft::read(form.into())?;
+        self.replace_server(scope, &server, settings, transport).await?;
+        self.server(scope, &server.id.to_string()).await
+    }
+
+    /// Turns a server on or off.
+    pub async fn enable_server(&self, scope: Scope, name: &str, enabled: bool) -> Result<ServerView> {
+        self.update_server(scope, name, json!({ "enabled": enabled })).await
+    }
+
+    /// Removes a server with its tools and credentials. Its calls and the audit stay.
+    pub async fn remove_server(&self, scope: Scope, name: &str) -> Result<()> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        own(&server)?;
+        self.forget_server(scope, server.id, &server.slug).await
+    }
+
+    pub(super) async fn forget_server(&self, scope: Scope, id: ServerId, slug: &Slug) -> Result<()> {
+        let tenant = scope.tenant();
+        let entry =
+            self.entry(scope, "server.removed").with("server", id.to_string()).with("slug", slug.as_str());
+        let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Server, id))).audit(entry);
+        batch.changes.extend(self.parts(tenant, id, &[Kind::Tool, Kind::Secret, Kind::Contact]).await?);
+        self.store.commit(tenant, batch).await?;
+        self.connections.end(tenant, id);
+        self.server_changed(tenant, id, "removed");
+        Ok(())
+    }
+
+    /// Keeps a server as it is from now on, and ends what was under way with it as it was.
+    pub(super) async fn replace_server(
+        &self,
+        scope: Scope,
+        server: &Server,
+        settings: Settings,
+        transport: Transport,
+    ) -> Result<()> {
+        let (tenant, id) = (scope.tenant(), server.id);
+        let place = Place::of(&transport);
+        let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
+        let mut batch = Batch::new();
+        let other_place = origin(&transport) != origin(&server.transport);
+        if other_place || settings.authentication != server.settings.authentication {
+            let dropped = self.parts(tenant, id, &[Kind::Secret]).await?;
+            entry = entry.with("credentials_dropped", dropped.len());
+            batch.changes.extend(dropped);
+        }
+        let kept = Kept {
+            slug: server.slug.clone(),
+            settings,
+            place,
+            is_from_file: server.is_from_file,
+            created: server.created,
+            updated: self.world.now(),
+        };
+        let batch = batch.change(put(kept.document(id)?, server.version)).audit(entry);
+        self.store.commit(tenant, batch).await?;
+        self.connections.end(tenant, id);
+        self.server_changed(tenant, id, "changed");
+        if kept.settings.enabled {
+            self.look_soon(tenant, id);
+        }
+        Ok(())
+    }
+
+    /// Removes what belongs to a server.
+    async fn parts(&self, tenant: TenantId, server: ServerId, kinds: &[Kind]) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for kind in kinds {
+            let all = self.stored(tenant, *kind, Some(&server.to_string())).await?;
+            changes.extend(all.into_iter().map(|stored| Change::Remove(stored.document.key)));
+        }
+        Ok(changes)
+    }
+
+    pub(super) async fn every_server(&self, tenant: TenantId) -> Result<Vec<Server>> {
+        let all = self.stored(tenant, Kind::Server, None).await?;
+        all.into_iter().map(|stored| self.read_server(tenant, stored)).collect()
+    }
+
+    /// A server by its id or its short name.
+    pub(super) async fn find_server(&self, tenant: TenantId, name: &str) -> Result<Server> {
+        let found = match name.parse::<ServerId>() {
+            Ok(id) => self.store.document(tenant, &Key::new(Kind::Server, id)).await?,
+            Err(_) => self.store.named(tenant, Kind::Server, name).await?,
+        };
+        let found = found.ok_or_else(|| Error::not_found("server", crate::text::shortened(name)))?;
+        self.read_server(tenant, found)
+    }
+
+    fn read_server(&self, tenant: TenantId, stored: Stored) -> Result<Server> {
+        let id: ServerId = stored.document.key.id.parse()?;
+        let version = stored.version;
+        let Kept { slug, settings, place, is_from_file, created, updated } = stored.document.read()?;
+        let transport = match place {
+            Place::Http(remote) => Transport::Http(remote),
+            Place::Sse(remote) => Transport::Sse(remote),
+            Place::Stdio => Transport::Stdio(self.launch(tenant, id).ok_or_else(|| {
+                let text = format!("`{}` is not in the operator's file any more", slug.as_str());
+                Error::new(error::Kind::Unavailable, "server_not_in_file", text)
+            })?),
+        };
+        Ok(Server { id, slug, settings, transport, is_from_file, version, created, updated })
+    }
+
+    async fn view_server(&self, tenant: TenantId, server: Server) -> Result<ServerView> {
+        let contact = self.contact(tenant, server.id).await?.0;
+        let tools = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
+        let (command, env) = match &server.transport {
+            Transport::Stdio(Launch { command, args, env, .. }) => {
+                let words = std::iter::once(command).chain(args).cloned().collect();
+                (Some(words), env.keys().cloned().collect())
+            }
+            Transport::Http(_) | Transport::Sse(_) => (None, Vec::new()),
+        };
+        let remote = server.transport.place().cloned();
+        let settings = server.settings;
+        Ok(ServerView {
+            id: server.id,
+            slug: server.slug.as_str().to_owned(),
+            name: settings.name,
+            description: settings.description,
+            transport: server.transport.name(),
+            url: remote.as_ref().map(|remote| remote.url.clone()),
+            headers: remote.map(|remote| remote.headers).unwrap_or_default(),
+            command,
+            env,
+            is_from_file: server.is_from_file,
+            authentication: settings.authentication,
+            credentials: settings.credentials,
+            timeout_ms: u64::try_from(settings.timeout.as_millis()).unwrap_or(u64::MAX),
+            retry_attempts: settings.retry_attempts,
+            calls_per_minute: settings.calls_per_minute,
+            enabled: settings.enabled,
+            keep_history: settings.keep_history,
+            status: self.connections.status(tenant, server.id),
+            error: contact.error,
+            last_connected: contact.last_connected,
+            last_synced: contact.last_synced,
+            tools: tools.iter().filter(|(tool, _)| !tool.is_gone).count(),
+            version: server.version,
+            created: server.created,
+            updated: server.updated,
+        })
+    }
+
+    /// When the hub last spoke with a server, and the version of that.
+    pub(super) async fn contact(&self, tenant: TenantId, server: ServerId) -> Result<(Contact, u64)> {
+        Ok(self.find(tenant, Kind::Contact, server).await?.unwrap_or_default())
+    }
+
+    pub(super) fn server_changed(&self, tenant: TenantId, server: ServerId, what: &str) {
+        self.events.publish(tenant, "server", json!({ "server": server, "change": what }));
+    }
+}
+
+/// What the operator's file says is changed there.
+fn own(server: &Server) -> Result<()> {
+    if !server.is_from_file {
+        return Ok(());
+    }
+    let text = format!(
+        "`{0}` is in the operator's file: use `linchpin server …` on the machine of the hub, or edit that file",
+        server.slug.as_str()
+    );
+    Err(Error::new(error::Kind::Conflict, "server_from_file", text))
+}
+
+/// A short name that looks like a name and is not taken.
+fn free_slug(name: &str, taken: &[Slug]) -> Slug {
+    let wanted =
+        Slug::from_name(name).or_else(|| Slug::from_name("server")).unwrap_or_else(|| unreachable!());
+    let numbered = (2..).map(|number| wanted.numbered(number));
+    std::iter::once(wanted.clone()).chain(numbered).find(|slug| !taken.contains(slug)).unwrap_or(wanted)
+}
+
+/// The scheme, name and port that credentials are bound to.
+pub(super) fn origin(transport: &Transport) -> Option<String> {
+    let target = Target::typed(&transport.place()?.url).ok()?;
+    Some(target.origin())
+}
+
+impl Place {
+    pub(super) fn of(transport: &Transport) -> Self {
+        match transport {
+            Transport::Stdio(_) => Place::Stdio,
+            Transport::Http(remote) => Place::Http(remote.clone()),
+            Transport::Sse(remote) => Place::Sse(remote.clone()),
+        }
+    }
+}
+
+impl Kept {
+    pub(super) fn document(&self, id: ServerId) -> Result<crate::store::Document> {
+        Ok(document(Kind::Server, id, self)?.named(self.slug.as_str()))
+    }
+}
+
+impl Server {
+    /// What a form would have to say to get this server.
+    fn form(&self) -> Map<String, Value> {
+        let mut form = match serde_json::to_value(&self.settings) {
+            Ok(Value::Object(form)) => form,
+            _ => Map::new(),
+        };
+        form.insert("transport".into(), self.transport.name().into());
+        if let Some(Remote { url, headers }) = self.transport.place() {
+            form.insert("url".into(), url.as_str().into());
+            form.insert("headers".into(), json!(headers));
+        }
+        form
+    }
+}

@@ -1,0 +1,228 @@
+//! Tools, as people and models see them: by a name that no other has, with what changed since somebody looked.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::sync::{kept, tool_id};
+use super::{Hub, put};
+use crate::agent::Agent;
+use crate::error::{self, Error, Result};
+use crate::id::{AgentId, ServerId, TenantId};
+use crate::names::{LONGEST, local};
+use crate::pin::{Change, State, hides, pin};
+use crate::scope::Scope;
+use crate::server::Server;
+use crate::store::{Batch, Kind};
+use crate::text::shortened;
+use crate::tool::Tool;
+
+/// A tool, as people and models see it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ToolView {
+    /// The name by which it is called here.
+    pub name: String,
+    /// The short name of its server.
+    pub server: String,
+    /// What its server calls it.
+    pub tool: String,
+    /// What its server says of it, whole.
+    pub definition: Value,
+    /// Whether it is what it was when somebody looked.
+    pub state: State,
+    /// The digest of what counts of its definition: to be given when it is trusted.
+    pub pin: String,
+    /// Whether it can be called now.
+    pub is_callable: bool,
+    /// Whether its server could not be asked the last time.
+    pub is_stale: bool,
+    /// Whether its server no longer has it.
+    pub is_gone: bool,
+    /// What changed since somebody looked.
+    pub changes: Vec<Change>,
+    /// How many characters that no screen shows are in what it says of itself.
+    pub hidden_characters: usize,
+    /// When it was first listed.
+    #[schemars(with = "String")]
+    pub first_seen: Timestamp,
+    /// When it last changed.
+    #[schemars(with = "String")]
+    pub last_seen: Timestamp,
+}
+
+/// Which tools are wanted.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolFilter {
+    /// Of this server, by id or short name.
+    pub server: Option<String>,
+    /// In this state.
+    pub state: Option<State>,
+    /// That this agent may use.
+    #[schemars(with = "Option<String>")]
+    pub agent: Option<AgentId>,
+    /// That can be called now, or not.
+    pub callable: Option<bool>,
+    /// With this in their name or description.
+    pub q: Option<String>,
+}
+
+impl Hub {
+    /// The tools of all servers that whoever asks may see. One server that does not answer hides no other.
+    pub async fn tools(&self, scope: Scope, filter: &ToolFilter) -> Result<Vec<ToolView>> {
+        let tenant = scope.tenant();
+        let agent = match (scope.agent(), filter.agent) {
+            (Some(own), _) => Some(self.need::<Agent>(tenant, Kind::Agent, own).await?.0),
+            (None, Some(agent)) => Some(self.need::<Agent>(tenant, Kind::Agent, agent).await?.0),
+            (None, None) => {
+                scope.person()?;
+                None
+            }
+        };
+        let servers = match &filter.server {
+            Some(name) => vec![self.find_server(tenant, name).await?],
+            None => self.every_server(tenant).await?,
+        };
+        let mut views = Vec::new();
+        for server in &servers {
+            let is_stale = self.contact(tenant, server.id).await?.0.error.is_some();
+            for (tool, _) in self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await? {
+                let may = agent.as_ref().is_none_or(|agent| agent.may_use(server.id, &tool.name));
+                let view = view(server, tool, is_stale);
+                let has = |q: &String| {
+                    let text = view.definition.get("description").and_then(Value::as_str).unwrap_or_default();
+                    [&*view.name, text].iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()))
+                };
+                let fits = may
+                    && filter.state.is_none_or(|state| state == view.state)
+                    && filter.callable.is_none_or(|wanted| wanted == view.is_callable)
+                    && (scope.agent().is_none() || view.is_callable)
+                    && filter.q.as_ref().is_none_or(has);
+                if fits {
+                    views.push(view);
+                }
+            }
+        }
+        Ok(without_doubles(views))
+    }
+
+    /// One tool, by its name here.
+    pub async fn tool(&self, scope: Scope, name: &str) -> Result<ToolView> {
+        let (server, tool, _) = self.find_tool(scope.tenant(), name).await?;
+        if let Some(agent) = scope.agent() {
+            let (agent, _) = self.need::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
+            if !agent.may_use(server.id, &tool.name) {
+                return Err(missing(name));
+            }
+        }
+        let is_stale = self.contact(scope.tenant(), server.id).await?.0.error.is_some();
+        Ok(view(&server, tool, is_stale))
+    }
+
+    /// Somebody has looked at a tool, as it is now, and trusts it. `seen` is the pin of what they looked at.
+    pub async fn trust_tool(&self, scope: Scope, name: &str, seen: Option<&str>) -> Result<ToolView> {
+        scope.person()?;
+        let (server, tool, version) = self.find_tool(scope.tenant(), name).await?;
+        if seen.is_some_and(|seen| seen != pin(&tool.definition).to_string()) {
+            let text = "the tool has changed since you looked at it: look again";
+            return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
+        }
+        self.trust(scope, &server, vec![(tool, version)]).await?;
+        self.tool(scope, name).await
+    }
+
+    /// As [`Self::trust_tool`], for everything that a server has now. How many were not trusted before.
+    pub async fn trust_server(&self, scope: Scope, name: &str) -> Result<usize> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        let mut tools = self.all::<Tool>(scope.tenant(), Kind::Tool, Some(&server.id.to_string())).await?;
+        tools.retain(|(tool, _)| tool.state() != State::Trusted && !tool.is_gone);
+        let count = tools.len();
+        self.trust(scope, &server, tools).await?;
+        Ok(count)
+    }
+
+    async fn trust(&self, scope: Scope, server: &Server, tools: Vec<(Tool, u64)>) -> Result<()> {
+        let mut batch = Batch::new();
+        for (mut tool, version) in tools {
+            let entry = self.entry(scope, "tool.trusted").with("server", server.id.to_string());
+            let entry = entry.with("tool", tool.name.as_str()).with("pin", pin(&tool.definition).to_string());
+            tool.trust();
+            batch = batch.change(put(kept(&tool)?, version)).audit(entry);
+        }
+        self.store.commit(scope.tenant(), batch).await?;
+        self.events.publish(scope.tenant(), "tools", json!({ "server": server.id, "change": "trusted" }));
+        Ok(())
+    }
+
+    /// The server and the tool that a name here stands for.
+    pub(super) async fn find_tool(&self, tenant: TenantId, name: &str) -> Result<(Server, Tool, u64)> {
+        let parts = name.strip_prefix("mcp_").and_then(|rest| rest.split_once("__"));
+        let (slug, rest) = parts.ok_or_else(|| missing(name))?;
+        let server = self.find_server(tenant, slug).await.map_err(|error| match error.kind() {
+            error::Kind::NotFound => missing(name),
+            _ => error,
+        })?;
+        // Most names are the server's own.
+        if let Some((tool, version)) = self.tool_of(tenant, server.id, rest).await?
+            && local(&server.slug, &tool.name, LONGEST) == name
+        {
+            return Ok((server, tool, version));
+        }
+        let all = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
+        let found = all.into_iter().find(|(tool, _)| local(&server.slug, &tool.name, LONGEST) == name);
+        let (tool, version) = found.ok_or_else(|| missing(name))?;
+        Ok((server, tool, version))
+    }
+
+    /// A tool, by the server's name for it.
+    pub(super) async fn tool_of(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        name: &str,
+    ) -> Result<Option<(Tool, u64)>> {
+        let found = self.find::<Tool>(tenant, Kind::Tool, tool_id(server, name)).await?;
+        Ok(found.filter(|(tool, _)| tool.name == name))
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::not_found("tool", shortened(name))
+}
+
+/// Two tools with one name would be a trap: neither is there.
+fn without_doubles(mut views: Vec<ToolView>) -> Vec<ToolView> {
+    let mut counts = HashMap::new();
+    for view in &views {
+        *counts.entry(view.name.clone()).or_insert(0_usize) += 1;
+    }
+    let doubles: HashSet<_> =
+        counts.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name).collect();
+    views.retain(|view| !doubles.contains(&view.name));
+    views
+}
+
+fn view(server: &Server, tool: Tool, is_stale: bool) -> ToolView {
+    let state = tool.state();
+    let changes = if state == State::Changed { tool.changes() } else { Vec::new() };
+    let text = tool.definition.to_string();
+    ToolView {
+        name: local(&server.slug, &tool.name, LONGEST),
+        server: server.slug.as_str().to_owned(),
+        state,
+        pin: pin(&tool.definition).to_string(),
+        is_callable: server.settings.enabled && !tool.is_gone && state != State::Changed,
+        is_stale,
+        is_gone: tool.is_gone,
+        changes,
+        hidden_characters: text.chars().filter(|char| hides(*char)).count(),
+        first_seen: tool.first_seen,
+        last_seen: tool.last_seen,
+        tool: tool.name,
+        definition: tool.definition,
+    }
+}
