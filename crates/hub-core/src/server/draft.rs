@@ -7,9 +7,9 @@ use std::time::Duration;
 use linchpin::egress::Target;
 use serde_json::Value;
 
-use super::form::Form;
 use super::{Authentication, CredentialMode, Remote, Settings, Transport};
 use crate::error::{Error, Result};
+use crate::form::Form;
 use crate::names::Slug;
 
 const LONGEST_NAME: usize = 100;

@@ -4,7 +4,6 @@
 //! alone, as an [`Operated`] server with a [`Launch`].
 
 mod draft;
-mod form;
 mod operated;
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::form::Form;
 use super::{Launch, Settings, Transport};
 use crate::error::{Error, Result};
+use crate::form::Form;
 use crate::names::Slug;
 
 const LONGEST_PATH: usize = 4_096;

@@ -8,14 +8,15 @@
 //! ```
 
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
 use super::Root;
 use super::seal::Key;
+use crate::private;
 use crate::text::{hex, unhex};
 use crate::world::{World, random};
 
@@ -73,8 +74,7 @@ impl KeyFile {
 
     fn read(path: &Path, file: File) -> Result<Self, KeyFileError> {
         let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
-        #[cfg(unix)]
-        if std::os::unix::fs::MetadataExt::mode(&file.metadata().map_err(failed)?) & 0o077 != 0 {
+        if private::is_open_to_others(&file).map_err(failed)? {
             return Err(KeyFileError::Open(path.to_owned()));
         }
         let mut text = Zeroizing::new(String::new());
@@ -128,35 +128,13 @@ impl KeyFile {
         self.save(world).inspect_err(|_| self.roots.splice(0..0, before.iter().cloned()).for_each(drop))
     }
 
-    /// Beside the old one first, so that there is always a whole one.
     fn save(&self, world: &dyn World) -> io::Result<()> {
         let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *digits(&self.audit)));
         for root in &self.roots {
             writeln!(text, "root {} {}", root.number, *digits(root.key.bytes())).map_err(io::Error::other)?;
         }
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        make_folder(folder)?;
-        let beside = folder.join(format!(".keys-{}", hex(&random::<8>(world))));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&beside)?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        written.and_then(|()| fs::rename(&beside, &self.path)).inspect_err(|_| {
-            let _ = fs::remove_file(&beside); // it may not even be there
-        })?;
-        if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+        private::write(&self.path, text.as_bytes(), world)
     }
-}
-
-fn make_folder(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
 }
 
 /// Both ways through memory that is wiped.
@@ -171,6 +149,8 @@ fn key(text: &str) -> Option<Zeroizing<[u8; 32]>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tempfile::TempDir;
 
     use super::*;

@@ -12,23 +12,25 @@ use crate::text::shortened;
 const ALIKE: f64 = 0.6;
 
 /// The members of an object, each taken once, by those who know what it means.
-pub(super) struct Form {
+pub struct Form {
     /// Where it stands in the request: empty, or a name and a dot.
     path: String,
-    pub(super) members: Map<String, Value>,
+    pub(crate) members: Map<String, Value>,
     /// Every name that was asked for: these are all that there can be.
     known: Vec<&'static str>,
 }
 
 impl Form {
-    pub(super) fn new(value: Value) -> Result<Self> {
+    /// Takes an object, and nothing else.
+    pub fn new(value: Value) -> Result<Self> {
         match value {
             Value::Object(members) => Ok(Form { path: String::new(), members, known: Vec::new() }),
             _ => Err(Error::invalid("body", "an object is expected")),
         }
     }
 
-    pub(super) fn error(&self, name: &str, text: impl Into<String>) -> Error {
+    /// An error about one of its members.
+    pub fn error(&self, name: &str, text: impl Into<String>) -> Error {
         Error::invalid(format!("{}{name}", self.path), text)
     }
 
@@ -37,7 +39,8 @@ impl Form {
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
-    pub(super) fn text(&mut self, name: &'static str, longest: usize) -> Result<Option<String>> {
+    /// A text.
+    pub fn text(&mut self, name: &'static str, longest: usize) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(text)) if is_text(&text, longest) => Ok(Some(text)),
@@ -46,19 +49,22 @@ impl Form {
         }
     }
 
-    pub(super) fn number(&mut self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
+    /// A whole number.
+    pub fn number(&mut self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let fits = value.as_u64().filter(|number| range.contains(number));
         let text = || format!("it is a whole number from {} to {}", range.start(), range.end());
         fits.map(Some).ok_or_else(|| self.error(name, text()))
     }
 
-    pub(super) fn flag(&mut self, name: &'static str) -> Result<Option<bool>> {
+    /// Yes or no.
+    pub fn flag(&mut self, name: &'static str) -> Result<Option<bool>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.error(name, "it is `true` or `false`"))
     }
 
-    pub(super) fn object(&mut self, name: &'static str) -> Result<Option<Form>> {
+    /// An object within it.
+    pub fn object(&mut self, name: &'static str) -> Result<Option<Form>> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::Object(members)) => {
@@ -69,7 +75,7 @@ impl Form {
     }
 
     /// A list of texts.
-    pub(super) fn texts(&mut self, name: &'static str, most: usize, longest: usize) -> Result<Vec<String>> {
+    pub fn texts(&mut self, name: &'static str, most: usize, longest: usize) -> Result<Vec<String>> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
         let fits = |value: &Value| value.as_str().filter(|text| is_text(text, longest)).map(str::to_owned);
         let read = value.as_array().filter(|list| list.len() <= most);
@@ -79,7 +85,7 @@ impl Form {
     }
 
     /// An object of texts.
-    pub(super) fn map(
+    pub fn map(
         &mut self,
         name: &'static str,
         most: usize,
@@ -99,19 +105,19 @@ impl Form {
     }
 
     /// There is this one, too, which nobody asked for.
-    pub(super) fn knows(&mut self, name: &'static str) -> &Self {
+    pub fn knows(&mut self, name: &'static str) -> &Self {
         self.known.push(name);
         self
     }
 
     /// These do not belong here.
-    pub(super) fn refuse(&self, names: &[&str], why: &str) -> Result<()> {
+    pub fn refuse(&self, names: &[&str], why: &str) -> Result<()> {
         let found = names.iter().find(|name| self.members.contains_key(**name));
         found.map_or(Ok(()), |name| Err(self.error(name, why)))
     }
 
     /// Nothing may be left.
-    pub(super) fn end(&self) -> Result<()> {
+    pub fn end(&self) -> Result<()> {
         let Some(name) = self.members.keys().next() else { return Ok(()) };
         let alike = |known: &&'static str| strsim::normalized_damerau_levenshtein(name, known);
         let nearest = self.known.iter().copied().map(|known| (alike(&known), known));

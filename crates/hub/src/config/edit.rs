@@ -1,0 +1,249 @@
+//! Changes the operator's file for commands of the terminal, and keeps what people wrote around it.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use linchpin_hub_core::private;
+use linchpin_hub_core::world::System;
+use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, value};
+
+use super::{Config, Problem, file};
+
+/// How often it is tried again when somebody else writes the file at the same moment.
+const TRIES: usize = 10;
+
+/// A program to be added.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    pub(crate) slug: String,
+    pub(crate) name: Option<String>,
+    pub(crate) command: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) inherit: Vec<String>,
+    pub(crate) directory: Option<String>,
+    pub(crate) timeout_ms: Option<u32>,
+    pub(crate) is_disabled: bool,
+}
+
+/// Adds a program.
+pub(crate) fn add(path: &Path, added: &Added) -> Result<(), Problem> {
+    edit(path, |document| {
+        let servers = document.entry("servers").or_insert_with(|| {
+            let mut table = Table::new();
+            table.set_implicit(true);
+            Item::Table(table)
+        });
+        let servers = servers.as_table_like_mut().ok_or("`servers` is no table: mend it first")?;
+        if servers.contains_key(&added.slug) {
+            return Err(format!(
+                "there is a server `{}` already: remove it first, or give another --slug",
+                added.slug
+            ));
+        }
+        servers.insert(&added.slug, Item::Table(table(added)));
+        Ok(())
+    })
+}
+
+fn table(added: &Added) -> Table {
+    let mut table = Table::new();
+    let texts = |list: &[String]| value(list.iter().collect::<toml_edit::Array>());
+    let mut put = |key: &str, item: Option<Item>| item.map(|item| table.insert(key, item));
+    put("name", added.name.as_deref().map(value));
+    put("command", Some(value(&added.command)));
+    put("args", (!added.args.is_empty()).then(|| texts(&added.args)));
+    put(
+        "env",
+        (!added.env.is_empty())
+            .then(|| value(added.env.iter().map(|(name, value)| (name, value)).collect::<InlineTable>())),
+    );
+    put("inherit", (!added.inherit.is_empty()).then(|| texts(&added.inherit)));
+    put("directory", added.directory.as_deref().map(value));
+    put("timeout_ms", added.timeout_ms.map(|time| value(i64::from(time))));
+    put("enabled", added.is_disabled.then(|| value(false)));
+    table
+}
+
+/// Removes a server with the comments right above it.
+pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), Problem> {
+    edit(path, |document| servers(document, slug)?.remove(slug).map(drop).ok_or_else(|| missing(slug)))
+}
+
+/// Switches a server on or off.
+pub(crate) fn switch(path: &Path, slug: &str, is_enabled: bool) -> Result<(), Problem> {
+    edit(path, |document| {
+        let server = servers(document, slug)?.get_mut(slug).and_then(Item::as_table_like_mut);
+        let server = server.ok_or_else(|| missing(slug))?;
+        match server.get_mut("enabled").and_then(Item::as_value_mut) {
+            Some(flag) => {
+                let around = flag.decor().clone();
+                *flag = is_enabled.into();
+                *flag.decor_mut() = around;
+            }
+            None => drop(server.insert("enabled", value(is_enabled))),
+        }
+        Ok(())
+    })
+}
+
+fn servers<'a>(document: &'a mut DocumentMut, slug: &str) -> Result<&'a mut dyn TableLike, String> {
+    document.get_mut("servers").and_then(Item::as_table_like_mut).ok_or_else(|| missing(slug))
+}
+
+fn missing(slug: &str) -> String {
+    format!("there is no server `{slug}` in it")
+}
+
+/// Changes the text of the file, one at a time. A change that would make it wrong is not written.
+fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<(), Problem> {
+    let failed = |error: io::Error| Problem::new(path, format!("it cannot be changed: {error}"));
+    // A link stays one.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    private::make_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    let mut lock = target.clone().into_os_string();
+    lock.push(".lock");
+    let lock =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock).map_err(failed)?;
+    lock.lock().map_err(failed)?; // until it is dropped
+    for _ in 0..TRIES {
+        let before = file::stamp(&target);
+        let text = file::text(&target)?.unwrap_or_default();
+        Config::parse(path, &text)?;
+        let mut document: DocumentMut =
+            text.parse().map_err(|error: toml_edit::TomlError| Problem::new(path, error.message()))?;
+        change(&mut document).map_err(|text| Problem::new(path, text))?;
+        let text = document.to_string();
+        Config::parse(path, &text)?;
+        // An editor takes no lock.
+        if file::stamp(&target) == before {
+            return private::write(&target, text.as_bytes(), &System).map_err(failed);
+        }
+    }
+    Err(Problem::new(path, "somebody else keeps changing it: try again when that is over"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
+    use std::thread;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const TEXT: &str = "# Ours.\nlisten = \"127.0.0.1:0\" # here\n\n# The files.\n[servers.files]\ncommand = \"x\" # as it is\nenabled = true # for now\n\n# Elsewhere.\n[servers.far]\nurl = \"https://a.example/mcp\"\n";
+
+    fn folder(text: &str) -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("linchpin.toml");
+        private::write(&path, text.as_bytes(), &System).unwrap();
+        (folder, path)
+    }
+
+    fn program(slug: &str) -> Added {
+        Added { slug: slug.into(), command: "npx".into(), ..Added::default() }
+    }
+
+    #[test]
+    fn a_program_is_added_and_everything_else_stays() {
+        let (_folder, path) = folder(TEXT);
+        let added = Added {
+            name: Some("Every \"thing\"".into()),
+            args: vec!["-y".into(), "server\\everything".into()],
+            env: vec![("KEY".into(), "a=b".into())],
+            inherit: vec!["TOKEN".into()],
+            directory: Some("/srv".into()),
+            timeout_ms: Some(5_000),
+            is_disabled: true,
+            ..program("every")
+        };
+        add(&path, &added).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with(TEXT), "{text}");
+        let expected = "\n[servers.every]\nname = 'Every \"thing\"'\ncommand = \"npx\"\nargs = [\"-y\", 'server\\everything']\n\
+                        env = { KEY = \"a=b\" }\ninherit = [\"TOKEN\"]\ndirectory = \"/srv\"\ntimeout_ms = 5000\nenabled = false\n";
+        assert_eq!(&text[TEXT.len()..], expected);
+        assert_eq!(Config::parse(&path, &text).unwrap().servers.len(), 3);
+        let again = add(&path, &program("every")).unwrap_err().to_string();
+        assert!(again.contains("there is a server `every` already"), "{again}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn the_first_program_makes_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep").join("linchpin.toml");
+        add(&path, &program("one")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[servers.one]\ncommand = \"npx\"\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn servers_are_switched_and_removed() {
+        let (_folder, path) = folder(TEXT);
+        switch(&path, "files", false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), TEXT.replace("enabled = true", "enabled = false"));
+        switch(&path, "files", true).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+        switch(&path, "far", false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{TEXT}enabled = false\n"));
+        remove(&path, "far").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), TEXT.split("\n# Elsewhere").next().unwrap());
+        for error in [remove(&path, "far"), switch(&path, "far", true)] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.ends_with("there is no server `far` in it"), "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_wrong_is_written_and_what_is_wrong_is_not_touched() {
+        for (text, added, expected) in [
+            (TEXT, program("Not One"), "`servers.Not One`: 1 to 32 small letters"),
+            (TEXT, Added { command: String::new(), ..program("a") }, "`servers.a.command`"),
+            ("a = ", program("a"), "line 1, column 5"),
+            ("servers = 1", program("a"), "`servers`"),
+        ] {
+            let (_folder, path) = folder(text);
+            let error = add(&path, &added).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        let (_folder, path) = folder("servers = { a = { command = \"x\" } }\n");
+        add(&path, &program("b")).unwrap();
+        switch(&path, "a", false).unwrap();
+        let config = Config::parse(&path, &fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(
+            config.servers.iter().map(|server| server.settings.enabled).collect::<Vec<_>>(),
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let (folder, path) = folder("");
+        let link = folder.path().join("link.toml");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        add(&link, &program("a")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(fs::read_to_string(&path).unwrap().contains("[servers.a]"));
+    }
+
+    #[test]
+    fn of_many_at_once_none_is_lost() {
+        let (folder, path) = folder(TEXT);
+        thread::scope(|scope| {
+            for number in 0..16 {
+                let path = &path;
+                scope.spawn(move || add(path, &program(&format!("s-{number}"))).unwrap());
+            }
+        });
+        let config = Config::parse(&path, &fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(config.servers.len(), 18);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the file and its lock");
+    }
+}

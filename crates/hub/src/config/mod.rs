@@ -1,0 +1,123 @@
+//! The operator's file `linchpin.toml`: which servers there are, and how the hub is to behave.
+//!
+//! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its comments, and [`place`] says where
+//! it and everything else of the hub is. A server in it is read by the rules of [`Operated`], as any other.
+
+#![cfg_attr(not(test), expect(dead_code, reason = "the hub that is run comes with the next change"))]
+
+mod edit;
+mod file;
+mod place;
+mod problem;
+mod toml;
+mod watch;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use linchpin::egress::Network;
+use linchpin_hub_core::Error;
+use linchpin_hub_core::form::Form;
+use linchpin_hub_core::server::Operated;
+use serde_json::Value;
+use toml_edit::Document;
+
+pub(crate) use edit::{Added, add, remove, switch};
+pub(crate) use place::{Lock, Place, Running, Typed, directory, variable};
+pub(crate) use problem::Problem;
+pub(crate) use watch::Watched;
+
+/// Days that arguments and results are kept.
+const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
+const MOST_NETWORKS: usize = 256;
+
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Config {
+    /// Where the hub listens.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Days that arguments and results of calls are kept.
+    pub(crate) days: Option<u64>,
+    /// Private networks that servers may be in.
+    pub(crate) networks: Vec<Network>,
+    /// The servers, in the order of the file.
+    pub(crate) servers: Vec<Operated>,
+}
+
+impl Config {
+    /// Reads the text of the file at `path`.
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, Problem> {
+        let document = Document::parse(text).map_err(|error| {
+            let (message, span) = (one_line(error.message()), error.span());
+            let key = span.clone().and_then(|span| text.get(span));
+            match key.filter(|_| message.starts_with("duplicate key")) {
+                Some(key) => Problem::new(path, "it is there twice: remove one of them").field(one_line(key)),
+                None => Problem::new(path, message),
+            }
+            .at(text, span)
+        })?;
+        let wrong = |above: &str, error: &Error| {
+            let field = match (above, error.field().unwrap_or_default()) {
+                (_, "slug" | "body") | (_, "") => above.to_owned(),
+                ("", field) => field.to_owned(),
+                (_, field) => format!("{above}.{field}"),
+            };
+            let span = toml::find(document.as_table(), &field);
+            Problem::new(path, error.message()).field(field).at(text, span)
+        };
+        let mut members = toml::object(document.as_table()).map_err(|foreign| {
+            Problem::new(path, foreign.advice).field(foreign.key.get()).at(text, foreign.key.span())
+        })?;
+        let servers = members.remove("servers");
+        let mut config = Self::read(Value::Object(members)).map_err(|error| wrong("", &error))?;
+        match servers {
+            None => {}
+            Some(Value::Object(servers)) => {
+                for (slug, value) in servers {
+                    let read = Operated::read(&slug, value);
+                    config.servers.push(read.map_err(|error| wrong(&format!("servers.{slug}"), &error))?);
+                }
+            }
+            Some(_) => {
+                let text = "it holds one table for each server: write `[servers.NAME]`";
+                return Err(wrong("", &Error::invalid("servers", text)));
+            }
+        }
+        Ok(config)
+    }
+
+    /// Everything but the servers.
+    fn read(value: Value) -> linchpin_hub_core::Result<Self> {
+        let mut form = Form::new(value)?;
+        let listen = form.text("listen", 64)?.map(|text| {
+            let advice = "it is an address and a port, such as `127.0.0.1:7420`";
+            text.parse().map_err(|_| Error::invalid("listen", advice))
+        });
+        let days = form.object("history")?.map(|mut history| {
+            let days = history.number("days", DAYS)?;
+            history.end().map(|()| days)
+        });
+        let networks = form.object("egress")?.map(|mut egress| {
+            let networks = egress.texts("allow", MOST_NETWORKS, 64)?;
+            let network = |text: &String| {
+                text.parse::<Network>().map_err(|error| Error::invalid("egress.allow", error.to_string()))
+            };
+            let networks = networks.iter().map(network).collect::<Result<_, _>>()?;
+            egress.end().map(|()| networks)
+        });
+        form.knows("servers").end()?;
+        Ok(Config {
+            listen: listen.transpose()?,
+            days: days.transpose()?.flatten(),
+            networks: networks.transpose()?.unwrap_or_default(),
+            servers: Vec::new(),
+        })
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! Where the hub keeps what: the data directory and what is in it, the operator's file, and the keys, which are elsewhere
+//! so that a copy of the data directory is worth nothing by itself.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use linchpin::auth::Secret;
+use linchpin_hub_core::private;
+use linchpin_hub_core::world::System;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Kind};
+
+/// How often the lock is tried, in case somebody only looks whether it is taken.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Where the hub is, as it was typed.
+#[derive(Args, Debug, Default, Clone)]
+pub(crate) struct Typed {
+    /// The directory for everything that the hub keeps; $LINCHPIN_DATA_DIR, or ~/.local/share/linchpin
+    #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Where the hub is")]
+    pub(crate) data_dir: Option<PathBuf>,
+
+    /// The operator's file; linchpin.toml in the data directory
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Where the hub is")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The file with the keys; ~/.config/linchpin/hub.keys, or NAME.keys beside the data directory NAME
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Where the hub is")]
+    pub(crate) key_file: Option<PathBuf>,
+}
+
+/// Where everything is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    data: PathBuf,
+    /// The operator's file.
+    pub(crate) config: PathBuf,
+    /// The keys.
+    pub(crate) keys: PathBuf,
+}
+
+/// The variables of the environment, by name.
+pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// The environment of this process.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// A directory of this program's own below one that a variable names, or below the home directory.
+pub(crate) fn directory(
+    variables: Variables<'_>,
+    variable: &str,
+    otherwise: &str,
+) -> Result<PathBuf, Failure> {
+    let named = variables(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || variables("HOME").map(|home| PathBuf::from(home).join(otherwise));
+    let text = format!("neither {variable} nor HOME is set, so there is no place for what is to be kept");
+    Ok(named.or_else(home).ok_or_else(|| Failure::new(Kind::Other, text))?.join("linchpin"))
+}
+
+impl Place {
+    /// Finds out where everything is. Makes nothing.
+    pub(crate) fn find(typed: &Typed, variables: Variables<'_>) -> Result<Self, Failure> {
+        let named = typed.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
+        let (data, keys) = match named {
+            Some(data) => {
+                let data = std::path::absolute(&data).map_err(|error| unusable(&data, &error))?;
+                let data = std::fs::canonicalize(&data).unwrap_or(data);
+                let keys = data.file_name().map(|name| {
+                    let mut name = name.to_owned();
+                    name.push(".keys");
+                    data.with_file_name(name)
+                });
+                (data, keys)
+            }
+            None => {
+                let keys =
+                    || Ok::<_, Failure>(directory(variables, "XDG_CONFIG_HOME", ".config")?.join("hub.keys"));
+                let data = directory(variables, "XDG_DATA_HOME", ".local/share")?;
+                (data, typed.key_file.is_none().then(keys).transpose()?)
+            }
+        };
+        let nowhere = || {
+            Failure::usage(format!(
+                "`{}` has nothing beside it: say with --key-file where the keys are",
+                data.display()
+            ))
+        };
+        Ok(Place {
+            config: typed.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
+            keys: typed.key_file.clone().or(keys).ok_or_else(nowhere)?,
+            data,
+        })
+    }
+
+    /// Makes the data directory, for its owner alone.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        private::make_folder(&self.data).map_err(|error| unusable(&self.data, &error))
+    }
+
+    /// The directory itself.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The database.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.data.join("hub.db")
+    }
+
+    /// Where checkpoints of the audit are kept, outside the database that they are about.
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.data.join("checkpoints")
+    }
+
+    /// Says where the hub that runs is.
+    fn running_file(&self) -> PathBuf {
+        self.data.join("hub.json")
+    }
+
+    /// Takes the directory for this process. There is one hub for each.
+    pub(crate) fn lock(&self) -> Result<Lock, Failure> {
+        let path = self.data.join("hub.lock");
+        let failed = |error: io::Error| unusable(&path, &error);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock { _file: file, running: self.running_file() }),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            }
+        }
+        let place = match Running::read(&self.running_file()) {
+            Some(Running { url, pid, .. }) => format!(" at {url} (process {pid})"),
+            None => String::new(),
+        };
+        let text = format!(
+            "a hub runs on `{}` already{place}: use that one, end it, or give another directory with --data-dir",
+            self.data.display()
+        );
+        Err(Failure::new(Kind::Other, text))
+    }
+
+    /// The hub that runs on this directory. What a dead one has left behind is not believed: somebody else may listen at
+    /// its address now.
+    pub(crate) fn running(&self) -> Option<Running> {
+        let running = Running::read(&self.running_file())?;
+        let file = File::open(self.data.join("hub.lock")).ok()?;
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(running)
+    }
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Kind::Other, format!("`{}` cannot be used: {error}", path.display()))
+}
+
+/// The data directory is this process's as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+    running: PathBuf,
+}
+
+impl Lock {
+    /// Says to commands where the hub is.
+    pub(crate) fn announce(&self, running: &Running) -> io::Result<()> {
+        running.write(&self.running)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.running); // it may never have been there
+    }
+}
+
+/// A hub that runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    /// Its base address.
+    pub(crate) url: String,
+    /// Whoever has it is the local user, as long as the process runs.
+    pub(crate) token: Secret,
+    /// Its process.
+    pub(crate) pid: u32,
+}
+
+impl Running {
+    fn read(path: &Path) -> Option<Self> {
+        let read: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        Some(Running {
+            url: read["url"].as_str()?.to_owned(),
+            token: Secret::new(read["token"].as_str()?),
+            pid: u32::try_from(read["pid"].as_u64()?).ok()?,
+        })
+    }
+
+    /// Writes a file that its owner alone can read.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let text = json!({ "url": self.url, "token": self.token.expose(), "pid": self.pid });
+        private::write(path, format!("{text}\n").as_bytes(), &System)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn variables(set: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
+        move |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    }
+
+    fn found(typed: &Typed, set: &'static [(&'static str, &'static str)]) -> [String; 3] {
+        let place = Place::find(typed, &variables(set)).unwrap();
+        [place.data, place.config, place.keys].map(|path| path.display().to_string())
+    }
+
+    #[test]
+    fn the_usual_places_and_those_that_are_named() {
+        let none = Typed::default();
+        let config = "/h/.local/share/linchpin/linchpin.toml";
+        assert_eq!(
+            found(&none, &[("HOME", "/h")]),
+            ["/h/.local/share/linchpin", config, "/h/.config/linchpin/hub.keys"]
+        );
+        assert_eq!(
+            found(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "/d"), ("XDG_CONFIG_HOME", "/c")]),
+            ["/d/linchpin", "/d/linchpin/linchpin.toml", "/c/linchpin/hub.keys"]
+        );
+        assert_eq!(found(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "d")])[0], "/h/.local/share/linchpin");
+        assert_eq!(
+            found(&none, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
+            ["/nowhere/v", "/nowhere/v/linchpin.toml", "/nowhere/v.keys"]
+        );
+        let typed = Typed { data_dir: Some("/nowhere/t.1".into()), ..Typed::default() };
+        assert_eq!(
+            found(&typed, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
+            ["/nowhere/t.1", "/nowhere/t.1/linchpin.toml", "/nowhere/t.1.keys"]
+        );
+        let typed =
+            Typed { data_dir: Some("/".into()), config: Some("/c".into()), key_file: Some("/k".into()) };
+        assert_eq!(found(&typed, &[]), ["/", "/c", "/k"]);
+        let typed = Typed { data_dir: Some("/".into()), ..Typed::default() };
+        let error = Place::find(&typed, &variables(&[])).unwrap_err();
+        assert!(error.to_string().contains("--key-file") && error.code() == 2, "{error}");
+        let error = Place::find(&none, &variables(&[])).unwrap_err();
+        assert!(error.to_string().starts_with("neither XDG_DATA_HOME nor HOME is set"), "{error}");
+    }
+
+    #[test]
+    fn one_hub_for_each_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let typed = Typed { data_dir: Some(folder.path().join("data")), ..Typed::default() };
+        let place = Place::find(&typed, &variables(&[])).unwrap();
+        assert!(place.running().is_none());
+        place.make().unwrap();
+        assert_eq!(std::fs::metadata(place.data()).unwrap().permissions().mode() & 0o777, 0o700);
+        let lock = place.lock().unwrap();
+        let error = place.lock().unwrap_err().to_string();
+        assert!(error.contains("data` already: use that one"), "{error}");
+        assert!(place.running().is_none());
+
+        let token = Secret::new("canary");
+        lock.announce(&Running { url: "http://127.0.0.1:1".into(), token, pid: 7 }).unwrap();
+        let error = place.lock().unwrap_err().to_string();
+        assert!(error.contains(" already at http://127.0.0.1:1 (process 7): use that one"), "{error}");
+        assert!(!error.contains("canary"));
+        let running = place.running().unwrap();
+        assert_eq!((&*running.url, running.token.expose(), running.pid), ("http://127.0.0.1:1", "canary", 7));
+        assert_eq!(std::fs::metadata(place.running_file()).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(lock);
+        assert!(place.running().is_none() && !place.running_file().exists());
+
+        // What a hub has left behind that was killed.
+        running.write(&place.running_file()).unwrap();
+        assert!(place.running().is_none());
+        place.lock().unwrap();
+    }
+}

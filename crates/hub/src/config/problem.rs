@@ -1,0 +1,50 @@
+//! What is wrong with the operator's file, and where.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Why the file cannot be used. Values that stand in it are never shown: they may be secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    path: PathBuf,
+    /// Line and column, from 1 on.
+    place: Option<(usize, usize)>,
+    /// The field, with everything above it.
+    field: Option<String>,
+    message: String,
+}
+
+impl Problem {
+    pub(super) fn new(path: &Path, message: impl Into<String>) -> Self {
+        Problem { path: path.to_owned(), place: None, field: None, message: message.into() }
+    }
+
+    pub(super) fn field(self, field: impl Into<String>) -> Self {
+        Problem { field: Some(field.into()), ..self }
+    }
+
+    /// Where it is in the text.
+    pub(super) fn at(self, text: &str, span: Option<Range<usize>>) -> Self {
+        let place = span.and_then(|span| text.get(..span.start)).map(|before| {
+            let line = before.rsplit('\n').next().unwrap_or_default();
+            (before.matches('\n').count() + 1, line.chars().count() + 1)
+        });
+        Problem { place, ..self }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.path.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, ", line {line}, column {column}")?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, ": `{field}`")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for Problem {}

@@ -1,0 +1,171 @@
+//! What can stand in the operator's file, and what is said about the rest.
+
+use std::path::Path;
+
+use linchpin_hub_core::server::{Authentication, CredentialMode, Transport};
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("linchpin.toml"), text).map_err(|problem| problem.to_string())
+}
+
+#[test]
+fn everything_that_can_be_said() {
+    let config = parse(
+        r#"
+        listen = "127.0.0.1:7420"        # optional
+        [history]
+        days = 30
+        [egress]
+        allow = ["10.0.0.0/8", "fd00::1"]
+        [servers.files]
+        name = "Files"
+        command = "npx"
+        args = ["-y", "@modelcontextprotocol/server-everything"]
+        env = { KEY = "value" }
+        inherit = ["GITHUB_TOKEN"]
+        directory = "/srv"
+        timeout_ms = 30_000
+        retry_attempts = 3
+        enabled = true
+        keep_history = true
+        calls_per_minute = 600
+        [servers.remote]
+        url = "https://example.com/mcp"
+        transport = "sse"
+        headers = { x-team = "a" }
+        credentials = "per-agent"
+        [servers.remote.authentication]
+        type = "bearer"
+        "#,
+    )
+    .unwrap();
+    assert_eq!((config.listen, config.days), ("127.0.0.1:7420".parse().ok(), Some(30)));
+    assert_eq!(config.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
+    let [files, remote] = &config.servers[..] else { panic!("{:?}", config.servers) };
+    assert_eq!((files.slug.as_str(), &*files.settings.name), ("files", "Files"));
+    assert_eq!(
+        (files.settings.calls_per_minute, &files.inherit[..]),
+        (Some(600), &["GITHUB_TOKEN".to_owned()][..])
+    );
+    assert!(matches!(&files.transport, Transport::Stdio(launch) if launch.env["KEY"] == "value"));
+    assert!(matches!(&remote.transport, Transport::Sse(remote) if remote.headers["x-team"] == "a"));
+    assert_eq!(remote.settings.authentication, Authentication::Bearer);
+    assert_eq!((remote.settings.credentials, &*remote.settings.name), (CredentialMode::PerAgent, "remote"));
+    assert_eq!(parse(""), Ok(Config::default()));
+    assert_eq!(parse("# Nothing yet.\n[servers]\n"), Ok(Config::default()));
+}
+
+#[test]
+fn every_mistake_has_its_place_its_field_and_what_to_do() {
+    let cases = [
+        // No TOML.
+        ("listen = ", "line 1, column 10: "),
+        ("\n\nlisten \"x\"\n", "line 3, column "),
+        ("a = 1\na = 2\n", "line 2, column 1: `a`: it is there twice: remove one of them"),
+        ("[servers.a]\ncommand = \"x\"\n[servers.a]\n", "line 3, column "),
+        ("[servers.a]\ncommand = x\n", "line 2, column 11: "),
+        // The top.
+        ("lisen = \"x\"", "line 1, column 1: `lisen`: there is no such field: did you mean `listen`?"),
+        (
+            "[server.a]\ncommand = \"x\"",
+            "line 1, column 2: `server`: there is no such field: did you mean `servers`?",
+        ),
+        (
+            "listen = \"here\"",
+            "line 1, column 1: `listen`: it is an address and a port, such as `127.0.0.1:7420`",
+        ),
+        ("listen = 7420", "line 1, column 1: `listen`: it is a text"),
+        ("[history]\ndays = 0", "line 2, column 1: `history.days`: it is a whole number from 1 to 3650"),
+        ("[history]\ndays = 30.5", "line 2, column 1: `history.days`: it is a whole number from 1 to 3650"),
+        (
+            "[history]\nday = 1",
+            "line 2, column 1: `history.day`: there is no such field: did you mean `days`?",
+        ),
+        ("history = 3", "line 1, column 1: `history`: it is an object"),
+        (
+            "[egress]\nallow = [\"10\"]",
+            "line 2, column 1: `egress.allow`: `10` is not a network: write it as `10.0.0.0/8`",
+        ),
+        ("[egress]\nallow = \"10.0.0.0/8\"", "line 2, column 1: `egress.allow`: it is a list"),
+        (
+            "servers = []",
+            "line 1, column 1: `servers`: it holds one table for each server: write `[servers.NAME]`",
+        ),
+        ("[[servers]]\nname = \"a\"", "column 3: `servers`: it holds one table for each server"),
+        // Servers.
+        (
+            "[servers.A]\ncommand = \"x\"",
+            "line 1, column 10: `servers.A`: 1 to 32 small letters, digits and `-` are a slug: `a` would do",
+        ),
+        ("[servers]\na = 1", "line 2, column 1: `servers.a`: an object is expected"),
+        (
+            "[servers.a]\nname = \"A\"",
+            "line 1, column 10: `servers.a.command`: a server has either a `command`",
+        ),
+        (
+            "[servers.a]\ncommand = \"x\"\nurl = \"https://a.example\"",
+            "line 3, column 1: `servers.a.url`: it is for a server with a `url`, and",
+        ),
+        (
+            "[servers.a]\n  comand = \"x\"",
+            "line 2, column 3: `servers.a.comand`: there is no such field: did you mean `command`?",
+        ),
+        (
+            "[servers.a]\ncommand = \"x\"\ntimeout_ms = 999",
+            "line 3, column 1: `servers.a.timeout_ms`: it is a whole number from 1000 to 300000",
+        ),
+        (
+            "[servers.a]\ncommand = \"x\"\ncalls_per_minute = 0",
+            "line 3, column 1: `servers.a.calls_per_minute`: it is a whole number from 1 to 100000",
+        ),
+        (
+            "[servers.a]\ncommand = \"x\"\nenv = { A = 1 }",
+            "line 3, column 9: `servers.a.env.A`: it is a text",
+        ),
+        (
+            "[servers.a]\nurl = \"https://a.example\"\nheaders = { \"x.y\" = \"a\", \"é\" = \"b\" }",
+            "line 3, column 26: `servers.a.headers.é`",
+        ),
+        (
+            "[servers.a]\nurl = \"https://a.example\"\nauthentication.type = \"x\"",
+            "line 3, column 16: `servers.a.authentication.type`",
+        ),
+        (
+            "[servers.a]\nurl = \"http://a.example\"",
+            "line 2, column 1: `servers.a.url`: plain `http` can be read",
+        ),
+        (
+            "[servers.a]\ncommand = \"x\"\nname = 1979-05-27",
+            "line 3, column 1: `name`: no field takes a date",
+        ),
+        (
+            "[servers.a]\ncommand = \"x\"\ntimeout_ms = inf",
+            "line 3, column 1: `timeout_ms`: no field takes this number",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = parse(text).expect_err(text);
+        assert!(error.starts_with("`linchpin.toml`, line "), "{text}\n{error}");
+        assert!(error.contains(expected), "{text}\n{error}\n{expected}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn what_stands_in_the_file_is_not_shown() {
+    let cases = [
+        "[servers.a]\ncommand = \"x\"\nenv = { A = \"canary\" B }",
+        "[servers.a]\ncommand = \"x\"\nenv = { A = \"canary }",
+        "[servers.a]\ncommand = \"x\"\nenv = \"canary\"",
+        "[servers.a]\ncommand = \"x\"\nargs = [\"canary\", 1]",
+        "[servers.a]\nurl = \"canary\"",
+        "[servers.a]\ncommand = canary",
+        "canary",
+    ];
+    for text in cases {
+        let error = parse(text).expect_err(text);
+        assert!(!error.contains("canary"), "{error}");
+    }
+}

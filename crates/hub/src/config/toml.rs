@@ -1,0 +1,59 @@
+//! The text of the operator's file as values, and where in the text each of them stands.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+use toml_edit::{Item, Key, TableLike, Value as Toml};
+
+/// A value that no field takes: where it is, and what to write instead.
+pub(super) struct Foreign<'a> {
+    pub(super) key: &'a Key,
+    pub(super) advice: &'static str,
+}
+
+/// A table as an object.
+pub(super) fn object(table: &dyn TableLike) -> Result<Map<String, Value>, Foreign<'_>> {
+    let read = |(name, _): (&str, _)| {
+        let (key, item) = table.get_key_value(name)?;
+        Some(value(key, item).map(|value| (name.to_owned(), value)))
+    };
+    table.iter().filter_map(read).collect()
+}
+
+fn value<'a>(key: &'a Key, item: &'a Item) -> Result<Value, Foreign<'a>> {
+    match item {
+        Item::None => Ok(Value::Null),
+        Item::Value(value) => plain(key, value),
+        Item::Table(table) => object(table).map(Value::Object),
+        Item::ArrayOfTables(tables) => tables.iter().map(|table| object(table).map(Value::Object)).collect(),
+    }
+}
+
+fn plain<'a>(key: &'a Key, value: &'a Toml) -> Result<Value, Foreign<'a>> {
+    let foreign = |advice| Foreign { key, advice };
+    match value {
+        Toml::String(text) => Ok(text.value().as_str().into()),
+        Toml::Integer(number) => Ok((*number.value()).into()),
+        Toml::Float(number) => serde_json::Number::from_f64(*number.value())
+            .map(Value::Number)
+            .ok_or_else(|| foreign("no field takes this number: write a finite one")),
+        Toml::Boolean(flag) => Ok((*flag.value()).into()),
+        Toml::Datetime(_) => Err(foreign("no field takes a date: put it in quotes if it is a text")),
+        Toml::Array(list) => list.iter().map(|value| plain(key, value)).collect(),
+        Toml::InlineTable(table) => object(table).map(Value::Object),
+    }
+}
+
+/// Where the key of a field stands, or of the last table on the way to it that is there. Names in the path are parted
+/// by dots, and may have dots themselves.
+pub(super) fn find(table: &dyn TableLike, path: &str) -> Option<Range<usize>> {
+    let on_the_way = |(name, item): (&str, _)| {
+        let rest = path.strip_prefix(name)?;
+        let rest = if rest.is_empty() { rest } else { rest.strip_prefix('.')? };
+        Some((name.len(), table.key(name)?, item, rest.to_owned()))
+    };
+    let (_, key, item, rest): (_, &Key, &Item, _) =
+        table.iter().filter_map(on_the_way).max_by_key(|found| found.0)?;
+    let inner = item.as_table_like().filter(|_| !rest.is_empty()).and_then(|table| find(table, &rest));
+    inner.or_else(|| key.span())
+}

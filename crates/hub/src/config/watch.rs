@@ -1,0 +1,166 @@
+//! Sees when the operator's file has changed. A file with mistakes changes nothing: what was said before stays in force.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::file::{self, Stamp};
+use super::{Config, Problem};
+
+/// The file, and what it said last.
+pub(crate) struct Watched {
+    path: PathBuf,
+    state: Mutex<State>,
+    hurry: Notify,
+}
+
+struct State {
+    stamp: Option<Stamp>,
+    config: Arc<Config>,
+    problem: Option<Problem>,
+}
+
+impl Watched {
+    /// Reads the file. Without one there are no servers in it.
+    pub(crate) fn open(path: PathBuf) -> Result<Self, Problem> {
+        let stamp = file::stamp(&path);
+        let config = Arc::new(file::read(&path)?.unwrap_or_default());
+        Ok(Watched { path, state: Mutex::new(State { stamp, config, problem: None }), hurry: Notify::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is in force.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.state().config.clone()
+    }
+
+    /// What is wrong with the file as it is now.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.state().problem.as_ref().map(Problem::to_string)
+    }
+
+    /// Has the file read at once, whether it looks changed or not.
+    pub(crate) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// Waits until the file says something else, looking at it again and again.
+    pub(crate) async fn changed(&self, interval: Duration) -> Arc<Config> {
+        loop {
+            let is_urgent = tokio::time::timeout(interval, self.hurry.notified()).await.is_ok();
+            if let Some(config) = self.look(is_urgent) {
+                return config;
+            }
+        }
+    }
+
+    /// Reads the file if it looks changed. What it says, if that is something else.
+    fn look(&self, is_urgent: bool) -> Option<Arc<Config>> {
+        // Before it is read: a change in between is seen the next time.
+        let stamp = file::stamp(&self.path);
+        let before = self.state().stamp;
+        if stamp == before && !is_urgent {
+            return None;
+        }
+        let gone = || Problem::new(&self.path, "it is gone: put it back, or write an empty one");
+        let read = file::read(&self.path).and_then(|config| config.ok_or_else(gone));
+        let mut state = self.state();
+        state.stamp = stamp;
+        match read {
+            Err(problem) => {
+                tracing::error!(%problem, "the operator's file cannot be used; what it said before stays in force");
+                state.problem = Some(problem);
+                None
+            }
+            Ok(config) => {
+                state.problem = None;
+                let is_new = *state.config != config;
+                is_new.then(|| {
+                    state.config = Arc::new(config);
+                    tracing::info!(path = %self.path.display(), "the operator's file has changed");
+                    state.config.clone()
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn write(folder: &TempDir, text: &str) {
+        linchpin_hub_core::private::write(
+            &folder.path().join("linchpin.toml"),
+            text.as_bytes(),
+            &linchpin_hub_core::world::System,
+        )
+        .unwrap();
+    }
+
+    fn slugs(config: &Config) -> Vec<String> {
+        config.servers.iter().map(|server| server.slug.as_str().to_owned()).collect()
+    }
+
+    async fn changed(watched: &Watched) -> Arc<Config> {
+        tokio::time::timeout(60 * SECOND, watched.changed(SECOND)).await.expect("it has changed")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_seen_and_a_mistake_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
+        assert_eq!(*watched.config(), Config::default());
+        write(&folder, "[servers.a]\ncommand = \"x\"\n");
+        assert_eq!(slugs(&*changed(&watched).await), ["a"]);
+
+        write(&folder, "[servers.b]\ncommand = \"x\"\ntimeout_ms = 1\n");
+        assert!(tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_err());
+        assert_eq!(slugs(&watched.config()), ["a"]);
+        let problem = watched.problem().unwrap();
+        assert!(
+            problem.contains("line 3, column 1: `servers.b.timeout_ms`: it is a whole number"),
+            "{problem}"
+        );
+
+        fs::remove_file(folder.path().join("linchpin.toml")).unwrap();
+        assert!(tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_err());
+        assert!(watched.problem().unwrap().ends_with("it is gone: put it back, or write an empty one"));
+        assert_eq!(slugs(&watched.config()), ["a"]);
+
+        write(&folder, "[servers.b]\ncommand = \"x\"\n");
+        assert_eq!(slugs(&*changed(&watched).await), ["b"]);
+        assert_eq!(watched.problem(), None);
+        write(&folder, "");
+        assert!(slugs(&*changed(&watched).await).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_in_a_hurry_need_not_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder, "");
+        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
+        // A mended mode does not change the stamp.
+        fs::set_permissions(folder.path().join("linchpin.toml"), fs::Permissions::from_mode(0o644)).unwrap();
+        watched.hurry();
+        let hour = Duration::from_secs(3_600);
+        assert!(tokio::time::timeout(SECOND, watched.changed(hour)).await.is_err());
+        assert!(watched.problem().unwrap().ends_with("take that away with `chmod 600`"));
+        write(&folder, "listen = \"127.0.0.1:1\"");
+        watched.hurry();
+        let config = tokio::time::timeout(SECOND, watched.changed(hour)).await.unwrap();
+        assert_eq!(config.listen, "127.0.0.1:1".parse().ok());
+    }
+}
