@@ -3,6 +3,7 @@
 mod ask;
 mod call;
 mod cli;
+mod config;
 mod demo;
 mod doctor;
 mod failure;

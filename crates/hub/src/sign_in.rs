@@ -1,12 +1,12 @@
 //! Signing in to servers from the command line: the URL is shown, the browser comes back to this machine, and what was
 //! given is kept encrypted, so that the next command needs nobody.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use linchpin::auth::{FileStore, Loopback, OAuth};
 
 use crate::cli::SignIn;
+use crate::config::{directory, variable};
 use crate::failure::{Failure, Kind};
 use crate::terminal::Screen;
 
@@ -51,18 +51,9 @@ fn client(wanted: &SignIn) -> Result<OAuth, Failure> {
 
 /// Where sign-ins are kept, with their key elsewhere: a copy of one is worth nothing without the other.
 fn store() -> Result<FileStore, Failure> {
-    let kept = directory("XDG_DATA_HOME", ".local/share")?.join("sign-ins");
-    let key = directory("XDG_CONFIG_HOME", ".config")?.join("sign-ins.key");
+    let kept = directory(&variable, "XDG_DATA_HOME", ".local/share")?.join("sign-ins");
+    let key = directory(&variable, "XDG_CONFIG_HOME", ".config")?.join("sign-ins.key");
     FileStore::open(kept, key).map_err(|error| Failure::new(Kind::Other, error.to_string()))
-}
-
-/// A directory of this program's own below one that a variable names, or below the home directory.
-fn directory(variable: &str, otherwise: &str) -> Result<PathBuf, Failure> {
-    let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(otherwise));
-    let nowhere =
-        || Failure::new(Kind::Other, format!("sign-ins cannot be kept: neither {variable} nor HOME is set"));
-    Ok(named.or_else(home).ok_or_else(nowhere)?.join("linchpin"))
 }
 
 /// Forgets the sign-in to a server and gives its token back.

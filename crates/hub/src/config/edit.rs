@@ -136,7 +136,18 @@ mod tests {
 
     use super::*;
 
-    const TEXT: &str = "# Ours.\nlisten = \"127.0.0.1:0\" # here\n\n# The files.\n[servers.files]\ncommand = \"x\" # as it is\nenabled = true # for now\n\n# Elsewhere.\n[servers.far]\nurl = \"https://a.example/mcp\"\n";
+    const TEXT: &str = r#"# Ours.
+listen = "127.0.0.1:0" # here
+
+# The files.
+[servers.files]
+command = "x" # as it is
+enabled = true # for now
+
+# Elsewhere.
+[servers.far]
+url = "https://a.example/mcp"
+"#;
 
     fn folder(text: &str) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();

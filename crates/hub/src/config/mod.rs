@@ -3,7 +3,12 @@
 //! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its comments, and [`place`] says where
 //! it and everything else of the hub is. A server in it is read by the rules of [`Operated`], as any other.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the hub that is run comes with the next change"))]
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    unused_imports,
+    reason = "the hub that is run comes with the next change"
+)]
 
 mod edit;
 mod file;
@@ -58,7 +63,7 @@ impl Config {
         })?;
         let wrong = |above: &str, error: &Error| {
             let field = match (above, error.field().unwrap_or_default()) {
-                (_, "slug" | "body") | (_, "") => above.to_owned(),
+                (_, "slug" | "body" | "") => above.to_owned(),
                 ("", field) => field.to_owned(),
                 (_, field) => format!("{above}.{field}"),
             };

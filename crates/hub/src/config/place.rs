@@ -23,15 +23,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Where the hub is, as it was typed.
 #[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Typed {
-    /// The directory for everything that the hub keeps; $LINCHPIN_DATA_DIR, or ~/.local/share/linchpin
+    /// The directory for everything that the hub keeps; else `$LINCHPIN_DATA_DIR`, else ~/.local/share/linchpin
     #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Where the hub is")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// The operator's file; linchpin.toml in the data directory
+    /// The operator's file; else linchpin.toml in the data directory
     #[arg(long, global = true, value_name = "FILE", help_heading = "Where the hub is")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The file with the keys; ~/.config/linchpin/hub.keys, or NAME.keys beside the data directory NAME
+    /// The file with the keys; else ~/.config/linchpin/hub.keys, or NAME.keys beside the data directory NAME
     #[arg(long, global = true, value_name = "FILE", help_heading = "Where the hub is")]
     pub(crate) key_file: Option<PathBuf>,
 }
@@ -70,23 +70,20 @@ impl Place {
     /// Finds out where everything is. Makes nothing.
     pub(crate) fn find(typed: &Typed, variables: Variables<'_>) -> Result<Self, Failure> {
         let named = typed.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
-        let (data, keys) = match named {
-            Some(data) => {
-                let data = std::path::absolute(&data).map_err(|error| unusable(&data, &error))?;
-                let data = std::fs::canonicalize(&data).unwrap_or(data);
-                let keys = data.file_name().map(|name| {
-                    let mut name = name.to_owned();
-                    name.push(".keys");
-                    data.with_file_name(name)
-                });
-                (data, keys)
-            }
-            None => {
-                let keys =
-                    || Ok::<_, Failure>(directory(variables, "XDG_CONFIG_HOME", ".config")?.join("hub.keys"));
-                let data = directory(variables, "XDG_DATA_HOME", ".local/share")?;
-                (data, typed.key_file.is_none().then(keys).transpose()?)
-            }
+        let (data, keys) = if let Some(data) = named {
+            let data = std::path::absolute(&data).map_err(|error| unusable(&data, &error))?;
+            let data = std::fs::canonicalize(&data).unwrap_or(data);
+            let keys = data.file_name().map(|name| {
+                let mut name = name.to_owned();
+                name.push(".keys");
+                data.with_file_name(name)
+            });
+            (data, keys)
+        } else {
+            let keys =
+                || Ok::<_, Failure>(directory(variables, "XDG_CONFIG_HOME", ".config")?.join("hub.keys"));
+            let data = directory(variables, "XDG_DATA_HOME", ".local/share")?;
+            (data, typed.key_file.is_none().then(keys).transpose()?)
         };
         let nowhere = || {
             Failure::usage(format!(

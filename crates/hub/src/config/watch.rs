@@ -155,7 +155,7 @@ mod tests {
         // A mended mode does not change the stamp.
         fs::set_permissions(folder.path().join("linchpin.toml"), fs::Permissions::from_mode(0o644)).unwrap();
         watched.hurry();
-        let hour = Duration::from_secs(3_600);
+        let hour = Duration::from_hours(1);
         assert!(tokio::time::timeout(SECOND, watched.changed(hour)).await.is_err());
         assert!(watched.problem().unwrap().ends_with("take that away with `chmod 600`"));
         write(&folder, "listen = \"127.0.0.1:1\"");
