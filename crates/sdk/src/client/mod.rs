@@ -59,7 +59,7 @@ pub use tasks::{Started, TaskHandle};
 
 use crate::sync::lock;
 #[cfg(unix)]
-pub use crate::transport::child::Command;
+pub use crate::transport::child::{Command, Lineage};
 #[cfg(feature = "http-client")]
 use crate::transport::http::Http;
 use crate::transport::{Line, Transport};

@@ -1,5 +1,6 @@
 //! Finds the processes that belong to a child, by evidence: its process group, its descendants, and the mark
-//! that it hands down in the environment. Whoever shows none of these is never touched.
+//! that it hands down in the environment. Whoever shows none of these is never touched. A lineage has no child of
+//! its own to begin with: those who carry its mark belong to it, and their descendants.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -7,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-use super::start::LINEAGE;
+use super::lineage::LINEAGE;
 use super::table::{self, Process};
 
 /// The process from which the kernel starts its own threads.
@@ -15,12 +16,14 @@ const KERNEL: i32 = 2;
 
 pub(super) struct Census {
     own: i32,
-    root: i32,
+    /// The child, if there is one.
+    root: Option<i32>,
     /// When the child was started: whatever is older is none of its descendants. 0 if that is not known.
     start: u64,
     mark: String,
     /// Found before. Their descendants belong, too; whoever has lost its parents since is still remembered.
     known: HashSet<(i32, u64)>,
+    killed: HashSet<(i32, u64)>,
     /// Those that may not be killed, like a program that runs as another user.
     refused: HashSet<(i32, u64)>,
 }
@@ -46,12 +49,19 @@ impl Census {
     /// other group.
     pub(super) fn new(root: Pid, mark: &str) -> Self {
         let root = root.as_raw_pid();
+        let start = table::find(root).map_or(0, |process| process.start);
+        Census { root: Some(root), start, ..Self::of(mark) }
+    }
+
+    /// Of all that carry the mark.
+    pub(super) fn of(mark: &str) -> Self {
         Census {
             own: rustix::process::getpid().as_raw_pid(),
-            root,
-            start: table::find(root).map_or(0, |process| process.start),
+            root: None,
+            start: 0,
             mark: mark.to_owned(),
             known: HashSet::new(),
+            killed: HashSet::new(),
             refused: HashSet::new(),
         }
     }
@@ -59,15 +69,16 @@ impl Census {
     /// Looks at the table once.
     pub(super) fn take(&mut self) -> Found {
         let table = table::all();
-        let is_other = |process: &Process| process.id == self.root && process.start != self.start;
-        let is_root_ours = self.start == 0 || !table.iter().any(is_other);
+        let is_root = |process: &Process| self.root == Some(process.id);
+        let is_other = |process: &Process| is_root(process) && process.start != self.start;
+        let is_root_ours = self.root.is_some() && (self.start == 0 || !table.iter().any(is_other));
         let (mut members, mut others) = (Vec::new(), Vec::new());
         let mut unclear = Vec::new();
         for process in table {
             if process.start < self.start || process.id == self.own {
                 continue;
             }
-            let is_in_group = process.id == self.root || process.group == self.root;
+            let is_in_group = is_root(&process) || self.root == Some(process.group);
             if (is_root_ours && is_in_group) || self.known.contains(&identity(&process)) {
                 members.push(process);
                 continue;
@@ -127,7 +138,13 @@ impl Census {
             self.refused.insert(identity(member));
             return None;
         }
+        self.killed.insert(identity(member));
         descriptor.ok()
+    }
+
+    /// How many were killed.
+    pub(super) fn killed(&self) -> usize {
+        self.killed.len()
     }
 
     /// How many could not be killed for want of permission.

@@ -12,6 +12,7 @@ mod census;
 mod census;
 mod input;
 mod line;
+mod lineage;
 mod pump;
 mod start;
 #[cfg(target_os = "linux")]
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::lineage::Lineage;
 use super::{Line, Opening, Transport, Wire};
 
 /// How long a server has to end by itself after its input has ended, and then once more after a signal.
@@ -50,6 +52,7 @@ pub struct Command {
     env: Vec<(OsString, OsString)>,
     env_clear: bool,
     env_with: Option<Environment>,
+    lineage: Option<Lineage>,
     on_stderr: Option<Hook>,
     on_stdout: Option<Hook>,
     close_timeout: Duration,
@@ -65,6 +68,7 @@ impl Command {
             env: Vec::new(),
             env_clear: false,
             env_with: None,
+            lineage: None,
             on_stderr: None,
             on_stdout: None,
             close_timeout: CLOSE_TIMEOUT,
@@ -103,6 +107,12 @@ impl Command {
         variables: impl Fn() -> io::Result<Vec<(String, String)>> + Send + Sync + 'static,
     ) -> Self {
         self.env_with = Some(Arc::new(variables));
+        self
+    }
+
+    /// Has the process carry a mark, and whatever it starts, so that [`Lineage::end`] finds them.
+    pub fn lineage(mut self, lineage: &Lineage) -> Self {
+        self.lineage = Some(lineage.clone());
         self
     }
 

@@ -21,12 +21,20 @@ impl Census {
         Census
     }
 
+    pub(super) fn of(_: &str) -> Self {
+        Census
+    }
+
     pub(super) fn take(&mut self) -> Found {
         Found { alive: Vec::new(), is_root_ours: true, is_unclear: false }
     }
 
     pub(super) fn kill(&mut self, member: &Process) -> Option<OwnedFd> {
         match *member {}
+    }
+
+    pub(super) fn killed(&self) -> usize {
+        0
     }
 
     pub(super) fn refused(&self) -> usize {

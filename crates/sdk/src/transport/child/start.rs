@@ -1,19 +1,14 @@
 //! Turns a [`Command`] into a running process, and says clearly why when that fails.
 
-use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
-use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use super::Command;
-
-/// Names the connections that a process belongs to. Whatever a child starts inherits it, so that it is found
-/// also after it has left the process group and its parent has ended.
-pub(super) const LINEAGE: &str = "LINCHPIN_LINEAGE";
+use super::lineage::{LINEAGE, new_mark};
+use super::{Command, Lineage};
 
 /// A process in a group of its own, and the mark that it and its descendants carry.
 pub(super) fn start(command: &Command) -> io::Result<(Child, String)> {
@@ -25,7 +20,7 @@ pub(super) fn start(command: &Command) -> io::Result<(Child, String)> {
     }
     process.envs(command.env.iter().map(|(name, value)| (name, value)));
     process.envs(provided(command)?);
-    process.env(LINEAGE, lineage(&mark));
+    process.env(LINEAGE, lineage(command.lineage.as_ref(), &mark));
     if let Some(directory) = &command.directory {
         check_directory(command, directory)?;
         process.current_dir(directory);
@@ -35,18 +30,16 @@ pub(super) fn start(command: &Command) -> io::Result<(Child, String)> {
     Ok((child, mark))
 }
 
-fn new_mark() -> String {
-    format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
-}
-
-/// The mark after those that this process carries itself: a server that starts servers belongs to whoever
-/// started it, with all of them.
-fn lineage(mark: &str) -> OsString {
+/// The mark after those that this process carries itself, and the one that it was told: a server that starts servers
+/// belongs to whoever started it, with all of them.
+fn lineage(of: Option<&Lineage>, mark: &str) -> OsString {
     let mut lineage = std::env::var_os(LINEAGE).unwrap_or_default();
-    if !lineage.is_empty() {
-        lineage.push(":");
+    for mark in of.map(Lineage::as_str).into_iter().chain([mark]) {
+        if !lineage.is_empty() {
+            lineage.push(":");
+        }
+        lineage.push(mark);
     }
-    lineage.push(mark);
     lineage
 }
 

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::census::{Census, exit_sign};
+use super::census::{Census, Found, exit_sign};
 use crate::sync::lock;
 
 /// How long to wait for processes that were killed. Only one that hangs in the kernel takes longer.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// How often to look for more. Each time everything that was found has been killed.
 const ROUNDS: usize = 50;
 /// How often to look again because somebody could not be told from a stranger.
@@ -85,10 +85,16 @@ impl Tree {
                 return end.status;
             }
             let until = Instant::now() + PATIENCE;
-            let is_clean = self.kill_all(&mut state, until);
-            let end = End { status: self.reap(&mut state.child, until) };
-            state.end = Some(end);
-            (end, (!is_clean).then(|| state.census.refused()))
+            let State { child, census, end } = &mut *state;
+            let is_clean = kill_all(census, until, UNCLEAR_ROUNDS, |found| {
+                if found.is_root_ours {
+                    // At once, so that nobody in the group can start another one in between.
+                    let _ = kill_process_group(self.root, Signal::KILL);
+                    let _ = child.kill();
+                }
+            });
+            let status = self.reap(child, until);
+            (*end.insert(End { status }), (!is_clean).then(|| census.refused()))
         };
         if let Some(refused) = left {
             let process = self.root.as_raw_pid();
@@ -97,45 +103,48 @@ impl Tree {
         end.status
     }
 
-    /// Whether nobody is left.
-    fn kill_all(&self, state: &mut State, until: Instant) -> bool {
-        let mut unclear = 0;
-        for _ in 0..ROUNDS {
-            // Before anybody is killed: with its parent a process loses what shows whose it is.
-            let found = state.census.take();
-            if found.is_root_ours {
-                // At once, so that nobody in the group can start another one in between.
-                let _ = kill_process_group(self.root, Signal::KILL);
-                let _ = state.child.kill();
-            }
-            if found.alive.is_empty() {
-                if !found.is_unclear || unclear == UNCLEAR_ROUNDS {
-                    return state.census.refused() == 0;
-                }
-                unclear += 1;
-                std::thread::sleep(PAUSE);
-                continue;
-            }
-            let dying: Vec<_> = found.alive.iter().map(|member| state.census.kill(member)).collect();
-            for descriptor in &dying {
-                match descriptor {
-                    Some(descriptor) => drop(wait(descriptor.as_fd(), until)),
-                    None => std::thread::sleep(PAUSE),
-                }
-            }
-            if Instant::now() >= until {
-                break;
-            }
-        }
-        state.census.take().alive.is_empty() && state.census.refused() == 0
-    }
-
     fn reap(&self, child: &mut Child, until: Instant) -> Option<ExitStatus> {
         match self.exit_sign() {
             Some(sign) if !wait(sign, until) => child.try_wait().ok().flatten(),
             _ => child.wait().ok(),
         }
     }
+}
+
+/// Kills everybody whom the census finds, and looks again until nobody is found. Whether nobody is left. `unclear` is
+/// how often to look again because somebody could not be told from a stranger; `first` is called before anybody is
+/// killed, after every look.
+pub(super) fn kill_all(
+    census: &mut Census,
+    until: Instant,
+    unclear: usize,
+    mut first: impl FnMut(&Found),
+) -> bool {
+    let mut looked = 0;
+    for _ in 0..ROUNDS + unclear {
+        // Before anybody is killed: with its parent a process loses what shows whose it is.
+        let found = census.take();
+        first(&found);
+        if found.alive.is_empty() {
+            if !found.is_unclear || looked == unclear || Instant::now() >= until {
+                return census.refused() == 0;
+            }
+            looked += 1;
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        let dying: Vec<_> = found.alive.iter().map(|member| census.kill(member)).collect();
+        for descriptor in &dying {
+            match descriptor {
+                Some(descriptor) => drop(wait(descriptor.as_fd(), until)),
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    census.take().alive.is_empty() && census.refused() == 0
 }
 
 /// Whether a process ended in time.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::*;
 
 const TAG: &str = "LINCHPIN_TEST_TAG";
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The living processes that have `tag` in their environment.
 fn tagged(tag: &str) -> Vec<table::Process> {
@@ -135,6 +136,35 @@ async fn strangers_are_left_alone() {
     assert!(stranger.try_wait().unwrap().is_none());
     stranger.kill().unwrap();
     stranger.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_lineage_is_ended_whole_and_no_other() {
+    let (tag, other) = (unique(), unique());
+    let (lineage, others) = (Lineage::unique(), Lineage::unique());
+    let mut children = Vec::new();
+    for script in STUBBORN {
+        let child =
+            connect(&shell(script).env_clear().env("PATH", PATH).env(TAG, &tag).lineage(&lineage)).await;
+        let process = find(&child.record.messages(1)[0]);
+        children.push((child, process));
+    }
+    let stranger = connect(&Command::new("cat").env(TAG, &other).lineage(&others)).await;
+    // As another process would: it has been told what was shown.
+    let ended = Lineage::parse(&lineage.to_string()).unwrap().end();
+    assert!(ended >= 2 * STUBBORN.len() - 1, "{ended}");
+    assert_eq!(tagged(&tag), []);
+    for (child, process) in children {
+        assert!(!is_alive(&process));
+        assert_eq!(
+            child.record.all().last(),
+            Some(&super::ended("the server was ended by signal 9 (SIGKILL)"))
+        );
+    }
+    assert_eq!(lineage.end(), 0, "nobody is left");
+    stranger.send("still here");
+    assert_eq!(stranger.record.messages(1), ["still here"]);
+    assert_eq!(others.end(), 1);
 }
 
 #[tokio::test]
