@@ -72,8 +72,10 @@ pub struct Connections {
     egress: Egress,
     events: Events,
     changed: OnChanged,
-    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+    slots: Mutex<Slots>,
 }
+
+type Slots = HashMap<Key, Arc<Slot>>;
 
 /// The place of one connection.
 struct Slot {
@@ -130,14 +132,14 @@ impl Connections {
             let text = format!("{}; it is tried again in {wait} s", error.message());
             return Err(Error::new(Kind::Unavailable, error.code(), text));
         }
-        self.set_status(&key, &slot, Status::Connecting);
+        let trying = Trying::begin(self, &key, &slot);
         let (told, tenant, id) = (self.changed.clone(), key.tenant, key.server);
         let changed = move |changed| told(tenant, id, changed);
         let secret = credential.map(|credential| &credential.secret);
         match open::open(server, secret, &self.egress, changed).await {
             Ok(client) => {
                 *line = Line { client: Some(client.clone()), ..Line::default() };
-                self.set_status(&key, &slot, Status::Connected);
+                trying.end(Status::Connected);
                 Ok(client)
             }
             Err(error) => {
@@ -145,7 +147,7 @@ impl Connections {
                 let until = self.world.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
                 *line =
                     Line { client: None, failures: line.failures + 1, last: Some((error.clone(), until)) };
-                self.set_status(&key, &slot, Status::Error);
+                trying.end(Status::Error);
                 Err(error)
             }
         }
@@ -153,12 +155,14 @@ impl Connections {
 
     /// The place for a connection. One under another version of the same is over: what it knew has changed.
     fn slot(&self, key: &Key) -> Arc<Slot> {
+        // Declared before the lock is taken, so dropped after it is free.
+        let _ended;
         let mut slots = lock(&self.slots);
         if let Some(slot) = slots.get(key) {
             return slot.clone();
         }
-        slots.retain(|other, _| {
-            (other.tenant, other.subject, other.server) != (key.tenant, key.subject, key.server)
+        _ended = self.remove(&mut slots, |other, _| {
+            (other.tenant, other.subject, other.server) == (key.tenant, key.subject, key.server)
         });
         let seen = Seen { status: Status::Disconnected, used: self.world.now() };
         let slot = Arc::new(Slot { line: tokio::sync::Mutex::default(), seen: Mutex::new(seen) });
@@ -166,10 +170,20 @@ impl Connections {
         slot
     }
 
-    fn set_status(&self, key: &Key, slot: &Slot, status: Status) {
-        lock(&slot.seen).status = status;
-        let body = json!({"server": key.server, "subject": key.subject.to_string(), "status": status});
-        self.events.publish(key.tenant, "connection", body);
+    /// What becomes of a connection that has been ended meanwhile is nobody's concern.
+    fn set_status(&self, key: &Key, slot: &Arc<Slot>, status: Status) {
+        let slots = lock(&self.slots);
+        if slots.get(key).is_some_and(|current| Arc::ptr_eq(current, slot)) {
+            self.say(key, slot, status);
+        }
+    }
+
+    /// Under the lock of all slots, so that events come in the order in which things happen.
+    fn say(&self, key: &Key, slot: &Slot, status: Status) {
+        if std::mem::replace(&mut lock(&slot.seen).status, status) != status {
+            let body = json!({"server": key.server, "subject": key.subject.to_string(), "status": status});
+            self.events.publish(key.tenant, "connection", body);
+        }
     }
 
     /// How a server is connected, for anybody of the tenant: the best there is.
@@ -213,12 +227,45 @@ impl Connections {
         self.end_where(|_, slot| is_idle(lock(&slot.seen).used));
     }
 
-    /// Clients end when the last who holds them lets go: calls under way are answered.
     fn end_where(&self, is_over: impl Fn(&Key, &Slot) -> bool) {
-        let ended: Vec<_> = lock(&self.slots).extract_if(|key, slot| is_over(key, slot)).collect();
-        for (key, slot) in ended {
-            self.set_status(&key, &slot, Status::Disconnected);
-        }
+        let _ended = self.remove(&mut lock(&self.slots), is_over);
+    }
+
+    /// Clients end when the last who holds them lets go: calls under way are answered. That may take a moment, so it
+    /// is not to be the one who holds the lock.
+    fn remove(&self, slots: &mut Slots, is_over: impl Fn(&Key, &Slot) -> bool) -> Vec<Arc<Slot>> {
+        let ended = slots.extract_if(|key, slot| is_over(key, slot));
+        ended
+            .map(|(key, slot)| {
+                self.say(&key, &slot, Status::Disconnected);
+                slot
+            })
+            .collect()
+    }
+}
+
+/// A connection that is being opened. Whoever wants it may leave meanwhile; then it is not opened any more.
+struct Trying<'a> {
+    connections: &'a Connections,
+    key: &'a Key,
+    slot: &'a Arc<Slot>,
+    end: Status,
+}
+
+impl<'a> Trying<'a> {
+    fn begin(connections: &'a Connections, key: &'a Key, slot: &'a Arc<Slot>) -> Self {
+        connections.set_status(key, slot, Status::Connecting);
+        Trying { connections, key, slot, end: Status::Disconnected }
+    }
+
+    fn end(mut self, status: Status) {
+        self.end = status;
+    }
+}
+
+impl Drop for Trying<'_> {
+    fn drop(&mut self) {
+        self.connections.set_status(self.key, self.slot, self.end);
     }
 }
 

@@ -8,12 +8,15 @@ use linchpin::{NoArgs, Server as Mcp};
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::events::Watching;
 use crate::id::{AgentId, UserId};
 use crate::names::Slug;
-use crate::server::{Authentication, Remote, Settings, Transport};
+use crate::server::{Authentication, Launch, Remote, Settings, Transport};
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
+/// Long enough for any machine: it passes only when something is broken.
+const LONG: Duration = Duration::from_mins(1);
 
 /// A world whose clock stands until it is turned.
 #[derive(Default)]
@@ -83,12 +86,35 @@ impl Stage {
         self.connections.get(scope, &self.server, None, false).await
     }
 
+    /// From now on it is a program that never answers.
+    fn silence(&mut self) {
+        let (command, args) = ("sleep".to_owned(), vec!["1000".to_owned()]);
+        self.server.transport =
+            Transport::Stdio(Launch { command, args, env: BTreeMap::new(), directory: None });
+    }
+
+    /// Begins to connect, and leaves after what happens while it is tried.
+    async fn leave(&self, watching: &mut Watching, meanwhile: impl FnOnce()) {
+        tokio::select! {
+            _ = self.get(scope(ADA, 1)) => panic!("nothing answers"),
+            () = says(watching, &["connecting"]) => meanwhile(),
+        }
+    }
+
     fn opened(&self) -> usize {
         self.opened.load(Ordering::SeqCst)
     }
 
     fn turn(&self, seconds: i64) {
         self.clock.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+/// Asserts what happens next.
+async fn says(watching: &mut Watching, statuses: &[&str]) {
+    for status in statuses {
+        let event = tokio::time::timeout(LONG, watching.next()).await.unwrap().unwrap();
+        assert_eq!(event.body["status"], *status);
     }
 }
 
@@ -114,10 +140,12 @@ async fn one_is_opened_for_all_calls_of_one_subject_and_for_nobody_else() {
 #[tokio::test]
 async fn whatever_changes_makes_it_another_one() {
     let mut stage = Stage::new().await;
+    let mut watching = stage.events.watch(ADA, None);
     let first = stage.get(scope(ADA, 1)).await.unwrap();
     stage.server.version = 2;
     let second = stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 2);
+    says(&mut watching, &["connecting", "connected", "disconnected", "connecting", "connected"]).await;
     first.call("echo", ()).await.unwrap();
     second.call("echo", ()).await.unwrap();
     for version in [1, 1, 2, 2] {
@@ -163,9 +191,7 @@ async fn a_server_that_is_down_is_left_alone_for_a_while() {
     let mut watching = stage.events.watch(ADA, None);
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
     assert!(error.message().starts_with("`upstream` cannot be connected to: "), "{error}");
-    for status in ["connecting", "error"] {
-        assert_eq!(watching.next().await.unwrap().body["status"], status);
-    }
+    says(&mut watching, &["connecting", "error"]).await;
     // It is back, but nobody asks it yet; then twice as long.
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
     assert!(error.message().ends_with("; it is tried again in 1 s"), "{error}");
@@ -189,4 +215,29 @@ async fn without_its_secret_nothing_is_sent() {
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
     assert_eq!(error.to_string(), "there are no credentials for `upstream`: enter them first");
     assert_eq!(stage.opened(), 0);
+}
+
+#[tokio::test]
+async fn whoever_leaves_while_it_is_tried_leaves_nothing_open() {
+    let mut stage = Stage::new().await;
+    let good = stage.server.transport.clone();
+    stage.silence();
+    let mut watching = stage.events.watch(ADA, None);
+    stage.leave(&mut watching, || ()).await;
+    says(&mut watching, &["disconnected"]).await;
+    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
+    stage.server.transport = good;
+    stage.get(scope(ADA, 1)).await.unwrap().call("echo", ()).await.unwrap();
+    says(&mut watching, &["connecting", "connected"]).await;
+}
+
+#[tokio::test]
+async fn what_is_ended_while_it_is_tried_stays_ended() {
+    let mut stage = Stage::new().await;
+    stage.silence();
+    let mut watching = stage.events.watch(ADA, None);
+    stage.leave(&mut watching, || stage.connections.end(ADA, stage.server.id)).await;
+    stage.events.publish(ADA, "connection", json!({"status": "nothing more"}));
+    says(&mut watching, &["disconnected", "nothing more"]).await;
+    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
 }
