@@ -56,6 +56,8 @@ mod tasks;
 mod template;
 mod tool;
 mod validate;
+#[cfg(feature = "http-server")]
+pub mod web;
 
 pub use args::{Args, NoArgs};
 pub use ask::Asking;
@@ -66,7 +68,7 @@ pub use context::{Context, Progress};
 pub use handle::Handle;
 pub use handler::Handler;
 #[cfg(feature = "auth")]
-pub(crate) use http::listen::bind;
+pub(crate) use http::listener::bind;
 #[cfg(feature = "http-server")]
 pub use http::{
     Body, EventStore, Http, HttpService, KeptEvent, Listening, Refusal, SavedSession, SessionKey,

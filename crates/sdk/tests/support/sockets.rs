@@ -1,17 +1,31 @@
 //! A server on a thread of its own, and clients that write bytes into sockets.
 #![cfg(feature = "http-server")]
 
+use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::pin::Pin;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http::Request;
+use http_body::Body;
+use hyper::body::Incoming;
 use linchpin::Http;
-use tokio::runtime::Handle;
+use linchpin::server::web::Listener;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
+use tower_service::Service;
 
 /// How long something may take to come. Only a failing test waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+type End = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
 
 /// A server that listens.
 pub(crate) struct Site {
@@ -23,12 +37,32 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn start(http: Http) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = runtime();
         let listening = runtime.block_on(http.bind("127.0.0.1:0")).unwrap();
-        let (address, handle) = (listening.address(), runtime.handle().clone());
+        Self::run(listening.address(), runtime, |end| listening.run_until(end))
+    }
+
+    /// One that serves something else.
+    pub(crate) fn serving<S, B>(settings: impl FnOnce(Listener) -> Listener, service: S) -> Self
+    where
+        S: Service<Request<Incoming>, Response = http::Response<B>, Error = Infallible, Future: Send>,
+        S: Clone + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+    {
+        let runtime = runtime();
+        let listener = settings(runtime.block_on(Listener::bind("127.0.0.1:0")).unwrap());
+        Self::run(listener.address(), runtime, |end| listener.run_until(end, service))
+    }
+
+    fn run<F: Future<Output = linchpin::Result> + Send + 'static>(
+        address: SocketAddr,
+        runtime: Runtime,
+        serve: impl FnOnce(End) -> F,
+    ) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let end = async move { drop(stopped.await) };
-        let thread = std::thread::spawn(move || runtime.block_on(listening.run_until(end)));
+        let serving = serve(Box::pin(async move { drop(stopped.await) }));
+        let handle = runtime.handle().clone();
+        let thread = std::thread::spawn(move || runtime.block_on(serving));
         Site { address, runtime: handle, stop: Some(stop), thread: Some(thread) }
     }
 

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ::http::header::EXPECT;
+use ::http::request::Parts;
 use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::carrier::StreamBody;
+use super::options::BODY_TIMEOUT;
 
 /// The body of an answer.
 #[derive(Debug, Default)]
@@ -76,13 +79,35 @@ impl HttpBody for Body {
 }
 
 /// Why a body could not be read.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// It is longer than it may be.
     TooLarge,
+    /// It did not come in time.
     TooSlow,
+    /// It broke off, or is not what its head says.
     Broken,
     /// Too much is on its way already.
     NoRoom,
+}
+
+/// Reads the bodies of requests: each up to a length and within a time, and all together up to a bound.
+pub struct Bodies(Budget);
+
+impl Bodies {
+    /// At most so many bytes are on their way or in use.
+    pub fn new(most: usize) -> Self {
+        Bodies(Budget::new(most))
+    }
+
+    /// Reads the body of a request, of at most so many bytes. It has 10 seconds to come, and a second more for every
+    /// 16 KiB that have come. What it takes of the bound is given back when it is dropped.
+    pub async fn read<B>(&self, parts: &Parts, body: B, most: usize) -> Result<Whole<'_>, Unread>
+    where
+        B: HttpBody<Data: Buf>,
+    {
+        read(body, most, &self.0, BODY_TIMEOUT, || parts.headers.contains_key(EXPECT)).await
+    }
 }
 
 /// Bounds the bytes of all bodies that are on their way or in use: many who send almost everything, and then nothing,
@@ -121,8 +146,9 @@ impl Drop for Held<'_> {
 }
 
 /// A body that was read, with the room that it takes.
-pub(super) struct Whole<'a> {
-    pub(super) bytes: Bytes,
+pub struct Whole<'a> {
+    /// The bytes.
+    pub bytes: Bytes,
     _held: Held<'a>,
 }
 

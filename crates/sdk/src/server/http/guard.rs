@@ -11,9 +11,9 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, header};
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The hosts and origins that are let in.
+/// The hosts and origins that are let in: those of this machine, and what is allowed beside them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guard {
+pub struct Guard {
     hosts: Vec<Host>,
     origins: Vec<String>,
     any_host: bool,
@@ -27,14 +27,17 @@ struct Host {
 }
 
 /// Why a request was turned away.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stranger {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stranger {
+    /// It is for a host that is not served.
     Host,
+    /// It comes from a page of somebody else.
     Origin,
 }
 
 impl Stranger {
-    pub(super) fn text(&self) -> &'static str {
+    /// What to tell them.
+    pub fn text(self) -> &'static str {
         match self {
             Stranger::Host => {
                 "this Host is not served here: its owner can allow it with `allow_host` if it should be"
@@ -75,7 +78,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
 }
 
 impl Guard {
-    pub(super) fn allow_host(&mut self, host: &str) -> Result<(), String> {
+    /// Lets in requests for this host: a name, or a name and a port. What is wrong with it is said.
+    pub fn allow_host(&mut self, host: &str) -> Result<(), String> {
         let parsed =
             parse(host).ok_or_else(|| format!("\"{host}\" is no host: give a name, or name:port"))?;
         self.hosts.push(parsed);
@@ -86,7 +90,8 @@ impl Guard {
         self.any_host = true;
     }
 
-    pub(super) fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
+    /// Lets in requests of pages of this origin. What is wrong with it is said.
+    pub fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
         let wrong = || {
             format!("\"{origin}\" is no origin: give scheme://host, with :port unless it is the usual one")
         };
@@ -117,8 +122,8 @@ impl Guard {
         Ok(host)
     }
 
-    /// Whether a request may come in.
-    pub(super) fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), Stranger> {
+    /// Whether a request may come in. `local` is the address it arrived at, where that is known.
+    pub fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), Stranger> {
         let host = self.check_host(parts, local)?;
         match only(&parts.headers, &header::ORIGIN).map_err(|()| Stranger::Origin)? {
             Some(origin) if self.trusts(origin, host) => Ok(()),

@@ -1,6 +1,6 @@
 //! Serving over HTTP: one endpoint for clients of every revision.
 //!
-//! A request comes in through `listen` (or another server, through [`HttpService`]), is let in by `guard`, and goes
+//! A request comes in through a `listener` (or another server, through [`HttpService`]), is let in by `guard`, and goes
 //! to `post` or `get`. `post` decides which era it belongs to; `exchange` runs it and answers with one message or a
 //! stream, which a `carrier` writes. `sessions` remembers clients of the session era, each with its `stream`s, and
 //! `events` what those have sent.
@@ -19,7 +19,8 @@ mod guard;
 pub(super) mod headers;
 mod key;
 mod legacy;
-pub(super) mod listen;
+mod listen;
+pub(super) mod listener;
 mod options;
 mod post;
 #[cfg(feature = "auth")]
@@ -38,10 +39,12 @@ use std::time::Duration;
 use ::http::request::Parts;
 use ::http::uri::PathAndQuery;
 
-pub use body::Body;
+pub use body::{Bodies, Body, Unread, Whole};
 pub use events::{EventStore, KeptEvent};
+pub use guard::{Guard, Stranger};
 pub use key::SessionKey;
 pub use listen::Listening;
+pub use listener::{Addresses, Listener};
 pub use options::Refusal;
 pub use service::HttpService;
 pub use store::{SavedSession, SessionStore};
@@ -265,7 +268,7 @@ impl Http {
     /// Binds an address, which is not served before [`Listening::run`]. Port 0 is any free one.
     pub async fn bind(self, address: impl tokio::net::ToSocketAddrs) -> Result<Listening> {
         let endpoint = self.endpoint()?;
-        Listening::new(listen::bind(address).await?, endpoint)
+        Listening::new(listener::bind(address).await?, endpoint)
     }
 
     /// The endpoint as a service for `tower` and whatever builds on it. Timeouts of connections are up to the server

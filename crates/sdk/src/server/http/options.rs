@@ -11,6 +11,9 @@ use super::guard::Guard;
 use super::sessions::Bounds;
 use super::store::SessionStore;
 
+/// How long a body may take, before it has time for what has come.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Finds out who sends a request.
 pub(super) type Identify = Arc<dyn Fn(&Parts) -> Result<Option<String>, Refusal> + Send + Sync>;
 
@@ -63,19 +66,25 @@ impl Default for Options {
             bounds: Bounds { most: 10_000, most_of_one: 100, ttl: Duration::from_mins(30) },
             stream_after: Duration::from_secs(1),
             keep_alive: Duration::from_secs(25),
-            body_timeout: Duration::from_secs(10),
+            body_timeout: BODY_TIMEOUT,
             identify: None,
             auth: None,
             events: Arc::new(Memory::default()),
             store: None,
-            connections: Connections {
-                most: 16_384,
-                most_of_one_address: usize::MAX,
-                first_byte: Duration::from_secs(5),
-                head: Duration::from_secs(10),
-                idle: Duration::from_secs(75),
-                write: Duration::from_secs(30),
-            },
+            connections: Connections::default(),
+        }
+    }
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Connections {
+            most: 16_384,
+            most_of_one_address: usize::MAX,
+            first_byte: Duration::from_secs(5),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            write: Duration::from_secs(30),
         }
     }
 }

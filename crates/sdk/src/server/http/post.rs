@@ -48,7 +48,7 @@ where
     let expect = || parts.headers.contains_key(EXPECT);
     let body = match body::read(body, cap, &endpoint.bodies, endpoint.options.body_timeout, expect).await {
         Ok(body) => body,
-        Err(unread) => return not_read(&unread, cap),
+        Err(unread) => return not_read(unread, cap),
     };
     let message = match parse(&body.bytes, endpoint.service.settings().limits) {
         Ok(message) => message,
@@ -115,7 +115,7 @@ fn is_zero(parameter: &[u8]) -> bool {
     weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
-fn not_read(unread: &Unread, cap: usize) -> Reply {
+fn not_read(unread: Unread, cap: usize) -> Reply {
     match unread {
         Unread::TooLarge => {
             let text = format!("the message is longer than the {cap} bytes that this server reads");

@@ -1,0 +1,276 @@
+//! The accept loop: connections come in, are looked after, and end in good order with the server. What they ask is
+//! answered by the endpoint, or by any other service.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::{Request, Response};
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tower_service::Service;
+
+use super::options::Connections;
+use super::watch::{Guest, TICK, Watch, Watched, WatchedIo};
+use crate::{Error, Result};
+
+/// Header bytes of one request.
+const MAX_HEAD: usize = 16 << 10;
+/// Connections that may wait to be accepted. With few of them a burst of strangers keeps others waiting for seconds.
+#[cfg(unix)]
+const BACKLOG: i32 = 4_096;
+/// How long to wait when the system has nothing left to accept a connection with.
+const OUT_OF_SOCKETS: Duration = Duration::from_millis(50);
+/// How long requests have that are being answered when the server ends.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where a request came from, and where it arrived. Services find it among the extensions of each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// Of whoever sent it, or of a proxy.
+    pub peer: SocketAddr,
+    /// Of this machine, as they see it.
+    pub local: Option<SocketAddr>,
+}
+
+/// Who answers the requests of a listener.
+pub(super) trait Answer: Clone + Send + 'static {
+    type Body: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
+
+    fn answer(
+        self,
+        request: Request<Incoming>,
+        addresses: Addresses,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// Any service, as one that answers.
+#[derive(Clone)]
+struct Foreign<S>(S);
+
+impl<S, B> Answer for Foreign<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+    S: Clone + Send + 'static,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    type Body = B;
+
+    async fn answer(mut self, mut request: Request<Incoming>, addresses: Addresses) -> Response<B> {
+        request.extensions_mut().insert(addresses);
+        let Ok(()) = std::future::poll_fn(|cx| self.0.poll_ready(cx)).await;
+        let Ok(response) = self.0.call(request).await;
+        response
+    }
+}
+
+/// Listens for HTTP/1.1 and looks after connections: how many there are, and how long each may be silent, take to ask,
+/// and not read what it is answered. [`Server::http`](crate::Server::http) serves the protocol; this is for services
+/// of other kinds.
+#[must_use = "nothing is served until it runs"]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    bounds: Connections,
+    patience: Duration,
+}
+
+impl Listener {
+    /// Binds an address. Port 0 is any free one.
+    pub async fn bind(address: impl tokio::net::ToSocketAddrs) -> Result<Self> {
+        Self::new(bind(address).await?, Connections::default(), SHUTDOWN)
+    }
+
+    pub(super) fn new(socket: TcpListener, bounds: Connections, patience: Duration) -> Result<Self> {
+        let address = socket.local_addr()?;
+        Ok(Listener { socket, address, bounds, patience })
+    }
+
+    /// The address it is bound to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where clients on this machine find it: `http://`, an address and a port.
+    pub fn origin(&self) -> String {
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        format!("http://{ip}:{}", self.address.port())
+    }
+
+    /// Connections in all; 16,384 when nothing is said.
+    pub fn max_connections(mut self, most: usize) -> Self {
+        self.bounds.most = most.max(1);
+        self
+    }
+
+    /// Connections from one address; as many as in all when nothing is said, since many clients may be behind one.
+    pub fn max_connections_per_address(mut self, most: usize) -> Self {
+        self.bounds.most_of_one_address = most.max(1);
+        self
+    }
+
+    /// How long requests that are being answered have when it ends; 10 seconds when nothing is said.
+    pub fn shutdown_timeout(mut self, time: Duration) -> Self {
+        self.patience = time;
+        self
+    }
+
+    /// Has a service answer until `end` is done, and then until every request is answered. Answers without an end of
+    /// their own are to be ended by `end`.
+    pub async fn run_until<S, B>(self, end: impl Future<Output = ()>, service: S) -> Result<()>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+        S: Clone + Send + 'static,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    {
+        self.accept(end, Foreign(service)).await;
+        Ok(())
+    }
+
+    pub(super) async fn accept(self, end: impl Future<Output = ()>, answer: impl Answer) {
+        let Listener { socket, bounds, patience, .. } = self;
+        let watch = Watch::new(bounds);
+        let mut connections = JoinSet::new();
+        let mut end = std::pin::pin!(end);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = &mut end => break,
+                accepted = socket.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        // Whoever is too much is let go without a word: words would cost more.
+                        if let Some(guest) = watch.admit(peer.ip()) {
+                            connections.spawn(serve(stream, peer, guest, answer.clone()));
+                        }
+                    }
+                    Err(error) if is_passing(&error) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "no connection can be accepted now");
+                        tokio::time::sleep(OUT_OF_SOCKETS).await;
+                    }
+                },
+                _ = ticks.tick() => watch.tick(),
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            }
+        }
+        drop(socket);
+        watch.end_all();
+        let all = async {
+            while !connections.is_empty() {
+                tokio::select! {
+                    _ = connections.join_next() => {}
+                    _ = ticks.tick() => watch.tick(),
+                }
+            }
+        };
+        if tokio::time::timeout(patience, all).await.is_err() {
+            tracing::warn!("some requests did not end in time and were given up");
+        }
+    }
+}
+
+/// A client that left before it was let in.
+fn is_passing(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, guest: Guest, answer: impl Answer) {
+    let _ = stream.set_nodelay(true); // slower without, but not wrong
+    let addresses = Addresses { peer, local: stream.local_addr().ok() };
+    let watched = guest.watched.clone();
+    let io = TokioIo::new(WatchedIo { stream, watched: watched.clone() });
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (answer, watched) = (answer.clone(), watched.clone());
+        async move {
+            watched.begin();
+            let reply = answer.answer(request, addresses).await;
+            Ok::<_, Infallible>(reply.map(|body| Noticed { body, watched }))
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.half_close(false).max_header_size(MAX_HEAD);
+    let mut connection = std::pin::pin!(http.serve_connection(io, service));
+    let mut is_ending = false;
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection broke");
+                }
+                return;
+            }
+            () = guest.watched.end.notified() => {
+                if guest.watched.is_late.load(Ordering::Acquire) != 0 {
+                    return; // by dropping it
+                }
+                if !is_ending {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// The body of an answer; when it is gone, the connection is free again.
+struct Noticed<B> {
+    body: B,
+    watched: Arc<Watched>,
+}
+
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Noticed<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Noticed<B> {
+    fn drop(&mut self) {
+        self.watched.done();
+    }
+}
+
+/// Binds an address.
+pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs) -> Result<TcpListener> {
+    let cannot = |error| Error::setup(format!("the address cannot be listened at: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    // Once more, with a longer queue.
+    #[cfg(unix)]
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| cannot(error.into()))?;
+    Ok(listener)
+}

@@ -1,0 +1,138 @@
+//! Services of other kinds, on the connections that the endpoint has.
+#![cfg(feature = "http-server")]
+#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+
+mod support;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use linchpin::server::Body;
+use linchpin::server::web::{Addresses, Bodies, Guard};
+use support::sockets::{PATIENCE, Site};
+use tokio::sync::Notify;
+use tower_service::Service;
+
+/// Answers with what it was asked.
+#[derive(Clone)]
+struct Echo {
+    bodies: Arc<Bodies>,
+    waits: SyncSender<()>,
+    go_on: Arc<Notify>,
+}
+
+impl Echo {
+    /// And who is told when a request waits.
+    fn new() -> (Self, Receiver<()>) {
+        let (waits, told) = sync_channel(8);
+        (Echo { bodies: Arc::new(Bodies::new(1 << 20)), waits, go_on: Arc::default() }, told)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let Addresses { peer, local } = *parts.extensions.get().unwrap();
+        let who = match Guard::default().check(&parts, local.map(|address| address.ip())) {
+            Ok(()) => format!("{peer} {} ", local.unwrap()),
+            Err(stranger) => stranger.text().to_owned(),
+        };
+        let body = match self.bodies.read(&parts, body, 10).await {
+            Ok(whole) => String::from_utf8(whole.bytes.to_vec()).unwrap(),
+            Err(unread) => format!("{unread:?}"),
+        };
+        if parts.uri.path() == "/wait" {
+            self.waits.send(()).unwrap();
+            self.go_on.notified().await;
+        }
+        Response::new(Body::from((who + &body).into_bytes()))
+    }
+}
+
+impl Service<Request<Incoming>> for Echo {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let own = self.clone();
+        Box::pin(async move { Ok(own.answer(request).await) })
+    }
+}
+
+fn post(path: &str, host: &str, body: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[test]
+fn a_service_is_asked_and_knows_who_asks() {
+    let site = Site::serving(|listener| listener, Echo::new().0);
+    let mut socket = site.connect();
+    let peer = socket.stream.local_addr().unwrap();
+    for (body, expected) in [("hello", "hello"), ("0123456789", "0123456789"), ("0123456789+", "TooLarge")] {
+        socket.write(post("/", "localhost", body));
+        assert_eq!(socket.response().unwrap().body, format!("{peer} {} {expected}", site.address));
+    }
+    socket.write(post("/", "evil.example", ""));
+    let answer = socket.response().unwrap();
+    assert!(answer.body.starts_with("this Host is not served here"), "{}", answer.body);
+    site.ended();
+}
+
+#[test]
+fn what_has_begun_is_finished_before_the_end() {
+    let (echo, told) = Echo::new();
+    let mut site = Site::serving(|listener| listener.shutdown_timeout(Duration::from_mins(1)), echo.clone());
+    let mut socket = site.connect();
+    socket.write(post("/wait", "localhost", "late"));
+    told.recv_timeout(PATIENCE).unwrap();
+    site.stop();
+    echo.go_on.notify_one();
+    assert!(socket.response().unwrap().body.ends_with(" late"));
+    assert_eq!(socket.end(), "");
+    site.ended();
+}
+
+#[test]
+fn what_does_not_end_in_time_is_given_up() {
+    let (echo, told) = Echo::new();
+    let site = Site::serving(|listener| listener.shutdown_timeout(Duration::ZERO), echo);
+    let mut socket = site.connect();
+    socket.write(post("/wait", "localhost", "never"));
+    told.recv_timeout(PATIENCE).unwrap();
+    assert!(site.ended() < PATIENCE);
+    assert!(socket.response().is_none());
+}
+
+#[test]
+fn there_are_no_more_connections_than_may_be() {
+    for limit in [1, 2] {
+        let site = Site::serving(
+            |listener| match limit {
+                1 => listener.max_connections(2),
+                _ => listener.max_connections_per_address(2),
+            },
+            Echo::new().0,
+        );
+        let mut known: Vec<_> = (0..2).map(|_| site.connect()).collect();
+        site.until_tasks(2);
+        assert_eq!(site.connect().end(), "", "there is no room for a third");
+        for socket in &mut known {
+            socket.write(post("/", "localhost", "x"));
+            assert_eq!(socket.response().unwrap().status, 200);
+        }
+        drop(known);
+        site.until_tasks(0);
+        let mut another = site.connect();
+        another.write(post("/", "localhost", "x"));
+        assert_eq!(another.response().unwrap().status, 200);
+    }
+}
