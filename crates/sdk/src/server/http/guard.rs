@@ -105,7 +105,7 @@ impl Guard {
 
     /// Whether the host of a request is served here, and which it is. `local` is the address it arrived at, where that
     /// is known.
-    pub(super) fn check_host<'a>(
+    pub fn check_host<'a>(
         &self,
         parts: &'a Parts,
         local: Option<IpAddr>,
