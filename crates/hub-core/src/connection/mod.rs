@@ -219,6 +219,28 @@ impl Connections {
         self.end_where(|key, _| key.tenant == tenant && key.subject == subject);
     }
 
+    /// A connection of anybody to this server as it is now, to look at what it has.
+    pub fn live(&self, tenant: TenantId, server: &Server) -> Option<Client> {
+        let slots = lock(&self.slots);
+        let mut of = slots
+            .iter()
+            .filter(|(key, _)| (key.tenant, key.server, key.version) == (tenant, server.id, server.version));
+        of.find_map(|(_, slot)| {
+            slot.line.try_lock().ok()?.client.clone().filter(|client| !client.is_closed())
+        })
+    }
+
+    /// Says of connections that have ended by themselves that they have.
+    pub fn notice_ends(&self) {
+        let slots = lock(&self.slots);
+        for (key, slot) in &*slots {
+            let is_over = |line: &Line| line.client.as_ref().is_some_and(Client::is_closed);
+            if slot.line.try_lock().is_ok_and(|line| is_over(&line)) {
+                self.say(key, slot, Status::Disconnected);
+            }
+        }
+    }
+
     /// Ends what nobody has used for long.
     pub fn end_idle(&self) {
         let now = self.world.now();

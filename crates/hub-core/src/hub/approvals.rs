@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 use super::Hub;
 use super::executor::{Plan, ending};
 use super::history::CallView;
-use super::running::Intent;
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
 use crate::id::{ApprovalId, TenantId};
@@ -137,7 +136,7 @@ impl Hub {
     }
 
     /// Makes a call that a person has said yes to.
-    async fn make_approved(self: Arc<Self>, asker: Scope, id: ApprovalId, plan: Plan) -> Result<()> {
+    async fn make_approved(self: &Arc<Self>, asker: Scope, id: ApprovalId, plan: Plan) -> Result<()> {
         // The rules may have changed since it was asked.
         if let Verdict::Deny(reason) = plan.verdict {
             let now = self.world.now();
@@ -148,11 +147,7 @@ impl Hub {
             self.call_changed(asker.tenant(), &plan, Status::Denied);
             return Ok(());
         }
-        let (begun, has_begun) = oneshot::channel();
-        let intent = Intent { approval: Some(id), reason: "approved", begun: Some(begun) };
-        let hub = self.clone();
-        self.tasks.start(hub.carry_out(asker, plan, intent));
-        has_begun.await.unwrap_or_else(|_| Err(ending()))
+        self.make(asker, plan, Some(id), "approved").await.map(drop)
     }
 
     /// A person says no. Whoever wanted the call is told why.
@@ -174,7 +169,7 @@ impl Hub {
     }
 
     /// Closes questions that nobody has answered in time.
-    pub(super) async fn expire(&self, tenant: TenantId) -> Result<()> {
+    pub async fn expire_approvals(&self, tenant: TenantId) -> Result<()> {
         let now = self.world.now();
         let filter = ApprovalFilter { call: None, decision: Some(Decision::Open) };
         let mut paging = Paging { after: None, limit: 100 };
@@ -237,7 +232,7 @@ impl Hub {
                     continue;
                 }
                 let (asker, plan) = self.planned(tenant, &approval).await?;
-                if let Err(error) = self.clone().make_approved(asker, approval.id, plan).await {
+                if let Err(error) = self.make_approved(asker, approval.id, plan).await {
                     tracing::warn!(approval.id = %approval.id, %error, "an approved call could not be made");
                 }
             }

@@ -58,17 +58,17 @@ impl Hub {
     async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) -> Result<()> {
         self.keep_late().await;
         self.connections.end_idle();
+        self.connections.notice_ends();
         let now = self.world.now();
         let is_due = now.duration_since(*synced)
             >= jiff::SignedDuration::try_from(self.options.sync_every).unwrap_or_default();
         for tenant in self.store.tenants().await? {
-            self.expire(tenant).await?;
+            self.expire_approvals(tenant).await?;
             if count.is_multiple_of(CHECKPOINT) {
                 self.checkpoint(tenant).await?;
             }
             if count.is_multiple_of(FORGET) {
-                let before = now.saturating_sub(self.options.history).unwrap_or(Timestamp::MIN);
-                self.store.commit(tenant, Batch::new().change(Change::Forget { before })).await?;
+                self.forget_old(tenant).await?;
             }
             if is_due {
                 for server in self.every_server(tenant).await?.iter().filter(|server| server.settings.enabled)
@@ -81,6 +81,12 @@ impl Hub {
             *synced = now;
         }
         Ok(())
+    }
+
+    /// Forgets calls that are older than they are kept.
+    pub async fn forget_old(&self, tenant: TenantId) -> Result<()> {
+        let before = self.world.now().saturating_sub(self.options.history).unwrap_or(Timestamp::MIN);
+        self.store.commit(tenant, Batch::new().change(Change::Forget { before })).await
     }
 
     /// Looks at the servers that wait for it, each for itself: one that does not answer holds up no other.

@@ -82,21 +82,35 @@ impl Hub {
             return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
         }
         self.take_turn(scope, &plan).await?;
-        let (id, tenant) = (plan.id, scope.tenant());
-        let mut watching = self.events.watch(tenant, None);
+        let id = plan.id;
         match plan.verdict {
-            Verdict::Ask(reason) => self.ask(scope, &plan, reason).await?,
+            Verdict::Ask(reason) => {
+                let mut watching = self.events.watch(scope.tenant(), None);
+                self.ask(scope, &plan, reason).await?;
+                if wait {
+                    self.until_over(scope.tenant(), id, &mut watching).await?;
+                }
+                self.call(scope, id).await
+            }
             Verdict::Allow(reason) | Verdict::Deny(reason) => {
-                let (begun, has_begun) = oneshot::channel();
-                let intent = Intent { approval: None, reason: reason.code(), begun: Some(begun) };
-                self.tasks.start(self.clone().carry_out(scope, plan, intent));
-                has_begun.await.unwrap_or_else(|_| Err(ending()))?;
+                let over = self.make(scope, plan, None, reason.code()).await?;
+                if wait { over.await.map_err(|_| ending()) } else { self.call(scope, id).await }
             }
         }
-        if wait {
-            self.until_over(tenant, id, &mut watching).await?;
-        }
-        self.call(scope, id).await
+    }
+
+    /// Makes a call, whoever may leave meanwhile. It is certain then that it is made; what comes of it is told later.
+    pub(super) async fn make(
+        self: &Arc<Self>,
+        scope: Scope,
+        plan: Plan,
+        approval: Option<ApprovalId>,
+        reason: &'static str,
+    ) -> Result<oneshot::Receiver<CallView>> {
+        let ((begun, has_begun), (done, is_done)) = (oneshot::channel(), oneshot::channel());
+        self.tasks.start(self.clone().carry_out(scope, plan, Intent { approval, reason, begun, done }));
+        has_begun.await.unwrap_or_else(|_| Err(ending()))?;
+        Ok(is_done)
     }
 
     /// Finds out which tool is meant, and what the rules say.

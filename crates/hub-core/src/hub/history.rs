@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Hub;
+use super::executor::Plan;
 use crate::envelope;
 use crate::error::{self, Error, Result};
 use crate::events::Watching;
@@ -60,6 +61,35 @@ pub struct CallView {
     pub completed: Option<Timestamp>,
 }
 
+impl CallView {
+    /// A call of which nothing more is known than what is wanted.
+    pub(super) fn of(scope: Scope, plan: &Plan, status: Status) -> Self {
+        CallView {
+            id: plan.id,
+            name: Some(local(&plan.server.slug, &plan.tool.name, LONGEST)),
+            server_id: plan.server.id,
+            server: Some(plan.server.slug.as_str().to_owned()),
+            tool: plan.tool.name.clone(),
+            subject: scope.subject().to_string(),
+            status,
+            arguments: Some(plan.arguments.clone()),
+            result: None,
+            summary: None,
+            warning: None,
+            error: None,
+            approval: None,
+            digest: plan.digest().to_string(),
+            created: plan.id.made().unwrap_or_default(),
+            started: None,
+            completed: None,
+        }
+    }
+
+    pub(super) fn summarised(self) -> Self {
+        CallView { summary: self.result.as_ref().map(envelope::summary), ..self }
+    }
+}
+
 impl Hub {
     /// One call.
     pub async fn call(&self, scope: Scope, id: CallId) -> Result<CallView> {
@@ -110,7 +140,7 @@ impl Hub {
             Some((result, warning)) => (Some(result), warning),
             None => (None, None),
         };
-        Ok(CallView {
+        let view = CallView {
             id: call.id,
             name: server.as_ref().map(|server| local(&server.slug, &call.tool, LONGEST)),
             server_id: call.server,
@@ -119,7 +149,7 @@ impl Hub {
             subject: call.subject,
             status: call.status,
             arguments,
-            summary: result.as_ref().map(envelope::summary),
+            summary: None,
             result,
             warning,
             error: call.error,
@@ -128,7 +158,8 @@ impl Hub {
             created: call.created,
             started: call.started,
             completed: call.completed,
-        })
+        };
+        Ok(view.summarised())
     }
 
     /// Waits until a call is over. `watching` was begun before anything could happen to it.

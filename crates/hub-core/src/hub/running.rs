@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use linchpin::encode::to_value;
 use linchpin::model::CallToolResult;
-use linchpin::{CallError, Client, ClientError, Revision};
+use linchpin::{CallError, ClientError, Revision};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
 use super::Hub;
 use super::executor::Plan;
+use super::history::CallView;
 use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::envelope::Envelope;
@@ -27,7 +29,9 @@ pub(super) struct Intent {
     /// The rule that allows it.
     pub(super) reason: &'static str,
     /// Told when it is certain that the call is made, or that it is not.
-    pub(super) begun: Option<oneshot::Sender<Result<()>>>,
+    pub(super) begun: oneshot::Sender<Result<()>>,
+    /// Told when it is over.
+    pub(super) done: oneshot::Sender<CallView>,
 }
 
 /// What came of a call, before it is kept.
@@ -51,19 +55,27 @@ impl Hub {
         lock(&self.running).insert((scope.tenant(), plan.id), stop.clone());
         let begun = self.begin(scope, &plan, &intent).await;
         let has_begun = begun.is_ok();
-        if let Some(told) = intent.begun {
-            let _ = told.send(begun); // whoever asked may have left
-        } else if let Err(error) = begun {
-            tracing::warn!(call.id = %plan.id, %error, "an approved call could not be made");
-        }
+        let _ = intent.begun.send(begun); // whoever asked may have left
         if has_begun {
+            let started = self.world.now();
             self.call_changed(scope.tenant(), &plan, Status::Running);
             let came = tokio::select! {
                 biased;
                 came = self.reach(scope, &plan) => came,
                 () = stop.notified() => Came::failed(Status::Cancelled, "it was cancelled while it was under way"),
             };
-            self.keep(scope, &plan, came).await;
+            let (came, completed) = self.keep(scope, &plan, came).await;
+            let Came { status, result, warning, error } = came;
+            let view = CallView {
+                result,
+                warning,
+                error,
+                approval: intent.approval,
+                started: Some(started),
+                completed: Some(completed),
+                ..CallView::of(scope, &plan, status)
+            };
+            let _ = intent.done.send(view.summarised());
         }
         lock(&self.running).remove(&(scope.tenant(), plan.id));
     }
@@ -89,11 +101,15 @@ impl Hub {
             Ok(hidden) => hidden,
             Err(error) => return Came::failed(Status::Error, error.message()),
         };
-        let client = match self.client(scope, &plan.server, false).await {
-            Ok(client) => client,
+        let mut sent = self.send(scope, plan).await;
+        if let Ok(Err(ClientError::Call(CallError::Closed(_)))) = sent {
+            sent = self.send(scope, plan).await; // the connection had ended before: nothing was sent
+        }
+        let answer = match sent {
+            Ok(answer) => answer,
             Err(error) => return Came::failed(Status::Error, hidden.hide_in(error.message().to_owned())),
         };
-        match self.send(&client, plan).await {
+        match answer {
             Ok(result) => {
                 let result = hidden.hide(to_value(&result, Revision::LATEST));
                 let Envelope { result, is_error, warning, summary } =
@@ -109,18 +125,20 @@ impl Hub {
         }
     }
 
-    async fn send(&self, client: &Client, plan: &Plan) -> Result<CallToolResult, ClientError> {
-        client.call(plan.tool.name.as_str(), &plan.arguments).await
+    async fn send(&self, scope: Scope, plan: &Plan) -> Result<Result<CallToolResult, ClientError>> {
+        let client = self.client(scope, &plan.server, false).await?;
+        Ok(client.call(plan.tool.name.as_str(), &plan.arguments).await)
     }
 
-    /// Keeps what came of a call. What cannot be kept now is kept as soon as that is possible.
-    async fn keep(&self, scope: Scope, plan: &Plan, came: Came) {
+    /// Keeps what came of a call, and when. What cannot be kept now is kept as soon as that is possible.
+    async fn keep(&self, scope: Scope, plan: &Plan, came: Came) -> (Came, Timestamp) {
         let (tenant, now) = (scope.tenant(), self.world.now());
-        let Came { status, result, warning, error } = came;
+        let Came { status, result, warning, error } = &came;
+        let status = *status;
         let mut entry =
             self.entry(scope, "call.done").with("call", plan.id.to_string()).with("status", status.name());
         let mut sealed = None;
-        if let Some(result) = &result {
+        if let Some(result) = result {
             entry = entry.with("result", Digest::of("linchpin result").json(result).end().to_string());
             if plan.server.settings.keep_history {
                 let kept = json!({ "result": result, "warning": warning });
@@ -132,12 +150,12 @@ impl Hub {
         }
         if !plan.server.settings.keep_history {
             // For whoever waits for it now, and nobody later.
-            self.passing.keep(tenant, plan.id, result, warning);
+            self.passing.keep(tenant, plan.id, result.clone(), warning.clone());
         }
         let outcome = Outcome {
             status,
             result: sealed,
-            error,
+            error: error.clone(),
             at: now,
             keeps_arguments: plan.server.settings.keep_history,
         };
@@ -148,10 +166,11 @@ impl Hub {
             self.late.add(tenant, batch);
         }
         self.call_changed(tenant, plan, status);
+        (came, now)
     }
 
     /// Gives up a call that waits or is under way.
-    pub async fn cancel_call(&self, scope: Scope, id: CallId) -> Result<super::history::CallView> {
+    pub async fn cancel_call(&self, scope: Scope, id: CallId) -> Result<CallView> {
         let call = self.call(scope, id).await?; // whoever may see it may give it up
         match call.status {
             Status::Pending => {
@@ -212,7 +231,7 @@ impl Hub {
 }
 
 /// When the call was asked for, by its id.
-fn plan_time(plan: &Plan, now: jiff::Timestamp) -> jiff::Timestamp {
+fn plan_time(plan: &Plan, now: Timestamp) -> Timestamp {
     plan.id.made().unwrap_or(now)
 }
 

@@ -132,7 +132,12 @@ impl Hub {
     }
 
     async fn listed_by(&self, scope: Scope, server: &Server) -> Result<Vec<linchpin::model::Tool>> {
-        let client = self.client(scope, server, true).await?;
+        // The hub itself looks through any connection that there is.
+        let live = self.connections.live(scope.tenant(), server).filter(|_| scope.subject() == Subject::Hub);
+        let client = match live {
+            Some(client) => client,
+            None => self.client(scope, server, true).await?,
+        };
         let mut tries = 0;
         loop {
             match list_tools(&client).await {

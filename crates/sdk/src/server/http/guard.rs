@@ -105,11 +105,7 @@ impl Guard {
 
     /// Whether the host of a request is served here, and which it is. `local` is the address it arrived at, where that
     /// is known.
-    pub fn check_host<'a>(
-        &self,
-        parts: &'a Parts,
-        local: Option<IpAddr>,
-    ) -> Result<&'a str, Stranger> {
+    pub fn check_host<'a>(&self, parts: &'a Parts, local: Option<IpAddr>) -> Result<&'a str, Stranger> {
         let host = only(&parts.headers, &header::HOST).map_err(|()| Stranger::Host)?;
         let named = parts.uri.authority().map(Authority::as_str);
         // HTTP/2 and absolute targets name it in the target; both must be right, and one must be there.

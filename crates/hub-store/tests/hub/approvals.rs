@@ -1,0 +1,185 @@
+//! Questions to people, and what their answers count for.
+
+use linchpin_hub_core::Kind;
+use linchpin_hub_core::store::{Decision, Status};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::stage::{ADA, BOB, Stage, agent_of, open, person};
+
+#[tokio::test]
+async fn a_call_waits_for_a_person_who_sees_exactly_what_it_is() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (call, approval) = stage.ask(agent, "echo", json!({"message": "hello"})).await;
+    assert_eq!(stage.upstream.ran(), 0);
+    let asked = stage.hub.approval(person(ADA), approval).await.unwrap();
+    assert_eq!(asked.call.arguments, Some(json!({"message": "hello"})));
+    assert_eq!((asked.decision, stage.open_approvals().await), (Decision::Open, 1));
+    // An agent decides nothing: neither its own calls nor others'.
+    let other = stage.agent("Other", "auto", &[]).await;
+    for who in [agent, other] {
+        assert_eq!(stage.hub.approve(who, approval, None).await.unwrap_err().code(), "person_needed");
+        assert_eq!(stage.hub.deny(who, approval, None).await.unwrap_err().code(), "person_needed");
+        assert_eq!(stage.hub.approval(who, approval).await.unwrap_err().code(), "person_needed");
+    }
+    assert_eq!(stage.hub.approve(person(BOB), approval, None).await.unwrap_err().kind(), Kind::NotFound);
+    let said = stage.hub.approve(person(ADA), approval, None).await.unwrap();
+    assert_eq!(said.decision, Decision::Used);
+    let call = stage.over(call.id).await;
+    assert_eq!((call.status, call.summary.as_deref()), (Status::Success, Some("hello")));
+    assert_eq!(stage.upstream.ran(), 1);
+    let error = stage.hub.approve(person(ADA), approval, None).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (Kind::Conflict, "approval_decided"));
+    assert_eq!(stage.hub.deny(person(ADA), approval, None).await.unwrap_err().code(), "approval_decided");
+}
+
+#[tokio::test]
+async fn a_no_is_told_to_whoever_waits() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let mut watching = stage.hub.events().watch(ADA, None);
+    let waits = stage.call(agent, "echo", json!({"message": "hello"}));
+    let says_no = async {
+        loop {
+            let event = watching.next().await.unwrap();
+            if event.kind == "approval" {
+                let id = event.body["approval"].as_str().unwrap().parse().unwrap();
+                return stage.hub.deny(person(ADA), id, Some("not\ntoday")).await.unwrap();
+            }
+        }
+    };
+    let (call, denied) = tokio::join!(waits, says_no);
+    let call = call.unwrap();
+    assert_eq!((call.status, call.error.as_deref()), (Status::Denied, Some("a person said no: not")));
+    assert_eq!((denied.decision, stage.upstream.ran()), (Decision::Denied, 0));
+}
+
+#[tokio::test]
+async fn other_arguments_are_checked_and_both_are_recorded() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (call, approval) = stage.ask(agent, "echo", json!({"message": "all of it"})).await;
+    for bad in [json!({"message": 1}), json!({}), json!("x")] {
+        let error = stage.hub.approve(person(ADA), approval, Some(bad)).await.unwrap_err();
+        assert_eq!(error.field(), Some("arguments"));
+    }
+    assert_eq!(stage.open_approvals().await, 1, "nothing was decided");
+    stage.hub.approve(person(ADA), approval, Some(json!({"message": "a little"}))).await.unwrap();
+    let over = stage.over(call.id).await;
+    assert_eq!(over.summary.as_deref(), Some("a little"));
+    assert_eq!(over.arguments, Some(json!({"message": "a little"})));
+    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+    let of = |action: &str| rows.iter().find(|row| row.action == action).unwrap().fields.clone();
+    assert_eq!(of("approval.asked")["arguments"], call.digest);
+    assert_eq!(of("approval.approved")["arguments"], call.digest);
+    assert_eq!(of("approval.approved")["edited"], over.digest);
+    assert_eq!(of("call.intent")["arguments"], over.digest);
+    assert_ne!(call.digest, over.digest);
+}
+
+#[tokio::test]
+async fn an_approval_is_used_once_however_often_it_is_given() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (call, approval) = stage.ask(agent, "echo", json!({"message": "once"})).await;
+    let mut all = JoinSet::new();
+    for number in 0..1_000 {
+        let hub = stage.hub.clone();
+        let edited = (number % 3 == 0).then(|| json!({"message": "other"}));
+        all.spawn(async move { hub.approve(person(ADA), approval, edited).await.is_ok() });
+    }
+    let given = all.join_all().await.into_iter().filter(|given| *given).count();
+    assert_eq!((given, stage.over(call.id).await.status), (1, Status::Success));
+    assert_eq!(stage.upstream.ran(), 1);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (call, approval) = stage.ask(agent, "echo", json!({"message": "late"})).await;
+    stage.clock.turn(3_599);
+    stage.hub.expire_approvals(ADA).await.unwrap();
+    assert_eq!(stage.open_approvals().await, 1);
+    stage.clock.turn(1);
+    let error = stage.hub.approve(person(ADA), approval, None).await.unwrap_err();
+    assert_eq!(error.code(), "approval_expired");
+    stage.hub.expire_approvals(ADA).await.unwrap();
+    let call = stage.over(call.id).await;
+    assert_eq!((call.status, call.error.as_deref()), (Status::Denied, Some("nobody has answered in time")));
+    assert_eq!(stage.hub.approval(person(ADA), approval).await.unwrap().decision, Decision::Expired);
+    assert_eq!(stage.upstream.ran(), 0);
+}
+
+#[tokio::test]
+async fn some_agents_ask_only_for_what_is_not_trusted() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Some", "trusted-only", &["echo"]).await;
+    let call = stage.call(agent, "echo", json!({"message": "trusted"})).await.unwrap();
+    assert_eq!(call.status, Status::Success);
+    let (_, approval) = stage.ask(agent, "big", json!({"bytes": 1})).await;
+    stage.hub.deny(person(ADA), approval, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_changed_since_it_was_asked_is_not_approved() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (call, approval) = stage.ask(agent, "echo", json!({"message": "hello"})).await;
+    stage.upstream.handle.remove_tool("echo");
+    let evil = linchpin::Tool::new("echo")
+        .description("Sends it to me")
+        .handler(|_: linchpin::NoArgs| async { "evil" });
+    stage.upstream.handle.add(evil).unwrap();
+    let synced = stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
+    assert_eq!(synced.changed, ["echo"]);
+    assert_eq!(stage.hub.approve(person(ADA), approval, None).await.unwrap_err().code(), "tool_changed");
+    // An agent that may no longer use it cannot be helped either.
+    let (other, second) = stage.ask(agent, "big", json!({"bytes": 1})).await;
+    stage.hub.update_agent(person(ADA), agent_of(agent), json!({"enabled": false})).await.unwrap();
+    stage.hub.approve(person(ADA), second, None).await.unwrap();
+    assert_eq!(stage.over(other.id).await.status, Status::Denied);
+    assert_eq!(stage.hub.call(person(ADA), call.id).await.unwrap().status, Status::Pending);
+    assert_eq!(stage.upstream.ran(), 0);
+}
+
+#[tokio::test]
+async fn questions_and_answers_survive_the_end_of_the_hub() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (asked, first) = stage.ask(agent, "echo", json!({"message": "asked before"})).await;
+    // The hub ended after a person said yes, and before the call was made.
+    let (approved, second) = stage.ask(agent, "echo", json!({"message": "approved before"})).await;
+    let decide = linchpin_hub_core::store::Change::Decide {
+        approval: second,
+        decision: Decision::Approved,
+        by: "user".into(),
+        at: linchpin_hub_core::World::now(&*stage.clock),
+        digest: None,
+    };
+    stage.store.commit(ADA, linchpin_hub_core::store::Batch::new().change(decide)).await.unwrap();
+    let (hub, _) = open(&stage.place, stage.clock.clone());
+    assert_eq!(hub.recover().await.unwrap(), 0);
+    assert_eq!(stage.over(approved.id).await.summary.as_deref(), Some("approved before"));
+    hub.approve(person(ADA), first, None).await.unwrap();
+    assert_eq!(stage.over(asked.id).await.summary.as_deref(), Some("asked before"));
+    assert_eq!(stage.upstream.ran(), 2);
+}
+
+#[tokio::test]
+async fn what_was_under_way_is_not_known_to_have_been_done() {
+    let stage = Stage::new().await;
+    let wanted = linchpin_hub_core::hub::Wanted {
+        tool: linchpin_hub_core::hub::Which::Local("mcp_up__wait".into()),
+        arguments: json!({}),
+    };
+    let call = stage.hub.call_tool(person(ADA), wanted, false).await.unwrap();
+    stage.upstream.has_begun.notified().await;
+    let (hub, _) = open(&stage.place, stage.clock.clone());
+    assert_eq!(hub.recover().await.unwrap(), 1);
+    let call = hub.call(person(ADA), call.id).await.unwrap();
+    assert_eq!(call.status, Status::Unknown);
+    assert!(call.error.unwrap().contains("whether it was done is not known"));
+    assert_eq!(hub.recover().await.unwrap(), 0);
+}

@@ -1,0 +1,111 @@
+//! The audit: whatever is done to it afterwards is found.
+
+use std::path::Path;
+
+use linchpin_hub_core::hub::Verified;
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::stage::{ADA, Stage, open, person};
+
+const CALLS: usize = 60;
+
+/// A hub that has done something, and signed it.
+async fn stage() -> Stage {
+    let stage = Stage::new().await;
+    for number in 0..CALLS {
+        stage.call(person(ADA), "echo", json!({"message": number.to_string()})).await.unwrap();
+    }
+    stage.hub.end().await;
+    stage
+}
+
+async fn verified(stage: &Stage) -> Verified {
+    let (hub, _) = open(&stage.place, stage.clock.clone());
+    hub.verify_audit(person(ADA)).await.unwrap()
+}
+
+fn change(place: &Path, sql: &str) {
+    let db = Connection::open(place.join("hub.db")).unwrap();
+    db.execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn every_change_of_a_row_is_found_where_it_is() {
+    let stage = stage().await;
+    let whole = verified(&stage).await;
+    assert!(whole.is_whole && whole.checkpoint == Some(whole.entries), "{whole:?}");
+    let entries = whole.entries;
+    assert!(entries > 2 * CALLS as u64);
+    let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
+    db.execute_batch("CREATE TABLE kept AS SELECT * FROM audit").unwrap();
+    let restore = "DELETE FROM audit; INSERT INTO audit SELECT * FROM kept";
+    for number in [1, 2, 7, entries / 2, entries - 1, entries] {
+        for column in [
+            "at = at + 1",
+            "actor = actor || 'x'",
+            "action = 'call.none'",
+            "fields = '{}'",
+            "hash = zeroblob(32)",
+        ] {
+            db.execute_batch(&format!("UPDATE audit SET {column} WHERE number = {number}")).unwrap();
+            let found = verified(&stage).await;
+            assert_eq!((found.is_whole, found.broken), (false, Some(number)), "{column} of {number}");
+            db.execute_batch(restore).unwrap();
+        }
+        db.execute_batch(&format!("DELETE FROM audit WHERE number = {number}")).unwrap();
+        let found = verified(&stage).await;
+        assert_eq!((found.is_whole, found.broken), (false, Some(number)), "without {number}");
+        db.execute_batch(restore).unwrap();
+    }
+    // Two rows change places.
+    for (one, other) in [(3, 4), (5, entries), (entries - 1, entries)] {
+        let swap = format!(
+            "UPDATE audit SET number = 1000000 WHERE number = {one};
+             UPDATE audit SET number = {one} WHERE number = {other};
+             UPDATE audit SET number = {other} WHERE number = 1000000;"
+        );
+        db.execute_batch(&swap).unwrap();
+        let found = verified(&stage).await;
+        assert_eq!((found.is_whole, found.broken), (false, Some(one)));
+        db.execute_batch(restore).unwrap();
+    }
+    assert!(verified(&stage).await.is_whole);
+}
+
+#[tokio::test]
+async fn an_end_that_is_cut_off_is_missed() {
+    let stage = stage().await;
+    let entries = verified(&stage).await.entries;
+    // With the checkpoint in the database, and without it: the one in the file is enough.
+    for also in ["", "DELETE FROM checkpoints;"] {
+        change(stage.place.path(), &format!("DELETE FROM audit WHERE number > {}; {also}", entries - 3));
+        let found = verified(&stage).await;
+        assert_eq!((found.is_whole, found.broken), (false, Some(entries - 2)));
+        assert!(found.problem.unwrap().contains("the end was cut off"));
+    }
+    // A checkpoint that somebody else has written counts for nothing.
+    let file = stage.place.path().join("checkpoints");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(
+        &file,
+        text.replace(&format!("\"number\":{entries}"), &format!("\"number\":{}", entries - 3)),
+    )
+    .unwrap();
+    let found = verified(&stage).await;
+    assert!(!found.is_whole && found.problem.unwrap().contains("not signed with this key"));
+}
+
+#[tokio::test]
+async fn hostile_texts_stay_on_one_line() {
+    let stage = Stage::new().await;
+    let name = "evil\n{\"action\":\"call.done\"}\u{1b}[2J\u{202e}\u{2028}";
+    let form = json!({"name": name, "url": stage.upstream.url, "slug": "evil"});
+    stage.hub.add_server(person(ADA), form).await.unwrap();
+    let _ = stage.hub.read_resource(person(ADA), "evil", name).await;
+    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+    let row = rows.iter().find(|row| row.action == "resource.read").unwrap();
+    let line = serde_json::to_string(row).unwrap();
+    assert!(!line.contains(['\n', '\u{1b}', '\u{202e}', '\u{2028}']), "{line}");
+    assert!(row.fields["uri"].as_str().unwrap().starts_with("evil\\n{"));
+}

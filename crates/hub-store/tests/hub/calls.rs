@@ -1,0 +1,186 @@
+//! Calls, from who asks to what is kept.
+
+use std::sync::atomic::Ordering;
+
+use linchpin_hub_core::Kind;
+use linchpin_hub_core::hub::{ToolFilter, Wanted, Which};
+use linchpin_hub_core::store::{CallFilter, Paging, Status};
+use serde_json::json;
+
+use crate::stage::{ADA, BOB, Stage, agent_of, person};
+
+#[tokio::test]
+async fn a_persons_call_is_its_own_approval_and_recorded() {
+    let stage = Stage::new().await;
+    let call = stage.call(person(ADA), "echo", json!({"message": "hello"})).await.unwrap();
+    assert_eq!((call.status, call.summary.as_deref()), (Status::Success, Some("hello")));
+    assert_eq!(call.arguments, Some(json!({"message": "hello"})));
+    assert!(call.started.is_some() && call.completed.is_some() && call.approval.is_none());
+    assert_eq!(call.name.as_deref(), Some("mcp_up__echo"));
+    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+    let of_call: Vec<_> = rows.iter().filter(|row| row.fields["call"] == call.id.to_string()).collect();
+    let actions: Vec<_> = of_call.iter().map(|row| &*row.action).collect();
+    assert_eq!(actions, ["call.intent", "call.done"]);
+    assert_eq!(
+        (&of_call[0].fields["reason"], &of_call[1].fields["status"]),
+        (&json!("own_call"), &json!("success"))
+    );
+    assert!(!serde_json::to_string(&rows).unwrap().contains("hello"), "the audit holds digests");
+    assert_eq!(stage.upstream.ran(), 1);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_not_sent() {
+    let stage = Stage::new().await;
+    for arguments in [json!({}), json!({"message": 1}), json!({"message": "a", "more": 1})] {
+        let call = stage.call(person(ADA), "echo", arguments.clone()).await.unwrap();
+        if arguments.get("more").is_some() && call.status == Status::Success {
+            continue; // the schema does not forbid it
+        }
+        assert_eq!(call.status, Status::Error, "{arguments}");
+        assert!(call.error.unwrap().starts_with("the arguments do not fit the tool: "), "{arguments}");
+        assert!(call.started.is_none());
+    }
+    let error = stage.call(person(ADA), "echo", json!([1])).await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (Kind::Invalid, Some("arguments")));
+    let error = stage.call(person(ADA), "none", json!({})).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no tool `mcp_up__none`");
+}
+
+#[tokio::test]
+async fn failures_have_their_names() {
+    let stage = Stage::new().await;
+    let call = stage.call(person(ADA), "fail", json!({})).await.unwrap();
+    assert_eq!((call.status, call.error.as_deref()), (Status::Error, Some("it cannot be done")));
+    let call = stage.call(person(ADA), "big", json!({"bytes": 300_000})).await.unwrap();
+    assert_eq!(call.status, Status::Success);
+    assert!(call.warning.unwrap().contains("200000 are passed on"));
+    assert!(call.result.unwrap().to_string().len() < 201_000);
+    // More than is taken in at all.
+    let call = stage.call(person(ADA), "big", json!({"bytes": 50_000_000})).await.unwrap();
+    assert_ne!(call.status, Status::Success);
+    assert!(call.result.is_none() && call.error.is_some());
+    let call = stage.call(person(ADA), "echo", json!({"message": "after it"})).await.unwrap();
+    assert_eq!(call.status, Status::Success);
+}
+
+#[tokio::test]
+async fn a_call_under_way_is_given_up() {
+    let stage = Stage::new().await;
+    let hub = stage.hub.clone();
+    let wanted =
+        Wanted { tool: Which::Of { server: "up".into(), tool: "wait".into() }, arguments: json!({}) };
+    let call = hub.call_tool(person(ADA), wanted, false).await.unwrap();
+    assert_eq!(call.status, Status::Running);
+    stage.upstream.has_begun.notified().await;
+    let call = hub.cancel_call(person(ADA), call.id).await.unwrap();
+    assert_eq!(call.status, Status::Cancelled);
+    let error = hub.cancel_call(person(ADA), call.id).await.unwrap_err();
+    assert_eq!(error.code(), "call_over");
+    assert_eq!(stage.upstream.ran(), 0);
+}
+
+#[tokio::test]
+async fn whoever_asked_may_leave() {
+    let stage = Stage::new().await;
+    let wanted = Wanted { tool: Which::Local("mcp_up__wait".into()), arguments: json!({}) };
+    let mut call = Box::pin(stage.hub.call_tool(person(ADA), wanted, true));
+    tokio::select! {
+        _ = &mut call => panic!("nobody lets it go on"),
+        () = stage.upstream.has_begun.notified() => {}
+    }
+    drop(call);
+    let all = stage
+        .hub
+        .calls(person(ADA), CallFilter::default(), &Paging { after: None, limit: 10 })
+        .await
+        .unwrap();
+    let id = all.items[0].id;
+    assert_eq!(all.items[0].status, Status::Running);
+    stage.upstream.go_on.notify_one();
+    assert_eq!(stage.over(id).await.status, Status::Success);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_where_nothing_shall_be() {
+    let stage = Stage::new().await;
+    stage.hub.update_server(person(ADA), "up", json!({"keep_history": false})).await.unwrap();
+    let call = stage.call(person(ADA), "echo", json!({"message": "private"})).await.unwrap();
+    assert_eq!((call.status, call.summary.as_deref()), (Status::Success, Some("private")));
+    let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
+    assert_eq!((kept.arguments, kept.result), (None, None));
+    // What waits is kept until it is made.
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (call, approval) = stage.ask(agent, "echo", json!({"message": "private"})).await;
+    stage.hub.approve(person(ADA), approval, None).await.unwrap();
+    assert_eq!(stage.over(call.id).await.status, Status::Success);
+    let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
+    assert_eq!((kept.arguments, kept.result), (None, None));
+}
+
+#[tokio::test]
+async fn a_server_takes_so_many_calls_a_minute() {
+    let stage = Stage::new().await;
+    stage.hub.update_server(person(ADA), "up", json!({"calls_per_minute": 3})).await.unwrap();
+    for _ in 0..3 {
+        stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    }
+    let error = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (Kind::Exhausted, "rate_limited"));
+    assert!(error.message().ends_with("try again in 20 s"), "{error}");
+    assert_eq!(stage.upstream.ran(), 3);
+    stage.clock.turn(20);
+    stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    assert!(stage.actions().await.contains(&"call.limited".to_owned()));
+}
+
+#[tokio::test]
+async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
+    let stage = Stage::new().await;
+    let all = stage.hub.tools(person(ADA), &ToolFilter::default()).await.unwrap();
+    let names: Vec<_> = all.iter().map(|tool| &*tool.name).collect();
+    assert_eq!(names.len(), 6);
+    assert!(names.iter().any(|name| name.starts_with("mcp_up__dots_and_slashes_")), "{names:?}");
+    let form = json!({"name": "One", "approval": "auto", "servers": {"up": {"tools": ["echo"]}}});
+    let agent = stage.hub.add_agent(person(ADA), form).await.unwrap();
+    let agent = linchpin_hub_core::Scope::new(ADA, linchpin_hub_core::Subject::Agent(agent.id));
+    let own = stage.hub.tools(agent, &ToolFilter::default()).await.unwrap();
+    assert_eq!(own.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["mcp_up__echo"]);
+    assert_eq!(stage.hub.tool(agent, "mcp_up__big").await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(stage.call(agent, "echo", json!({"message": "a"})).await.unwrap().status, Status::Success);
+    let denied = stage.call(agent, "big", json!({"bytes": 1})).await.unwrap();
+    assert_eq!(
+        (denied.status, denied.error.as_deref()),
+        (Status::Denied, Some("the agent was not given this tool"))
+    );
+    // Its calls are its own.
+    let own = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    assert_eq!(stage.hub.call(agent, own.id).await.unwrap_err().kind(), Kind::NotFound);
+    let paging = Paging { after: None, limit: 100 };
+    assert_eq!(stage.hub.calls(agent, CallFilter::default(), &paging).await.unwrap().items.len(), 2);
+    assert_eq!(stage.hub.calls(person(ADA), CallFilter::default(), &paging).await.unwrap().items.len(), 3);
+    // Nothing that is a person's.
+    assert_eq!(stage.hub.servers(agent, &Default::default()).await.unwrap_err().code(), "person_needed");
+    assert_eq!(stage.hub.remove_agent(agent, agent_of(agent)).await.unwrap_err().code(), "person_needed");
+    // And nothing of it for anybody else.
+    assert_eq!(stage.hub.call(person(BOB), own.id).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(stage.hub.tools(person(BOB), &ToolFilter::default()).await.unwrap().len(), 0);
+    assert_eq!(stage.hub.tool(person(BOB), "mcp_up__echo").await.unwrap_err().kind(), Kind::NotFound);
+    let before = stage.upstream.ran.load(Ordering::SeqCst);
+    let wanted = Wanted { tool: Which::Local("mcp_up__echo".into()), arguments: json!({"message": "a"}) };
+    assert_eq!(stage.hub.call_tool(person(BOB), wanted, true).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(stage.upstream.ran(), before);
+}
+
+#[tokio::test]
+async fn what_is_old_is_forgotten_and_the_audit_stays() {
+    let stage = Stage::new().await;
+    let call = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    let entries = stage.actions().await.len();
+    stage.clock.turn(31 * 24 * 3_600);
+    let newer = stage.call(person(ADA), "echo", json!({"message": "b"})).await.unwrap();
+    stage.hub.forget_old(ADA).await.unwrap();
+    assert_eq!(stage.hub.call(person(ADA), call.id).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(stage.hub.call(person(ADA), newer.id).await.unwrap().status, Status::Success);
+    assert!(stage.actions().await.len() > entries);
+}

@@ -1,0 +1,120 @@
+//! Credentials: each agent's own, sent only where they belong, and seen nowhere.
+
+use linchpin::auth::Secret;
+use linchpin_hub_core::Kind;
+use linchpin_hub_core::store::Status;
+use serde_json::json;
+
+use crate::stage::{ADA, Stage, Upstream, agent_of, person};
+
+const CANARY: &str = "canary-7c1d9e52a0b4";
+
+async fn with(authentication: serde_json::Value, mode: &str) -> Stage {
+    let stage = Stage::new().await;
+    let changes = json!({"authentication": authentication, "credentials": mode});
+    stage.hub.update_server(person(ADA), "up", changes).await.unwrap();
+    stage
+}
+
+#[tokio::test]
+async fn each_agent_has_its_own() {
+    let stage = with(json!({"type": "bearer"}), "per-agent").await;
+    let (one, two) = (stage.agent("One", "auto", &[]).await, stage.agent("Two", "auto", &[]).await);
+    let missing = stage.call(one, "echo", json!({"message": "a"})).await.unwrap();
+    assert_eq!(missing.status, Status::Error);
+    assert!(missing.error.unwrap().contains("there are no credentials for `up`"));
+    for (agent, text) in [(one, "token-of-one"), (two, "token-of-two")] {
+        stage.hub.set_credential(person(ADA), "up", Some(agent_of(agent)), &Secret::new(text)).await.unwrap();
+    }
+    for (agent, token) in
+        [(one, "Bearer token-of-one"), (two, "Bearer token-of-two"), (one, "Bearer token-of-one")]
+    {
+        stage.call(agent, "echo", json!({"message": "a"})).await.unwrap();
+        assert_eq!(stage.upstream.tokens.lock().unwrap().last().unwrap(), token);
+    }
+    // Another token is used from the next call on.
+    stage.hub.set_credential(person(ADA), "up", Some(agent_of(one)), &Secret::new("renewed")).await.unwrap();
+    stage.call(one, "echo", json!({"message": "a"})).await.unwrap();
+    assert_eq!(stage.upstream.tokens.lock().unwrap().last().unwrap(), "Bearer renewed");
+    stage.hub.drop_credential(person(ADA), "up", Some(agent_of(one))).await.unwrap();
+    assert_eq!(stage.call(one, "echo", json!({"message": "a"})).await.unwrap().status, Status::Error);
+    assert_eq!(stage.call(two, "echo", json!({"message": "a"})).await.unwrap().status, Status::Success);
+    stage.hub.remove_agent(person(ADA), agent_of(two)).await.unwrap();
+    let left = stage.hub.credential(person(ADA), "up", Some(agent_of(two))).await.unwrap_err();
+    assert_eq!(left.kind(), Kind::NotFound, "they go with it");
+}
+
+#[tokio::test]
+async fn they_go_nowhere_else() {
+    let stage = with(json!({"type": "bearer"}), "shared").await;
+    stage.hub.set_credential(person(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+    let view = stage.hub.credential(person(ADA), "up", None).await.unwrap();
+    assert_eq!(view.bound_to, stage.upstream.url.strip_suffix("/mcp").unwrap());
+    // Another path of the same place is the same place.
+    stage.hub.update_server(person(ADA), "up", json!({"name": "Renamed"})).await.unwrap();
+    assert!(stage.hub.credential(person(ADA), "up", None).await.is_ok());
+    let other = Upstream::new().await;
+    stage.hub.update_server(person(ADA), "up", json!({"url": other.url})).await.unwrap();
+    assert_eq!(stage.hub.credential(person(ADA), "up", None).await.unwrap_err().kind(), Kind::NotFound);
+    let call = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    assert_eq!(call.status, Status::Error);
+    assert!(!other.tokens.lock().unwrap().iter().any(|token| token.contains(CANARY)));
+}
+
+#[tokio::test]
+async fn whatever_a_server_repeats_of_them_is_hidden() {
+    for (authentication, sent) in [
+        (json!({"type": "bearer"}), format!("Bearer {CANARY}")),
+        (json!({"type": "basic", "username": "ada"}), "Basic YWRhOmNhbmFyeS03YzFkOWU1MmEwYjQ=".to_owned()),
+        (json!({"type": "api-key", "header": "authorization-key"}), String::new()),
+    ] {
+        let stage = with(authentication, "shared").await;
+        stage.hub.set_credential(person(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+        let call = stage.call(person(ADA), "token", json!({})).await.unwrap();
+        assert_eq!(call.status, Status::Success);
+        assert_eq!(*stage.upstream.tokens.lock().unwrap().last().unwrap(), sent);
+        let text = serde_json::to_string(&call).unwrap();
+        assert!(!text.contains(CANARY) && (sent.is_empty() || !text.contains(&sent[6..])), "{text}");
+        for file in std::fs::read_dir(stage.place.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_secret_is_refused() {
+    let stage = with(json!({"type": "bearer"}), "shared").await;
+    for bad in ["", "line\nbreak", "ä", &"x".repeat(16_385)] {
+        let error = stage.hub.set_credential(person(ADA), "up", None, &Secret::new(bad)).await.unwrap_err();
+        assert_eq!((error.kind(), error.field()), (Kind::Invalid, Some("secret")));
+    }
+    let agent = stage.agent("One", "auto", &[]).await;
+    let set = stage.hub.set_credential(person(ADA), "up", Some(agent_of(agent)), &Secret::new("token")).await;
+    assert_eq!(set.unwrap_err().field(), Some("agent"));
+    assert_eq!(
+        stage.hub.set_credential(agent, "up", None, &Secret::new("token")).await.unwrap_err().code(),
+        "person_needed"
+    );
+    stage.hub.update_server(person(ADA), "up", json!({"authentication": {"type": "none"}})).await.unwrap();
+    let set = stage.hub.set_credential(person(ADA), "up", None, &Secret::new("token")).await;
+    assert_eq!(set.unwrap_err().field(), Some("authentication"));
+}
+
+#[tokio::test]
+async fn keys_are_turned_over_while_everything_goes_on() {
+    let stage = with(json!({"type": "bearer"}), "shared").await;
+    stage.hub.set_credential(person(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+    let before = stage.call(person(ADA), "echo", json!({"message": "before"})).await.unwrap();
+    for _ in 0..10 {
+        let (call, turned) = tokio::join!(
+            stage.call(person(ADA), "echo", json!({"message": "a"})),
+            stage.hub.rotate_keys(person(ADA))
+        );
+        assert_eq!((call.unwrap().status, turned.unwrap()), (Status::Success, 1));
+    }
+    let (hub, _) = crate::stage::open(&stage.place, stage.clock.clone());
+    assert_eq!(hub.call(person(ADA), before.id).await.unwrap().summary.as_deref(), Some("before"));
+    let agent = stage.agent("One", "auto", &[]).await;
+    assert_eq!(hub.rotate_keys(agent).await.unwrap_err().code(), "person_needed");
+}

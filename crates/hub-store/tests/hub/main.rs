@@ -1,0 +1,10 @@
+//! The hub on a real store, with real servers on the other end.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod approvals;
+mod audit;
+mod calls;
+mod credentials;
+mod stage;
+mod tenants;
+mod tools;

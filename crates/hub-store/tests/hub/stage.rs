@@ -1,0 +1,213 @@
+//! A hub, a server for it, and a clock that tests turn.
+
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use linchpin::egress::Egress;
+use linchpin::server::{Handle, Http};
+use linchpin::{Json, NoArgs, Server as Mcp, ToolError, args};
+use linchpin_hub_core::hub::{CallView, Hub, LOCAL_USER, Options, Wanted, Which};
+use linchpin_hub_core::id::{AgentId, ApprovalId, TenantId};
+use linchpin_hub_core::store::{Decision, Paging, Status, Store};
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_core::world::{System, World};
+use linchpin_hub_core::{Result, Scope, Subject};
+use linchpin_hub_store::Sqlite;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+pub(crate) const ADA: TenantId = TenantId::fixed(1);
+pub(crate) const BOB: TenantId = TenantId::fixed(2);
+const LONG: Duration = Duration::from_secs(30);
+
+/// A world whose clock stands until it is turned.
+#[derive(Default)]
+pub(crate) struct Clock(AtomicI64);
+
+impl Clock {
+    pub(crate) fn turn(&self, seconds: i64) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+impl World for Clock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + self.0.load(Ordering::SeqCst)).unwrap()
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        System.fill(bytes);
+    }
+}
+
+#[args]
+struct Say {
+    /// What to say
+    message: String,
+}
+
+#[args]
+struct Size {
+    /// How many bytes
+    bytes: usize,
+}
+
+/// A server on the network that tests look into.
+pub(crate) struct Upstream {
+    pub(crate) url: String,
+    pub(crate) handle: Handle,
+    /// How often a tool did something.
+    pub(crate) ran: Arc<AtomicUsize>,
+    /// The `Authorization` of each request.
+    pub(crate) tokens: Arc<Mutex<Vec<String>>>,
+    /// Lets `wait` go on, and tells that it has begun.
+    pub(crate) go_on: Arc<Notify>,
+    pub(crate) has_begun: Arc<Notify>,
+    _running: JoinSet<()>,
+}
+
+impl Upstream {
+    pub(crate) async fn new() -> Self {
+        let (ran, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (go_on, has_begun) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (counted, seen, last) = (ran.clone(), tokens.clone(), tokens.clone());
+        let (waits, begins, waited) = (go_on.clone(), has_begun.clone(), ran.clone());
+        let mut mcp = Mcp::new("upstream", "1")
+            .tool("echo", "Says it back", move |Say { message }| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async move { message }
+            })
+            .tool("wait", "Waits", move |_: NoArgs| {
+                let (waits, begins, waited) = (waits.clone(), begins.clone(), waited.clone());
+                async move {
+                    begins.notify_one();
+                    waits.notified().await;
+                    waited.fetch_add(1, Ordering::SeqCst);
+                    "done"
+                }
+            })
+            .tool("big", "Gives much", |Size { bytes }| async move { "x".repeat(bytes) })
+            .tool("fail", "Fails", |_: NoArgs| async {
+                Err::<String, _>(ToolError::new("it cannot be done"))
+            })
+            .tool("token", "Repeats what it was sent", move |_: NoArgs| {
+                let last = last.lock().unwrap().last().cloned();
+                async move { Json(json!({ "token": last })) }
+            })
+            .tool("dots.and/slashes", "Has a name that models do not take", |_: NoArgs| async { "dotted" })
+            .resource("memory://a", "a", || async { "the resource" })
+            .prompt("greet", "Greets", |Say { message }| async move { format!("Say {message}") });
+        let handle = mcp.handle();
+        let http: Http = mcp.http().principal(move |parts| {
+            let token = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
+            seen.lock().unwrap().push(token.unwrap_or_default().to_owned());
+            Ok(None)
+        });
+        let listening = http.bind("127.0.0.1:0").await.unwrap();
+        let url = listening.url();
+        let mut running = JoinSet::new();
+        running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
+        Upstream { url, handle, ran, tokens, go_on, has_begun, _running: running }
+    }
+
+    pub(crate) fn ran(&self) -> usize {
+        self.ran.load(Ordering::SeqCst)
+    }
+}
+
+/// A hub with one server.
+pub(crate) struct Stage {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) upstream: Upstream,
+    pub(crate) place: TempDir,
+}
+
+pub(crate) fn person(tenant: TenantId) -> Scope {
+    Scope::new(tenant, Subject::User(LOCAL_USER))
+}
+
+/// A hub on the files in a folder.
+pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Store>) {
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
+    let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
+    let options = Options { checkpoints: Some(place.path().join("checkpoints")), ..Options::default() };
+    (Arc::new(Hub::new(clock, store.clone(), keys, Egress::default(), options)), store)
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        let (place, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::default()));
+        let (hub, store) = open(&place, clock.clone());
+        let stage = Stage { hub, store, clock, upstream: Upstream::new().await, place };
+        stage.add(json!({})).await;
+        stage
+    }
+
+    /// Adds the server, with more in the form, and looks at its tools.
+    pub(crate) async fn add(&self, more: Value) -> String {
+        let mut form = json!({ "name": "Up", "url": self.upstream.url, "retry_attempts": 0 });
+        form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let server = self.hub.add_server(person(ADA), form).await.unwrap();
+        let _ = self.hub.sync_server(person(ADA), &server.slug, None).await; // some want credentials first
+        server.slug
+    }
+
+    /// An agent that may use everything of the server.
+    pub(crate) async fn agent(&self, name: &str, approval: &str, trusted: &[&str]) -> Scope {
+        let servers = json!({ "up": { "tools": [], "trusted": trusted } });
+        let form = json!({ "name": name, "approval": approval, "servers": servers });
+        let agent = self.hub.add_agent(person(ADA), form).await.unwrap();
+        Scope::new(ADA, Subject::Agent(agent.id))
+    }
+
+    pub(crate) async fn call(&self, scope: Scope, tool: &str, arguments: Value) -> Result<CallView> {
+        let tool = Which::Local(format!("mcp_up__{tool}"));
+        let call = self.hub.call_tool(scope, Wanted { tool, arguments }, true);
+        tokio::time::timeout(LONG, call).await.unwrap()
+    }
+
+    /// A call that waits for a person.
+    pub(crate) async fn ask(&self, scope: Scope, tool: &str, arguments: Value) -> (CallView, ApprovalId) {
+        let tool = Which::Local(format!("mcp_up__{tool}"));
+        let call = self.hub.call_tool(scope, Wanted { tool, arguments }, false).await.unwrap();
+        assert_eq!(call.status, Status::Pending);
+        let approval = call.approval.unwrap();
+        (call, approval)
+    }
+
+    /// Waits until a call is over.
+    pub(crate) async fn over(&self, id: linchpin_hub_core::id::CallId) -> CallView {
+        let mut watching = self.hub.events().watch(ADA, None);
+        let over = async {
+            loop {
+                let call = self.hub.call(person(ADA), id).await.unwrap();
+                if call.status.is_final() {
+                    return call;
+                }
+                let _ = watching.next().await;
+            }
+        };
+        tokio::time::timeout(LONG, over).await.unwrap()
+    }
+
+    pub(crate) async fn open_approvals(&self) -> usize {
+        let paging = Paging { after: None, limit: 100 };
+        self.hub.approvals(person(ADA), Some(Decision::Open), &paging).await.unwrap().items.len()
+    }
+
+    /// What the audit says was done, in order.
+    pub(crate) async fn actions(&self) -> Vec<String> {
+        let rows = self.hub.audit(person(ADA), 0, 500).await.unwrap();
+        rows.into_iter().map(|row| row.action).collect()
+    }
+}
+
+pub(crate) fn agent_of(scope: Scope) -> AgentId {
+    scope.agent().unwrap()
+}

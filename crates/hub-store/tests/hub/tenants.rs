@@ -1,0 +1,244 @@
+//! Two tenants and more, at random: nobody ever sees anything of anybody else's.
+
+use linchpin_hub_core::hub::{ServerFilter, ToolFilter, Wanted, Which};
+use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId, UserId};
+use linchpin_hub_core::store::{CallFilter, Paging};
+use linchpin_hub_core::{Scope, Subject};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::stage::Stage;
+
+const STEPS: usize = 100_000;
+const TENANTS: u128 = 5;
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).unwrap()
+    }
+}
+
+/// Everything that anybody has been told an id of.
+#[derive(Default)]
+struct Known {
+    servers: Vec<String>,
+    agents: Vec<AgentId>,
+    calls: Vec<CallId>,
+    approvals: Vec<ApprovalId>,
+    tokens: Vec<linchpin_hub_core::id::TokenId>,
+}
+
+fn any<T: Clone>(all: &[T], dice: &mut Dice) -> Option<T> {
+    if all.is_empty() { None } else { Some(all[dice.roll(all.len())].clone()) }
+}
+
+/// Whatever is a tenant's own has this in it.
+fn mark(tenant: u128) -> String {
+    format!("watermark-{tenant}-end")
+}
+
+struct Model {
+    stage: Stage,
+    dice: Dice,
+    known: Known,
+    answers: usize,
+    foreign: usize,
+}
+
+impl Model {
+    /// Looks at an answer that a tenant got.
+    fn look<T: Serialize>(&mut self, tenant: u128, answer: &linchpin_hub_core::Result<T>) -> bool {
+        let text = match answer {
+            Ok(answer) => serde_json::to_string(answer).unwrap(),
+            Err(error) => error.to_string(),
+        };
+        self.answers += 1;
+        let others = (1..=TENANTS).filter(|other| *other != tenant);
+        self.foreign += others.filter(|other| text.contains(&mark(*other))).count();
+        answer.is_ok()
+    }
+
+    async fn step(&mut self) {
+        let tenant = 1 + self.dice.roll(usize::try_from(TENANTS).unwrap()) as u128;
+        let scope = Scope::new(TenantId::fixed(tenant), Subject::User(UserId::fixed(1)));
+        let scope = match any(&self.known.agents, &mut self.dice) {
+            Some(agent) if self.dice.roll(4) == 0 => Scope::new(scope.tenant(), Subject::Agent(agent)),
+            _ => scope,
+        };
+        let hub = self.stage.hub.clone();
+        let paging = Paging { after: None, limit: 20 };
+        let server = any(&self.known.servers, &mut self.dice).unwrap_or_default();
+        let agent = any(&self.known.agents, &mut self.dice).unwrap_or(AgentId::fixed(1));
+        let call = any(&self.known.calls, &mut self.dice).unwrap_or(CallId::fixed(1));
+        let approval = any(&self.known.approvals, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
+        match self.dice.roll(100) {
+            0 if self.known.servers.len() < 60 => {
+                let form = json!({"name": mark(tenant), "url": self.stage.upstream.url, "retry_attempts": 0});
+                let added = hub.add_server(scope, form).await;
+                self.look(tenant, &added);
+                self.known.servers.extend(added.map(|server| server.id.to_string()));
+            }
+            1 if self.known.agents.len() < 60 => {
+                let form = json!({"name": format!("{}{}", mark(tenant), self.known.agents.len()),
+                    "approval": (["auto", "always-ask"][self.dice.roll(2)]), "servers": { server: {} }});
+                let added = hub.add_agent(scope, form).await;
+                self.look(tenant, &added);
+                self.known.agents.extend(added.map(|agent| agent.id));
+            }
+            2 => {
+                let synced = hub.sync_server(scope, &server, None).await;
+                self.look(tenant, &synced);
+            }
+            3 | 4 => {
+                let tool = Which::Of { server, tool: "echo".into() };
+                let wanted = Wanted { tool, arguments: json!({ "message": mark(tenant) }) };
+                let called = hub.call_tool(scope, wanted, false).await;
+                self.look(tenant, &called);
+                if let Ok(called) = called {
+                    self.known.calls.push(called.id);
+                    self.known.approvals.extend(called.approval);
+                }
+            }
+            5 => {
+                let text = json!({ "description": mark(tenant) });
+                let changed = hub.update_server(scope, &server, text).await;
+                self.look(tenant, &changed);
+            }
+            6 => {
+                let said = hub.approve(scope, approval, None).await;
+                self.look(tenant, &said);
+            }
+            7 => {
+                let said = hub.deny(scope, approval, Some(&mark(tenant))).await;
+                self.look(tenant, &said);
+            }
+            8 => {
+                let changed = hub.update_agent(scope, agent, json!({ "instructions": mark(tenant) })).await;
+                self.look(tenant, &changed);
+            }
+            9 => {
+                let issued = hub.issue_token(scope, Subject::Agent(agent), &mark(tenant), None).await;
+                let issued = issued.map(|(_, view)| view);
+                self.look(tenant, &issued);
+                self.known.tokens.extend(issued.map(|token| token.id));
+            }
+            10 if self.dice.roll(20) == 0 => {
+                let gone = hub.remove_server(scope, &server).await;
+                if self.look(tenant, &gone) {
+                    self.known.servers.retain(|other| *other != server);
+                }
+            }
+            11 if self.dice.roll(20) == 0 => {
+                let gone = hub.remove_agent(scope, agent).await;
+                if self.look(tenant, &gone) {
+                    self.known.agents.retain(|other| *other != agent);
+                }
+            }
+            12 => {
+                let given_up = hub.cancel_call(scope, call).await;
+                self.look(tenant, &given_up);
+            }
+            13 => {
+                let trusted = hub.trust_tool(scope, "mcp_watermark__echo", None).await;
+                self.look(tenant, &trusted);
+            }
+            14 => {
+                let tokens = hub.tokens(scope, Subject::Agent(agent)).await;
+                self.look(tenant, &tokens);
+            }
+            15 if self.dice.roll(10) == 0 => {
+                if let Some(token) = any(&self.known.tokens, &mut self.dice) {
+                    let revoked = hub.revoke_token(scope, token).await;
+                    self.look(tenant, &revoked);
+                }
+            }
+            16..=25 => {
+                let all = hub.servers(scope, &ServerFilter::default()).await;
+                self.look(tenant, &all);
+            }
+            26..=35 => {
+                let filter =
+                    ToolFilter { agent: (self.dice.roll(2) == 0).then_some(agent), ..ToolFilter::default() };
+                let all = hub.tools(scope, &filter).await;
+                self.look(tenant, &all);
+            }
+            36..=50 => {
+                let all = hub.calls(scope, CallFilter::default(), &paging).await.map(|page| page.items);
+                self.look(tenant, &all);
+            }
+            51..=60 => {
+                let all = hub.approvals(scope, None, &paging).await.map(|page| page.items);
+                self.look(tenant, &all);
+            }
+            61..=70 => {
+                let one = hub.call(scope, call).await;
+                self.look(tenant, &one);
+            }
+            71..=80 => {
+                let one = hub.agent(scope, agent).await;
+                self.look(tenant, &one);
+            }
+            81..=88 => {
+                let one = hub.server(scope, &server).await;
+                self.look(tenant, &one);
+            }
+            89..=94 => {
+                let rows = hub.audit(scope, 0, 50).await;
+                self.look(tenant, &rows);
+            }
+            _ => {
+                let one = hub.approval(scope, approval).await;
+                self.look(tenant, &one);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_sees_anything_of_anybody_elses() {
+    let stage = Stage::new().await;
+    let mut model =
+        Model { stage, dice: Dice(0x9e37_79b9_7f4a_7c15), known: Known::default(), answers: 0, foreign: 0 };
+    let mut watching: Vec<_> = (1..=TENANTS)
+        .map(|tenant| (tenant, model.stage.hub.events().watch(TenantId::fixed(tenant), None)))
+        .collect();
+    for step in 0..STEPS {
+        model.step().await;
+        if step % 1_000 == 0 {
+            // Events are told to their own tenant alone.
+            for (tenant, events) in &mut watching {
+                while let Some(Ok(event)) = futures_now(events.next()) {
+                    assert_eq!(event.tenant, TenantId::fixed(*tenant));
+                    model.answers += 1;
+                }
+            }
+        }
+    }
+    let Known { servers, agents, calls, approvals, .. } = &model.known;
+    println!(
+        "steps={STEPS} answers={} servers={} agents={} calls={} approvals={} foreign={}",
+        model.answers,
+        servers.len(),
+        agents.len(),
+        calls.len(),
+        approvals.len(),
+        model.foreign
+    );
+    assert!(servers.len() > 5 && agents.len() > 5 && calls.len() > 100 && approvals.len() > 20);
+    assert_eq!(model.foreign, 0);
+}
+
+/// What a future gives at once, if it does.
+fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(done) => Some(done),
+        std::task::Poll::Pending => None,
+    }
+}
