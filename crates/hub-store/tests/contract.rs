@@ -97,7 +97,7 @@ async fn documents_are_kept_changed_and_forgotten() {
     // A name is taken once in a tenant.
     let other = document(Kind::Server, "b", json!({})).named("files");
     let error = store.commit(ADA, put(&other, 0)).await.unwrap_err();
-    assert_eq!(error.to_string(), "there is a server `files` already: choose another name");
+    assert_eq!(error.to_string(), "another server has the name `files`: choose another one");
     assert_eq!(code(&*store, BOB, put(&other, 0)).await, "done");
     // And is free again afterwards.
     let gone = || Batch::new().change(Change::Remove(first.key.clone()));
@@ -106,6 +106,35 @@ async fn documents_are_kept_changed_and_forgotten() {
     assert_eq!(code(&*store, ADA, gone()).await, "not_found");
     assert_eq!(code(&*store, ADA, put(&other, 0)).await, "done");
     assert_eq!(store.tenants().await.unwrap(), [ADA, BOB]);
+}
+
+#[tokio::test]
+async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is() {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
+    for kind in Kind::ALL {
+        let proves = matches!(kind, Kind::Token | Kind::Session);
+        let of_ada = document(kind, "1", json!("ada")).of("owner");
+        let of_bob = Document { key: Key::new(kind, "2"), body: json!("bob"), ..of_ada.clone() };
+        store.commit(ADA, put(&of_ada, 0)).await.unwrap();
+        store.commit(BOB, put(&of_bob, 0)).await.unwrap();
+        for (tenant, document) in [(ADA, &of_ada), (BOB, &of_bob)] {
+            let expected = proves.then(|| (tenant, Stored { document: document.clone(), version: 1 }));
+            assert_eq!(store.anywhere(&document.key).await.unwrap(), expected, "{kind:?}");
+        }
+        assert_eq!(store.anywhere(&Key::new(kind, "3")).await.unwrap(), None);
+        // Nobody gets the id of another's: it would not be known whose it is.
+        let expected = if proves { "id_taken" } else { "done" };
+        assert_eq!(code(&*store, BOB, put(&of_ada, 0)).await, expected, "{kind:?}");
+        assert_eq!(
+            store.anywhere(&of_ada.key).await.unwrap().map(|(tenant, _)| tenant),
+            proves.then_some(ADA)
+        );
+        // What is gone is found nowhere.
+        let gone = Batch::new().change(Change::Remove(of_ada.key.clone()));
+        assert_eq!(code(&*store, ADA, gone).await, "done");
+        assert_eq!(store.anywhere(&of_ada.key).await.unwrap(), None);
+    }
 }
 
 #[tokio::test]

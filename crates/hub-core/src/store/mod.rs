@@ -48,6 +48,10 @@ pub trait Store: Send + Sync + 'static {
     /// One document.
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>>;
 
+    /// One document, whose ever it is, and whose it is: only for what proves who asks, which is tokens and sessions. No two
+    /// tenants have one with the same id.
+    async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>>;
+
     /// The document of a kind that has this name.
     async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>>;
 

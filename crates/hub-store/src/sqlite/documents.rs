@@ -9,6 +9,8 @@ use serde_json::Value;
 use super::{conflict, failed};
 
 const COLUMNS: &str = "id, name, parent, version, body";
+/// What proves who asks, and is found without knowing whose it is.
+const PROVES: &str = "kind IN ('token', 'session')";
 
 pub(super) fn put(db: &Connection, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
     let Document { key, name, parent, body } = document;
@@ -31,10 +33,12 @@ pub(super) fn put(db: &Connection, tenant: TenantId, document: &Document, versio
         Ok(_) => {
             Err(conflict("changed_meanwhile", format!("the {kind} was changed meanwhile: read it again")))
         }
-        Err(error) if is_taken(&error) => {
-            let name = name.as_deref().unwrap_or_default();
-            Err(conflict("name_taken", format!("there is a {kind} `{name}` already: choose another name")))
-        }
+        Err(error) if is_taken(&error) => Err(match name {
+            Some(name) => {
+                conflict("name_taken", format!("another {kind} has the name `{name}`: choose another one"))
+            }
+            None => conflict("id_taken", format!("another {kind} has this id")),
+        }),
         Err(error) => Err(failed(&error)),
     }
 }
@@ -72,6 +76,18 @@ fn stored(kind: Kind, row: &Row<'_>) -> rusqlite::Result<Stored> {
 pub(super) fn get(db: &Connection, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
     let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3");
     one(db, &sql, tenant, key.kind, &key.id)
+}
+
+pub(super) fn anywhere(db: &Connection, key: &Key) -> Result<Option<(TenantId, Stored)>> {
+    let sql = format!(
+        "SELECT {COLUMNS}, tenant FROM documents INDEXED BY documents_anywhere WHERE kind = ?1 AND id = ?2 AND {PROVES}"
+    );
+    let found = db.prepare_cached(&sql).and_then(|mut sql| {
+        let read = |row: &Row<'_>| Ok((row.get::<_, String>(5)?, stored(key.kind, row)?));
+        sql.query_row(params![key.kind.name(), key.id], read).optional()
+    });
+    let Some((tenant, stored)) = found.map_err(|error| failed(&error))? else { return Ok(None) };
+    Ok(Some((tenant.parse()?, stored)))
 }
 
 pub(super) fn named(db: &Connection, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {

@@ -93,6 +93,11 @@ impl Store for Sqlite {
         self.0.read(move |db| documents::get(db, tenant, &key)).await
     }
 
+    async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>> {
+        let key = key.clone();
+        self.0.read(move |db| documents::anywhere(db, &key)).await
+    }
+
     async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
         let name = name.to_owned();
         self.0.read(move |db| documents::named(db, tenant, kind, &name)).await

@@ -10,6 +10,7 @@ CREATE TABLE documents (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX documents_by_name ON documents (tenant, kind, name) WHERE name IS NOT NULL;
 CREATE INDEX documents_by_parent ON documents (tenant, kind, parent, id) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX documents_anywhere ON documents (kind, id) WHERE kind IN ('token', 'session');
 
 CREATE TABLE calls (
     tenant    TEXT NOT NULL,
