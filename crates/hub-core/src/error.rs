@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Kind {
     /// What was given cannot be.
     Invalid,
+    /// Nobody knows who asks.
+    Unauthorized,
     /// There is no such thing, or not for whoever asks.
     NotFound,
     /// It contradicts what is there.

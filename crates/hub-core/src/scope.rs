@@ -27,7 +27,7 @@ pub struct Scope {
 
 impl Scope {
     /// For whoever has found out who asks, and nobody else.
-    pub fn new(tenant: TenantId, subject: Subject) -> Self {
+    pub const fn new(tenant: TenantId, subject: Subject) -> Self {
         Scope { tenant, subject }
     }
 

@@ -14,12 +14,18 @@ mod meters;
 mod offers;
 mod operated;
 mod passing;
+mod passwords;
+mod people;
 mod running;
 mod schemas;
 mod servers;
+pub mod sessions;
 mod sync;
 mod tasks;
+mod throttle;
+pub mod tokens;
 mod tools;
+pub mod users;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -112,6 +118,7 @@ pub struct Hub {
     turns: sync::Turns,
     tasks: tasks::Tasks,
     meters: Meters,
+    people: people::People,
 }
 
 impl Hub {
@@ -135,6 +142,7 @@ impl Hub {
             })
         };
         let connections = Connections::new(world.clone(), egress, events.clone(), changed);
+        let people = people::People::new(&*world);
         Hub {
             world,
             store,
@@ -153,6 +161,7 @@ impl Hub {
             turns: sync::Turns::default(),
             tasks: tasks::Tasks::default(),
             meters: Meters::default(),
+            people,
         }
     }
 

@@ -1,0 +1,192 @@
+//! People at a browser. A cookie holds a secret, and the hub keeps its digest: who reads the store cannot act as anybody.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use linchpin::auth::Secret;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::people::{secret, unauthorized};
+use super::users::{User, UserView};
+use super::{Hub, LOCAL, LOCAL_USER, document, put};
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::id::{TenantId, UserId};
+use crate::scope::{Scope, Subject};
+use crate::store::{Batch, Change, Document, Key, Kind};
+use crate::sync::lock;
+
+/// How long the first sign-in waits for somebody.
+const ONE_TIME: Duration = Duration::from_mins(15);
+/// How long a session lasts.
+const LONGEST: Duration = Duration::from_hours(12);
+/// How long it lasts unused.
+const IDLE: Duration = Duration::from_mins(30);
+/// How exactly it is known when it was last used.
+const NOTED: Duration = Duration::from_mins(1);
+
+const REFUSED: &str = "the name or the password is not right";
+const REFUSED_ONCE: &str = "this link does not sign in any more: it works once, for 15 minutes, and until there is a password; \
+                            start the hub again for another, or sign in with the password";
+
+/// A session, as it is kept.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Session {
+    id: String,
+    pub(super) user: UserId,
+    /// The password that the user had then.
+    pub(super) passwords: u32,
+    created: Timestamp,
+    used: Timestamp,
+}
+
+/// Somebody has signed in.
+#[derive(Debug, Clone)]
+pub struct SignedIn {
+    /// What the browser keeps.
+    pub cookie: Secret,
+    /// What pages send with whatever changes something.
+    pub csrf: Secret,
+    /// In whose name.
+    pub scope: Scope,
+    /// Who it is.
+    pub user: UserView,
+    /// When it ends, used or not.
+    pub expires: Timestamp,
+}
+
+impl Session {
+    pub(super) fn document(&self) -> Result<Document> {
+        Ok(document(Kind::Session, &self.id, self)?.of(self.user))
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        now >= self.created + LONGEST || now >= self.used + IDLE
+    }
+}
+
+/// Where the session of a cookie is kept.
+pub(super) fn session_id(cookie: &Secret) -> String {
+    Digest::of("linchpin session").part(cookie.expose()).end().to_string()
+}
+
+/// It is not kept either: whoever has the cookie can make it, and nobody else.
+fn csrf(cookie: &Secret) -> Secret {
+    Secret::new(Digest::of("linchpin csrf").part(cookie.expose()).end().to_string())
+}
+
+impl Hub {
+    /// What signs the local user in once, within 15 minutes; another ends with it. Nothing, when somebody has a password.
+    pub async fn one_time(&self) -> Result<Option<Secret>> {
+        if self.has_password().await? {
+            return Ok(None);
+        }
+        let secret = secret(&*self.world);
+        *lock(&self.people.one_time) = Some((secret.clone(), self.world.now() + ONE_TIME));
+        Ok(Some(secret))
+    }
+
+    /// Signs the local user in with what was made for it.
+    pub async fn sign_in_once(&self, given: &Secret) -> Result<SignedIn> {
+        let now = self.world.now();
+        let fits = |(secret, until): &mut (Secret, Timestamp)| secret == given && now < *until;
+        lock(&self.people.one_time).take_if(fits).ok_or_else(|| unauthorized(REFUSED_ONCE))?;
+        let (user, _) = self.need::<User>(LOCAL, Kind::User, LOCAL_USER).await?;
+        if self.has_password().await? {
+            return Err(unauthorized(REFUSED_ONCE));
+        }
+        self.begin_session(LOCAL, &user, "link").await
+    }
+
+    /// Signs somebody in with their password. Each time it is another session: no cookie from before becomes worth more.
+    pub async fn sign_in(&self, tenant: TenantId, name: &str, password: &Secret) -> Result<SignedIn> {
+        let who = Digest::of("linchpin sign-in").part(tenant.to_string()).part(name.trim()).end();
+        self.people.tries.begin(who, self.world.now()).map_err(|wait| {
+            let text = format!("too many tries: wait {} seconds", wait.as_secs() + 1);
+            Error::new(error::Kind::Exhausted, "too_many_tries", text)
+        })?;
+        let found = self.store.named(tenant, Kind::User, name.trim()).await?;
+        let user = found.map(|stored| stored.document.read::<User>()).transpose()?;
+        let kept = user.as_ref().and_then(|user| user.password.as_ref());
+        let fits = self.people.fits(kept, password).await?;
+        let Some(user) = user.filter(|_| fits) else {
+            tracing::warn!(tenant = %tenant, "somebody could not sign in");
+            return Err(unauthorized(REFUSED));
+        };
+        self.people.tries.succeeded(who);
+        self.begin_session(tenant, &user, "password").await
+    }
+
+    async fn begin_session(&self, tenant: TenantId, user: &User, by: &str) -> Result<SignedIn> {
+        self.sweep_sessions(tenant, user).await?;
+        let (cookie, now) = (secret(&*self.world), self.world.now());
+        let id = session_id(&cookie);
+        let session = Session { id, user: user.id, passwords: user.passwords, created: now, used: now };
+        let scope = Scope::new(tenant, Subject::User(user.id));
+        let entry = self.entry(scope, "session.begun").with("by", by);
+        let batch = Batch::new().change(put(session.document()?, 0)).audit(entry);
+        self.store.commit(tenant, batch).await?;
+        let (csrf, expires) = (csrf(&cookie), now + LONGEST);
+        Ok(SignedIn { cookie, csrf, scope, user: user.view(), expires })
+    }
+
+    /// Forgets what is over. Another may be quicker.
+    async fn sweep_sessions(&self, tenant: TenantId, user: &User) -> Result<()> {
+        let now = self.world.now();
+        let all = self.all::<Session>(tenant, Kind::Session, Some(&user.id.to_string())).await?;
+        for (session, _) in all {
+            if session.is_over(now) || session.passwords != user.passwords {
+                let key = Key::new(Kind::Session, session.id);
+                match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
+                    Err(error) if error.kind() != error::Kind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has this cookie, and what their pages send with whatever changes something.
+    pub async fn session(&self, cookie: &Secret) -> Result<Option<(Scope, Secret)>> {
+        let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
+        let now = self.world.now();
+        let user = self.find::<User>(tenant, Kind::User, session.user).await?;
+        if session.is_over(now) || user.is_none_or(|(user, _)| user.passwords != session.passwords) {
+            return Ok(None);
+        }
+        let scope = Scope::new(tenant, Subject::User(session.user));
+        if now >= session.used + NOTED {
+            let session = Session { used: now, ..session };
+            let batch = Batch::new().change(put(session.document()?, version));
+            match self.store.commit(tenant, batch).await {
+                Err(error) if error.kind() != error::Kind::Conflict => return Err(error),
+                _ => {} // or another request has noted it, or it has ended just now
+            }
+        }
+        Ok(Some((scope, csrf(cookie))))
+    }
+
+    async fn find_session(&self, cookie: &Secret) -> Result<Option<(TenantId, Session, u64)>> {
+        let found = self.store.anywhere(&Key::new(Kind::Session, session_id(cookie))).await?;
+        found.map(|(tenant, stored)| Ok((tenant, stored.document.read()?, stored.version))).transpose()
+    }
+
+    /// Ends a session. One that has ended stays so.
+    pub async fn sign_out(&self, cookie: &Secret) -> Result<()> {
+        let Some((tenant, session, _)) = self.find_session(cookie).await? else { return Ok(()) };
+        let entry = self.entry(Scope::new(tenant, Subject::User(session.user)), "session.ended");
+        let gone = Change::Remove(Key::new(Kind::Session, session_id(cookie)));
+        match self.store.commit(tenant, Batch::new().change(gone).audit(entry)).await {
+            Err(error) if error.kind() != error::Kind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.sessions_ended(tenant, session.user);
+        Ok(())
+    }
+
+    /// Open streams look whether theirs is among them.
+    pub(super) fn sessions_ended(&self, tenant: TenantId, user: UserId) {
+        self.events.publish(tenant, "session", json!({"user": user}));
+    }
+}

@@ -1,0 +1,166 @@
+//! Tokens of agents and of people's own programs. They are shown once, and the hub keeps their digests.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use linchpin::auth::Secret;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::people::{name, unauthorized};
+use super::users::User;
+use super::{Hub, LOCAL, LOCAL_USER, document, put};
+use crate::agent::Agent;
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::id::{TenantId, TokenId};
+use crate::scope::{Scope, Subject};
+use crate::store::{Batch, Change, Key, Kind};
+use crate::token;
+
+const DAYS: std::ops::RangeInclusive<u32> = 1..=3_650;
+const DEFAULT_DAYS: u32 = 90;
+const REFUSED: &str =
+    "this token does not count: it is wrong, has expired or was revoked; a person can issue another";
+
+/// A token, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    id: TokenId,
+    owner: String,
+    name: String,
+    digest: String,
+    created: Timestamp,
+    expires: Timestamp,
+}
+
+/// A token, as people see it: never the token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TokenView {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub id: TokenId,
+    /// Whose it is: `agent:` or `user:`, and an id.
+    pub owner: String,
+    /// What it is for.
+    pub name: String,
+    /// When it was issued.
+    #[schemars(with = "String")]
+    pub created: Timestamp,
+    /// When it stops to count.
+    #[schemars(with = "String")]
+    pub expires: Timestamp,
+}
+
+impl Token {
+    fn view(self) -> TokenView {
+        let Token { id, owner, name, created, expires, .. } = self;
+        TokenView { id, owner, name, created, expires }
+    }
+}
+
+impl Hub {
+    /// A token for an agent, or for a program of the person who asks. The secret is shown here and never again.
+    pub async fn issue_token(
+        &self,
+        scope: Scope,
+        owner: Subject,
+        text: &str,
+        days: Option<u32>,
+    ) -> Result<(Secret, TokenView)> {
+        let person = scope.person()?;
+        if matches!(owner, Subject::User(user) if user != person) {
+            let text = "who has a token of a person acts as that person: each issues their own";
+            return Err(Error::new(error::Kind::Denied, "not_yours", text));
+        }
+        let days = days.unwrap_or(DEFAULT_DAYS);
+        if !DAYS.contains(&days) {
+            let text = format!("it is a whole number from {} to {}", DAYS.start(), DAYS.end());
+            return Err(Error::invalid("days", text));
+        }
+        let name = name(text)?;
+        let parent = self.owner_of_tokens(scope.tenant(), owner).await?;
+        let ((id, secret, digest), created) = (token::issue(&*self.world), self.world.now());
+        let expires = created + Duration::from_hours(24 * u64::from(days));
+        let token =
+            Token { id, owner: owner.to_string(), name, digest: digest.to_string(), created, expires };
+        let entry = self.entry(scope, "token.issued").with("token", id.to_string());
+        let entry = entry.with("owner", &*token.owner).with("name", &*token.name);
+        let batch = Batch::new().change(put(document(Kind::Token, id, &token)?.of(parent), 0)).audit(entry);
+        self.store.commit(scope.tenant(), batch).await?;
+        self.events.publish(scope.tenant(), "token", json!({"token": id, "owner": token.owner}));
+        Ok((secret, token.view()))
+    }
+
+    /// The id of whoever can have tokens, and is there.
+    async fn owner_of_tokens(&self, tenant: TenantId, owner: Subject) -> Result<String> {
+        match owner {
+            Subject::User(user) => Ok(self.need::<User>(tenant, Kind::User, user).await?.0.id.to_string()),
+            Subject::Agent(agent) => {
+                Ok(self.need::<Agent>(tenant, Kind::Agent, agent).await?.0.id.to_string())
+            }
+            Subject::Hub => Err(Error::invalid("owner", "agents and people have tokens, the hub has none")),
+        }
+    }
+
+    /// The tokens of an agent or a person.
+    pub async fn tokens(&self, scope: Scope, owner: Subject) -> Result<Vec<TokenView>> {
+        scope.person()?;
+        let parent = self.owner_of_tokens(scope.tenant(), owner).await?;
+        let all = self.all::<Token>(scope.tenant(), Kind::Token, Some(&parent)).await?;
+        Ok(all.into_iter().map(|(token, _)| token.view()).collect())
+    }
+
+    /// Takes a token back. From the next request on it counts for nothing.
+    pub async fn revoke_token(&self, scope: Scope, id: TokenId) -> Result<()> {
+        scope.person()?;
+        let (token, _) = self.need::<Token>(scope.tenant(), Kind::Token, id).await?;
+        let entry =
+            self.entry(scope, "token.revoked").with("token", id.to_string()).with("owner", &*token.owner);
+        let gone = Change::Remove(Key::new(Kind::Token, id));
+        self.store.commit(scope.tenant(), Batch::new().change(gone).audit(entry)).await?;
+        self.events.publish(scope.tenant(), "token", json!({"token": id, "owner": token.owner}));
+        Ok(())
+    }
+
+    /// A token of the local user that counts as long as this process runs, and is kept nowhere.
+    pub fn process_token(&self) -> Secret {
+        self.people.process.secret.clone()
+    }
+
+    /// In whose name a token speaks. Whatever is wrong with it, the error is the same.
+    pub async fn authenticate(&self, text: &str) -> Result<Scope> {
+        let refused = || unauthorized(REFUSED);
+        let (id, digest) = token::read(text).ok_or_else(refused)?;
+        if id == self.people.process.id {
+            let fits = same(digest, &self.people.process.digest.to_string());
+            return fits.then(|| Scope::new(LOCAL, Subject::User(LOCAL_USER))).ok_or_else(refused);
+        }
+        let found = self.store.anywhere(&Key::new(Kind::Token, id)).await?;
+        let (tenant, stored) = found.ok_or_else(refused)?;
+        let token: Token = stored.document.read()?;
+        if !same(digest, &token.digest) || self.world.now() >= token.expires {
+            return Err(refused());
+        }
+        let owner: Subject = token.owner.parse().map_err(|_| refused())?;
+        let counts = match owner {
+            Subject::User(user) => self.find::<User>(tenant, Kind::User, user).await?.is_some(),
+            Subject::Agent(agent) => {
+                self.find::<Agent>(tenant, Kind::Agent, agent).await?.is_some_and(|(agent, _)| agent.enabled)
+            }
+            Subject::Hub => false,
+        };
+        counts.then(|| Scope::new(tenant, owner)).ok_or_else(refused)
+    }
+
+    /// Open streams look whether theirs is among them.
+    pub(super) fn tokens_ended(&self, tenant: TenantId, owner: Subject) {
+        self.events.publish(tenant, "token", json!({"owner": owner.to_string()}));
+    }
+}
+
+/// How long it takes says nothing of the digest.
+fn same(digest: Digest, kept: &str) -> bool {
+    Secret::new(digest.to_string()) == Secret::new(kept)
+}

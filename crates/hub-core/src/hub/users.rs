@@ -1,0 +1,157 @@
+//! People. Those of one tenant may all do the same.
+
+use jiff::Timestamp;
+use linchpin::auth::Secret;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::passwords::{self, Kept};
+use super::people::name;
+use super::sessions::{Session, session_id};
+use super::{Hub, LOCAL, LOCAL_USER, document, put};
+use crate::error::{self, Error, Result};
+use crate::id::{TenantId, UserId};
+use crate::scope::{Scope, Subject};
+use crate::store::{Batch, Change, Document, Key, Kind};
+use crate::sync::lock;
+
+/// A person, as they are kept.
+#[derive(Serialize, Deserialize)]
+pub(super) struct User {
+    pub(super) id: UserId,
+    pub(super) name: String,
+    pub(super) password: Option<Kept>,
+    /// Counts passwords: a session belongs to one of them, and ends with it.
+    pub(super) passwords: u32,
+    pub(super) created: Timestamp,
+}
+
+/// A person, as others see them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UserView {
+    /// Their id.
+    #[schemars(with = "String")]
+    pub id: UserId,
+    /// The name that they sign in with.
+    pub name: String,
+    /// Whether they can sign in with a password.
+    pub has_password: bool,
+    /// When they were added.
+    #[schemars(with = "String")]
+    pub created: Timestamp,
+}
+
+impl User {
+    pub(super) fn view(&self) -> UserView {
+        let User { id, name, password, created, .. } = self;
+        UserView { id: *id, name: name.clone(), has_password: password.is_some(), created: *created }
+    }
+
+    fn document(&self) -> Result<Document> {
+        Ok(document(Kind::User, self.id, self)?.named(&self.name))
+    }
+}
+
+impl Hub {
+    /// Sees to it that there is somebody from the beginning.
+    pub async fn ensure_local(&self) -> Result<()> {
+        if self.find::<User>(LOCAL, Kind::User, LOCAL_USER).await?.is_some() {
+            return Ok(());
+        }
+        match self.keep_new(Scope::new(LOCAL, Subject::Hub), LOCAL_USER, "local").await {
+            Err(error) if error.kind() != error::Kind::Conflict => Err(error),
+            _ => Ok(()), // or another hub was first
+        }
+    }
+
+    /// Everybody.
+    pub async fn users(&self, scope: Scope) -> Result<Vec<UserView>> {
+        scope.person()?;
+        let all = self.all::<User>(scope.tenant(), Kind::User, None).await?;
+        Ok(all.iter().map(|(user, _)| user.view()).collect())
+    }
+
+    /// Adds somebody, who cannot sign in before they have a password.
+    pub async fn add_user(&self, scope: Scope, name: &str) -> Result<UserView> {
+        scope.person()?;
+        self.keep_new(scope, UserId::new(&*self.world), name).await
+    }
+
+    async fn keep_new(&self, scope: Scope, id: UserId, text: &str) -> Result<UserView> {
+        let created = self.world.now();
+        let user = User { id, name: name(text)?, password: None, passwords: 0, created };
+        let entry = self.entry(scope, "user.added").with("user", id.to_string()).with("name", &*user.name);
+        let batch = Batch::new().change(put(user.document()?, 0)).audit(entry);
+        self.store.commit(scope.tenant(), batch).await?;
+        self.changed_user(scope.tenant(), id);
+        Ok(user.view())
+    }
+
+    /// Gives somebody another password, which ends what they have signed in to, except for the session with the cookie
+    /// `keep`. Where the hub is new, nobody signs in without a password any more.
+    pub async fn set_password(
+        &self,
+        scope: Scope,
+        user: UserId,
+        password: &Secret,
+        keep: Option<&Secret>,
+    ) -> Result<UserView> {
+        scope.person()?;
+        passwords::check(password)?;
+        let tenant = scope.tenant();
+        let (mut user, version) = self.need::<User>(tenant, Kind::User, user).await?;
+        user.password = Some(self.people.hash(&self.world, password).await?);
+        user.passwords += 1;
+        let entry = self.entry(scope, "user.password_set").with("user", user.id.to_string());
+        let mut batch = Batch::new().change(put(user.document()?, version)).audit(entry);
+        if let Some(id) = keep.map(session_id)
+            && let Some((mut session, version)) = self.find::<Session>(tenant, Kind::Session, id).await?
+            && session.user == user.id
+        {
+            session.passwords = user.passwords;
+            batch = batch.change(put(session.document()?, version));
+        }
+        self.store.commit(tenant, batch).await?;
+        if tenant == LOCAL {
+            lock(&self.people.one_time).take();
+        }
+        self.sessions_ended(tenant, user.id);
+        self.changed_user(tenant, user.id);
+        Ok(user.view())
+    }
+
+    /// Removes somebody, with their sessions and tokens. The last one stays, and so does the one who is there from the
+    /// beginning: that is who the hub is started by.
+    pub async fn remove_user(&self, scope: Scope, user: UserId) -> Result<()> {
+        scope.person()?;
+        let tenant = scope.tenant();
+        let (found, _) = self.need::<User>(tenant, Kind::User, user).await?;
+        if (tenant, user) == (LOCAL, LOCAL_USER)
+            || self.all::<User>(tenant, Kind::User, None).await?.len() < 2
+        {
+            let text = "somebody must always be there, and it is this person: change their password instead";
+            return Err(Error::new(error::Kind::Conflict, "user_needed", text));
+        }
+        let entry = self.entry(scope, "user.removed").with("user", user.to_string()).with("name", found.name);
+        let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::User, user))).audit(entry);
+        for kind in [Kind::Token, Kind::Session] {
+            batch.changes.extend(self.forget_all(tenant, kind, &user.to_string()).await?);
+        }
+        self.store.commit(tenant, batch).await?;
+        self.sessions_ended(tenant, user);
+        self.tokens_ended(tenant, Subject::User(user));
+        self.changed_user(tenant, user);
+        Ok(())
+    }
+
+    /// Whether somebody of the local tenant can sign in with a password.
+    pub async fn has_password(&self) -> Result<bool> {
+        let all = self.all::<User>(LOCAL, Kind::User, None).await?;
+        Ok(all.iter().any(|(user, _)| user.password.is_some()))
+    }
+
+    fn changed_user(&self, tenant: TenantId, user: UserId) {
+        self.events.publish(tenant, "user", json!({"user": user}));
+    }
+}
