@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentId, ServerId};
 
 /// When a person is asked before a tool is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApprovalMode {
     /// Never.
@@ -21,10 +21,10 @@ pub enum ApprovalMode {
 }
 
 /// Which tools of a server an agent may use.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Selection {
-    /// These; all, if none is named.
-    pub tools: Vec<String>,
+    /// These; all, if nothing is said.
+    pub tools: Option<Vec<String>>,
     /// Those for which nobody is asked where the agent only trusts some.
     pub trusted: Vec<String>,
 }
@@ -56,7 +56,7 @@ impl Agent {
     /// Whether it may use a tool at all.
     pub fn may_use(&self, server: ServerId, tool: &str) -> bool {
         let selected = |selection: &Selection| {
-            selection.tools.is_empty() || selection.tools.iter().any(|known| known == tool)
+            selection.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == tool))
         };
         self.enabled && self.servers.get(&server).is_some_and(selected)
     }

@@ -29,6 +29,11 @@ impl Form {
         }
     }
 
+    /// Whether a member is there, and says something.
+    pub fn has(&self, name: &str) -> bool {
+        self.members.get(name).is_some_and(|value| !value.is_null())
+    }
+
     /// An error about one of its members.
     pub fn error(&self, name: &str, text: impl Into<String>) -> Error {
         Error::invalid(format!("{}{name}", self.path), text)
@@ -72,6 +77,19 @@ impl Form {
             }
             Some(_) => Err(self.error(name, "it is an object")),
         }
+    }
+
+    /// Its members, each of which is an object.
+    pub fn objects(self) -> Result<Vec<(String, Form)>> {
+        let path = self.path.clone();
+        let read = |(name, value): (String, Value)| match value {
+            Value::Object(members) => {
+                let path = format!("{path}{}.", shortened(&name));
+                Ok((name, Form { path, members, known: Vec::new() }))
+            }
+            _ => Err(Error::invalid(format!("{path}{}", shortened(&name)), "it is an object")),
+        };
+        self.members.into_iter().map(read).collect()
     }
 
     /// A list of texts.

@@ -169,7 +169,7 @@ mod tests {
 
     fn agent(approval: ApprovalMode, trusted: &[&str]) -> Agent {
         let trusted = trusted.iter().map(|name| (*name).to_owned()).collect();
-        let selection = Selection { tools: vec!["read".into(), "write".into()], trusted };
+        let selection = Selection { tools: Some(vec!["read".into(), "write".into()]), trusted };
         Agent {
             id: AgentId::fixed(1),
             name: "Ada".into(),

@@ -1,6 +1,7 @@
 //! The hub: one function for each thing that people, agents and programs do with it, whichever way they come. Whoever
 //! asks is a [`Scope`]; each function decides what they may see, does one thing, and says so in the audit.
 
+pub mod agents;
 mod approvals;
 mod audits;
 mod background;

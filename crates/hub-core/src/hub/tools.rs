@@ -145,7 +145,24 @@ impl Hub {
         Ok(count)
     }
 
+    /// Whoever lets an agent call tools without being asked trusts them, as far as they are what they were.
+    pub(super) async fn trust_listed(&self, scope: Scope, agent: &Agent) -> Result<()> {
+        for (server, selection) in agent.servers.iter().filter(|(_, selection)| !selection.trusted.is_empty()) {
+            let server = self.find_server(scope.tenant(), &server.to_string()).await?;
+            let mut tools = Vec::new();
+            for name in &selection.trusted {
+                let found = self.tool_of(scope.tenant(), server.id, name).await?;
+                tools.extend(found.filter(|(tool, _)| tool.state() == State::New));
+            }
+            self.trust(scope, &server, tools).await?;
+        }
+        Ok(())
+    }
+
     async fn trust(&self, scope: Scope, server: &Server, tools: Vec<(Tool, u64)>) -> Result<()> {
+        if tools.is_empty() {
+            return Ok(());
+        }
         let mut batch = Batch::new();
         for (mut tool, version) in tools {
             let entry = self.entry(scope, "tool.trusted").with("server", server.id.to_string());

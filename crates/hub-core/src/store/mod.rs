@@ -28,7 +28,7 @@ pub struct Paging {
 }
 
 /// Part of a long list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,

@@ -160,7 +160,7 @@ impl Stage {
 
     /// An agent that may use everything of the server.
     pub(crate) async fn agent(&self, name: &str, approval: &str, trusted: &[&str]) -> Scope {
-        let servers = json!({ "up": { "tools": [], "trusted": trusted } });
+        let servers = json!({ "up": { "trusted": trusted } });
         let form = json!({ "name": name, "approval": approval, "servers": servers });
         let agent = self.hub.add_agent(person(ADA), form).await.unwrap();
         Scope::new(ADA, Subject::Agent(agent.id))

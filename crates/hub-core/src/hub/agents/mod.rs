@@ -1,0 +1,233 @@
+//! Agents: who they are, what they may use, and when a person is asked.
+
+mod form;
+
+use std::collections::{BTreeMap, HashMap};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Hub, document, put};
+use crate::agent::{Agent, ApprovalMode, Selection};
+use crate::error::Result;
+use crate::id::{AgentId, ServerId, TenantId};
+use crate::scope::{Scope, Subject};
+use crate::store::{Batch, Change, Key, Kind, MOST_ON_PAGE, Page, Paging};
+use crate::tool::Tool;
+
+/// An agent, as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AgentSummary {
+    /// Its id.
+    #[schemars(with = "String")]
+    pub id: AgentId,
+    /// What people call it.
+    pub name: String,
+    /// The model that it uses, if the hub runs it.
+    pub model: Option<String>,
+    /// When a person is asked.
+    pub approval: ApprovalMode,
+    /// Whether it may do anything.
+    pub enabled: bool,
+    /// How many servers it may use.
+    pub server_count: usize,
+    /// How many tools: those that are named, and all that are known of servers of which none is.
+    pub tool_count: usize,
+    /// When it was made.
+    #[schemars(with = "String")]
+    pub created: Timestamp,
+    /// When it was last changed.
+    #[schemars(with = "String")]
+    pub updated: Timestamp,
+}
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AgentView {
+    /// What lists show.
+    #[serde(flatten)]
+    pub summary: AgentSummary,
+    /// What it is told before anything else.
+    pub instructions: String,
+    /// The servers that it may use, by their ids, and what of each.
+    #[schemars(with = "BTreeMap<String, Selection>")]
+    pub servers: BTreeMap<ServerId, Selection>,
+}
+
+/// Which agents are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentFilter {
+    /// With this in its name, in large or small letters.
+    pub name: Option<String>,
+    /// That are enabled, or not.
+    pub enabled: Option<bool>,
+    /// That may use this server.
+    pub server: Option<ServerId>,
+}
+
+impl AgentFilter {
+    fn fits(&self, agent: &Agent) -> bool {
+        let name = self.name.as_ref().map(|name| name.to_lowercase());
+        name.is_none_or(|name| agent.name.to_lowercase().contains(&name))
+            && self.enabled.is_none_or(|enabled| agent.enabled == enabled)
+            && self.server.is_none_or(|server| agent.servers.contains_key(&server))
+    }
+}
+
+impl Hub {
+    /// Agents, in the order in which they were made.
+    pub async fn agents(
+        &self,
+        scope: Scope,
+        filter: &AgentFilter,
+        paging: &Paging,
+    ) -> Result<Page<AgentSummary>> {
+        scope.person()?;
+        let all = self.all::<Agent>(scope.tenant(), Kind::Agent, None).await?;
+        let after = paging.after.as_deref().unwrap_or_default();
+        let mut wanted = all
+            .into_iter()
+            .map(|(agent, _)| agent)
+            .filter(|agent| agent.id.to_string().as_str() > after && filter.fits(agent));
+        let (mut items, mut known) = (Vec::new(), HashMap::new());
+        for agent in wanted.by_ref().take(paging.limit.clamp(1, MOST_ON_PAGE)) {
+            items.push(self.agent_summary(scope.tenant(), &agent, &mut known).await?);
+        }
+        let next = wanted.next().and(items.last()).map(|agent| agent.id.to_string());
+        Ok(Page { items, next })
+    }
+
+    /// One agent.
+    pub async fn agent(&self, scope: Scope, id: AgentId) -> Result<AgentView> {
+        scope.person()?;
+        let (agent, _) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
+        self.agent_view(scope.tenant(), agent).await
+    }
+
+    /// Adds an agent, which needs a name and can do nothing yet.
+    pub async fn add_agent(&self, scope: Scope, value: Value) -> Result<AgentView> {
+        scope.person()?;
+        let now = self.world.now();
+        let blank = Agent {
+            id: AgentId::new(&*self.world),
+            name: String::new(),
+            instructions: String::new(),
+            model: None,
+            servers: BTreeMap::new(),
+            approval: ApprovalMode::default(),
+            enabled: true,
+            created: now,
+            updated: now,
+        };
+        let agent = self.read_agent(scope.tenant(), blank, value).await?;
+        self.keep_agent(scope, agent, 0, "agent.added").await
+    }
+
+    /// Changes the fields of an agent that are given. `null` is what a new agent has.
+    pub async fn update_agent(&self, scope: Scope, id: AgentId, value: Value) -> Result<AgentView> {
+        scope.person()?;
+        let (agent, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
+        let mut agent = self.read_agent(scope.tenant(), agent, value).await?;
+        agent.updated = self.world.now();
+        self.keep_agent(scope, agent, version, "agent.changed").await
+    }
+
+    /// Removes an agent, with its tokens and credentials.
+    pub async fn remove_agent(&self, scope: Scope, id: AgentId) -> Result<()> {
+        scope.person()?;
+        let tenant = scope.tenant();
+        let (agent, _) = self.need::<Agent>(tenant, Kind::Agent, id).await?;
+        let entry = self.entry(scope, "agent.removed").with("agent", id.to_string()).with("name", agent.name);
+        let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Agent, id))).audit(entry);
+        batch.changes.extend(self.forget_agent(tenant, id).await?);
+        self.store.commit(tenant, batch).await?;
+        self.tokens_ended(tenant, Subject::Agent(id));
+        self.changed_agent(tenant, id);
+        Ok(())
+    }
+
+    /// What forgets everything that belongs to an agent.
+    async fn forget_agent(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<Change>> {
+        let mut changes = self.forget_all(tenant, Kind::Token, &agent.to_string()).await?;
+        changes.extend(self.credentials_of_agent(tenant, agent).await?);
+        Ok(changes)
+    }
+
+    /// An agent is not what it was: others look again, and what it was connected to is not connected any more.
+    fn changed_agent(&self, tenant: TenantId, agent: AgentId) {
+        self.connections.end_of(tenant, Subject::Agent(agent));
+        self.events.publish(tenant, "agent", json!({"agent": agent}));
+    }
+
+    async fn keep_agent(
+        &self,
+        scope: Scope,
+        agent: Agent,
+        version: u64,
+        action: &'static str,
+    ) -> Result<AgentView> {
+        let entry = self.entry(scope, action).with("agent", agent.id.to_string()).with("name", &*agent.name);
+        let entry = entry.with("approval", json!(agent.approval)).with("enabled", agent.enabled);
+        let kept = document(Kind::Agent, agent.id, &agent)?.named(&agent.name);
+        self.store.commit(scope.tenant(), Batch::new().change(put(kept, version)).audit(entry)).await?;
+        self.changed_agent(scope.tenant(), agent.id);
+        self.trust_listed(scope, &agent).await?;
+        self.agent_view(scope.tenant(), agent).await
+    }
+
+    async fn agent_view(&self, tenant: TenantId, agent: Agent) -> Result<AgentView> {
+        let summary = self.agent_summary(tenant, &agent, &mut HashMap::new()).await?;
+        Ok(AgentView { summary, instructions: agent.instructions, servers: agent.servers })
+    }
+
+    /// `known` is how many tools servers have, as far as that was asked before.
+    async fn agent_summary(
+        &self,
+        tenant: TenantId,
+        agent: &Agent,
+        known: &mut HashMap<ServerId, usize>,
+    ) -> Result<AgentSummary> {
+        let mut tool_count = 0;
+        for (server, selection) in &agent.servers {
+            tool_count += match (&selection.tools, known.get(server)) {
+                (None, Some(count)) => *count,
+                (None, None) => {
+                    let all = self.all::<Tool>(tenant, Kind::Tool, Some(&server.to_string())).await?;
+                    let count = all.iter().filter(|(tool, _)| !tool.is_gone).count();
+                    *known.entry(*server).or_insert(count)
+                }
+                (Some(tools), _) => tools.len(),
+            };
+        }
+        Ok(AgentSummary {
+            id: agent.id,
+            name: agent.name.clone(),
+            model: agent.model.clone(),
+            approval: agent.approval,
+            enabled: agent.enabled,
+            server_count: agent.servers.len(),
+            tool_count,
+            created: agent.created,
+            updated: agent.updated,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_says_what_is_written() {
+        let schema = schemars::schema_for!(AgentView).to_value();
+        let properties = &schema["properties"];
+        for name in ["id", "created", "updated", "instructions"] {
+            assert_eq!(properties[name]["type"], "string", "{name}: {schema}");
+        }
+        assert_eq!(properties["servers"]["type"], "object");
+        let page = schemars::schema_for!(Page<AgentSummary>).to_value();
+        assert_eq!(page["properties"]["items"]["type"], "array");
+    }
+}
