@@ -1,0 +1,85 @@
+//! Secrets are nowhere but with those who have them.
+
+use super::*;
+
+/// Whether a text, or its hexadecimal digits, is in some bytes.
+fn holds(bytes: &[u8], text: &str) -> bool {
+    let digits = text.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits: String = digits.map(|digit| char::from_digit(digit.into(), 16).unwrap()).collect();
+    let find = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    find(text.as_bytes()) || find(digits.as_bytes())
+}
+
+#[tokio::test]
+async fn no_secret_is_in_files_answers_events_or_the_audit() {
+    let stage = Stage::open().await;
+    let mut events = stage.hub.events().watch(LOCAL, None);
+    let mut said = Vec::new();
+    let mut secrets: Vec<Secret> =
+        vec![PASSWORD.into(), "canary-that-is-wrong".into(), stage.hub.process_token()];
+    let link = stage.hub.one_time().await.unwrap().unwrap();
+    let by_link = stage.hub.sign_in_once(&link).await.unwrap();
+    let carol = stage.hub.add_user(ADA, "canary-name").await.unwrap();
+    let set = stage.hub.set_password(ADA, carol.id, &PASSWORD.into(), None).await;
+    let wrong = stage.hub.sign_in(LOCAL, "canary-name", &secrets[1]).await;
+    let once_more = stage.hub.sign_in_once(&link).await;
+    let signed_in = stage.hub.sign_in(LOCAL, "canary-name", &PASSWORD.into()).await.unwrap();
+    stage.pass(60);
+    let session = stage.hub.session(&signed_in.cookie).await;
+    let agent = stage.agent(ADA, "helper").await;
+    let issued = stage.hub.issue_token(ADA, Subject::Agent(agent), "a", None).await.unwrap();
+    let own = stage.hub.issue_token(ADA, ADA.subject(), "own", None).await.unwrap();
+    let listed = stage.hub.tokens(ADA, Subject::Agent(agent)).await;
+    let refused = stage.hub.authenticate(&format!("{}0", own.0.expose())).await;
+    said.push(format!(
+        "{by_link:?} {carol:?} {set:?} {wrong:?} {once_more:?} {signed_in:?} {session:?} {issued:?} {own:?}"
+    ));
+    said.push(format!(
+        "{listed:?} {refused:?} {:?} {}",
+        stage.hub.users(ADA).await,
+        json!(listed.as_ref().unwrap())
+    ));
+    said.push(format!("{} {} {}", wrong.unwrap_err(), once_more.unwrap_err(), refused.unwrap_err()));
+    let short = stage.hub.set_password(ADA, carol.id, &"canary!".into(), None).await.unwrap_err();
+    said.push(format!("{short} {short:?}"));
+    stage.hub.sign_out(&signed_in.cookie).await.unwrap();
+    stage.hub.events().publish(LOCAL, "last", json!({}));
+    loop {
+        let event = next(&mut events).await;
+        said.push(format!("{event:?}"));
+        if event.kind == "last" {
+            break;
+        }
+    }
+    let rows = stage.store.audit(LOCAL, 0, 500).await.unwrap();
+    assert!(rows.len() > 5);
+    said.push(format!("{rows:?}"));
+    secrets.extend([
+        link,
+        by_link.cookie,
+        by_link.csrf,
+        signed_in.cookie,
+        signed_in.csrf,
+        issued.0,
+        own.0,
+        "canary!".into(),
+    ]);
+    // Of a token, what nobody guesses, too.
+    let parts = secrets.iter().filter_map(|secret| secret.expose().split('_').nth(2)).map(Secret::from);
+    let parts: Vec<_> = parts.collect();
+    assert_eq!(parts.len(), 3);
+    secrets.extend(parts);
+    let mut files = vec![("what was said".to_owned(), said.concat().into_bytes())];
+    for file in std::fs::read_dir(stage.place.path()).unwrap() {
+        let path = file.unwrap().path();
+        files.push((path.display().to_string(), std::fs::read(path).unwrap()));
+    }
+    assert!(files.iter().any(|(name, _)| name.ends_with("hub.db-wal")));
+    let holding = files.iter().filter(|(_, bytes)| holds(bytes, "canary-name")).count();
+    assert!(holding >= 2, "what is no secret is found, so secrets would be");
+    for (name, bytes) in &files {
+        for (index, secret) in secrets.iter().enumerate() {
+            assert!(!holds(bytes, secret.expose()), "secret {index} in {name}");
+        }
+    }
+}
