@@ -5,7 +5,7 @@ use linchpin_hub_core::store::{Decision, Status};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::stage::{ADA, BOB, Stage, agent_of, open, person};
+use crate::stage::{ADA, BOB, Stage, agent_of, open, over, person};
 
 #[tokio::test]
 async fn a_call_waits_for_a_person_who_sees_exactly_what_it_is() {
@@ -161,9 +161,9 @@ async fn questions_and_answers_survive_the_end_of_the_hub() {
     stage.store.commit(ADA, linchpin_hub_core::store::Batch::new().change(decide)).await.unwrap();
     let (hub, _) = open(&stage.place, stage.clock.clone());
     assert_eq!(hub.recover().await.unwrap(), 0);
-    assert_eq!(stage.over(approved.id).await.summary.as_deref(), Some("approved before"));
+    assert_eq!(over(&hub, approved.id).await.summary.as_deref(), Some("approved before"));
     hub.approve(person(ADA), first, None).await.unwrap();
-    assert_eq!(stage.over(asked.id).await.summary.as_deref(), Some("asked before"));
+    assert_eq!(over(&hub, asked.id).await.summary.as_deref(), Some("asked before"));
     assert_eq!(stage.upstream.ran(), 2);
 }
 

@@ -140,10 +140,10 @@ async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
     let all = stage.hub.tools(person(ADA), &ToolFilter::default()).await.unwrap();
     let names: Vec<_> = all.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names.len(), 6);
-    assert!(names.iter().any(|name| name.starts_with("mcp_up__dots_and_slashes_")), "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("mcp_up__dots_and_more_")), "{names:?}");
     let form = json!({"name": "One", "approval": "auto", "servers": {"up": {"tools": ["echo"]}}});
     let agent = stage.hub.add_agent(person(ADA), form).await.unwrap();
-    let agent = linchpin_hub_core::Scope::new(ADA, linchpin_hub_core::Subject::Agent(agent.id));
+    let agent = linchpin_hub_core::Scope::new(ADA, linchpin_hub_core::Subject::Agent(agent.summary.id));
     let own = stage.hub.tools(agent, &ToolFilter::default()).await.unwrap();
     assert_eq!(own.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["mcp_up__echo"]);
     assert_eq!(stage.hub.tool(agent, "mcp_up__big").await.unwrap_err().kind(), Kind::NotFound);

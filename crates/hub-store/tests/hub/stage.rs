@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use linchpin::egress::Egress;
 use linchpin::server::{Handle, Http};
-use linchpin::{Json, NoArgs, Server as Mcp, ToolError, args};
+use linchpin::{Json, NoArgs, Server as Mcp, args};
 use linchpin_hub_core::hub::{CallView, Hub, LOCAL_USER, Options, Wanted, Which};
-use linchpin_hub_core::id::{AgentId, ApprovalId, TenantId};
+use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{Decision, Paging, Status, Store};
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::{System, World};
@@ -92,13 +92,13 @@ impl Upstream {
             })
             .tool("big", "Gives much", |Size { bytes }| async move { "x".repeat(bytes) })
             .tool("fail", "Fails", |_: NoArgs| async {
-                Err::<String, _>(ToolError::new("it cannot be done"))
+                Err::<String, _>(linchpin::Error::tool("it cannot be done"))
             })
             .tool("token", "Repeats what it was sent", move |_: NoArgs| {
                 let last = last.lock().unwrap().last().cloned();
                 async move { Json(json!({ "token": last })) }
             })
-            .tool("dots.and/slashes", "Has a name that models do not take", |_: NoArgs| async { "dotted" })
+            .tool("dots.and.more", "Has a name that models do not take", |_: NoArgs| async { "dotted" })
             .resource("memory://a", "a", || async { "the resource" })
             .prompt("greet", "Greets", |Say { message }| async move { format!("Say {message}") });
         let handle = mcp.handle();
@@ -140,6 +140,21 @@ pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Sto
     (Arc::new(Hub::new(clock, store.clone(), keys, Egress::default(), options)), store)
 }
 
+/// Waits until a call of a hub is over.
+pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
+    let mut watching = hub.events().watch(ADA, None);
+    let over = async {
+        loop {
+            let call = hub.call(person(ADA), id).await.unwrap();
+            if call.status.is_final() {
+                return call;
+            }
+            let _ = watching.next().await;
+        }
+    };
+    tokio::time::timeout(LONG, over).await.unwrap()
+}
+
 impl Stage {
     pub(crate) async fn new() -> Self {
         let (place, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::default()));
@@ -163,7 +178,7 @@ impl Stage {
         let servers = json!({ "up": { "trusted": trusted } });
         let form = json!({ "name": name, "approval": approval, "servers": servers });
         let agent = self.hub.add_agent(person(ADA), form).await.unwrap();
-        Scope::new(ADA, Subject::Agent(agent.id))
+        Scope::new(ADA, Subject::Agent(agent.summary.id))
     }
 
     pub(crate) async fn call(&self, scope: Scope, tool: &str, arguments: Value) -> Result<CallView> {
@@ -182,18 +197,8 @@ impl Stage {
     }
 
     /// Waits until a call is over.
-    pub(crate) async fn over(&self, id: linchpin_hub_core::id::CallId) -> CallView {
-        let mut watching = self.hub.events().watch(ADA, None);
-        let over = async {
-            loop {
-                let call = self.hub.call(person(ADA), id).await.unwrap();
-                if call.status.is_final() {
-                    return call;
-                }
-                let _ = watching.next().await;
-            }
-        };
-        tokio::time::timeout(LONG, over).await.unwrap()
+    pub(crate) async fn over(&self, id: CallId) -> CallView {
+        over(&self.hub, id).await
     }
 
     pub(crate) async fn open_approvals(&self) -> usize {

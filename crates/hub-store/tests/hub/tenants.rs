@@ -89,7 +89,7 @@ impl Model {
                     "approval": (["auto", "always-ask"][self.dice.roll(2)]), "servers": { server: {} }});
                 let added = hub.add_agent(scope, form).await;
                 self.look(tenant, &added);
-                self.known.agents.extend(added.map(|agent| agent.id));
+                self.known.agents.extend(added.map(|agent| agent.summary.id));
             }
             2 => {
                 let synced = hub.sync_server(scope, &server, None).await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{ADA, Stage, Upstream, person};
 
-fn tool(name: &str, description: &str) -> linchpin::Tool {
+fn tool(name: &str, description: &str) -> impl linchpin::Register {
     Tool::new(name).description(description).handler(|_: NoArgs| async { "done" })
 }
 
@@ -93,9 +93,9 @@ async fn names_stay_when_other_servers_come_and_find_their_tools() {
     let all = hub.tools(person(ADA), &ToolFilter::default()).await.unwrap();
     assert_eq!(all.len(), 12);
     assert_eq!(names(all), before);
-    let dotted = local(&Slug::new("up-2").unwrap(), "dots.and/slashes", LONGEST);
+    let dotted = local(&Slug::new("up-2").unwrap(), "dots.and.more", LONGEST);
     let view = hub.tool(person(ADA), &dotted).await.unwrap();
-    assert_eq!((&*view.server, &*view.tool), ("up-2", "dots.and/slashes"));
+    assert_eq!((&*view.server, &*view.tool), ("up-2", "dots.and.more"));
     let dotted = dotted.replace("mcp_up-2__", "");
     assert_eq!(stage.call(person(ADA), &dotted, json!({})).await.unwrap().summary.as_deref(), Some("dotted"));
     for strange in
@@ -172,7 +172,7 @@ async fn resources_and_prompts_are_passed_on() {
     // An agent that was not given the server does not know of it.
     let form = json!({"name": "None", "approval": "auto"});
     let agent = hub.add_agent(person(ADA), form).await.unwrap();
-    let agent = linchpin_hub_core::Scope::new(ADA, linchpin_hub_core::Subject::Agent(agent.id));
+    let agent = linchpin_hub_core::Scope::new(ADA, linchpin_hub_core::Subject::Agent(agent.summary.id));
     assert_eq!(hub.read_resource(agent, "up", "memory://a").await.unwrap_err().kind(), Kind::NotFound);
 }
 
