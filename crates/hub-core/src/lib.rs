@@ -8,6 +8,7 @@
 //! | may this call be made? | [`policy`] |
 //! | is this tool the one that was trusted? | [`pin`] |
 //! | how is a server reached, and for whom? | [`connection`] |
+//! | what ends the programs of a hub that was killed? | [`guard`] |
 //! | where are secrets? | [`vault`] |
 //! | what does a model see of a result? | [`envelope`] |
 //! | can somebody have changed the record? | [`audit`] |
@@ -22,6 +23,7 @@ pub mod error;
 pub mod events;
 pub mod form;
 pub mod hub;
+pub mod guard;
 pub mod id;
 pub mod keys;
 pub mod limit;

@@ -20,6 +20,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use linchpin_hub_core::guard;
 
 use crate::failure::{Failure, Kind};
 
@@ -27,8 +28,17 @@ use crate::failure::{Failure, Kind};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+fn main() -> ExitCode {
+    // Before anything else is made: it waits for as long as the hub runs, and has to be small.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == guard::COMMAND) {
+        guard::stand();
+        return ExitCode::SUCCESS;
+    }
+    run()
+}
+
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn run() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),

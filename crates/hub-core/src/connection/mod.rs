@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use linchpin::Client;
 use linchpin::auth::Secret;
-use linchpin::client::Changed;
+use linchpin::client::{Changed, Lineage};
 use linchpin::egress::Egress;
 use serde_json::json;
 
@@ -72,6 +72,8 @@ pub struct Connections {
     egress: Egress,
     events: Events,
     changed: OnChanged,
+    /// What programs that are started carry.
+    lineage: Option<Lineage>,
     slots: Mutex<Slots>,
 }
 
@@ -99,9 +101,15 @@ struct Seen {
 }
 
 impl Connections {
-    /// None yet.
-    pub fn new(world: Arc<dyn World>, egress: Egress, events: Events, changed: OnChanged) -> Self {
-        Connections { world, egress, events, changed, slots: Mutex::default() }
+    /// None yet. The programs that are started carry the lineage, if there is one.
+    pub fn new(
+        world: Arc<dyn World>,
+        egress: Egress,
+        events: Events,
+        changed: OnChanged,
+        lineage: Option<Lineage>,
+    ) -> Self {
+        Connections { world, egress, events, changed, lineage, slots: Mutex::default() }
     }
 
     /// The connection of this subject to this server, opened if it is not. A server that could not be connected to a
@@ -136,7 +144,7 @@ impl Connections {
         let (told, tenant, id) = (self.changed.clone(), key.tenant, key.server);
         let changed = move |changed| told(tenant, id, changed);
         let secret = credential.map(|credential| &credential.secret);
-        match open::open(server, secret, &self.egress, changed).await {
+        match open::open(server, secret, &self.egress, self.lineage.as_ref(), changed).await {
             Ok(client) => {
                 *line = Line { client: Some(client.clone()), ..Line::default() };
                 trying.end(Status::Connected);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linchpin::auth::{ApiKey, Basic, Bearer, Secret};
-use linchpin::client::{Changed, Command};
+use linchpin::client::{Changed, Command, Lineage};
 use linchpin::egress::Egress;
 use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
@@ -18,11 +18,12 @@ pub(super) async fn open(
     server: &Server,
     secret: Option<&Secret>,
     egress: &Egress,
+    lineage: Option<&Lineage>,
     changed: impl Fn(Changed) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
     let mut tries = 0;
     loop {
-        let builder = builder(server, secret, egress)?;
+        let builder = builder(server, secret, egress, lineage)?;
         let builder = builder.timeout(server.settings.timeout).on_list_changed(changed.clone());
         match builder.connect().await {
             Ok(client) => return Ok(client),
@@ -36,9 +37,14 @@ pub(super) async fn open(
     }
 }
 
-fn builder(server: &Server, secret: Option<&Secret>, egress: &Egress) -> Result<ClientBuilder> {
+fn builder(
+    server: &Server,
+    secret: Option<&Secret>,
+    egress: &Egress,
+    lineage: Option<&Lineage>,
+) -> Result<ClientBuilder> {
     let (remote, builder) = match &server.transport {
-        Transport::Stdio(launch) => return Ok(Client::command(command(server, launch))),
+        Transport::Stdio(launch) => return Ok(Client::command(command(server, launch, lineage))),
         Transport::Http(remote) => (remote, Client::http(&remote.url)),
         Transport::Sse(remote) => (remote, Client::sse(&remote.url)),
     };
@@ -59,7 +65,7 @@ fn builder(server: &Server, secret: Option<&Secret>, egress: &Egress) -> Result<
     Ok(builder.boxed())
 }
 
-fn command(server: &Server, launch: &Launch) -> Command {
+fn command(server: &Server, launch: &Launch, lineage: Option<&Lineage>) -> Command {
     let id = server.id;
     let mut command = Command::new(&launch.command).args(&launch.args);
     for (name, value) in &launch.env {
@@ -67,6 +73,9 @@ fn command(server: &Server, launch: &Launch) -> Command {
     }
     if let Some(directory) = &launch.directory {
         command = command.current_dir(directory);
+    }
+    if let Some(lineage) = lineage {
+        command = command.lineage(lineage);
     }
     // What a program says on its standard error is for its owner alone.
     command.on_stderr(move |line| tracing::debug!(server.id = %id, line, "the server said"))

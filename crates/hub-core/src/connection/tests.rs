@@ -68,7 +68,7 @@ impl Stage {
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
         let (clock, events) = (Arc::new(Clock::default()), Events::default());
         let connections =
-            Connections::new(clock.clone(), Egress::default(), events.clone(), Arc::new(|_, _, _| ()));
+            Connections::new(clock.clone(), Egress::default(), events.clone(), Arc::new(|_, _, _| ()), None);
         let server = Server {
             id: ServerId::fixed(1),
             slug: Slug::new("upstream").unwrap(),

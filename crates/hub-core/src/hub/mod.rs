@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::client::Changed;
+use linchpin::client::{Changed, Lineage};
 use linchpin::egress::Egress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -84,6 +84,8 @@ pub struct Options {
     pub sync_every: Duration,
     /// Where checkpoints of the audit are kept beside the store, so that its end cannot be cut off with them.
     pub checkpoints: Option<PathBuf>,
+    /// The mark of whatever the hub starts, by which a guard ends it.
+    pub lineage: Option<Lineage>,
 }
 
 impl Default for Options {
@@ -94,6 +96,7 @@ impl Default for Options {
             history: Duration::from_hours(30 * 24),
             sync_every: Duration::from_mins(15),
             checkpoints: None,
+            lineage: None,
         }
     }
 }
@@ -142,7 +145,8 @@ impl Hub {
                 }
             })
         };
-        let connections = Connections::new(world.clone(), egress, events.clone(), changed);
+        let lineage = options.lineage.clone();
+        let connections = Connections::new(world.clone(), egress, events.clone(), changed, lineage);
         let people = people::People::new(&*world);
         Hub {
             world,

@@ -1,7 +1,7 @@
 //! Two tenants and more, at random: nobody ever sees anything of anybody else's.
 
 use linchpin_hub_core::hub::{ServerFilter, ToolFilter, Wanted, Which};
-use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId, UserId};
+use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId, TokenId, UserId};
 use linchpin_hub_core::store::{CallFilter, Paging};
 use linchpin_hub_core::{Scope, Subject};
 use serde::Serialize;
@@ -27,15 +27,18 @@ impl Dice {
 /// Everything that anybody has been told an id of.
 #[derive(Default)]
 struct Known {
-    servers: Vec<String>,
-    agents: Vec<AgentId>,
-    calls: Vec<CallId>,
-    approvals: Vec<ApprovalId>,
-    tokens: Vec<linchpin_hub_core::id::TokenId>,
+    servers: Vec<(u128, String)>,
+    agents: Vec<(u128, AgentId)>,
+    calls: Vec<(u128, CallId)>,
+    approvals: Vec<(u128, ApprovalId)>,
+    tokens: Vec<(u128, TokenId)>,
 }
 
-fn any<T: Clone>(all: &[T], dice: &mut Dice) -> Option<T> {
-    if all.is_empty() { None } else { Some(all[dice.roll(all.len())].clone()) }
+/// One of the tenant's own, or of anybody's.
+fn any<T: Clone>(all: &[(u128, T)], tenant: u128, dice: &mut Dice) -> Option<T> {
+    let wants_own = dice.roll(2) == 0;
+    let some: Vec<_> = all.iter().filter(|(owner, _)| !wants_own || *owner == tenant).collect();
+    if some.is_empty() { None } else { Some(some[dice.roll(some.len())].1.clone()) }
 }
 
 /// Whatever is a tenant's own has this in it.
@@ -67,29 +70,29 @@ impl Model {
     async fn step(&mut self) {
         let tenant = 1 + self.dice.roll(usize::try_from(TENANTS).unwrap()) as u128;
         let scope = Scope::new(TenantId::fixed(tenant), Subject::User(UserId::fixed(1)));
-        let scope = match any(&self.known.agents, &mut self.dice) {
+        let scope = match any(&self.known.agents, tenant, &mut self.dice) {
             Some(agent) if self.dice.roll(4) == 0 => Scope::new(scope.tenant(), Subject::Agent(agent)),
             _ => scope,
         };
         let hub = self.stage.hub.clone();
         let paging = Paging { after: None, limit: 20 };
-        let server = any(&self.known.servers, &mut self.dice).unwrap_or_default();
-        let agent = any(&self.known.agents, &mut self.dice).unwrap_or(AgentId::fixed(1));
-        let call = any(&self.known.calls, &mut self.dice).unwrap_or(CallId::fixed(1));
-        let approval = any(&self.known.approvals, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
+        let server = any(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
+        let agent = any(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
+        let call = any(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
+        let approval = any(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
         match self.dice.roll(100) {
-            0 if self.known.servers.len() < 60 => {
+            0 if self.known.servers.len() < 12 => {
                 let form = json!({"name": mark(tenant), "url": self.stage.upstream.url, "retry_attempts": 0});
                 let added = hub.add_server(scope, form).await;
                 self.look(tenant, &added);
-                self.known.servers.extend(added.map(|server| server.id.to_string()));
+                self.known.servers.extend(added.map(|server| (tenant, server.id.to_string())));
             }
-            1 if self.known.agents.len() < 60 => {
-                let form = json!({"name": format!("{}{}", mark(tenant), self.known.agents.len()),
+            1 if self.known.agents.len() < 15 => {
+                let form = json!({"name": format!("{}{}", mark(tenant), self.answers),
                     "approval": (["auto", "always-ask"][self.dice.roll(2)]), "servers": { server: {} }});
                 let added = hub.add_agent(scope, form).await;
                 self.look(tenant, &added);
-                self.known.agents.extend(added.map(|agent| agent.summary.id));
+                self.known.agents.extend(added.map(|agent| (tenant, agent.summary.id)));
             }
             2 => {
                 let synced = hub.sync_server(scope, &server, None).await;
@@ -101,8 +104,8 @@ impl Model {
                 let called = hub.call_tool(scope, wanted, false).await;
                 self.look(tenant, &called);
                 if let Ok(called) = called {
-                    self.known.calls.push(called.id);
-                    self.known.approvals.extend(called.approval);
+                    self.known.calls.push((tenant, called.id));
+                    self.known.approvals.extend(called.approval.map(|approval| (tenant, approval)));
                 }
             }
             5 => {
@@ -126,18 +129,18 @@ impl Model {
                 let issued = hub.issue_token(scope, Subject::Agent(agent), &mark(tenant), None).await;
                 let issued = issued.map(|(_, view)| view);
                 self.look(tenant, &issued);
-                self.known.tokens.extend(issued.map(|token| token.id));
+                self.known.tokens.extend(issued.map(|token| (tenant, token.id)));
             }
             10 if self.dice.roll(20) == 0 => {
                 let gone = hub.remove_server(scope, &server).await;
                 if self.look(tenant, &gone) {
-                    self.known.servers.retain(|other| *other != server);
+                    self.known.servers.retain(|(_, other)| *other != server);
                 }
             }
             11 if self.dice.roll(20) == 0 => {
                 let gone = hub.remove_agent(scope, agent).await;
                 if self.look(tenant, &gone) {
-                    self.known.agents.retain(|other| *other != agent);
+                    self.known.agents.retain(|(_, other)| *other != agent);
                 }
             }
             12 => {
@@ -153,7 +156,7 @@ impl Model {
                 self.look(tenant, &tokens);
             }
             15 if self.dice.roll(10) == 0 => {
-                if let Some(token) = any(&self.known.tokens, &mut self.dice) {
+                if let Some(token) = any(&self.known.tokens, tenant, &mut self.dice) {
                     let revoked = hub.revoke_token(scope, token).await;
                     self.look(tenant, &revoked);
                 }

@@ -1,0 +1,326 @@
+//! However a hub ends, nothing that it has started is left. Real processes: this program plays the hub, and the guard is
+//! the one of `linchpin`.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use linchpin::egress::Egress;
+use linchpin_hub_core::connection::Connections;
+use linchpin_hub_core::events::Events;
+use linchpin_hub_core::guard::{COMMAND, Guard};
+use linchpin_hub_core::id::{ServerId, TenantId, UserId};
+use linchpin_hub_core::names::Slug;
+use linchpin_hub_core::server::{Launch, Server, Settings, Transport};
+use linchpin_hub_core::world::System;
+use linchpin_hub_core::{Scope, Subject, World};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use support::LINCHPIN;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Tells a process to play the hub, in this folder.
+const HUB: &str = "LINCHPIN_TEST_HUB";
+const SERVERS: u128 = 20;
+const CYCLES: usize = 50;
+/// How long anything may live on after a hub was killed.
+const SOON: Duration = Duration::from_secs(2);
+/// Long enough for any machine: it passes only when something is broken.
+const LONG: Duration = Duration::from_mins(1);
+
+/// The demo server with two more children. One wants to outlive it by all means: it ignores the polite
+/// signals, has left the process group and closed what it could see the end of. The other one has lost its parent.
+const SERVER: &str = r#"
+exec 9>"$ALIVE"
+(setsid sh -c '(echo up >&9; exec sleep 1000) & exit' &)
+setsid sh -c 'trap "" TERM HUP INT; exec <&- >&- 2>&-; echo up >&9; exec sleep 1000' &
+exec "$0" demo
+"#;
+
+/// Whatever is counted here is counted for the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a hub keeps its mark, and a pipe that stays open as long as any program that it has started lives.
+struct Place {
+    folder: TempDir,
+    /// Two lines for each server that is up. Ends with the last of them.
+    alive: Receiver<String>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("alive");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (up, alive) = sync_channel(1_000);
+        // Until somebody opens the other end nothing can be opened here.
+        std::thread::spawn(move || {
+            let lines = BufReader::new(File::open(pipe).unwrap()).lines();
+            lines.for_each(|line| drop(up.send(line.unwrap())));
+        });
+        Place { folder, alive }
+    }
+
+    fn file(&self) -> PathBuf {
+        file(self.folder.path())
+    }
+
+    fn mark(&self) -> String {
+        fs::read_to_string(self.file()).unwrap().trim_end().to_owned()
+    }
+
+    fn until_up(&self, servers: u128) {
+        for _ in 0..2 * servers {
+            assert_eq!(self.alive.recv_timeout(LONG).as_deref(), Ok("up"));
+        }
+    }
+
+    /// Asserts that everybody is gone soon. Some may have been on the way when it was decided.
+    #[track_caller]
+    fn is_empty_soon(&self, mark: &str) {
+        let until = Instant::now() + SOON;
+        let next = || self.alive.recv_timeout(until.saturating_duration_since(Instant::now()));
+        let end = std::iter::repeat_with(next).find_map(Result::err);
+        assert_eq!(end, Some(RecvTimeoutError::Disconnected), "{:?}", marked(mark));
+        assert_eq!(marked(mark), [0; 0]);
+    }
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("lineage")
+}
+
+/// A hub in a process of its own, with its servers.
+struct Hub {
+    place: Place,
+    process: Child,
+}
+
+impl Hub {
+    /// Returns when so many servers are up.
+    fn start(servers: u128) -> Self {
+        let place = Place::new();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "nothing_outlives_a_hub_that_is_killed"]).env(HUB, place.folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let hub = Hub { process: command.spawn().unwrap(), place };
+        hub.place.until_up(servers);
+        hub
+    }
+
+    fn id(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
+    /// Its guard, once there is one that is not `other`.
+    fn guard(&self, other: Option<Pid>) -> Pid {
+        let begun = Instant::now();
+        loop {
+            let is_guard = |id: &i32| {
+                let command = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+                parent(*id) == Some(self.id().as_raw_pid())
+                    && command.ends_with(format!("{COMMAND}\0").as_bytes())
+            };
+            let found = processes().find(is_guard).and_then(Pid::from_raw);
+            if let Some(guard) = found.filter(|_| found != other) {
+                return guard;
+            }
+            assert!(begun.elapsed() < LONG, "there is no guard");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended
+        let _ = self.process.wait();
+    }
+}
+
+/// What a hub does: it stands under guard, and connects to its servers, until its input ends.
+fn play(folder: &Path) {
+    let guard = Guard::start(Path::new(LINCHPIN), &file(folder)).unwrap();
+    let _alive = OpenOptions::new().write(true).open(folder.join("alive")).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let connections = runtime.block_on(connect(&guard, folder, SERVERS));
+    io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    drop(connections);
+}
+
+async fn connect(guard: &Guard, folder: &Path, servers: u128) -> Connections {
+    let (world, events, lineage) = (Arc::new(System), Events::default(), Some(guard.lineage().clone()));
+    let connections = Connections::new(world, Egress::default(), events, Arc::new(|_, _, _| ()), lineage);
+    let scope = Scope::new(TenantId::fixed(1), Subject::User(UserId::fixed(1)));
+    for number in 1..=servers {
+        connections.get(scope, &server(number, folder), None, false).await.unwrap();
+    }
+    connections
+}
+
+fn server(number: u128, folder: &Path) -> Server {
+    let env = BTreeMap::from([("ALIVE".to_owned(), folder.join("alive").to_str().unwrap().to_owned())]);
+    let args = ["-c", SERVER, LINCHPIN].map(str::to_owned).into();
+    let now = System.now();
+    Server {
+        id: ServerId::fixed(number),
+        slug: Slug::new("stubborn").unwrap(),
+        settings: Settings::named("Stubborn"),
+        transport: Transport::Stdio(Launch { command: "sh".into(), args, env, directory: None }),
+        is_from_file: true,
+        version: 1,
+        last_connected: None,
+        created: now,
+        updated: now,
+    }
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+}
+
+/// The living processes that carry the mark.
+fn marked(mark: &str) -> Vec<i32> {
+    let carries = |id: &i32| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|part| part == mark.as_bytes())
+    };
+    processes().filter(carries).collect()
+}
+
+/// What `/proc` says of a process after its name: its state, its parent, and more.
+fn fields(id: i32) -> Vec<String> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+fn parent(id: i32) -> Option<i32> {
+    fields(id).get(1)?.parse().ok()
+}
+
+/// All children of this process, those that have ended and were not waited for among them.
+fn children() -> Vec<i32> {
+    let own = i32::try_from(std::process::id()).ok();
+    processes().filter(|id| parent(*id) == own).collect()
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn nothing_outlives_a_hub_that_is_killed() {
+    if let Some(folder) = std::env::var_os(HUB) {
+        return play(Path::new(&folder));
+    }
+    let _alone = alone();
+    for kill in [kill_process, kill_process_group] {
+        // When all are there, and while others are being started.
+        for servers in [SERVERS, 1, 2, 3, 5, 8] {
+            let hub = Hub::start(servers);
+            let mark = hub.place.mark();
+            kill(hub.id(), Signal::KILL).unwrap();
+            hub.place.is_empty_soon(&mark);
+        }
+    }
+}
+
+#[test]
+fn nothing_outlives_a_hub_that_ends_in_good_order() {
+    let _alone = alone();
+    let mut hub = Hub::start(SERVERS);
+    let mark = hub.place.mark();
+    drop(hub.process.stdin.take());
+    assert!(hub.process.wait().unwrap().success());
+    hub.place.is_empty_soon(&mark);
+}
+
+#[test]
+fn a_guard_that_is_killed_is_replaced() {
+    let _alone = alone();
+    let hub = Hub::start(SERVERS);
+    let mark = hub.place.mark();
+    let mut guard = hub.guard(None);
+    for _ in 0..3 {
+        kill_process(guard, Signal::KILL).unwrap();
+        guard = hub.guard(Some(guard));
+    }
+    let before = marked(&mark);
+    let error = Guard::start(Path::new(LINCHPIN), &hub.place.file()).err().unwrap().to_string();
+    assert!(error.contains("another hub runs on the same data; end it"), "{error}");
+    assert_eq!((marked(&mark), hub.place.mark()), (before, mark.clone()), "it was not touched");
+    kill_process(hub.id(), Signal::KILL).unwrap();
+    hub.place.is_empty_soon(&mark);
+}
+
+#[test]
+fn what_hub_and_guard_leave_when_both_are_killed_ends_with_the_next_start() {
+    let _alone = alone();
+    let mut hub = Hub::start(SERVERS);
+    let mark = hub.place.mark();
+    kill_process(hub.id(), Signal::STOP).unwrap(); // so that it starts no other guard
+    kill_process(hub.guard(None), Signal::KILL).unwrap();
+    hub.process.kill().unwrap();
+    hub.process.wait().unwrap();
+    assert!(marked(&mark).len() >= usize::try_from(SERVERS).unwrap(), "they are stubborn");
+    let next = Guard::start(Path::new(LINCHPIN), &hub.place.file()).unwrap();
+    hub.place.is_empty_soon(&mark);
+    assert_eq!(hub.place.mark(), next.lineage().to_string());
+    assert_ne!(hub.place.mark(), mark);
+    assert_eq!(fs::metadata(hub.place.file()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn whatever_stands_in_the_file_a_hub_starts() {
+    let _alone = alone();
+    let place = Place::new();
+    for text in [&b""[..], b"\n", b"1-2", b"\xff", &[b'x'; 10_000]] {
+        fs::write(place.file(), text).unwrap();
+        let guard = Guard::start(Path::new(LINCHPIN), &place.file()).unwrap();
+        assert_eq!(place.mark(), guard.lineage().to_string());
+    }
+    let error = Guard::start(Path::new(LINCHPIN), place.folder.path()).err().unwrap().to_string();
+    assert!(error.starts_with('`') && error.contains("cannot be used: "), "{error}");
+    let error = Guard::start(Path::new("/no/such/program"), &place.file()).err().unwrap().to_string();
+    assert!(error.starts_with("`/no/such/program __guard` cannot be started: "), "{error}");
+}
+
+#[test]
+fn nothing_is_left_after_many_starts() {
+    let _alone = alone();
+    let place = Place::new();
+    let _alive = OpenOptions::new().write(true).open(place.folder.path().join("alive")).unwrap();
+    let runtime = Runtime::new().unwrap();
+    let before = (children(), descriptors());
+    for round in 0..CYCLES {
+        let guard = Guard::start(Path::new(LINCHPIN), &place.file()).unwrap();
+        let lineage = guard.lineage().to_string();
+        let connections = runtime.block_on(connect(&guard, place.folder.path(), 1));
+        place.until_up(1);
+        if round % 2 == 0 {
+            drop(connections);
+            drop(guard);
+        } else {
+            drop(guard);
+            assert_eq!(marked(&lineage), [0; 0], "the guard ends whoever is left");
+            drop(connections);
+        }
+        assert_eq!(marked(&lineage), [0; 0]);
+        assert_eq!((children(), descriptors()), before, "zombies, guards and descriptors");
+    }
+}
