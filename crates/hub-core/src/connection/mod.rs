@@ -209,7 +209,7 @@ impl Connections {
 
     /// Tries a server beside all connections. It is for the caller to close it.
     pub async fn try_out(&self, server: &Server, secret: Option<&Secret>) -> Result<Client> {
-        open::open(server, secret, &self.egress, |_| {}).await
+        open::open(server, secret, &self.egress, self.lineage.as_ref(), |_| {}).await
     }
 
     /// Ends all connections.

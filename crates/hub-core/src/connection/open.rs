@@ -1,5 +1,6 @@
 //! Opening a connection to a server, with the credentials of whoever wants it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::auth::{ApiKey, Basic, Bearer, Secret};
@@ -8,6 +9,8 @@ use linchpin::egress::Egress;
 use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
 use crate::error::{Error, Kind, Result};
+use crate::hidden::Hidden;
+use crate::pin::visible;
 use crate::server::{Authentication, Launch, Remote, Server, Transport};
 
 /// The pause before connecting is tried again; it doubles.
@@ -21,18 +24,20 @@ pub(super) async fn open(
     lineage: Option<&Lineage>,
     changed: impl Fn(Changed) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
+    let hidden = Arc::new(Hidden::of(server, secret));
     let mut tries = 0;
     loop {
-        let builder = builder(server, secret, egress, lineage)?;
+        let builder = builder(server, secret, egress, lineage, &hidden)?;
         let builder = builder.timeout(server.settings.timeout).on_list_changed(changed.clone());
         match builder.connect().await {
             Ok(client) => return Ok(client),
             Err(error) if tries < server.settings.retry_attempts && may_pass(&error) => {
+                let error = failed(server, &error, &hidden);
                 tracing::debug!(server.id = %server.id, %error, tries, "connecting is tried again");
                 tokio::time::sleep(PAUSE * (1 << tries.min(5))).await;
                 tries += 1;
             }
-            Err(error) => return Err(failed(server, &error)),
+            Err(error) => return Err(failed(server, &error, &hidden)),
         }
     }
 }
@@ -42,9 +47,12 @@ fn builder(
     secret: Option<&Secret>,
     egress: &Egress,
     lineage: Option<&Lineage>,
+    hidden: &Arc<Hidden>,
 ) -> Result<ClientBuilder> {
     let (remote, builder) = match &server.transport {
-        Transport::Stdio(launch) => return Ok(Client::command(command(server, launch, lineage))),
+        Transport::Stdio(launch) => {
+            return Ok(Client::command(command(server, launch, lineage, hidden.clone())));
+        }
         Transport::Http(remote) => (remote, Client::http(&remote.url)),
         Transport::Sse(remote) => (remote, Client::sse(&remote.url)),
     };
@@ -65,9 +73,10 @@ fn builder(
     Ok(builder.boxed())
 }
 
-fn command(server: &Server, launch: &Launch, lineage: Option<&Lineage>) -> Command {
+fn command(server: &Server, launch: &Launch, lineage: Option<&Lineage>, hidden: Arc<Hidden>) -> Command {
     let id = server.id;
-    let mut command = Command::new(&launch.command).args(&launch.args);
+    // Nothing of the hub's own environment: what a program needs is in its own.
+    let mut command = Command::new(&launch.command).args(&launch.args).env_clear();
     for (name, value) in &launch.env {
         command = command.env(name, value);
     }
@@ -78,7 +87,10 @@ fn command(server: &Server, launch: &Launch, lineage: Option<&Lineage>) -> Comma
         command = command.lineage(lineage);
     }
     // What a program says on its standard error is for its owner alone.
-    command.on_stderr(move |line| tracing::debug!(server.id = %id, line, "the server said"))
+    command.on_stderr(move |line| {
+        let line = visible(&hidden.hide_in(line.to_owned()));
+        tracing::debug!(server.id = %id, line, "the server said");
+    })
 }
 
 /// Whether the same may work in a moment: nothing that the server has said no to.
@@ -93,7 +105,8 @@ fn may_pass(error: &ClientError) -> bool {
     }
 }
 
-fn failed(server: &Server, error: &ClientError) -> Error {
+fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
     let text = format!("`{}` cannot be connected to: {error}", server.slug.as_str());
+    let text = visible(&hidden.hide_in(text));
     Error::new(Kind::Unavailable, "server_unavailable", text)
 }

@@ -10,6 +10,7 @@ use super::servers::origin;
 use crate::connection::Credential;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
+use crate::hidden::Hidden;
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
 use crate::keys::Sealed;
 use crate::scope::{Scope, Subject};
@@ -128,6 +129,12 @@ impl Hub {
             return Err(Error::new(error::Kind::Denied, "credential_elsewhere", text));
         }
         Ok(Some(Credential { id: wanted.id, version, secret }))
+    }
+
+    /// What a server gets from us and must not be seen by anybody else.
+    pub(super) async fn secrets_of(&self, scope: Scope, server: &Server) -> Result<Hidden> {
+        let credential = self.credential_of(scope, server).await?;
+        Ok(Hidden::of(server, credential.as_ref().map(|known| &known.secret)))
     }
 
     /// Removes the credentials of an agent.

@@ -8,7 +8,6 @@ mod background;
 mod connecting;
 mod credentials;
 mod executor;
-mod hidden;
 mod history;
 mod late;
 mod meters;

@@ -3,8 +3,6 @@
 
 use std::collections::HashSet;
 
-use linchpin::auth::Secret;
-
 use super::servers::{Kept, Place};
 use super::{Hub, put};
 use crate::error::Result;
@@ -13,11 +11,6 @@ use crate::scope::{Scope, Subject};
 use crate::server::{Launch, Operated, Transport};
 use crate::store::{Batch, Kind};
 use crate::sync::lock;
-
-/// What the name of a variable has in it whose value nobody should see.
-const SECRET_NAMES: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "PRIVATE"];
-/// Shorter values occur everywhere.
-const SHORTEST_SECRET: usize = 8;
 
 impl Hub {
     /// Takes what the operator's file says now. A server whose short name is taken by one that is not from the file is
@@ -92,12 +85,4 @@ impl Hub {
             Transport::Http(_) | Transport::Sse(_) => launches.remove(&(tenant, server)),
         };
     }
-}
-
-/// The values in a program's environment that nobody should see, by their names.
-pub(super) fn secrets(transport: &Transport) -> Vec<Secret> {
-    let Transport::Stdio(launch) = transport else { return Vec::new() };
-    let is_secret = |name: &str| SECRET_NAMES.iter().any(|part| name.to_ascii_uppercase().contains(part));
-    let known = launch.env.iter().filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST_SECRET);
-    known.map(|(_, value)| Secret::new(value.as_str())).collect()
 }

@@ -16,7 +16,6 @@ use crate::names::Slug;
 use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Draft, Launch, Remote, Server, Settings, Transport};
 use crate::store::{Batch, Change, Key, Kind, Stored};
-use crate::tool::Tool;
 
 /// How many servers a tenant may have.
 const MOST: usize = 1_000;
@@ -48,6 +47,8 @@ pub(super) struct Contact {
     pub(super) last_synced: Option<Timestamp>,
     /// Why the last look at its tools failed.
     pub(super) error: Option<String>,
+    /// How many tools it has.
+    pub(super) tools: usize,
 }
 
 /// A server, as people see it.
@@ -302,7 +303,6 @@ impl Hub {
 
     async fn view_server(&self, tenant: TenantId, server: Server) -> Result<ServerView> {
         let contact = self.contact(tenant, server.id).await?.0;
-        let tools = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
         let (command, env) = match &server.transport {
             Transport::Stdio(Launch { command, args, env, .. }) => {
                 let words = std::iter::once(command).chain(args).cloned().collect();
@@ -334,7 +334,7 @@ impl Hub {
             error: contact.error,
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
-            tools: tools.iter().filter(|(tool, _)| !tool.is_gone).count(),
+            tools: contact.tools,
             version: server.version,
             created: server.created,
             updated: server.updated,

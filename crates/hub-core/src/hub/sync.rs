@@ -198,7 +198,8 @@ impl Hub {
         }
         let has_news = !batch.changes.is_empty();
         let (before, version) = self.contact(tenant, server.id).await?;
-        let contact = Contact { last_connected: Some(now), last_synced: Some(now), error: None };
+        let contact =
+            Contact { last_connected: Some(now), last_synced: Some(now), error: None, tools: found.tools };
         batch = batch.change(put(document(Kind::Contact, server.id, &contact)?.of(server.id), version));
         if has_news || before.last_synced.is_none() {
             let entry = Entry::new(now, "hub", "server.synced").with("server", server.id.to_string());

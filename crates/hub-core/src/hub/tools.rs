@@ -147,7 +147,8 @@ impl Hub {
 
     /// Whoever lets an agent call tools without being asked trusts them, as far as they are what they were.
     pub(super) async fn trust_listed(&self, scope: Scope, agent: &Agent) -> Result<()> {
-        for (server, selection) in agent.servers.iter().filter(|(_, selection)| !selection.trusted.is_empty()) {
+        for (server, selection) in agent.servers.iter().filter(|(_, selection)| !selection.trusted.is_empty())
+        {
             let server = self.find_server(scope.tenant(), &server.to_string()).await?;
             let mut tools = Vec::new();
             for name in &selection.trusted {

@@ -94,7 +94,7 @@ pub struct Launch {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its environment, beside what every program needs.
+    /// Its whole environment.
     pub env: BTreeMap<String, String>,
     /// Where it runs.
     pub directory: Option<String>,

@@ -71,11 +71,11 @@ impl Model {
         let tenant = 1 + self.dice.roll(usize::try_from(TENANTS).unwrap()) as u128;
         let scope = Scope::new(TenantId::fixed(tenant), Subject::User(UserId::fixed(1)));
         let scope = match any(&self.known.agents, tenant, &mut self.dice) {
-            Some(agent) if self.dice.roll(4) == 0 => Scope::new(scope.tenant(), Subject::Agent(agent)),
+            Some(agent) if self.dice.roll(3) == 0 => Scope::new(scope.tenant(), Subject::Agent(agent)),
             _ => scope,
         };
         let hub = self.stage.hub.clone();
-        let paging = Paging { after: None, limit: 20 };
+        let paging = Paging { after: None, limit: 4 };
         let server = any(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
         let agent = any(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
         let call = any(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
@@ -89,7 +89,7 @@ impl Model {
             }
             1 if self.known.agents.len() < 15 => {
                 let form = json!({"name": format!("{}{}", mark(tenant), self.answers),
-                    "approval": (["auto", "always-ask"][self.dice.roll(2)]), "servers": { server: {} }});
+                    "approval": (["auto", "always-ask", "always-ask"][self.dice.roll(3)]), "servers": { server: {} }});
                 let added = hub.add_agent(scope, form).await;
                 self.look(tenant, &added);
                 self.known.agents.extend(added.map(|agent| (tenant, agent.summary.id)));
@@ -161,25 +161,25 @@ impl Model {
                     self.look(tenant, &revoked);
                 }
             }
-            16..=25 => {
+            16..=20 => {
                 let all = hub.servers(scope, &ServerFilter::default()).await;
                 self.look(tenant, &all);
             }
-            26..=35 => {
+            21..=23 => {
                 let filter =
                     ToolFilter { agent: (self.dice.roll(2) == 0).then_some(agent), ..ToolFilter::default() };
                 let all = hub.tools(scope, &filter).await;
                 self.look(tenant, &all);
             }
-            36..=50 => {
+            24..=40 => {
                 let all = hub.calls(scope, CallFilter::default(), &paging).await.map(|page| page.items);
                 self.look(tenant, &all);
             }
-            51..=60 => {
+            41..=50 => {
                 let all = hub.approvals(scope, None, &paging).await.map(|page| page.items);
                 self.look(tenant, &all);
             }
-            61..=70 => {
+            51..=70 => {
                 let one = hub.call(scope, call).await;
                 self.look(tenant, &one);
             }
@@ -192,7 +192,7 @@ impl Model {
                 self.look(tenant, &one);
             }
             89..=94 => {
-                let rows = hub.audit(scope, 0, 50).await;
+                let rows = hub.audit(scope, 0, 10).await;
                 self.look(tenant, &rows);
             }
             _ => {
@@ -233,7 +233,7 @@ async fn nobody_sees_anything_of_anybody_elses() {
         approvals.len(),
         model.foreign
     );
-    assert!(servers.len() > 5 && agents.len() > 5 && calls.len() > 100 && approvals.len() > 20);
+    assert!(servers.len() > 5 && agents.len() > 5 && calls.len() > 100 && approvals.len() > 10);
     assert_eq!(model.foreign, 0);
 }
 

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::agent::{Agent, ApprovalMode, Selection};
 use crate::error::{Error, Result};
+use crate::form::Form;
 use crate::hub::Hub;
 use crate::hub::people::name;
 use crate::id::{ServerId, TenantId};
-use crate::form::Form;
 use crate::store::{Key, Kind};
 use crate::text::shortened;
 

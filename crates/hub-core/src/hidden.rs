@@ -6,22 +6,42 @@ use linchpin::auth::Secret;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::{Hub, operated};
-use crate::error::Result;
-use crate::scope::Scope;
-use crate::server::{Authentication, Server};
+use crate::server::{Authentication, Server, Transport};
 use crate::text::hex;
 
 /// Shorter ones occur everywhere.
 const SHORTEST: usize = 4;
+/// The same for what only looks like a secret by its name.
+const SHORTEST_NAMED: usize = 8;
+/// What the name of a variable has in it whose value nobody should see.
+const SECRET_NAMES: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "PRIVATE"];
 const MASK: &str = "***";
 
 /// Texts that are written as `***`.
 #[derive(Default)]
-pub(super) struct Hidden(Vec<Zeroizing<String>>);
+pub(crate) struct Hidden(Vec<Zeroizing<String>>);
 
 impl Hidden {
-    pub(super) fn new(secrets: &[Secret]) -> Self {
+    /// What a server gets from us and nobody else should see: the credential, and what is secret in its environment.
+    pub(crate) fn of(server: &Server, credential: Option<&Secret>) -> Self {
+        let mut secrets = Vec::new();
+        if let Transport::Stdio(launch) = &server.transport {
+            let is_secret =
+                |name: &str| SECRET_NAMES.iter().any(|part| name.to_ascii_uppercase().contains(part));
+            let values =
+                launch.env.iter().filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST_NAMED);
+            secrets.extend(values.map(|(_, value)| Secret::new(value.as_str())));
+        }
+        if let Some(credential) = credential {
+            if let Authentication::Basic { username } = &server.settings.authentication {
+                secrets.push(Secret::new(format!("{username}:{}", credential.expose())));
+            }
+            secrets.push(credential.clone());
+        }
+        Self::new(&secrets)
+    }
+
+    fn new(secrets: &[Secret]) -> Self {
         let mut forms = Vec::new();
         for secret in secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= SHORTEST) {
             let digits = hex(secret.as_bytes());
@@ -47,7 +67,7 @@ impl Hidden {
     }
 
     /// A value in which none of them is seen, in names or in texts.
-    pub(super) fn hide(&self, value: Value) -> Value {
+    pub(crate) fn hide(&self, value: Value) -> Value {
         if self.0.is_empty() {
             return value;
         }
@@ -63,7 +83,7 @@ impl Hidden {
     }
 
     /// A text in which none of them is seen.
-    pub(super) fn hide_in(&self, mut text: String) -> String {
+    pub(crate) fn hide_in(&self, mut text: String) -> String {
         for form in &self.0 {
             if text.contains(form.as_str()) {
                 text = text.replace(form.as_str(), MASK);
@@ -100,20 +120,6 @@ fn percent(text: &str) -> String {
 fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
-}
-
-impl Hub {
-    /// What a server gets from us and must not be seen by anybody else.
-    pub(super) async fn secrets_of(&self, scope: Scope, server: &Server) -> Result<Hidden> {
-        let mut secrets = operated::secrets(&server.transport);
-        if let Some(credential) = self.credential_of(scope, server).await? {
-            if let Authentication::Basic { username } = &server.settings.authentication {
-                secrets.push(Secret::new(format!("{username}:{}", credential.secret.expose())));
-            }
-            secrets.push(credential.secret);
-        }
-        Ok(Hidden::new(&secrets))
-    }
 }
 
 #[cfg(test)]
