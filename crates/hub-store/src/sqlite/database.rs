@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use linchpin_hub_core::{Error, Result, error};
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use super::failed;
@@ -44,6 +45,8 @@ impl Database {
             // What is in the journal survives the end of the process; only the end of the machine asks for more.
             db.pragma_update(None, "synchronous", "NORMAL")?;
             db.pragma_update(None, "foreign_keys", true)?;
+            // A statement is planned once, whatever values it gets.
+            db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             db.set_prepared_statement_cache_capacity(64);
             Ok(db)
         };
@@ -53,7 +56,7 @@ impl Database {
         reader.pragma_update(None, "query_only", true).map_err(|error| failed(&error))?;
         let ((writing, writes), (reading, reads)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
         let threads = vec![
-            start("store-writer", move || write_all(first, writes))?,
+            start("store-writer", move || write_all(&first, writes))?,
             start("store-reader", move || read_all(&reader, reads))?,
         ];
         Ok(Database { writing: Some(writing), reading: Some(reading), threads })
@@ -115,11 +118,11 @@ fn read_all(db: &Connection, mut reads: mpsc::Receiver<Read>) {
     }
 }
 
-fn write_all(mut db: Connection, mut writes: mpsc::Receiver<Write>) {
+fn write_all(db: &Connection, mut writes: mpsc::Receiver<Write>) {
     let mut group = Vec::with_capacity(GROUP);
     while writes.blocking_recv_many(&mut group, GROUP) > 0 {
         let (work, waiting): (Vec<_>, Vec<_>) = group.drain(..).map(|write| (write.work, write.done)).unzip();
-        let outcomes = write_group(&mut db, work);
+        let outcomes = write_group(db, work);
         for (index, done) in waiting.into_iter().enumerate() {
             let outcome = outcomes.as_ref().map_err(Clone::clone).and_then(|all| all[index].clone());
             let _ = done.send(outcome); // whoever asked may have gone
@@ -128,19 +131,48 @@ fn write_all(mut db: Connection, mut writes: mpsc::Receiver<Write>) {
 }
 
 /// Does all work of a group. What cannot be done is undone alone.
-fn write_group(db: &mut Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
+fn write_group(db: &Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
     let fault = |error: rusqlite::Error| failed(&error);
-    let mut tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
+    let tx = Begun::new(db).map_err(fault)?;
     let mut outcomes = Vec::with_capacity(group.len());
     for work in group {
-        let part = tx.savepoint().map_err(fault)?;
-        let outcome = work(&part);
-        if part.is_autocommit() {
+        tx.run("SAVEPOINT part").map_err(fault)?;
+        let outcome = work(tx.0);
+        if tx.0.is_autocommit() {
             return outcome.and(Err(over())).map(|()| outcomes); // the database has undone the whole group
         }
-        if outcome.is_ok() { part.commit() } else { part.finish() }.map_err(fault)?;
+        if outcome.is_err() {
+            tx.run("ROLLBACK TO part").map_err(fault)?;
+        }
+        tx.run("RELEASE part").map_err(fault)?;
         outcomes.push(outcome);
     }
-    tx.commit().map_err(fault)?;
+    tx.run("COMMIT").map_err(fault)?;
     Ok(outcomes)
+}
+
+/// A transaction that is undone unless it is committed. Its statements are kept, which `rusqlite`'s own are not: they cost
+/// more than the work itself.
+struct Begun<'a>(&'a Connection);
+
+impl<'a> Begun<'a> {
+    fn new(db: &'a Connection) -> rusqlite::Result<Self> {
+        let begun = Begun(db);
+        begun.run("BEGIN IMMEDIATE")?;
+        Ok(begun)
+    }
+
+    fn run(&self, sql: &str) -> rusqlite::Result<()> {
+        self.0.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_autocommit()
+            && let Err(error) = self.run("ROLLBACK")
+        {
+            failed(&error);
+        }
+    }
 }

@@ -1,0 +1,154 @@
+//! What the road of a call through the hub costs: who asks, what the rules say, the arguments, the record and the audit.
+//! The same tool of the same server is called directly and through the hub, in turns, in one process.
+//!
+//! ```text
+//! cargo run --release -p bench --bin bench-road -- [calls] [at once]
+//! ```
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use linchpin::egress::Egress;
+use linchpin::{Client, Server, args};
+use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options, Wanted, Which};
+use linchpin_hub_core::store::Status;
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_core::world::System;
+use linchpin_hub_core::{Scope, Subject};
+use linchpin_hub_store::Sqlite;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const ROUNDS: usize = 5;
+
+#[args]
+struct Echo {
+    message: String,
+}
+
+/// How one way did.
+#[derive(Default)]
+struct Measured {
+    times: Vec<Duration>,
+    wall: Duration,
+    cpu: Duration,
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
+    let calls = numbers.next().transpose()?.unwrap_or(5_000);
+    let at_once = numbers.next().transpose()?.unwrap_or(1).max(1);
+    let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
+    let listening = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
+    let (url, mut running) = (listening.url(), JoinSet::new());
+    running.spawn(async move { listening.run_until(std::future::pending()).await });
+
+    let client = Client::http(&url).connect().await?;
+    let place = tempfile::tempdir()?;
+    let store = Arc::new(Sqlite::open(&place.path().join("hub.db"))?);
+    let (keys, _) = KeyFile::open(&place.path().join("keys"), &System)?;
+    let hub = Arc::new(Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default()));
+    let scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
+    hub.add_server(scope, json!({ "name": "Up", "url": url })).await?;
+    hub.sync_server(scope, "up", None).await?;
+
+    let (mut direct, mut through) = (Measured::default(), Measured::default());
+    for _ in 0..ROUNDS {
+        direct
+            .measure(calls / ROUNDS, at_once, || {
+                let client = client.clone();
+                async move { Ok(client.call("echo", json!({ "message": "hello" })).await.map(drop)?) }
+            })
+            .await?;
+        through
+            .measure(calls / ROUNDS, at_once, || {
+                let hub = hub.clone();
+                async move {
+                    let tool = Which::Local("mcp_up__echo".into());
+                    let wanted = Wanted { tool, arguments: json!({ "message": "hello" }) };
+                    let call = hub.call_tool(scope, wanted, true).await?;
+                    (call.status == Status::Success).then_some(()).context("the call failed")
+                }
+            })
+            .await?;
+    }
+    println!("{calls} calls each, {at_once} at once; microseconds");
+    println!("{:10} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "CPU", "calls/s");
+    direct.show("direct");
+    through.show("hub");
+    println!(
+        "{:10} {:>8.1} {:>8.1} {:>8.1}",
+        "the road",
+        through.at(50) - direct.at(50),
+        through.at(99) - direct.at(99),
+        through.cpu_each() - direct.cpu_each()
+    );
+    Ok(())
+}
+
+impl Measured {
+    async fn measure<F, Fut>(&mut self, calls: usize, at_once: usize, call: F) -> anyhow::Result<()>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let (cpu, begin) = (cpu_time()?, Instant::now());
+        let (mut all, mut left) = (JoinSet::new(), calls);
+        while left > 0 || !all.is_empty() {
+            while left > 0 && all.len() < at_once {
+                let call = call();
+                all.spawn(async move {
+                    let begin = Instant::now();
+                    call.await.map(|()| begin.elapsed())
+                });
+                left -= 1;
+            }
+            if let Some(done) = all.join_next().await {
+                self.times.push(done??);
+            }
+        }
+        self.wall += begin.elapsed();
+        self.cpu += cpu_time()?.saturating_sub(cpu);
+        Ok(())
+    }
+
+    /// The time that so many of a hundred calls took at most.
+    fn at(&self, percent: usize) -> f64 {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        times.get(times.len() * percent / 100).map_or(0.0, micros)
+    }
+
+    fn cpu_each(&self) -> f64 {
+        micros(&self.cpu) / count(self.times.len())
+    }
+
+    fn show(&self, name: &str) {
+        let rate = count(self.times.len()) / self.wall.as_secs_f64();
+        println!("{name:10} {:>8.1} {:>8.1} {:>8.1} {rate:>10.0}", self.at(50), self.at(99), self.cpu_each());
+    }
+}
+
+fn micros(time: &Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn count(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// What this process has used so far, in user mode and in the kernel.
+fn cpu_time() -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let after_name = stat.rsplit_once(')').context("the kernel says nothing of this process")?.1;
+    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    let ticks: u64 = fields.get(11).context("no user time")?.parse::<u64>()?
+        + fields.get(12).context("no system time")?.parse::<u64>()?;
+    Ok(Duration::from_millis(ticks * 10))
+}
