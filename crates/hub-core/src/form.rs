@@ -44,6 +44,11 @@ impl Form {
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
+    /// Whatever it is.
+    pub fn value(&mut self, name: &'static str) -> Option<Value> {
+        self.take(name)
+    }
+
     /// A text.
     pub fn text(&mut self, name: &'static str, longest: usize) -> Result<Option<String>> {
         match self.take(name) {

@@ -25,6 +25,17 @@ pub struct Ended {
     pub within: [u64; BOUNDS.len()],
 }
 
+impl Ended {
+    /// One more, which took so long.
+    pub fn add(&mut self, millis: u64) {
+        self.count += 1;
+        self.millis += millis;
+        if let Some(within) = BOUNDS.iter().position(|bound| millis <= *bound) {
+            self.within[within] += 1;
+        }
+    }
+}
+
 /// Everything that is counted.
 #[derive(Default)]
 pub struct Meters(Mutex<BTreeMap<(String, &'static str), Ended>>);
@@ -37,12 +48,7 @@ impl Meters {
         if all.len() >= MOST_SERVERS * Status::ALL.len() && !all.contains_key(&key) {
             return;
         }
-        let ended = all.entry(key).or_default();
-        ended.count += 1;
-        ended.millis += millis;
-        if let Some(within) = BOUNDS.iter().position(|bound| millis <= *bound) {
-            ended.within[within] += 1;
-        }
+        all.entry(key).or_default().add(millis);
     }
 
     /// The calls that ended, by the short name of the server and how they ended.

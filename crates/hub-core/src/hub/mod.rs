@@ -8,6 +8,7 @@ mod background;
 mod connecting;
 mod credentials;
 mod executor;
+mod health;
 mod history;
 mod late;
 mod meters;

@@ -1,0 +1,34 @@
+//! How the hub is, in few words and numbers.
+
+use super::Hub;
+use crate::error::Result;
+use crate::scope::Scope;
+use crate::store::{ApprovalFilter, Decision, MOST_ON_PAGE, Paging};
+
+impl Hub {
+    /// Whether everything that is kept can be reached.
+    pub async fn check(&self) -> Result<()> {
+        self.store.tenants().await.map(drop)
+    }
+
+    /// How many questions wait for a person.
+    pub async fn pending_approvals(&self, scope: Scope) -> Result<usize> {
+        scope.person()?;
+        let filter = ApprovalFilter { call: None, decision: Some(Decision::Open) };
+        let (mut count, mut paging) = (0, Paging { after: None, limit: MOST_ON_PAGE });
+        loop {
+            let page = self.store.approvals(scope.tenant(), &filter, &paging).await?;
+            count += page.items.len();
+            match page.next {
+                None => return Ok(count),
+                after => paging.after = after,
+            }
+        }
+    }
+
+    /// How many entries the audit has.
+    pub async fn audit_entries(&self, scope: Scope) -> Result<u64> {
+        scope.person()?;
+        Ok(self.store.head(scope.tenant()).await?.number)
+    }
+}
