@@ -5,7 +5,7 @@ use super::manifest::Manifest;
 use super::{Finding, SourceFile, rust};
 
 /// Everything that a crate may use of this workspace. A package that is not listed may use all but the hub.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("linchpin-jsonrpc", &[]),
     ("linchpin-protocol", &["linchpin-jsonrpc"]),
     ("linchpin-macros", &[]),
@@ -13,8 +13,11 @@ const MAY_USE: [(&str, &[&str]); 7] = [
     ("linchpin", &["linchpin-jsonrpc", "linchpin-protocol", "linchpin-macros", "linchpin-schema"]),
     ("linchpin-hub-core", &["linchpin"]),
     ("linchpin-hub-store", &["linchpin-hub-core"]),
+    ("linchpin-hub-http", &["linchpin", "linchpin-hub-core"]),
 ];
 const HUB: &str = "linchpin-hub";
+/// Where people's own programs are, and where the SDK offers it and the hub uses it.
+const MAY_USE_AXUM: [&str; 3] = ["linchpin", "linchpin-hub-http", "axum-router"];
 const TOKIO_IN_JSONRPC: [&str; 2] = ["sync", "time"];
 
 pub(super) fn crates_depend_downwards(files: &[SourceFile]) -> Vec<Finding> {
@@ -24,6 +27,7 @@ pub(super) fn crates_depend_downwards(files: &[SourceFile]) -> Vec<Finding> {
             let wrong = is_upwards(&manifest.name, &dependency.name)
                 || match (&*manifest.name, &*dependency.name) {
                     ("linchpin-protocol", "tokio") | ("linchpin-hub-core", "axum" | "hyper" | "http") => true,
+                    (package, "axum") => !MAY_USE_AXUM.contains(&package),
                     (package, "rusqlite") => package != "linchpin-hub-store",
                     ("linchpin-jsonrpc", "tokio") => {
                         dependency.features().any(|feature| !TOKIO_IN_JSONRPC.contains(&feature))
@@ -114,6 +118,8 @@ mod tests {
             ("linchpin-macros", "linchpin-jsonrpc.workspace = true"),
             ("linchpin", "linchpin-hub.workspace = true"),
             ("bench", "linchpin-hub.workspace = true"),
+            ("linchpin-hub-http", "linchpin-hub-store.workspace = true"),
+            ("linchpin-hub", "axum.workspace = true"),
         ] {
             assert!(upward(name, wrong), "{name}: {wrong}");
         }
@@ -122,6 +128,8 @@ mod tests {
             ("linchpin-protocol", "linchpin-jsonrpc.workspace = true"),
             ("linchpin", "linchpin-macros.workspace = true"),
             ("linchpin-hub", "linchpin = { workspace = true, features = [\"validate\"] }"),
+            ("linchpin-hub-http", "axum.workspace = true"),
+            ("linchpin-hub-http", "[dev-dependencies]\nlinchpin-hub-store.workspace = true"),
             ("linchpin-protocol", "[dev-dependencies]\ntokio.workspace = true"),
         ] {
             assert!(!upward(name, right), "{name}: {right}");

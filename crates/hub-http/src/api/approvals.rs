@@ -1,0 +1,54 @@
+//! Questions to people.
+
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+use crate::answer::json;
+use crate::asked::Asked;
+use crate::problem::Result;
+use crate::query::Parameter;
+
+pub(crate) const DECISIONS: [&str; 5] = ["open", "approved", "denied", "expired", "used"];
+pub(crate) const FILTERS: [Parameter; 1] =
+    [Parameter::one_of("decision", "Those of which this was said", &DECISIONS)];
+
+/// What is said yes to.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+pub(crate) struct Approved {
+    /// Other arguments, in place of those that were asked for.
+    arguments: Option<Map<String, Value>>,
+}
+
+/// Why not.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+pub(crate) struct Denied {
+    /// Told to whoever wanted the call.
+    #[schemars(length(max = 1_000))]
+    reason: Option<String>,
+}
+
+pub(crate) async fn list(asked: Asked) -> Result<Response> {
+    let (decision, paging) = (asked.query.one("decision"), asked.query.paging());
+    json(&asked.hub().approvals(asked.scope()?, decision, &paging).await?)
+}
+
+pub(crate) async fn get(asked: Asked) -> Result<Response> {
+    json(&asked.hub().approval(asked.scope()?, asked.path("approval").parse()?).await?)
+}
+
+pub(crate) async fn approve(mut asked: Asked) -> Result<Response> {
+    let mut form = asked.form()?;
+    let arguments = form.value("arguments");
+    form.end()?;
+    json(&asked.hub().approve(asked.scope()?, asked.path("approval").parse()?, arguments).await?)
+}
+
+pub(crate) async fn deny(mut asked: Asked) -> Result<Response> {
+    let mut form = asked.form()?;
+    let reason = form.text("reason", 1_000)?;
+    form.end()?;
+    json(&asked.hub().deny(asked.scope()?, asked.path("approval").parse()?, reason.as_deref()).await?)
+}

@@ -1,0 +1,46 @@
+//! Credentials of servers: written and removed, never read.
+
+use axum::response::Response;
+use linchpin::auth::Secret;
+use linchpin_hub_core::Error;
+use linchpin_hub_core::id::AgentId;
+use schemars::JsonSchema;
+
+use crate::answer::{done, json};
+use crate::asked::Asked;
+use crate::problem::Result;
+use crate::query::Parameter;
+
+pub(crate) const WHOSE: [Parameter; 1] =
+    [Parameter::text("agent", "The id of the agent whose it is; everybody's without it")];
+
+/// A credential that is to be kept.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+pub(crate) struct NewCredential {
+    /// The token, the key or the password.
+    #[schemars(length(min = 1, max = 16_384))]
+    secret: String,
+}
+
+fn agent(asked: &Asked) -> Result<Option<AgentId>> {
+    Ok(asked.query.text("agent").map(str::parse).transpose()?)
+}
+
+pub(crate) async fn get(asked: Asked) -> Result<Response> {
+    json(&asked.hub().credential(asked.scope()?, asked.path("server"), agent(&asked)?).await?)
+}
+
+pub(crate) async fn set(mut asked: Asked) -> Result<Response> {
+    let mut form = asked.form()?;
+    let missing = || Error::invalid("secret", "a credential has a secret");
+    let secret = Secret::new(form.text("secret", 16_384)?.ok_or_else(missing)?);
+    form.end()?;
+    let agent = agent(&asked)?;
+    json(&asked.hub().set_credential(asked.scope()?, asked.path("server"), agent, &secret).await?)
+}
+
+pub(crate) async fn remove(asked: Asked) -> Result<Response> {
+    asked.hub().drop_credential(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
+    Ok(done())
+}

@@ -1,0 +1,35 @@
+//! The nouns of the API, each in a file of its own. A handler reads what was asked, has the hub do one thing, and writes
+//! down what came of it; the rules are in the hub.
+
+pub(crate) mod agents;
+pub(crate) mod approvals;
+pub(crate) mod audit;
+pub(crate) mod calls;
+pub(crate) mod credentials;
+pub(crate) mod keys;
+pub(crate) mod offers;
+pub(crate) mod servers;
+pub(crate) mod sessions;
+pub(crate) mod status;
+pub(crate) mod tokens;
+pub(crate) mod tools;
+pub(crate) mod users;
+
+use std::sync::LazyLock;
+
+use axum::response::Response;
+use http::StatusCode;
+
+use crate::answer::with;
+use crate::asked::Asked;
+use crate::problem::Result;
+use crate::route::JSON;
+use crate::{openapi, routes};
+
+/// It is always the same.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(&routes::all()).to_string());
+
+/// What the API is.
+pub(crate) async fn document(_: Asked) -> Result<Response> {
+    Ok(with(StatusCode::OK, JSON, DOCUMENT.as_str()))
+}

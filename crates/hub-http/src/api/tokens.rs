@@ -1,0 +1,62 @@
+//! Tokens: of agents, and of one's own programs.
+
+use axum::response::Response;
+use http::StatusCode;
+use linchpin_hub_core::hub::tokens::TokenView;
+use linchpin_hub_core::{Error, Subject};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::answer::{done, json, json_with};
+use crate::asked::Asked;
+use crate::list::cut;
+use crate::problem::Result;
+
+/// A token that is to be issued.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+pub(crate) struct NewToken {
+    /// What it is for.
+    #[schemars(length(min = 1, max = 100))]
+    name: String,
+    /// How many days it counts; 90 when nothing is said.
+    #[schemars(range(min = 1, max = 3_650))]
+    days: Option<u32>,
+}
+
+/// A token that was issued just now.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Issued {
+    /// The token itself. It is shown here and never again.
+    token: String,
+    #[serde(flatten)]
+    view: TokenView,
+}
+
+/// Whose tokens are meant: an agent's, or one's own.
+fn owner(asked: &Asked) -> Result<Subject> {
+    match asked.path("agent") {
+        "" => Ok(asked.scope()?.subject()),
+        agent => Ok(Subject::Agent(agent.parse()?)),
+    }
+}
+
+pub(crate) async fn list(asked: Asked) -> Result<Response> {
+    let tokens = asked.hub().tokens(asked.scope()?, owner(&asked)?).await?;
+    json(&cut(tokens, &asked.query.paging(), |token| token.id.to_string()))
+}
+
+pub(crate) async fn issue(mut asked: Asked) -> Result<Response> {
+    let mut form = asked.form()?;
+    let missing = || Error::invalid("name", "what is the token for?");
+    let name = form.text("name", 100)?.ok_or_else(missing)?;
+    let days = form.number("days", 1..=3_650)?.and_then(|days| u32::try_from(days).ok());
+    form.end()?;
+    let (token, view) = asked.hub().issue_token(asked.scope()?, owner(&asked)?, &name, days).await?;
+    json_with(StatusCode::CREATED, &Issued { token: token.expose().to_owned(), view })
+}
+
+pub(crate) async fn revoke(asked: Asked) -> Result<Response> {
+    asked.hub().revoke_token(asked.scope()?, asked.path("token").parse()?).await?;
+    Ok(done())
+}

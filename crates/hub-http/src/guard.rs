@@ -1,0 +1,67 @@
+//! Every request passes here first: it is for a host that is served, no page of somebody else sent it, and every answer
+//! says to browsers what they must not do with it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use linchpin::server::web::{Addresses, Stranger};
+
+use crate::app::App;
+use crate::problem::{Problem, Result};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const POLICY: &str =
+    "default-src 'self'; script-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+
+/// Lets a request in, or not.
+pub(crate) async fn all(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let (parts, body) = request.into_parts();
+    let mut response = match check(&app, &parts) {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => problem.into_response(),
+    };
+    protect(response.headers_mut());
+    let route = route.as_ref().map_or("none", |route| route.as_str());
+    app.metrics.request(route, response.status(), begun.elapsed());
+    response
+}
+
+fn check(app: &App, parts: &Parts) -> Result<()> {
+    let local = parts.extensions.get::<Addresses>().and_then(|addresses| addresses.local);
+    let local = local.map(|address| address.ip());
+    let is = |name: &HeaderName, value: &str| parts.headers.get(name).is_some_and(|given| given == value);
+    let stranger = |stranger: Stranger| {
+        let code = match stranger {
+            Stranger::Host => "host_not_served",
+            Stranger::Origin => "origin_not_allowed",
+        };
+        Problem::new(StatusCode::FORBIDDEN, code, stranger.text())
+    };
+    if !parts.method.is_safe() && is(&SEC_FETCH_SITE, "cross-site") {
+        return Err(stranger(Stranger::Origin));
+    }
+    // Somebody who follows a link from elsewhere only comes to look; the page that has the link sees nothing of it.
+    let is_visit = parts.method.is_safe() && is(&SEC_FETCH_MODE, "navigate");
+    let checked =
+        if is_visit { app.guard.check_host(parts, local).map(drop) } else { app.guard.check(parts, local) };
+    checked.map_err(stranger)
+}
+
+/// What browsers must not do.
+fn protect(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}

@@ -1,0 +1,142 @@
+//! What is counted, as Prometheus reads it. Labels are routes, statuses and slugs: nothing that somebody wrote freely, and
+//! nothing secret.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use linchpin_hub_core::hub::{BOUNDS, Ended};
+
+/// What is counted since the start.
+pub(crate) struct Metrics {
+    begun: Timestamp,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    requests: BTreeMap<(String, u16), u64>,
+    durations: BTreeMap<String, Ended>,
+}
+
+impl Metrics {
+    pub(crate) fn new(begun: Timestamp) -> Self {
+        Metrics { begun, counted: Mutex::default() }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request was answered.
+    pub(crate) fn request(&self, route: &str, status: StatusCode, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let mut counted = self.counted();
+        *counted.requests.entry((route.to_owned(), status.as_u16())).or_default() += 1;
+        counted.durations.entry(route.to_owned()).or_default().add(millis);
+    }
+
+    /// Writes everything that is counted here.
+    pub(crate) fn write(&self, text: &mut Text) {
+        text.head("process_start_time_seconds", "gauge", "When the hub was started.");
+        text.line("process_start_time_seconds", &[], self.begun.as_second());
+        if let Some(bytes) = resident() {
+            text.head("process_resident_memory_bytes", "gauge", "The memory that the hub holds.");
+            text.line("process_resident_memory_bytes", &[], bytes);
+        }
+        let counted = self.counted();
+        text.head("linchpin_http_requests_total", "counter", "Requests, by route and status.");
+        for ((route, status), count) in &counted.requests {
+            text.line(
+                "linchpin_http_requests_total",
+                &[("route", route), ("status", &status.to_string())],
+                count,
+            );
+        }
+        text.head("linchpin_http_request_duration_seconds", "histogram", "How long answers took.");
+        for (route, ended) in &counted.durations {
+            text.histogram("linchpin_http_request_duration_seconds", &[("route", route)], ended);
+        }
+    }
+}
+
+/// What Prometheus reads.
+#[derive(Default)]
+pub(crate) struct Text(String);
+
+impl Text {
+    pub(crate) fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}"); // texts can be written to
+    }
+
+    pub(crate) fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        self.0.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let open = if index == 0 { '{' } else { ',' };
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{open}{label}=\"{text}\""); // texts can be written to
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{close} {value}"); // texts can be written to
+    }
+
+    pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], ended: &Ended) {
+        let mut so_far = 0;
+        for (bound, count) in BOUNDS.iter().zip(ended.within) {
+            so_far += count;
+            let bound = seconds(*bound).to_string();
+            self.line(&format!("{name}_bucket"), &[labels, &[("le", &*bound)]].concat(), so_far);
+        }
+        self.line(&format!("{name}_bucket"), &[labels, &[("le", "+Inf")]].concat(), ended.count);
+        self.line(&format!("{name}_sum"), labels, seconds(ended.millis));
+        self.line(&format!("{name}_count"), labels, ended.count);
+    }
+
+    pub(crate) fn end(self) -> String {
+        self.0
+    }
+}
+
+fn seconds(millis: u64) -> f64 {
+    Duration::from_millis(millis).as_secs_f64()
+}
+
+/// The memory that this process holds, where the system says so.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_written() {
+        let metrics = Metrics::new(Timestamp::from_second(7).unwrap());
+        metrics.request("/healthz", StatusCode::OK, Duration::from_millis(2));
+        metrics.request("/healthz", StatusCode::OK, Duration::from_mins(10));
+        metrics.request("/a\"b\\c\nd", StatusCode::NOT_FOUND, Duration::ZERO);
+        let mut text = Text::default();
+        metrics.write(&mut text);
+        let text = text.end();
+        for line in [
+            "# TYPE linchpin_http_requests_total counter",
+            "process_start_time_seconds 7",
+            "linchpin_http_requests_total{route=\"/healthz\",status=\"200\"} 2",
+            "linchpin_http_requests_total{route=\"/a\\\"b\\\\c\\nd\",status=\"404\"} 1",
+            "linchpin_http_request_duration_seconds_bucket{route=\"/healthz\",le=\"0.001\"} 0",
+            "linchpin_http_request_duration_seconds_bucket{route=\"/healthz\",le=\"0.002\"} 1",
+            "linchpin_http_request_duration_seconds_bucket{route=\"/healthz\",le=\"300\"} 1",
+            "linchpin_http_request_duration_seconds_bucket{route=\"/healthz\",le=\"+Inf\"} 2",
+            "linchpin_http_request_duration_seconds_sum{route=\"/healthz\"} 600.002",
+            "linchpin_http_request_duration_seconds_count{route=\"/healthz\"} 2",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+        }
+    }
+}

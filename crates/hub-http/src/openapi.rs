@@ -1,0 +1,111 @@
+//! The `OpenAPI` document, made of the routes.
+
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::problem::Document;
+use crate::route::{API, Gives, Route, Who};
+
+/// What is said of the parts of paths.
+const IN_PATHS: [(&str, &str); 9] = [
+    ("server", "The id or the slug of a server"),
+    ("tool", "The name of a tool for models, such as mcp_demo__echo"),
+    ("prompt", "The name of a prompt"),
+    ("call", "The id of a call"),
+    ("approval", "The id of an approval"),
+    ("agent", "The id of an agent"),
+    ("token", "The id of a token"),
+    ("user", "The id of a user"),
+    ("session", "The id of a session"),
+];
+
+/// The document.
+pub(crate) fn document(routes: &[Route]) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut schemas = settings.into_generator();
+    let mut paths = Map::new();
+    for route in routes.iter().filter(|route| route.path.starts_with(API)) {
+        let path = paths.entry(&route.path).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_ascii_lowercase()] = operation(route, &mut schemas);
+    }
+    let problem = schemas.subschema_for::<Document<'_>>();
+    let mut components = schemas.take_definitions(true);
+    components.sort_keys();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Linchpin hub",
+            "version": "1",
+            "description": "Servers of the Model Context Protocol, their tools, and calls that are approved and recorded.",
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"cookie": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": {"Problem": {
+                "description": "It went wrong",
+                "content": {"application/problem+json": {"schema": problem}},
+            }},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "A token of a person or an agent"},
+                "cookie": {
+                    "type": "apiKey", "in": "cookie", "name": "linchpin",
+                    "description": "A session of a browser; what changes something also needs its x-csrf-token",
+                },
+            },
+        },
+    })
+}
+
+fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
+    let own = route.path.trim_start_matches(API).trim_matches('/');
+    let noun = own.split('/').next().unwrap_or_default();
+    let words = own.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
+    let mut operation = json!({
+        "operationId": format!("{}_{words}", route.method.as_str().to_ascii_lowercase()),
+        "tags": [noun],
+        "summary": route.summary,
+        "description": match route.who {
+            Who::Anybody => "Anybody may ask.",
+            Who::Known => "People and agents may ask.",
+            Who::Person => "Only people may ask.",
+        },
+    });
+    if route.who == Who::Anybody {
+        operation["security"] = json!([]);
+    }
+    let in_path = own.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = in_path.map(|name| {
+        let what = IN_PATHS.iter().find(|(known, _)| *known == name).map_or("", |(_, what)| what);
+        json!({"name": name, "in": "path", "required": true, "description": what, "schema": {"type": "string"}})
+    });
+    let in_query = route.query.iter().map(|parameter| {
+        json!({"name": parameter.name, "in": "query", "description": parameter.what, "schema": parameter.schema()})
+    });
+    let parameters: Vec<_> = in_path.chain(in_query).collect();
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    if let Some(takes) = &route.takes {
+        let content = json!({takes.kind: {"schema": (takes.schema)(schemas)}});
+        operation["requestBody"] = json!({"required": !takes.is_optional, "content": content});
+    }
+    let mut responses: Map<_, _> =
+        route.gives.iter().map(|gives| (gives.status.to_string(), response(gives, schemas))).collect();
+    responses.insert("default".to_owned(), json!({"$ref": "#/components/responses/Problem"}));
+    operation["responses"] = responses.into();
+    operation
+}
+
+fn response(gives: &Gives, schemas: &mut SchemaGenerator) -> Value {
+    let mut response = json!({"description": gives.what});
+    if let Some((kind, schema)) = gives.content {
+        response["content"] = json!({kind: {"schema": schema(schemas)}});
+    }
+    response
+}

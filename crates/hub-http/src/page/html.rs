@@ -1,0 +1,91 @@
+//! HTML that nobody else writes into: markup is what stands in this program, and everything else is text.
+
+use std::fmt::{Display, Write};
+
+/// A page that is being written.
+#[derive(Default)]
+pub(super) struct Html(String);
+
+impl Html {
+    /// Markup.
+    pub(super) fn markup(&mut self, markup: &'static str) -> &mut Self {
+        self.0.push_str(markup);
+        self
+    }
+
+    /// Text. Nothing in it is markup, between tags as well as in an attribute with quotes.
+    pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
+        let _ = write!(Escaping(&mut self.0), "{text}"); // texts can be written to
+        self
+    }
+
+    pub(super) fn end(self) -> String {
+        self.0
+    }
+}
+
+/// Writes what could be markup, or could confuse a reader, in another way.
+struct Escaping<'a>(&'a mut String);
+
+impl Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for char in text.chars() {
+            match char {
+                '&' => self.0.push_str("&amp;"),
+                '<' => self.0.push_str("&lt;"),
+                '>' => self.0.push_str("&gt;"),
+                '"' => self.0.push_str("&quot;"),
+                '\'' => self.0.push_str("&#39;"),
+                '`' => self.0.push_str("&#96;"),
+                '\t' | '\n' => self.0.push(char),
+                // Those that turn the direction of text could make it say something else.
+                '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => self.0.push('\u{fffd}'),
+                char if char.is_control() => self.0.push('\u{fffd}'),
+                char => self.0.push(char),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> String {
+        let mut html = Html::default();
+        html.text(text);
+        html.end()
+    }
+
+    #[test]
+    fn nothing_of_others_is_markup() {
+        for hostile in [
+            "<script>alert(1)</script>",
+            "\"><img src=x onerror=alert(1)>",
+            "' onmouseover='alert(1)",
+            "</textarea><svg/onload=alert(1)>",
+            "javascript:alert(1)//<!--",
+            "]]><script>",
+            "`${alert(1)}`",
+            "&lt;script&gt;",
+            "<\u{0}script>",
+            "\u{feff}<script>",
+        ] {
+            let written = text(hostile);
+            assert!(!written.contains(['<', '>', '"', '\'', '`', '\0']), "{written}");
+            let and = written.replace("&amp;", "").replace("&lt;", "").replace("&gt;", "");
+            let and = and.replace("&quot;", "").replace("&#39;", "").replace("&#96;", "");
+            assert!(!and.contains('&'), "{written}");
+        }
+        assert_eq!(text("&lt;a&gt;"), "&amp;lt;a&amp;gt;", "what looks like a tag is shown as it is");
+        assert_eq!(text("a\u{202e}b\u{1b}[2Jc\td\ne日"), "a\u{fffd}b\u{fffd}[2Jc\td\ne日");
+    }
+
+    #[test]
+    fn markup_is_what_stands_in_the_program() {
+        let mut html = Html::default();
+        html.markup("<p title=\"").text("\"<b>\"").markup("\">").text(7).markup("</p>");
+        assert_eq!(html.end(), "<p title=\"&quot;&lt;b&gt;&quot;\">7</p>");
+    }
+}

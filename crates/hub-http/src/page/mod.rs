@@ -1,0 +1,196 @@
+//! A plain page: what is running, its servers and the last calls; or how to sign in. It has no script.
+
+mod html;
+
+use axum::response::Response;
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, Method, StatusCode};
+use jiff::Timestamp;
+use linchpin::auth::Secret;
+use linchpin_hub_core::connection;
+use linchpin_hub_core::hub::{CallView, ServerFilter, ServerView};
+use linchpin_hub_core::store::{CallFilter, Paging};
+use serde_json::Value;
+
+use self::html::Html;
+use crate::answer::{see_other, with};
+use crate::api::sessions::{keeping, with_password};
+use crate::api::status::{self, Status};
+use crate::asked::Asked;
+use crate::problem::{Problem, Result};
+use crate::query::Parameter;
+use crate::session::need_origin;
+
+const HTML: &str = "text/html; charset=utf-8";
+const CALLS: usize = 20;
+
+pub(crate) const ONCE: [Parameter; 1] = [Parameter::text("token", "What signs in once")];
+
+/// The page, for whoever comes.
+pub(crate) async fn home(asked: Asked) -> Result<Response> {
+    let Some(scope) = asked.caller.as_ref().map(|caller| caller.scope).filter(|scope| scope.person().is_ok())
+    else {
+        return Ok(with(StatusCode::OK, HTML, door(None)));
+    };
+    let status = status::look(&asked).await?;
+    let servers = asked.hub().servers(scope, &ServerFilter::default()).await?;
+    let paging = Paging { after: None, limit: CALLS };
+    let calls = asked.hub().calls(scope, CallFilter::default(), &paging).await?.items;
+    Ok(with(StatusCode::OK, HTML, room(&status, &servers, &calls, asked.app.world.now())))
+}
+
+pub(crate) async fn style(_: Asked) -> Result<Response> {
+    let mut response = with(StatusCode::OK, "text/css; charset=utf-8", include_str!("style.css"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
+    Ok(response)
+}
+
+/// Signs in with the address that the terminal shows.
+pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
+    let Some(token) = asked.query.text("token").filter(|_| asked.method == Method::GET) else {
+        return Ok(see_other("/"));
+    };
+    match asked.hub().sign_in_once(&Secret::new(token)).await {
+        Ok(signed_in) => Ok(keeping(&asked.app, see_other("/"), Some(&signed_in.cookie))),
+        Err(error) => refused(error.into()),
+    }
+}
+
+/// Signs in with a password.
+pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
+    need_origin(&asked.headers)?;
+    match with_password(&mut asked).await {
+        Ok(signed_in) => Ok(keeping(&asked.app, see_other("/"), Some(&signed_in.cookie))),
+        Err(problem) => refused(problem),
+    }
+}
+
+/// The door again, with the reason.
+fn refused(problem: Problem) -> Result<Response> {
+    let status = problem.status();
+    if status.is_server_error() { Err(problem) } else { Ok(with(status, HTML, door(Some(problem.detail())))) }
+}
+
+fn begin() -> Html {
+    let mut html = Html::default();
+    html.markup("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Linchpin</title>");
+    html.markup("<meta name=\"viewport\" content=\"width=device-width\">");
+    html.markup("<link rel=\"stylesheet\" href=\"/style.css\"></head><body>");
+    html
+}
+
+/// For whoever has not signed in.
+fn door(reason: Option<&str>) -> String {
+    let mut html = begin();
+    html.markup("<header><h1>Linchpin</h1></header><main><h2>Sign in</h2>");
+    if let Some(reason) = reason {
+        html.markup("<p class=\"error\" role=\"alert\">").text(reason).markup("</p>");
+    }
+    html.markup("<p>Open the address that the terminal showed when the hub was started. It works once.</p>");
+    html.markup("<h2>Or with a password</h2><form class=\"card\" method=\"post\" action=\"/sign-in\">");
+    html.markup(
+        "<label>Name <input name=\"name\" value=\"local\" autocomplete=\"username\" required></label>",
+    );
+    html.markup("<label>Password <input name=\"password\" type=\"password\" ");
+    html.markup("autocomplete=\"current-password\" required></label><button>Sign in</button></form></main>");
+    html.markup("</body></html>");
+    html.end()
+}
+
+/// For whoever has.
+fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timestamp) -> String {
+    let mut html = begin();
+    html.markup("<header><h1>Linchpin</h1><span class=\"faint\">").text(status.version);
+    html.markup(", running since ").text(moment(status.started)).markup("</span></header><main><p>");
+    html.text(counted(status.servers, "server")).markup(", ").text(counted(status.tools, "tool"));
+    if status.pending_approvals > 0 {
+        html.markup(", <strong class=\"pending\">").text(status.pending_approvals);
+        html.markup(" waiting for approval</strong>");
+    }
+    html.markup("</p><h2>Servers</h2>");
+    if servers.is_empty() {
+        html.markup("<p class=\"faint\">None yet: <code>linchpin server add</code> adds one.</p>");
+    } else {
+        html.markup("<div class=\"card scroll\"><table><thead><tr><th>Name</th><th>Slug</th><th>Status</th>");
+        html.markup("<th class=\"number\">Tools</th></tr></thead><tbody>");
+        for server in servers {
+            server_row(&mut html, server);
+        }
+        html.markup("</tbody></table></div>");
+    }
+    html.markup("<h2>Last calls</h2>");
+    if calls.is_empty() {
+        html.markup("<p class=\"faint\">None yet: <code>linchpin tool call</code> makes one.</p>");
+    } else {
+        html.markup("<div class=\"card scroll\"><table><thead><tr><th>When</th><th>Tool</th><th>Who</th>");
+        html.markup("<th>Status</th><th class=\"number\">Took</th></tr></thead><tbody>");
+        for call in calls {
+            call_row(&mut html, call);
+        }
+        html.markup("</tbody></table></div>");
+    }
+    html.markup("<p class=\"faint\">As of ").text(moment(now));
+    html.markup(". The API is described in <a href=\"/api/v1/openapi.json\">openapi.json</a>.</p></main>");
+    html.markup("</body></html>");
+    html.end()
+}
+
+fn server_row(html: &mut Html, server: &ServerView) {
+    html.markup("<tr><td>").text(&server.name).markup("</td><td><code>").text(&server.slug);
+    html.markup("</code></td><td>");
+    if server.enabled {
+        let class = match server.status {
+            connection::Status::Connected => "<span class=\"connected\">",
+            connection::Status::Connecting => "<span class=\"connecting\">",
+            connection::Status::Error => "<span class=\"error\">",
+            connection::Status::Disconnected => "<span class=\"faint\">",
+        };
+        html.markup(class).text(word(server.status)).markup("</span>");
+        if let Some(error) = &server.error {
+            html.markup("<br><small class=\"faint\">").text(error).markup("</small>");
+        }
+    } else {
+        html.markup("<span class=\"faint\">disabled</span>");
+    }
+    html.markup("</td><td class=\"number\">").text(server.tools).markup("</td></tr>");
+}
+
+fn call_row(html: &mut Html, call: &CallView) {
+    use linchpin_hub_core::store::Status::{Pending, Running, Success};
+    let class = match call.status {
+        Success => "<span class=\"success\">",
+        Pending | Running => "<span class=\"pending\">",
+        _ => "<span class=\"error\">",
+    };
+    html.markup("<tr><td>").text(moment(call.created)).markup("</td><td><code>");
+    html.text(call.name.as_deref().unwrap_or(&call.tool)).markup("</code></td><td>");
+    html.text(call.subject.split(':').next().unwrap_or_default()).markup("</td><td>");
+    html.markup(class).text(call.status.name()).markup("</span>");
+    if let Some(error) = &call.error {
+        html.markup("<br><small class=\"faint\">").text(error).markup("</small>");
+    }
+    html.markup("</td><td class=\"number\">");
+    if let Some((started, completed)) = call.started.zip(call.completed) {
+        html.text(completed.duration_since(started).as_millis()).markup(" ms");
+    }
+    html.markup("</td></tr>");
+}
+
+/// A time, to the second.
+fn moment(time: Timestamp) -> String {
+    let text = time.to_string();
+    let (day, rest) = text.split_once('T').unwrap_or((&text, ""));
+    format!("{day} {} UTC", rest.get(..8).unwrap_or_default())
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a status is called.
+fn word(status: connection::Status) -> String {
+    match serde_json::to_value(status) {
+        Ok(Value::String(word)) => word,
+        _ => String::new(),
+    }
+}

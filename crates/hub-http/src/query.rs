@@ -1,0 +1,186 @@
+//! What stands behind the `?` of an address: each parameter is known, and given once.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use linchpin::server::web::decode_form;
+use linchpin_hub_core::store::{MOST_ON_PAGE, Paging};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::problem::{Problem, Result};
+
+/// How many items a page has when nothing is said.
+const USUAL_PAGE: usize = 50;
+
+/// A parameter that a route knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) is: Is,
+}
+
+/// What a parameter can be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Is {
+    Text,
+    Flag,
+    Count,
+    Time,
+    OneOf(&'static [&'static str]),
+}
+
+/// The parameters of a route that gives one page of a list.
+pub(crate) const PAGING: [Parameter; 2] = [
+    Parameter { name: "after", what: "What `next` of the page before was", is: Is::Text },
+    Parameter { name: "limit", what: "How many items at most; 50 when nothing is said", is: Is::Count },
+];
+
+impl Parameter {
+    pub(crate) const fn text(name: &'static str, what: &'static str) -> Self {
+        Parameter { name, what, is: Is::Text }
+    }
+
+    pub(crate) const fn flag(name: &'static str, what: &'static str) -> Self {
+        Parameter { name, what, is: Is::Flag }
+    }
+
+    pub(crate) const fn time(name: &'static str, what: &'static str) -> Self {
+        Parameter { name, what, is: Is::Time }
+    }
+
+    pub(crate) const fn one_of(
+        name: &'static str,
+        what: &'static str,
+        values: &'static [&'static str],
+    ) -> Self {
+        Parameter { name, what, is: Is::OneOf(values) }
+    }
+
+    /// What it can be, for the `OpenAPI` document.
+    pub(crate) fn schema(&self) -> Value {
+        match self.is {
+            Is::Text => json!({"type": "string"}),
+            Is::Flag => json!({"type": "boolean"}),
+            Is::Count => json!({"type": "integer", "minimum": 1, "maximum": MOST_ON_PAGE}),
+            Is::Time => json!({"type": "string", "format": "date-time"}),
+            Is::OneOf(values) => json!({"type": "string", "enum": values}),
+        }
+    }
+
+    /// What is wrong with a value, if something is.
+    fn fault(&self, value: &str) -> Option<String> {
+        match self.is {
+            Is::Text => (value.chars().count() > 1_000).then(|| "it has at most 1000 characters".to_owned()),
+            Is::Flag => (!matches!(value, "true" | "false")).then(|| "it is `true` or `false`".to_owned()),
+            Is::Count => {
+                let fits = value.parse().is_ok_and(|count| (1..=MOST_ON_PAGE).contains(&count));
+                (!fits).then(|| format!("it is a whole number from 1 to {MOST_ON_PAGE}"))
+            }
+            Is::Time => value
+                .parse::<Timestamp>()
+                .err()
+                .map(|_| "it is a time such as 2026-01-31T12:00:00Z".to_owned()),
+            Is::OneOf(values) => {
+                (!values.contains(&value)).then(|| format!("it is one of {}", values.join(", ")))
+            }
+        }
+    }
+}
+
+/// The parameters of a request, each as it should be.
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(&'static str, String)>);
+
+impl Query {
+    pub(crate) fn read(query: &str, known: &[Parameter]) -> Result<Self> {
+        let wrong = |name: &str, text: String| {
+            let name: String = name.chars().filter(|char| !char.is_control()).take(40).collect();
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_parameter", text).about(name)
+        };
+        let mut read: Vec<(&'static str, String)> = Vec::new();
+        for (name, value) in decode_form(query) {
+            let Some(parameter) = known.iter().find(|known| known.name == name) else {
+                let names: Vec<_> = known.iter().map(|known| known.name).collect();
+                let text = match &names[..] {
+                    [] => "no parameters are known here".to_owned(),
+                    names => format!("there is no such parameter here; there are {}", names.join(", ")),
+                };
+                return Err(wrong(&name, text));
+            };
+            if read.iter().any(|(known, _)| *known == name) {
+                return Err(wrong(&name, "it is given twice".to_owned()));
+            }
+            if let Some(fault) = parameter.fault(&value) {
+                return Err(wrong(&name, fault));
+            }
+            read.push((parameter.name, value.into_owned()));
+        }
+        Ok(Query(read))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        self.text(name).map(|value| value == "true")
+    }
+
+    pub(crate) fn time(&self, name: &str) -> Option<Timestamp> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// One of several values, as what it stands for.
+    pub(crate) fn one<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_value(self.text(name)?.into()).ok()
+    }
+
+    pub(crate) fn paging(&self) -> Paging {
+        let limit = self.text("limit").and_then(|limit| limit.parse().ok()).unwrap_or(USUAL_PAGE);
+        Paging { after: self.text("after").map(str::to_owned), limit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [Parameter; 4] = [
+        Parameter::flag("enabled", ""),
+        Parameter::one_of("state", "", &["new", "trusted"]),
+        Parameter::time("since", ""),
+        PAGING[1],
+    ];
+
+    #[test]
+    fn what_is_known_is_read() {
+        let query = "enabled=true&state=new&since=2026-01-31T12%3A00%3A00Z&limit=500";
+        let query = Query::read(query, &KNOWN).unwrap();
+        assert_eq!((query.flag("enabled"), query.text("state")), (Some(true), Some("new")));
+        assert_eq!(query.time("since").unwrap().as_second(), 1_769_860_800);
+        assert_eq!(query.paging(), Paging { after: None, limit: 500 });
+        assert_eq!(Query::read("", &KNOWN).unwrap().paging().limit, 50);
+    }
+
+    #[test]
+    fn anything_else_is_refused_by_its_name() {
+        for (query, field) in [
+            ("other=1", "other"),
+            ("enabled=yes", "enabled"),
+            ("enabled=", "enabled"),
+            ("state=old", "state"),
+            ("since=yesterday", "since"),
+            ("limit=0", "limit"),
+            ("limit=501", "limit"),
+            ("limit=-1", "limit"),
+            ("limit=x", "limit"),
+            ("enabled=true&enabled=true", "enabled"),
+            ("%1b%5b2J=1", "[2J"),
+        ] {
+            let problem = Query::read(query, &KNOWN).unwrap_err();
+            assert_eq!((problem.status().as_u16(), problem.field()), (422, Some(field)), "{query}");
+        }
+        assert!(Query::read("a=1", &[]).unwrap_err().detail().starts_with("no parameters"));
+    }
+}

@@ -1,0 +1,134 @@
+//! From a request to its handler: who asks, what they ask with, and what they send, in this order.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request, State};
+use axum::middleware::from_fn_with_state;
+use axum::response::Response;
+use axum::routing::{MethodFilter, on};
+use http::StatusCode;
+use http::request::Parts;
+use linchpin_hub_core::form::Form;
+
+use crate::app::App;
+use crate::asked::Asked;
+use crate::problem::{Problem, Result};
+use crate::query::Query;
+use crate::route::{Route, Who};
+use crate::session::Caller;
+use crate::{body, guard};
+
+/// The parts of a path that are not always the same.
+type Parameters = Vec<(String, String)>;
+
+/// Routes, as a service.
+pub(crate) fn router(app: &Arc<App>, all: Vec<Route>) -> Router {
+    let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+    let mut router = Router::new();
+    for route in &all {
+        let own = route.clone();
+        let handler = move |State(app), path: Result<RawPathParams, RawPathParamsRejection>, request| {
+            serve(app, own.clone(), path.as_ref().map(read).map_err(|_| Problem::nowhere()), request)
+        };
+        router = router.route(&route.path, on(method(route), handler));
+    }
+    for (path, route, parameters) in shadowed(&all) {
+        let own = route.clone();
+        let handler = move |State(app), request| serve(app, own.clone(), Ok(parameters.clone()), request);
+        router = router.route(path, on(method(route), handler));
+    }
+    router
+        .fallback(|| async { Problem::nowhere() })
+        .method_not_allowed_fallback(|| async {
+            let text = "this cannot be done here: /api/v1/openapi.json says what can";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
+        })
+        .layer(from_fn_with_state(app.clone(), guard::all))
+        .with_state(app.clone())
+}
+
+fn method(route: &Route) -> MethodFilter {
+    MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET)
+}
+
+fn read(path: &RawPathParams) -> Parameters {
+    path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Something may have a name that is also a word of the API, such as a server `test`. The router finds the word first, so
+/// whatever can be done with the thing is added there.
+fn shadowed(all: &[Arc<Route>]) -> impl Iterator<Item = (&str, &Arc<Route>, Parameters)> {
+    let words = all.iter().map(|route| &*route.path).filter(|path| !path.contains('{'));
+    words.flat_map(move |word| {
+        let is_there = move |method| all.iter().any(|route| route.path == word && route.method == method);
+        let others = all.iter().filter(move |route| !is_there(&route.method));
+        others.filter_map(move |route| Some((word, route, parameters(&route.path, word)?)))
+    })
+}
+
+/// The parts of a path, if it is of this pattern.
+fn parameters(pattern: &str, path: &str) -> Option<Parameters> {
+    if pattern.split('/').count() != path.split('/').count() {
+        return None;
+    }
+    let mut parameters = Vec::new();
+    for (pattern, part) in pattern.split('/').zip(path.split('/')) {
+        match pattern.strip_prefix('{').and_then(|pattern| pattern.strip_suffix('}')) {
+            Some(name) => parameters.push((name.to_owned(), part.to_owned())),
+            None if pattern == part => {}
+            None => return None,
+        }
+    }
+    (!parameters.is_empty()).then_some(parameters)
+}
+
+async fn serve(
+    app: Arc<App>,
+    route: Arc<Route>,
+    path: Result<Parameters>,
+    request: Request,
+) -> Result<Response> {
+    let (parts, body) = request.into_parts();
+    let caller = match Caller::find(&app, &parts).await {
+        // Whoever comes may come as nobody.
+        found if route.who == Who::Anybody => found.unwrap_or_default(),
+        found => {
+            let caller = found?.ok_or_else(Problem::nobody)?;
+            if route.who == Who::Person {
+                caller.scope.person()?;
+            }
+            if !parts.method.is_safe() {
+                caller.check_intent(&parts.headers)?;
+            }
+            Some(caller)
+        }
+    };
+    let query = Query::read(parts.uri.query().unwrap_or_default(), &route.query)?;
+    let mut body = body::read(&app, &route, &parts, body).await?;
+    if route.takes.is_none() {
+        Form::new(body.take())?.end()?;
+    }
+    let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
+    handler(Asked { app, caller, path: path?, query, method, headers, body }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_the_name_of_a_word_is_found() {
+        let all: Vec<_> = crate::routes::all().into_iter().map(Arc::new).collect();
+        let mut found: Vec<_> = shadowed(&all)
+            .map(|(word, route, parameters)| format!("{} {word} {parameters:?}", route.method))
+            .collect();
+        found.sort_unstable();
+        let expected = ["DELETE", "GET", "PATCH"]
+            .map(|method| format!("{method} /api/v1/servers/test [(\"server\", \"test\")]"));
+        assert_eq!(found, expected);
+        assert_eq!(parameters("/a/{b}/c", "/a/x/d"), None);
+        assert_eq!(parameters("/a/{b}", "/a/x/y"), None);
+    }
+}

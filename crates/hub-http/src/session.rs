@@ -1,0 +1,184 @@
+//! Who asks: whoever has a token of the hub, or a browser that has signed in; never both at once.
+
+use http::header::{AUTHORIZATION, COOKIE, ORIGIN};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use linchpin::auth::Secret;
+use linchpin_hub_core::Scope;
+
+use crate::app::App;
+use crate::problem::{Problem, Result};
+
+/// Where browsers prove that a page of ours asks.
+const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
+
+/// What a request proves who asks with.
+#[derive(Debug, Clone)]
+pub(crate) enum Proof {
+    /// A token.
+    Token(Secret),
+    /// The cookie of a session.
+    Session(Secret),
+}
+
+/// Whoever asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// In whose name.
+    pub(crate) scope: Scope,
+    /// What proves it.
+    pub(crate) proof: Proof,
+    /// What pages of a session send with whatever changes something.
+    pub(crate) csrf: Option<Secret>,
+}
+
+impl Caller {
+    /// Finds out who asks; nobody, if nothing says so or a session is over.
+    pub(crate) async fn find(app: &App, parts: &Parts) -> Result<Option<Self>> {
+        let Some(proof) = proof(parts, app.is_secure)? else { return Ok(None) };
+        let (scope, csrf) = match &proof {
+            Proof::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
+            Proof::Session(cookie) => match app.hub.session(cookie).await? {
+                Some((scope, csrf)) => (scope, Some(csrf)),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Caller { scope, proof, csrf }))
+    }
+
+    /// Whether what changes something may be asked for so. A cookie alone proves nothing: browsers send it with whatever
+    /// any page wants.
+    pub(crate) fn check_intent(&self, headers: &HeaderMap) -> Result<()> {
+        let Some(csrf) = &self.csrf else { return Ok(()) };
+        need_origin(headers)?;
+        let given = headers.get(CSRF).and_then(|given| given.to_str().ok()).map(Secret::new);
+        if given.as_ref() == Some(csrf) {
+            return Ok(());
+        }
+        let text = "who asks by a cookie also sends the header x-csrf-token: GET /api/v1/session gives it";
+        Err(Problem::new(StatusCode::FORBIDDEN, "csrf_token_needed", text))
+    }
+
+    /// The cookie of their session, if they have one.
+    pub(crate) fn cookie(&self) -> Option<&Secret> {
+        match &self.proof {
+            Proof::Session(cookie) => Some(cookie),
+            Proof::Token(_) => None,
+        }
+    }
+
+    /// Whether what proves it still counts.
+    pub(crate) async fn is_still_known(&self, app: &App) -> bool {
+        let known = match &self.proof {
+            Proof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
+            Proof::Session(cookie) => {
+                app.hub.session(cookie).await.map(|known| known.map(|(scope, _)| scope))
+            }
+        };
+        known.is_ok_and(|scope| scope == Some(self.scope))
+    }
+}
+
+/// Browsers say which page is behind what changes something. Whether it is one of ours was asked before.
+pub(crate) fn need_origin(headers: &HeaderMap) -> Result<()> {
+    if headers.contains_key(ORIGIN) {
+        return Ok(());
+    }
+    let text = "a browser says in the header Origin which page asks: without it, use a token";
+    Err(Problem::new(StatusCode::FORBIDDEN, "origin_needed", text))
+}
+
+/// The name of the cookie. Browsers keep the promise of the longer one: it is sent over TLS alone, and only to this host.
+fn cookie_name(is_secure: bool) -> &'static str {
+    if is_secure { "__Host-linchpin" } else { "linchpin" }
+}
+
+/// The cookie of a session that has begun, or of one that is over.
+pub(crate) fn cookie(session: Option<&Secret>, is_secure: bool) -> Option<HeaderValue> {
+    let (name, secure) = (cookie_name(is_secure), if is_secure { "; Secure" } else { "" });
+    let (value, age) = session.map_or(("", "; Max-Age=0"), |session| (session.expose(), ""));
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}");
+    let mut header = HeaderValue::try_from(text).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+/// What a request proves who asks with, if it does. Bearer tokens and cookies never count together: who would be asking?
+fn proof(parts: &Parts, is_secure: bool) -> Result<Option<Proof>> {
+    let cookies = parts.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+    let cookies =
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut sessions = cookies.filter(|(name, _)| *name == cookie_name(is_secure)).map(|(_, value)| value);
+    let session = sessions.next();
+    if sessions.next().is_some() {
+        return Err(Problem::malformed("two_cookies", "there are two cookies of one name: remove one"));
+    }
+    let token = token(&parts.headers)?;
+    match (token, session) {
+        (Some(_), Some(_)) => {
+            let text = "either a token or a cookie says who asks, not both: leave one out";
+            Err(Problem::malformed("two_credentials", text))
+        }
+        (Some(token), None) => Ok(Some(Proof::Token(Secret::new(token)))),
+        (None, session) => Ok(session.map(|session| Proof::Session(Secret::new(session)))),
+    }
+}
+
+fn token(headers: &HeaderMap) -> Result<Option<&str>> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let value = value.to_str().ok().and_then(|value| value.split_once(' '));
+    match value.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
+        Some((_, token)) if values.next().is_none() => Ok(Some(token.trim())),
+        _ => {
+            let text = "the header Authorization is `Bearer` and a token, once";
+            Err(Problem::malformed("wrong_authorization", text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn read(headers: &[(&str, &str)], is_secure: bool) -> Result<String, u16> {
+        let request =
+            headers.iter().fold(Request::get("/"), |request, (name, value)| request.header(*name, *value));
+        let parts = request.body(()).unwrap().into_parts().0;
+        match proof(&parts, is_secure) {
+            Ok(None) => Ok("nobody".to_owned()),
+            Ok(Some(Proof::Token(secret))) => Ok(format!("token {}", secret.expose())),
+            Ok(Some(Proof::Session(secret))) => Ok(format!("session {}", secret.expose())),
+            Err(problem) => Err(problem.status().as_u16()),
+        }
+    }
+
+    #[test]
+    fn a_token_or_a_cookie_and_never_both() {
+        let (token, cookie) = (("authorization", "Bearer lp_1"), ("cookie", "a=b; linchpin=s1; c=d"));
+        assert_eq!(read(&[], false), Ok("nobody".into()));
+        assert_eq!(read(&[token], false), Ok("token lp_1".into()));
+        assert_eq!(read(&[("authorization", "bearer lp_1")], false), Ok("token lp_1".into()));
+        assert_eq!(read(&[cookie], false), Ok("session s1".into()));
+        assert_eq!(read(&[cookie], true), Ok("nobody".into()), "the name is another one under TLS");
+        assert_eq!(read(&[("cookie", "__Host-linchpin=s2")], true), Ok("session s2".into()));
+        assert_eq!(read(&[("cookie", "__Host-linchpin=s2")], false), Ok("nobody".into()));
+        assert_eq!(read(&[token, cookie], false), Err(400));
+        assert_eq!(read(&[cookie, cookie], false), Err(400));
+        assert_eq!(read(&[token, token], false), Err(400));
+        assert_eq!(read(&[("authorization", "Basic YTpi")], false), Err(400));
+        assert_eq!(read(&[("authorization", "Bearer")], false), Err(400));
+    }
+
+    #[test]
+    fn a_cookie_says_what_browsers_must_keep() {
+        let secret = Secret::new("s1");
+        let text = |session, is_secure| cookie(session, is_secure).unwrap().to_str().unwrap().to_owned();
+        assert_eq!(text(Some(&secret), false), "linchpin=s1; Path=/; HttpOnly; SameSite=Strict");
+        let expected = "__Host-linchpin=s1; Path=/; HttpOnly; SameSite=Strict; Secure";
+        assert_eq!(text(Some(&secret), true), expected);
+        assert_eq!(text(None, false), "linchpin=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    }
+}

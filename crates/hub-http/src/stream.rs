@@ -1,0 +1,71 @@
+//! Bodies that are made piece by piece, while they are read.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::Frame;
+use linchpin_hub_core::{Error, Result};
+
+/// A piece, and what the next one begins with; nothing at the end. After an error the connection is cut, so that nobody
+/// takes a part for the whole.
+pub(crate) type Made<S> = Result<Option<(Bytes, S)>>;
+
+type Step<S> = Pin<Box<dyn Future<Output = Made<S>> + Send>>;
+
+/// A body. Nothing of it is made before it is wanted.
+pub(crate) fn pieces<S, F>(first: S, step: fn(S) -> F) -> Body
+where
+    S: Send + 'static,
+    F: Future<Output = Made<S>> + Send + 'static,
+{
+    Body::new(Pieces { step, under_way: Some(Box::pin(step(first))) })
+}
+
+struct Pieces<S, F> {
+    step: fn(S) -> F,
+    under_way: Option<Step<S>>,
+}
+
+impl<S, F> http_body::Body for Pieces<S, F>
+where
+    S: Send + 'static,
+    F: Future<Output = Made<S>> + Send + 'static,
+{
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
+        let Some(under_way) = &mut self.under_way else { return Poll::Ready(None) };
+        let made = ready!(under_way.as_mut().poll(cx));
+        self.under_way = None;
+        Poll::Ready(made.transpose().map(|made| {
+            let (piece, rest) = made?;
+            self.under_way = Some(Box::pin((self.step)(rest)));
+            Ok(Frame::data(piece))
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_come_one_after_another() {
+        let mut body =
+            pieces(
+                3,
+                |left: u8| async move { Ok((left > 0).then(|| (Bytes::from(left.to_string()), left - 1))) },
+            );
+        let mut all = Vec::new();
+        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            all.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        }
+        assert_eq!(all, b"321");
+        assert!(std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await.is_none());
+    }
+}

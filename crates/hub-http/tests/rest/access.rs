@@ -1,0 +1,117 @@
+//! Who may ask what: every route, without a credential, with one that is wrong, and with that of an agent.
+
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+/// Every operation of the API: the method, a path, and who may.
+fn operations() -> Vec<(String, String, String)> {
+    let document = linchpin_hub_http::openapi();
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let path =
+                path.replace("{server}", "up").replace("{tool}", "mcp_up__echo").replace("{prompt}", "greet");
+            let id = "00000000-0000-0000-0000-000000000001";
+            let path = ["call", "approval", "agent", "token", "user"]
+                .iter()
+                .fold(path, |path, name| path.replace(&format!("{{{name}}}"), id));
+            assert!(!path.contains('{'), "{path}");
+            let who = operation["description"].as_str().unwrap().to_owned();
+            all.push((method.to_uppercase(), path, who));
+        }
+    }
+    assert!(all.len() > 50, "{}", all.len());
+    all
+}
+
+#[tokio::test]
+async fn whoever_is_not_known_gets_nowhere() {
+    let site = Site::with_server().await;
+    let wrong = format!("Bearer {}0", site.token);
+    for (method, path, who) in operations() {
+        let nobody = site.send(&method, &path, &[], None).await;
+        let stranger = site.send(&method, &path, &[("Authorization", &wrong)], None).await;
+        if who == "Anybody may ask." {
+            assert!(nobody.status < 500 && nobody.status != 401, "{method} {path}: {nobody:?}");
+            continue;
+        }
+        nobody.problem(401, "not_signed_in");
+        assert_eq!(nobody.header("www-authenticate"), Some("Bearer"));
+        stranger.problem(401, "unauthorized");
+        let gone = site.send(&method, &path, &[("Cookie", "linchpin=0000")], None).await;
+        gone.problem(401, "not_signed_in");
+    }
+    site.send("GET", "/metrics", &[], None).await.problem(401, "not_signed_in");
+    let anybody: Vec<_> = operations().into_iter().filter(|(_, _, who)| who == "Anybody may ask.").collect();
+    let anybody: Vec<_> = anybody.iter().map(|(method, path, _)| (&**method, &**path)).collect();
+    assert_eq!(anybody, [("GET", "/api/v1/openapi.json"), ("POST", "/api/v1/session")]);
+    assert_eq!(site.ran(), 0);
+}
+
+#[tokio::test]
+async fn an_agent_does_what_agents_may_and_nothing_else() {
+    let site = Site::with_server().await;
+    let (_, token) = site.agent("auto").await;
+    let authorization = format!("Bearer {token}");
+    let mut refused = 0;
+    for (method, path, who) in operations() {
+        let answer = site.send(&method, &path, &[("Authorization", &authorization)], None).await;
+        if who == "Only people may ask." {
+            answer.problem(403, "person_needed");
+            refused += 1;
+        } else {
+            assert!(![401, 403].contains(&answer.status), "{method} {path}: {answer:?}");
+        }
+    }
+    assert!(refused > 40, "{refused}");
+    site.send("GET", "/metrics", &[("Authorization", &authorization)], None)
+        .await
+        .problem(403, "person_needed");
+}
+
+#[tokio::test]
+async fn what_is_not_there_and_what_is_of_others_look_the_same() {
+    let site = Site::with_server().await;
+    let (_, one) = site.agent("auto").await;
+    let (_, other) = site.agent("always-ask").await;
+    let call =
+        site.by(&one, "POST", "/tools/mcp_up__echo/call", Some(json!({"arguments": {"message": "a"}}))).await;
+    let id = call.ok()["id"].as_str().unwrap().to_owned();
+    assert_eq!(site.by(&one, "GET", &format!("/calls/{id}"), None).await.status, 200);
+    let foreign = site.by(&other, "GET", &format!("/calls/{id}"), None).await;
+    let unknown = id.replace(|char: char| char.is_ascii_digit(), "0");
+    let missing = site.by(&other, "GET", &format!("/calls/{unknown}"), None).await;
+    let without_id = |answer: &Value, id: &str| answer.to_string().replace(id, "");
+    assert_eq!(
+        without_id(&foreign.problem(404, "not_found"), &id),
+        without_id(&missing.problem(404, "not_found"), &unknown)
+    );
+    let list = site.by(&other, "GET", "/calls", None).await.ok();
+    assert_eq!(list["items"], json!([]));
+}
+
+#[tokio::test]
+async fn either_a_token_or_a_cookie() {
+    let site = Site::new().await;
+    let (cookie, _) = site.sign_in().await;
+    let token = format!("Bearer {}", site.token);
+    let both = [("Cookie", &*cookie), ("Authorization", &*token)];
+    site.send("GET", "/api/v1/servers", &both, None).await.problem(400, "two_credentials");
+    for authorization in ["Basic YTpi", "Bearer", "lp_1"] {
+        let answer = site.send("GET", "/api/v1/servers", &[("Authorization", authorization)], None).await;
+        answer.problem(400, "wrong_authorization");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_was_taken_back_counts_no_more() {
+    let site = Site::with_server().await;
+    let (id, token) = site.agent("auto").await;
+    assert_eq!(site.by(&token, "GET", "/tools", None).await.status, 200);
+    let tokens = site.get(&format!("/agents/{id}/tokens")).await.ok();
+    let token_id = tokens["items"][0]["id"].as_str().unwrap();
+    assert!(!tokens.to_string().contains(&token), "it is shown once");
+    assert_eq!(site.delete(&format!("/agents/{id}/tokens/{token_id}")).await.status, 204);
+    site.by(&token, "GET", "/tools", None).await.problem(401, "unauthorized");
+}

@@ -1,0 +1,110 @@
+//! Questions to people: asked, answered once, and never by an agent.
+
+use linchpin_hub_core::hub::LOCAL;
+use serde_json::{Value, json};
+
+use crate::site::{PATIENCE, Site};
+
+/// Has an agent want something: the call, and the question.
+async fn ask(site: &Site, token: &str, message: &str) -> (String, String) {
+    let form = json!({"tool": "mcp_up__echo", "arguments": {"message": message}});
+    let answer = site.by(token, "POST", "/calls?wait=false", Some(form)).await;
+    let call = answer.ok();
+    assert_eq!((answer.status, &call["status"]), (202, &json!("pending")));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    (text(&call["id"]), text(&call["approval"]))
+}
+
+#[tokio::test]
+async fn a_person_says_yes_and_whoever_waits_has_the_answer() {
+    let site = Site::with_server().await;
+    let (_, token) = site.agent("always-ask").await;
+    let mut watching = site.hub.events().watch(LOCAL, None);
+    let form = json!({"tool": "mcp_up__echo", "arguments": {"message": "please"}});
+    let waits = site.by(&token, "POST", "/calls", Some(form));
+    let answers = async {
+        loop {
+            let event = watching.next().await.unwrap();
+            if event.kind == "approval" && event.body["decision"] == "open" {
+                break event.body["approval"].as_str().unwrap().to_owned();
+            }
+        }
+    };
+    let approves = async {
+        let id = answers.await;
+        let approval = site.get(&format!("/approvals/{id}")).await.ok();
+        assert_eq!(approval["call"]["arguments"], json!({"message": "please"}), "exactly what is asked for");
+        site.post(&format!("/approvals/{id}/approve"), json!({})).await.ok();
+        id
+    };
+    let both = async { tokio::join!(waits, approves) };
+    let (answer, id) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    assert_eq!((&answer.ok()["status"], &answer.ok()["summary"]), (&json!("success"), &json!("please")));
+    let again = site.post(&format!("/approvals/{id}/approve"), json!({})).await;
+    assert_eq!(again.status, 409, "{again:?}");
+    assert_eq!(site.ran(), 1);
+    let used = site.get("/approvals?decision=used").await.ok();
+    assert_eq!((&used["items"][0]["id"], &used["next"]), (&json!(id), &Value::Null));
+}
+
+#[tokio::test]
+async fn other_arguments_are_checked_and_recorded() {
+    let site = Site::with_server().await;
+    let (_, token) = site.agent("always-ask").await;
+    let (call, id) = ask(&site, &token, "one").await;
+    let path = format!("/approvals/{id}/approve");
+    site.post(&path, json!({"arguments": {"message": 1}})).await.wrong("arguments");
+    site.post(&path, json!({"arguments": "x"})).await.wrong("arguments");
+    site.post(&path, json!({"argument": {}})).await.wrong("argument");
+    assert_eq!(site.ran(), 0);
+    let mut watching = site.hub.events().watch(LOCAL, None);
+    site.post(&path, json!({"arguments": {"message": "two"}})).await.ok();
+    let over = async {
+        loop {
+            let seen = site.get(&format!("/calls/{call}")).await.ok();
+            if seen["status"] == "success" {
+                return seen;
+            }
+            let _ = watching.next().await;
+        }
+    };
+    let seen = tokio::time::timeout(PATIENCE, over).await.unwrap();
+    assert_eq!((&seen["summary"], &seen["arguments"]), (&json!("two"), &json!({"message": "two"})));
+}
+
+#[tokio::test]
+async fn a_person_says_no() {
+    let site = Site::with_server().await;
+    let (_, token) = site.agent("always-ask").await;
+    let (call, id) = ask(&site, &token, "one").await;
+    site.post(&format!("/approvals/{id}/deny"), json!({"reason": 1})).await.wrong("reason");
+    site.post(&format!("/approvals/{id}/deny"), json!({"reason": "x".repeat(1_001)})).await.wrong("reason");
+    let denied = site.post(&format!("/approvals/{id}/deny"), json!({"reason": "not today"})).await.ok();
+    assert_eq!(denied["decision"], "denied");
+    let seen = site.by(&token, "GET", &format!("/calls/{call}"), None).await.ok();
+    assert_eq!(seen["status"], "denied");
+    assert!(seen["error"].as_str().unwrap().contains("not today"), "{seen}");
+    let late = site.post(&format!("/approvals/{id}/approve"), json!({})).await;
+    assert_eq!((late.status, site.ran()), (409, 0));
+}
+
+#[tokio::test]
+async fn an_agent_never_answers() {
+    let site = Site::with_server().await;
+    let (_, token) = site.agent("always-ask").await;
+    let (_, other) = site.agent("auto").await;
+    let (_, id) = ask(&site, &token, "one").await;
+    for token in [&token, &other] {
+        for (method, path) in [
+            ("GET", "/approvals".to_owned()),
+            ("GET", format!("/approvals/{id}")),
+            ("POST", format!("/approvals/{id}/approve")),
+            ("POST", format!("/approvals/{id}/deny")),
+        ] {
+            site.by(token, method, &path, None).await.problem(403, "person_needed");
+        }
+    }
+    let open = site.get("/approvals?decision=open").await.ok();
+    assert_eq!((open["items"].as_array().unwrap().len(), site.ran()), (1, 0));
+    site.post("/approvals/nothing/approve", json!({})).await.problem(404, "not_found");
+}

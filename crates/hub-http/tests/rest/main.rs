@@ -1,0 +1,17 @@
+//! The hub over HTTP, on real sockets, with a real server behind it.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod access;
+mod approvals;
+mod bodies;
+mod calls;
+mod csrf;
+mod events;
+mod guard;
+mod openapi;
+mod page;
+mod people;
+mod servers;
+mod site;
+mod status;
+mod tools;

@@ -1,0 +1,194 @@
+//! Servers, their credentials, and what they offer beside tools.
+
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+fn slugs(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|server| server["slug"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_server_from_its_first_day_to_its_last() {
+    let site = Site::new().await;
+    let form = json!({"name": "My server", "url": site.upstream, "timeout_ms": 5_000, "retry_attempts": 0});
+    let tried = site.post("/servers/test", form.clone()).await.ok();
+    assert_eq!(tried["tools"], json!(["echo", "wait"]));
+    assert_eq!(site.get("/servers").await.ok(), json!({"items": [], "next": null}), "it was not kept");
+    let answer = site.post("/servers", form).await;
+    let server = answer.ok();
+    let place = format!("/api/v1/servers/{}", server["id"].as_str().unwrap());
+    assert_eq!((answer.status, answer.header("location")), (201, Some(&*place)));
+    assert_eq!((&server["slug"], &server["timeout_ms"]), (&json!("my-server"), &json!(5_000)));
+    let id = server["id"].as_str().unwrap();
+    assert_eq!(site.get(&format!("/servers/{id}")).await.ok()["slug"], "my-server");
+    let synced = site.post("/servers/my-server/sync", json!({})).await.ok();
+    assert_eq!(synced["tools"], 2);
+    let connected = site.post("/servers/my-server/connect", json!({})).await.ok();
+    assert_eq!((&connected["status"], &connected["tools"]), (&json!("connected"), &json!(2)));
+    assert_eq!(site.post("/servers/my-server/test", json!({})).await.ok()["tools"], json!(["echo", "wait"]));
+    let gone = site.post("/servers/my-server/disconnect", json!({})).await.ok();
+    assert_eq!(gone["status"], "disconnected");
+    let changed = site.patch("/servers/my-server", json!({"description": "for tests"})).await.ok();
+    assert_eq!(changed["description"], "for tests");
+    assert_eq!(
+        (&changed["timeout_ms"], &changed["name"]),
+        (&json!(5_000), &json!("My server")),
+        "the rest stays"
+    );
+    let disabled = site.post("/servers/my-server/disable", json!({})).await.ok();
+    assert_eq!(disabled["enabled"], false);
+    site.post("/servers/my-server/connect", json!({})).await.problem(409, "server_disabled");
+    assert_eq!(site.post("/servers/my-server/enable", json!({})).await.ok()["enabled"], true);
+    site.post("/servers", json!({"name": "x", "slug": "my-server", "url": site.upstream}))
+        .await
+        .problem(409, "name_taken");
+    assert_eq!(site.delete("/servers/my-server").await.status, 204);
+    site.get("/servers/my-server").await.problem(404, "not_found");
+    site.delete("/servers/my-server").await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn whatever_is_out_of_range_is_named() {
+    let site = Site::with_server().await;
+    let long = |count: usize| json!("x".repeat(count));
+    let headers: Value =
+        (0..33).map(|number| (format!("x-{number}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
+    for (field, value) in [
+        ("name", json!("")),
+        ("name", json!("  ")),
+        ("name", long(101)),
+        ("name", json!(1)),
+        ("name", json!(null)),
+        ("description", long(2_001)),
+        ("url", json!("")),
+        ("url", json!("nonsense")),
+        ("url", json!("ftp://x.example")),
+        ("url", json!("http://x.example/mcp")),
+        ("url", long(2_049)),
+        ("transport", json!("stdio")),
+        ("transport", json!("carrier pigeon")),
+        ("timeout_ms", json!(999)),
+        ("timeout_ms", json!(300_001)),
+        ("timeout_ms", json!("30000")),
+        ("timeout_ms", json!(1_000.5)),
+        ("retry_attempts", json!(6)),
+        ("retry_attempts", json!(-1)),
+        ("calls_per_minute", json!(0)),
+        ("calls_per_minute", json!(100_001)),
+        ("enabled", json!("yes")),
+        ("keep_history", json!(1)),
+        ("credentials", json!("mine")),
+        ("headers", json!("x")),
+        ("headers", headers),
+        ("headers.authorization", json!({"authorization": "Bearer x"})),
+        ("headers.x-a", json!({"x-a": "a\nb"})),
+        ("authentication.type", json!({"type": "magic"})),
+        ("authentication.header", json!({"type": "api-key", "header": "a b"})),
+        ("authentication.username", json!({"type": "basic"})),
+        ("unknown", json!(1)),
+    ] {
+        let name = field.split('.').next().unwrap();
+        let mut form = json!({"name": "X", "url": "https://x.example/mcp"});
+        form[name] = value.clone();
+        site.post("/servers", form.clone()).await.wrong(field);
+        site.post("/servers/test", form).await.wrong(field);
+        site.patch("/servers/up", json!({name: value})).await.wrong(field);
+    }
+    site.post("/servers", json!({"name": "X", "url": "https://x.example", "slug": "A b"}))
+        .await
+        .wrong("slug");
+    site.patch("/servers/up", json!({"slug": "other"})).await.wrong("slug");
+    site.post("/servers", json!({"url": "https://x.example"})).await.wrong("name");
+    site.post("/servers", json!({"name": "X"})).await.wrong("url");
+    let server = site.get("/servers/up").await.ok();
+    assert_eq!((&server["name"], &server["version"]), (&json!("Up"), &json!(1)), "nothing has changed");
+    assert_eq!(slugs(&site.get("/servers").await.ok()), ["up"]);
+}
+
+#[tokio::test]
+async fn lists_are_filtered_and_come_page_by_page() {
+    let site = Site::new().await;
+    for (name, enabled) in
+        [("Alpha", true), ("Beta", false), ("Gamma", true), ("Delta", false), ("Epsilon", true)]
+    {
+        let form =
+            json!({"name": name, "url": "http://127.0.0.1:1/mcp", "enabled": enabled, "retry_attempts": 0});
+        site.post("/servers", form).await.ok();
+    }
+    assert_eq!(slugs(&site.get("/servers").await.ok()), ["alpha", "beta", "gamma", "delta", "epsilon"]);
+    assert_eq!(slugs(&site.get("/servers?enabled=false").await.ok()), ["beta", "delta"]);
+    assert_eq!(slugs(&site.get("/servers?q=ELT").await.ok()), ["delta"]);
+    assert_eq!(slugs(&site.get("/servers?status=connected").await.ok()), [""; 0]);
+    let (mut seen, mut path) = (Vec::new(), "/servers?limit=2".to_owned());
+    loop {
+        let page = site.get(&path).await.ok();
+        seen.extend(slugs(&page).into_iter().map(str::to_owned));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/servers?limit=2&after={next}");
+    }
+    assert_eq!(seen, ["alpha", "beta", "gamma", "delta", "epsilon"]);
+}
+
+#[tokio::test]
+async fn a_server_may_be_called_as_a_word_of_the_api_is() {
+    let site = Site::new().await;
+    let form = json!({"name": "Test", "url": site.upstream, "retry_attempts": 0});
+    assert_eq!(site.post("/servers", form.clone()).await.ok()["slug"], "test");
+    assert_eq!(site.get("/servers/test").await.ok()["name"], "Test");
+    assert_eq!(site.patch("/servers/test", json!({"name": "Other"})).await.ok()["name"], "Other");
+    assert_eq!(site.post("/servers/test", form).await.ok()["name"], "upstream", "it is tried as before");
+    assert_eq!(site.post("/servers/test/test", json!({})).await.ok()["name"], "upstream");
+    assert_eq!(site.delete("/servers/test").await.status, 204);
+    site.get("/servers/test").await.problem(404, "not_found");
+    site.send("PUT", "/api/v1/servers/test", &[], None).await.problem(405, "method_not_allowed");
+}
+
+#[tokio::test]
+async fn a_credential_goes_in_and_never_comes_out() {
+    let site = Site::with_server().await;
+    let secret = "canary-7f3a9";
+    site.get("/servers/up/credential").await.problem(404, "not_found");
+    site.put("/servers/up/credential", json!({"secret": secret})).await.wrong("authentication");
+    site.patch("/servers/up", json!({"authentication": {"type": "bearer"}})).await.ok();
+    for wrong in [json!({}), json!({"secret": ""}), json!({"secret": "a\nb"}), json!({"secret": 1})] {
+        site.put("/servers/up/credential", wrong).await.wrong("secret");
+    }
+    site.put("/servers/up/credential", json!({"secret": "x".repeat(16_385)})).await.wrong("secret");
+    let kept = site.put("/servers/up/credential", json!({"secret": secret})).await;
+    let seen = site.get("/servers/up/credential").await;
+    assert_eq!((&kept.ok()["kind"], &seen.ok()["version"]), (&json!("bearer"), &json!(1)));
+    for path in ["/servers/up", "/servers/up/credential", "/audit", "/audit/export", "/calls"] {
+        let answer = site.get(path).await;
+        assert!(answer.status == 200 && !answer.body.contains(secret), "{path}: {answer:?}");
+    }
+    site.get("/servers/up/credential?agent=nobody").await.problem(404, "not_found");
+    assert_eq!(site.delete("/servers/up/credential").await.status, 204);
+    site.get("/servers/up/credential").await.problem(404, "not_found");
+    site.delete("/servers/up/credential").await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn resources_and_prompts() {
+    let site = Site::with_server().await;
+    let resources = site.get("/servers/up/resources").await.ok();
+    assert_eq!((&resources["items"][0]["uri"], &resources["next"]), (&json!("memory://a"), &Value::Null));
+    assert_eq!(site.get("/servers/up/resource-templates").await.ok()["items"], json!([]));
+    let read = site.post("/servers/up/resources/read", json!({"uri": "memory://a"})).await.ok();
+    assert_eq!(read["contents"][0]["text"], "the resource");
+    for wrong in [json!({}), json!({"uri": ""}), json!({"uri": "x".repeat(8_193)}), json!({"uri": 1})] {
+        site.post("/servers/up/resources/read", wrong).await.wrong("uri");
+    }
+    site.post("/servers/up/resources/read", json!({"uri": "memory://b"}))
+        .await
+        .problem(503, "server_refused");
+    assert_eq!(site.get("/servers/up/prompts").await.ok()["items"][0]["name"], "greet");
+    let prompt =
+        site.post("/servers/up/prompts/greet", json!({"arguments": {"message": "hello"}})).await.ok();
+    assert_eq!(prompt["messages"][0]["content"]["text"], "Say hello");
+    site.post("/servers/up/prompts/greet", json!({"arguments": "hello"})).await.wrong("arguments");
+    site.post("/servers/up/prompts/greet", json!({"arguments": {"message": 1}}))
+        .await
+        .wrong("arguments.message");
+    site.get("/servers/nobody/resources").await.problem(404, "not_found");
+}
