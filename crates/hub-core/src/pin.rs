@@ -12,6 +12,7 @@ const PINNED: [&str; 7] =
 /// What people have said of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "ToolState")]
 pub enum State {
     /// Nobody has looked at it yet, and it is as it was when it was first listed.
     New,
@@ -33,6 +34,7 @@ pub fn pin(definition: &Value) -> Digest {
 
 /// One place where two definitions differ.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "ToolChange")]
 pub struct Change {
     /// Where, as a JSON pointer.
     pub at: String,

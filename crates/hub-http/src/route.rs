@@ -155,7 +155,7 @@ impl Route {
 
     /// It answers with this.
     pub(crate) fn gives<T: JsonSchema>(self) -> Self {
-        self.answers::<T>(200, "It is so", JSON)
+        self.answers::<T>(200, "The answer", JSON)
     }
 
     /// It makes something new and answers with it.

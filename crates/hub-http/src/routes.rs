@@ -11,16 +11,16 @@ use linchpin_hub_core::store::Page;
 use serde_json::Value;
 
 use crate::api::agents::{self, AgentChanges, NewAgent};
-use crate::api::approvals::{self, Approved, Denied};
+use crate::api::approvals::{self, Approve, Deny};
 use crate::api::calls::{self, NewCall};
 use crate::api::credentials::{self, NewCredential, WHOSE};
-use crate::api::keys::{self, Rotated};
-use crate::api::offers::{self, Filled, Wanted};
-use crate::api::servers::{self, NewServer, ServerChanges, ServerToTry, Trusted};
-use crate::api::sessions::{self, Credentials, Session};
+use crate::api::keys::{self, RotatedKeys};
+use crate::api::offers::{self, PromptArguments, ResourceToRead};
+use crate::api::servers::{self, NewServer, ServerChanges, ServerToTry, TrustedTools};
+use crate::api::sessions::{self, Session, SignIn};
 use crate::api::status::{self, Status};
-use crate::api::tokens::{self, Issued, NewToken};
-use crate::api::tools::{self, Arguments, Seen};
+use crate::api::tokens::{self, IssuedToken, NewToken};
+use crate::api::tools::{self, CallArguments, ToolSeen};
 use crate::api::users::{self, NewPassword, NewUser};
 use crate::api::{audit, document};
 use crate::route::{JSON, Route, delete, get, patch, post, put, route};
@@ -39,7 +39,7 @@ pub(crate) fn all() -> Vec<Route> {
         route(Method::GET, "/", page::home).anybody(),
         route(Method::GET, "/style.css", page::style).anybody(),
         route(Method::GET, "/sign-in", page::sign_in_once).query(&page::ONCE).anybody(),
-        route(Method::POST, "/sign-in", page::sign_in).takes_form::<Credentials>().at_most(SHORT).anybody(),
+        route(Method::POST, "/sign-in", page::sign_in).takes_form::<SignIn>().at_most(SHORT).anybody(),
         route(Method::GET, "/healthz", status::healthy).anybody(),
         route(Method::GET, "/readyz", status::ready).anybody(),
         route(Method::GET, "/metrics", status::metrics),
@@ -50,7 +50,7 @@ pub(crate) fn all() -> Vec<Route> {
 
         get("/session", sessions::get).says("Who asks").known().gives::<Session>(),
         post("/session", sessions::begin).says("Signs in with a password; the answer sets a cookie")
-            .anybody().takes::<Credentials>().at_most(SHORT).makes::<Session>(),
+            .anybody().takes::<SignIn>().at_most(SHORT).makes::<Session>(),
         delete("/session", sessions::end).says("Signs out").does(),
 
         get("/servers", servers::list).says("Servers").query(&servers::FILTERS).paged().gives::<Page<ServerView>>(),
@@ -65,21 +65,21 @@ pub(crate) fn all() -> Vec<Route> {
         post("/servers/{server}/sync", servers::sync).says("Looks at the tools of a server").query(&servers::SYNC).gives::<Synced>(),
         post("/servers/{server}/enable", servers::enable).says("Turns a server on").gives::<ServerView>(),
         post("/servers/{server}/disable", servers::disable).says("Turns a server off").gives::<ServerView>(),
-        post("/servers/{server}/trust", servers::trust).says("Trusts all tools of a server, as they are now").gives::<Trusted>(),
+        post("/servers/{server}/trust", servers::trust).says("Trusts all tools of a server, as they are now").gives::<TrustedTools>(),
         get("/servers/{server}/credential", credentials::get).says("What is known of a credential, without the secret")
             .query(&WHOSE).gives::<CredentialView>(),
         put("/servers/{server}/credential", credentials::set).says("Keeps a credential").query(&WHOSE).takes::<NewCredential>().gives::<CredentialView>(),
         delete("/servers/{server}/credential", credentials::remove).says("Forgets a credential").query(&WHOSE).does(),
         get("/servers/{server}/resources", offers::resources).says("Resources of a server").known().paged().gives::<Page<Value>>(),
         get("/servers/{server}/resource-templates", offers::templates).says("Patterns of resources of a server").known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/resources/read", offers::read).says("Reads a resource").known().takes::<Wanted>().gives::<Value>(),
+        post("/servers/{server}/resources/read", offers::read).says("Reads a resource").known().takes::<ResourceToRead>().gives::<Value>(),
         get("/servers/{server}/prompts", offers::prompts).says("Prompts of a server").known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/prompts/{prompt}", offers::prompt).says("Fills in a prompt").known().may_take::<Filled>().gives::<Value>(),
+        post("/servers/{server}/prompts/{prompt}", offers::prompt).says("Fills in a prompt").known().may_take::<PromptArguments>().gives::<Value>(),
 
         get("/tools", tools::list).says("Tools of all servers").known().query(&tools::FILTERS).paged().gives::<Page<ToolView>>(),
         get("/tools/{tool}", tools::get).says("A tool, and what changed of it since somebody trusted it").known().gives::<ToolView>(),
-        post("/tools/{tool}/trust", tools::trust).says("Trusts a tool, as it is now").may_take::<Seen>().gives::<ToolView>(),
-        post("/tools/{tool}/call", tools::call).says("Calls a tool").known().query(&calls::WAIT).may_take::<Arguments>().at_most(LONG)
+        post("/tools/{tool}/trust", tools::trust).says("Trusts a tool, as it is now").may_take::<ToolSeen>().gives::<ToolView>(),
+        post("/tools/{tool}/call", tools::call).says("Calls a tool").known().query(&calls::WAIT).may_take::<CallArguments>().at_most(LONG)
             .answers::<CallView>(200, "It is over", JSON).answers::<CallView>(202, "It is not over yet", JSON),
 
         post("/calls", calls::make_any).says("Calls a tool").known().query(&calls::WAIT).takes::<NewCall>().at_most(LONG)
@@ -92,8 +92,8 @@ pub(crate) fn all() -> Vec<Route> {
         get("/approvals", approvals::list).says("Questions to people, the newest first").query(&approvals::FILTERS).paged().gives::<Page<ApprovalView>>(),
         get("/approvals/{approval}", approvals::get).says("A question, with the exact arguments").gives::<ApprovalView>(),
         post("/approvals/{approval}/approve", approvals::approve).says("Says yes: the call is made")
-            .may_take::<Approved>().at_most(LONG).gives::<ApprovalView>(),
-        post("/approvals/{approval}/deny", approvals::deny).says("Says no").may_take::<Denied>().gives::<ApprovalView>(),
+            .may_take::<Approve>().at_most(LONG).gives::<ApprovalView>(),
+        post("/approvals/{approval}/deny", approvals::deny).says("Says no").may_take::<Deny>().gives::<ApprovalView>(),
 
         get("/agents", agents::list).says("Agents").query(&agents::FILTERS).paged().gives::<Page<AgentSummary>>(),
         post("/agents", agents::add).says("Adds an agent").takes::<NewAgent>().makes::<AgentView>(),
@@ -101,11 +101,11 @@ pub(crate) fn all() -> Vec<Route> {
         patch("/agents/{agent}", agents::change).says("Changes what is given of an agent").takes::<AgentChanges>().gives::<AgentView>(),
         delete("/agents/{agent}", agents::remove).says("Removes an agent, its tokens and its credentials").does(),
         get("/agents/{agent}/tokens", tokens::list).says("The tokens of an agent").paged().gives::<Page<TokenView>>(),
-        post("/agents/{agent}/tokens", tokens::issue).says("Issues a token for an agent, which is shown once").takes::<NewToken>().makes::<Issued>(),
+        post("/agents/{agent}/tokens", tokens::issue).says("Issues a token for an agent, which is shown once").takes::<NewToken>().makes::<IssuedToken>(),
         delete("/agents/{agent}/tokens/{token}", tokens::revoke).says("Takes a token of an agent back").does(),
 
         get("/tokens", tokens::list).says("One's own tokens").paged().gives::<Page<TokenView>>(),
-        post("/tokens", tokens::issue).says("Issues a token of one's own, which is shown once").takes::<NewToken>().makes::<Issued>(),
+        post("/tokens", tokens::issue).says("Issues a token of one's own, which is shown once").takes::<NewToken>().makes::<IssuedToken>(),
         delete("/tokens/{token}", tokens::revoke).says("Takes a token back").does(),
 
         get("/users", users::list).says("People").paged().gives::<Page<UserView>>(),
@@ -118,6 +118,6 @@ pub(crate) fn all() -> Vec<Route> {
         get("/audit/verify", audit::verify).says("Checks that nothing of the audit was changed").gives::<Verified>(),
         get("/audit/export", audit::export).says("The audit, an entry on each line")
             .query(&audit::AFTER).answers::<AuditView>(200, "Entries, one on each line", LINES),
-        post("/keys/rotate", keys::rotate).says("Turns over the key that everything is sealed with").gives::<Rotated>(),
+        post("/keys/rotate", keys::rotate).says("Turns over the key that everything is sealed with").gives::<RotatedKeys>(),
     ]
 }

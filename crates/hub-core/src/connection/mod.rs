@@ -52,6 +52,7 @@ pub struct Credential {
 /// How a server is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "ConnectionStatus")]
 pub enum Status {
     /// Not at all.
     Disconnected,

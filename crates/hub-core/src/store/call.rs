@@ -10,6 +10,7 @@ use crate::id::{ApprovalId, CallId, ServerId};
     Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "CallStatus")]
 pub enum Status {
     /// It waits for a person.
     Pending,

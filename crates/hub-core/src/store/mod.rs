@@ -29,6 +29,7 @@ pub struct Paging {
 
 /// Part of a long list.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "{T}Page")]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,

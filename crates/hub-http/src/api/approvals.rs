@@ -16,7 +16,7 @@ pub(crate) const FILTERS: [Parameter; 1] =
 /// What is said yes to.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
-pub(crate) struct Approved {
+pub(crate) struct Approve {
     /// Other arguments, in place of those that were asked for.
     arguments: Option<Map<String, Value>>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Approved {
 /// Why not.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
-pub(crate) struct Denied {
+pub(crate) struct Deny {
     /// Told to whoever wanted the call.
     #[schemars(length(max = 1_000))]
     reason: Option<String>,

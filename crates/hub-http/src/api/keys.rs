@@ -10,11 +10,11 @@ use crate::problem::Result;
 
 /// What was sealed again.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Rotated {
+pub(crate) struct RotatedKeys {
     /// How many keys of tenants.
     tenants: usize,
 }
 
 pub(crate) async fn rotate(asked: Asked) -> Result<Response> {
-    json(&Rotated { tenants: asked.hub().rotate_keys(asked.scope()?).await? })
+    json(&RotatedKeys { tenants: asked.hub().rotate_keys(asked.scope()?).await? })
 }

@@ -14,7 +14,7 @@ use crate::problem::Result;
 /// Which resource is to be read.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
-pub(crate) struct Wanted {
+pub(crate) struct ResourceToRead {
     /// Its URI.
     #[schemars(length(min = 1, max = 8_192))]
     uri: String,
@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
 /// What a prompt is filled in with.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
-pub(crate) struct Filled {
+pub(crate) struct PromptArguments {
     /// The arguments; none when nothing is said.
     arguments: Option<BTreeMap<String, String>>,
 }

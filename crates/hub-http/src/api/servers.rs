@@ -98,7 +98,7 @@ pub(crate) struct ServerChanges {
 
 /// How many tools were not trusted before.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Trusted {
+pub(crate) struct TrustedTools {
     /// How many.
     trusted: usize,
 }
@@ -169,5 +169,5 @@ pub(crate) async fn disable(asked: Asked) -> Result<Response> {
 
 pub(crate) async fn trust(asked: Asked) -> Result<Response> {
     let trusted = asked.hub().trust_server(asked.scope()?, asked.path("server")).await?;
-    json(&Trusted { trusted })
+    json(&TrustedTools { trusted })
 }

@@ -35,7 +35,7 @@ pub(crate) struct Session {
 /// Who wants to sign in.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
-pub(crate) struct Credentials {
+pub(crate) struct SignIn {
     /// The name of the person; `local` when nothing is said.
     #[schemars(length(max = 100))]
     name: Option<String>,

@@ -18,6 +18,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What is running.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "HubStatus")]
 pub(crate) struct Status {
     /// The version of the hub.
     pub(crate) version: &'static str,

@@ -26,7 +26,7 @@ pub(crate) struct NewToken {
 
 /// A token that was issued just now.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedToken {
     /// The token itself. It is shown here and never again.
     token: String,
     #[serde(flatten)]
@@ -53,7 +53,7 @@ pub(crate) async fn issue(mut asked: Asked) -> Result<Response> {
     let days = form.number("days", 1..=3_650)?.and_then(|days| u32::try_from(days).ok());
     form.end()?;
     let (token, view) = asked.hub().issue_token(asked.scope()?, owner(&asked)?, &name, days).await?;
-    json_with(StatusCode::CREATED, &Issued { token: token.expose().to_owned(), view })
+    json_with(StatusCode::CREATED, &IssuedToken { token: token.expose().to_owned(), view })
 }
 
 pub(crate) async fn revoke(asked: Asked) -> Result<Response> {

@@ -24,7 +24,7 @@ pub(crate) const FILTERS: [Parameter; 5] = [
 /// Which definition somebody has looked at.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
-pub(crate) struct Seen {
+pub(crate) struct ToolSeen {
     /// The `pin` of the tool as it was looked at. If it is another one by now, nothing is trusted.
     pin: Option<String>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Seen {
 /// What a tool is called with.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
-pub(crate) struct Arguments {
+pub(crate) struct CallArguments {
     /// The arguments; none when nothing is said.
     arguments: Option<Map<String, Value>>,
 }

@@ -3,7 +3,7 @@
 mod html;
 
 use axum::response::Response;
-use http::header::CACHE_CONTROL;
+use http::header::{CACHE_CONTROL, REFERRER_POLICY};
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use linchpin::auth::Secret;
@@ -21,7 +21,6 @@ use crate::problem::{Problem, Result};
 use crate::query::Parameter;
 use crate::session::need_origin;
 
-const HTML: &str = "text/html; charset=utf-8";
 const CALLS: usize = 20;
 
 pub(crate) const ONCE: [Parameter; 1] = [Parameter::text("token", "What signs in once")];
@@ -30,13 +29,13 @@ pub(crate) const ONCE: [Parameter; 1] = [Parameter::text("token", "What signs in
 pub(crate) async fn home(asked: Asked) -> Result<Response> {
     let Some(scope) = asked.caller.as_ref().map(|caller| caller.scope).filter(|scope| scope.person().is_ok())
     else {
-        return Ok(with(StatusCode::OK, HTML, door(None)));
+        return Ok(html(StatusCode::OK, door(None)));
     };
     let status = status::look(&asked).await?;
     let servers = asked.hub().servers(scope, &ServerFilter::default()).await?;
     let paging = Paging { after: None, limit: CALLS };
     let calls = asked.hub().calls(scope, CallFilter::default(), &paging).await?.items;
-    Ok(with(StatusCode::OK, HTML, room(&status, &servers, &calls, asked.app.world.now())))
+    Ok(html(StatusCode::OK, room(&status, &servers, &calls, asked.app.world.now())))
 }
 
 pub(crate) async fn style(_: Asked) -> Result<Response> {
@@ -68,7 +67,15 @@ pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
 /// The door again, with the reason.
 fn refused(problem: Problem) -> Result<Response> {
     let status = problem.status();
-    if status.is_server_error() { Err(problem) } else { Ok(with(status, HTML, door(Some(problem.detail())))) }
+    if status.is_server_error() { Err(problem) } else { Ok(html(status, door(Some(problem.detail())))) }
+}
+
+/// A page. When its form is sent, browsers say in `Origin` where it came from only if they may tell this very place what
+/// they came from.
+fn html(status: StatusCode, page: String) -> Response {
+    let mut response = with(status, "text/html; charset=utf-8", page);
+    response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    response
 }
 
 fn begin() -> Html {

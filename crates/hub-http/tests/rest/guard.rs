@@ -93,7 +93,8 @@ async fn every_answer_says_what_browsers_must_not_do() {
         assert_eq!(answer.status, status, "{method} {path}");
         assert_eq!(answer.header("content-security-policy"), Some(policy));
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
-        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        let referrer = if path == "/" { "same-origin" } else { "no-referrer" };
+        assert_eq!(answer.header("referrer-policy"), Some(referrer));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
     let answer = site.send("GET", "/", &[("Host", "evil.example")], None).await;

@@ -29,6 +29,9 @@ fn everything_that_is_named_is_there() {
         named += 1;
     }
     assert!(named > 100, "{named}");
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let doubled = schemas.keys().find(|name| name.ends_with(|char: char| char.is_ascii_digit()));
+    assert_eq!(doubled, None, "two types have one name: give one of them another with #[schemars(rename)]");
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             assert_ne!(operation["summary"], "", "{method} {path}");
