@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use linchpin_hub_core::Kind;
-use linchpin_hub_core::hub::{ToolFilter, Wanted, Which};
+use linchpin_hub_core::hub::{ServerFilter, ToolFilter, Wanted, Which};
 use linchpin_hub_core::store::{CallFilter, Paging, Status};
 use serde_json::json;
 
@@ -160,7 +160,7 @@ async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
     assert_eq!(stage.hub.calls(agent, CallFilter::default(), &paging).await.unwrap().items.len(), 2);
     assert_eq!(stage.hub.calls(person(ADA), CallFilter::default(), &paging).await.unwrap().items.len(), 3);
     // Nothing that is a person's.
-    assert_eq!(stage.hub.servers(agent, &Default::default()).await.unwrap_err().code(), "person_needed");
+    assert_eq!(stage.hub.servers(agent, &ServerFilter::default()).await.unwrap_err().code(), "person_needed");
     assert_eq!(stage.hub.remove_agent(agent, agent_of(agent)).await.unwrap_err().code(), "person_needed");
     // And nothing of it for anybody else.
     assert_eq!(stage.hub.call(person(BOB), own.id).await.unwrap_err().kind(), Kind::NotFound);

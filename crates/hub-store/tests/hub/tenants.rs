@@ -75,7 +75,6 @@ impl Model {
             _ => scope,
         };
         let hub = self.stage.hub.clone();
-        let paging = Paging { after: None, limit: 4 };
         let server = any(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
         let agent = any(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
         let call = any(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
@@ -161,6 +160,19 @@ impl Model {
                     self.look(tenant, &revoked);
                 }
             }
+            what => self.watch(tenant, scope, what).await,
+        }
+    }
+
+    /// Looks at something that nothing changes.
+    async fn watch(&mut self, tenant: u128, scope: Scope, what: usize) {
+        let hub = self.stage.hub.clone();
+        let paging = Paging { after: None, limit: 4 };
+        let server = any(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
+        let agent = any(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
+        let call = any(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
+        let approval = any(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
+        match what {
             16..=20 => {
                 let all = hub.servers(scope, &ServerFilter::default()).await;
                 self.look(tenant, &all);

@@ -40,8 +40,8 @@ async fn the_least_and_the_most_that_can_be_said() {
     );
     assert_eq!((view.summary.approval, view.summary.enabled), (ApprovalMode::TrustedOnly, false));
     assert_eq!(
-        (&*view.servers[&files].tools, &*view.servers[&files].trusted),
-        (&["a".into(), "b".into()][..], &["a".into()][..])
+        (view.servers[&files].tools.as_deref(), &*view.servers[&files].trusted),
+        (Some(&["a".into(), "b".into()][..]), &["a".into()][..])
     );
     assert_eq!(stage.hub.agent(ADA, view.summary.id).await.unwrap(), view);
 }
