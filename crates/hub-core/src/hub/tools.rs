@@ -130,7 +130,7 @@ impl Hub {
             let text = "the tool has changed since you looked at it: look again";
             return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
         }
-        self.trust(scope, &server, vec![(tool, version)]).await?;
+        self.trust(scope, server.id, vec![(tool, version)]).await?;
         self.tool(scope, name).await
     }
 
@@ -141,7 +141,7 @@ impl Hub {
         let mut tools = self.all::<Tool>(scope.tenant(), Kind::Tool, Some(&server.id.to_string())).await?;
         tools.retain(|(tool, _)| tool.state() != State::Trusted && !tool.is_gone);
         let count = tools.len();
-        self.trust(scope, &server, tools).await?;
+        self.trust(scope, server.id, tools).await?;
         Ok(count)
     }
 
@@ -149,30 +149,29 @@ impl Hub {
     pub(super) async fn trust_listed(&self, scope: Scope, agent: &Agent) -> Result<()> {
         for (server, selection) in agent.servers.iter().filter(|(_, selection)| !selection.trusted.is_empty())
         {
-            let server = self.find_server(scope.tenant(), &server.to_string()).await?;
             let mut tools = Vec::new();
             for name in &selection.trusted {
-                let found = self.tool_of(scope.tenant(), server.id, name).await?;
+                let found = self.tool_of(scope.tenant(), *server, name).await?;
                 tools.extend(found.filter(|(tool, _)| tool.state() == State::New));
             }
-            self.trust(scope, &server, tools).await?;
+            self.trust(scope, *server, tools).await?;
         }
         Ok(())
     }
 
-    async fn trust(&self, scope: Scope, server: &Server, tools: Vec<(Tool, u64)>) -> Result<()> {
+    async fn trust(&self, scope: Scope, server: ServerId, tools: Vec<(Tool, u64)>) -> Result<()> {
         if tools.is_empty() {
             return Ok(());
         }
         let mut batch = Batch::new();
         for (mut tool, version) in tools {
-            let entry = self.entry(scope, "tool.trusted").with("server", server.id.to_string());
+            let entry = self.entry(scope, "tool.trusted").with("server", server.to_string());
             let entry = entry.with("tool", tool.name.as_str()).with("pin", pin(&tool.definition).to_string());
             tool.trust();
             batch = batch.change(put(kept(&tool)?, version)).audit(entry);
         }
         self.store.commit(scope.tenant(), batch).await?;
-        self.events.publish(scope.tenant(), "tools", json!({ "server": server.id, "change": "trusted" }));
+        self.events.publish(scope.tenant(), "tools", json!({ "server": server, "change": "trusted" }));
         Ok(())
     }
 
