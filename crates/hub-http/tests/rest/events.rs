@@ -1,9 +1,17 @@
 //! Events, as they are watched.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body::{Body, Frame};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tower_service::Service as _;
 
 use crate::site::{PATIENCE, Site};
 
@@ -64,6 +72,21 @@ impl Watcher {
                 return event;
             }
         }
+    }
+}
+
+/// No body.
+struct Empty;
+
+impl Body for Empty {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(None)
     }
 }
 
@@ -130,6 +153,25 @@ async fn whoever_may_not_any_more_sees_nothing_more() {
     let headers = [("Cookie", &*cookie), ("Origin", &*origin), ("x-csrf-token", &*csrf)];
     assert_eq!(site.send("DELETE", "/api/v1/session", &headers, None).await.status, 204);
     assert_eq!(watcher.next().await, None);
+}
+
+#[tokio::test]
+async fn a_quiet_stream_shows_that_it_lives() {
+    let site = Site::new().await;
+    let request = Request::get("/api/v1/events").header("host", "localhost");
+    let request = request.header("authorization", format!("Bearer {}", site.token)).body(Empty).unwrap();
+    let mut body = site.web.service().call(request).await.unwrap().into_body();
+    let mut piece = async || {
+        let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await?;
+        Some(frame.unwrap().into_data().unwrap())
+    };
+    assert_eq!(piece().await.unwrap(), "retry: 1000\n\n");
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    for count in 1..=3 {
+        assert_eq!(piece().await.unwrap(), ": \n\n");
+        assert!(begun.elapsed() >= Duration::from_secs(15 * count - 1), "{:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test]
