@@ -21,6 +21,8 @@ pub struct Options {
     pub guard: Guard,
     /// Whether browsers reach it by `https`, such as through a proxy: then cookies are sent over TLS alone.
     pub is_secure: bool,
+    /// What is wrong with the operator's file, as it is now.
+    pub file_problem: Option<watch::Receiver<Option<String>>>,
 }
 
 pub(crate) struct App {
@@ -28,6 +30,7 @@ pub(crate) struct App {
     pub(crate) world: Arc<dyn World>,
     pub(crate) guard: Guard,
     pub(crate) is_secure: bool,
+    file_problem: Option<watch::Receiver<Option<String>>>,
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Metrics,
     pub(crate) begun: Timestamp,
@@ -46,12 +49,18 @@ impl App {
             world,
             guard: options.guard,
             is_secure: options.is_secure,
+            file_problem: options.file_problem,
             bodies: Bodies::new(MOST_BODIES),
             metrics: Metrics::new(begun),
             begun,
             run,
             closing: watch::Sender::new(false),
         })
+    }
+
+    /// What is wrong with the operator's file.
+    pub(crate) fn file_problem(&self) -> Option<String> {
+        self.file_problem.as_ref().and_then(|problem| problem.borrow().clone())
     }
 
     /// Ends what has no end of its own.

@@ -35,6 +35,8 @@ pub(crate) struct Status {
     pub(crate) pending_approvals: usize,
     /// How many entries the audit has.
     pub(crate) audit_entries: u64,
+    /// What is wrong with the operator's file; then what it said before is in force.
+    pub(crate) file_problem: Option<String>,
 }
 
 /// Looks at what is running.
@@ -50,6 +52,7 @@ pub(crate) async fn look(asked: &Asked) -> Result<Status> {
         tools: servers.iter().map(|server| server.tools).sum(),
         pending_approvals: hub.pending_approvals(scope).await?,
         audit_entries: hub.audit_entries(scope).await?,
+        file_problem: asked.app.file_problem(),
     })
 }
 
@@ -65,6 +68,11 @@ pub(crate) async fn healthy(_: Asked) -> Result<Response> {
 /// Whether it can do what it is asked.
 pub(crate) async fn ready(asked: Asked) -> Result<Response> {
     match asked.hub().check().await {
+        // What exactly is not for whoever comes.
+        Ok(()) if asked.app.file_problem().is_some() => {
+            let text = "ok, but the operator's file has a mistake: the log says which\n";
+            Ok(with(StatusCode::OK, TEXT, text))
+        }
         Ok(()) => Ok(with(StatusCode::OK, TEXT, "ok\n")),
         Err(error) => {
             tracing::warn!(%error, "the hub is not ready");

@@ -108,7 +108,14 @@ fn door(reason: Option<&str>) -> String {
 fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timestamp) -> String {
     let mut html = begin();
     html.markup("<header><h1>Linchpin</h1><span class=\"faint\">").text(status.version);
-    html.markup(", running since ").text(moment(status.started)).markup("</span></header><main><p>");
+    html.markup(", running since ").text(moment(status.started)).markup("</span></header><main>");
+    if let Some(problem) = &status.file_problem {
+        html.markup(
+            "<p class=\"error\" role=\"alert\">The operator's file has a mistake, so what it said before ",
+        );
+        html.markup("is in force. ").text(problem).markup("</p>");
+    }
+    html.markup("<p>");
     html.text(counted(status.servers, "server")).markup(", ").text(counted(status.tools, "tool"));
     if status.pending_approvals > 0 {
         html.markup(", <strong class=\"pending\">").text(status.pending_approvals);

@@ -65,7 +65,7 @@ async fn what_was_allowed_is_served() {
     let mut guard = Guard::default();
     guard.allow_host("hub.example").unwrap();
     guard.allow_origin("https://hub.example").unwrap();
-    let site = Site::with(Options { guard, is_secure: true }).await;
+    let site = Site::with(Options { guard, is_secure: true, ..Options::default() }).await;
     let headers = [("Host", "hub.example"), ("Origin", "https://hub.example")];
     assert_eq!(site.send("GET", "/healthz", &headers, None).await.status, 200);
     let once = site.hub.one_time().await.unwrap().unwrap();

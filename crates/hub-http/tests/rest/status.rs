@@ -1,6 +1,8 @@
 //! What is running, what is counted, and the audit.
 
+use linchpin_hub_http::Options;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::site::Site;
 
@@ -14,6 +16,22 @@ async fn what_is_running_is_said() {
     assert_eq!((&status["servers"], &status["tools"]), (&json!(1), &json!(2)));
     assert_eq!(status["pending_approvals"], 0);
     assert!(status["audit_entries"].as_u64().unwrap() > 0 && status["version"].is_string());
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_operators_file_is_shown_to_people_alone() {
+    let (problem, file_problem) = watch::channel(None);
+    let site = Site::with(Options { file_problem: Some(file_problem), ..Options::default() }).await;
+    assert_eq!(site.get("/status").await.ok()["file_problem"], Value::Null);
+    let text = "`linchpin.toml`, line 3, column 1: `<b>`: it is a text";
+    problem.send_replace(Some(text.to_owned()));
+    assert_eq!(site.get("/status").await.ok()["file_problem"], text);
+    let ready = site.send("GET", "/readyz", &[], None).await;
+    assert_eq!(ready.status, 200);
+    assert!(ready.body.contains("the operator's file has a mistake") && !ready.body.contains("line 3"));
+    let token = format!("Bearer {}", site.token);
+    let page = site.send("GET", "/", &[("Authorization", &token)], None).await.body;
+    assert!(page.contains("line 3, column 1: &#96;&lt;b&gt;&#96;: it is a text"), "{page}");
 }
 
 #[tokio::test]
