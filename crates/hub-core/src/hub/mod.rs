@@ -180,6 +180,14 @@ impl Hub {
         &self.meters
     }
 
+    /// Opens the keys of every tenant, so that a key file that is not the right one is noticed at once.
+    pub async fn unlock(&self) -> Result<()> {
+        for tenant in self.store.tenants().await? {
+            self.keys.of(tenant).await?;
+        }
+        Ok(())
+    }
+
     /// Turns over the key that everything is sealed with. How many keys of tenants were sealed again.
     pub async fn rotate_keys(&self, scope: Scope) -> Result<usize> {
         scope.person()?;
