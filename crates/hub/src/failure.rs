@@ -6,6 +6,8 @@ use std::io;
 use linchpin::{CallError, ClientError};
 use serde_json::{Value, json};
 
+use crate::config::Problem;
+
 /// The kinds of failure, as programs see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -21,6 +23,8 @@ pub(crate) enum Kind {
     Protocol,
     /// The server has no such tool.
     UnknownTool,
+    /// The hub refused.
+    Hub,
     /// The user, or the system, wants an end; by this signal.
     Interrupted(u8),
     /// Whoever read the output has seen enough.
@@ -37,13 +41,25 @@ pub(crate) struct Failure {
     /// The HTTP status of its answer, and the name of what failed on the way.
     status: Option<u16>,
     name: Option<&'static str>,
+    /// The code of the hub's answer, and the field that it is about.
+    problem: Option<Box<(Option<String>, Option<String>)>>,
     /// What the server wrote on its standard error at last.
     words: Vec<String>,
 }
 
 impl Failure {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Failure { kind, message: message.into(), answer: None, status: None, name: None, words: Vec::new() }
+        let message = message.into();
+        Failure { kind, message, answer: None, status: None, name: None, problem: None, words: Vec::new() }
+    }
+
+    /// What the hub said instead of doing it.
+    pub(crate) fn hub(message: String, status: u16, code: Option<String>, field: Option<String>) -> Self {
+        Failure {
+            status: Some(status),
+            problem: Some(Box::new((code, field))),
+            ..Self::new(Kind::Hub, message)
+        }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -97,6 +113,7 @@ impl Failure {
             Kind::Timeout => "timeout",
             Kind::Protocol => "protocol",
             Kind::UnknownTool => "unknown_tool",
+            Kind::Hub => "hub",
             Kind::Interrupted(_) => "interrupted",
             Kind::BrokenPipe | Kind::Other => "other",
         };
@@ -107,6 +124,10 @@ impl Failure {
         }
         if let Some(status) = self.status {
             error["status"] = json!(status);
+        }
+        if let Some((code, field)) = self.problem.as_deref() {
+            error["code"] = json!(code);
+            error["field"] = json!(field);
         }
         if !self.words.is_empty() {
             error["stderr"] = json!(self.words);
@@ -155,6 +176,18 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let is_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         Failure::new(if is_pipe { Kind::BrokenPipe } else { Kind::Other }, error.to_string())
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Failure::new(Kind::Other, problem.to_string())
+    }
+}
+
+impl From<linchpin_hub_core::Error> for Failure {
+    fn from(error: linchpin_hub_core::Error) -> Self {
+        Failure::new(Kind::Other, error.to_string())
     }
 }
 

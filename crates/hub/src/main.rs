@@ -1,5 +1,6 @@
 //! The program `linchpin`.
 
+mod api;
 mod ask;
 mod call;
 mod cli;
@@ -9,8 +10,9 @@ mod doctor;
 mod failure;
 mod heard;
 mod inspect;
-mod report;
 mod roots;
+mod secret;
+mod serve;
 mod sign_in;
 mod signals;
 mod target;
@@ -43,7 +45,7 @@ async fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    log_to_stderr(cli.log_level());
+    log_to_stderr(&cli);
     let json = cli.json;
     match cli::run(cli).await {
         Ok(code) => code,
@@ -77,7 +79,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Standard output belongs to the protocol and to reports; logs go to standard error.
-fn log_to_stderr(level: &str) {
+fn log_to_stderr(cli: &cli::Cli) {
     let colours = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(colours).with_env_filter(level).init();
+    let log =
+        tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(colours).with_env_filter(cli.log_level());
+    match cli.log() {
+        Some(serve::Log::Json) => log.json().flatten_event(true).init(),
+        Some(serve::Log::Text) | None => log.init(),
+    }
 }

@@ -184,7 +184,6 @@ fn server(number: u128, folder: &Path) -> Server {
         transport: Transport::Stdio(Launch { command: "sh".into(), args, env, directory: None }),
         is_from_file: true,
         version: 1,
-        last_connected: None,
         created: now,
         updated: now,
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 
 /// The arguments: JSON itself, `@file`, or `-` for standard input.
-pub(super) fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
+pub(crate) fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
     let (source, text) = if typed == "-" {
         let mut text = String::new();
         let read = io::stdin().read_to_string(&mut text);

@@ -1,6 +1,6 @@
 //! `linchpin call`: one call of one tool, with a person at hand who can be asked.
 
-mod arguments;
+pub(crate) mod arguments;
 mod output;
 
 use std::process::ExitCode;

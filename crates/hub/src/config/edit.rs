@@ -7,29 +7,16 @@ use std::path::Path;
 
 use linchpin_hub_core::private;
 use linchpin_hub_core::world::System;
-use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, value};
+use serde_json::{Map, Value};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, value};
 
 use super::{Config, Problem, file};
 
 /// How often it is tried again when somebody else writes the file at the same moment.
 const TRIES: usize = 10;
 
-/// A program to be added.
-#[derive(Debug, Default)]
-pub(crate) struct Added {
-    pub(crate) slug: String,
-    pub(crate) name: Option<String>,
-    pub(crate) command: String,
-    pub(crate) args: Vec<String>,
-    pub(crate) env: Vec<(String, String)>,
-    pub(crate) inherit: Vec<String>,
-    pub(crate) directory: Option<String>,
-    pub(crate) timeout_ms: Option<u32>,
-    pub(crate) is_disabled: bool,
-}
-
-/// Adds a program.
-pub(crate) fn add(path: &Path, added: &Added) -> Result<(), Problem> {
+/// Adds a server, with these fields.
+pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     edit(path, |document| {
         let servers = document.entry("servers").or_insert_with(|| {
             let mut table = Table::new();
@@ -37,34 +24,31 @@ pub(crate) fn add(path: &Path, added: &Added) -> Result<(), Problem> {
             Item::Table(table)
         });
         let servers = servers.as_table_like_mut().ok_or("`servers` is no table: mend it first")?;
-        if servers.contains_key(&added.slug) {
+        if servers.contains_key(slug) {
             return Err(format!(
-                "there is a server `{}` already: remove it first, or give another --slug",
-                added.slug
+                "there is a server `{slug}` already: remove it first, or give another --slug"
             ));
         }
-        servers.insert(&added.slug, Item::Table(table(added)));
+        let fields =
+            fields.iter().filter_map(|(name, field)| Some((name.as_str(), Item::Value(toml(field)?))));
+        servers.insert(slug, Item::Table(fields.collect()));
         Ok(())
     })
 }
 
-fn table(added: &Added) -> Table {
-    let mut table = Table::new();
-    let texts = |list: &[String]| value(list.iter().collect::<toml_edit::Array>());
-    let mut put = |key: &str, item: Option<Item>| item.map(|item| table.insert(key, item));
-    put("name", added.name.as_deref().map(value));
-    put("command", Some(value(&added.command)));
-    put("args", (!added.args.is_empty()).then(|| texts(&added.args)));
-    put(
-        "env",
-        (!added.env.is_empty())
-            .then(|| value(added.env.iter().map(|(name, value)| (name, value)).collect::<InlineTable>())),
-    );
-    put("inherit", (!added.inherit.is_empty()).then(|| texts(&added.inherit)));
-    put("directory", added.directory.as_deref().map(value));
-    put("timeout_ms", added.timeout_ms.map(|time| value(i64::from(time))));
-    put("enabled", added.is_disabled.then(|| value(false)));
-    table
+/// A value as it stands in the file; `None` for what cannot stand there.
+fn toml(value: &Value) -> Option<toml_edit::Value> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(flag) => (*flag).into(),
+        Value::Number(number) => number.as_i64()?.into(),
+        Value::String(text) => text.as_str().into(),
+        Value::Array(list) => list.iter().filter_map(toml).collect::<Array>().into(),
+        Value::Object(members) => {
+            let members = members.iter().filter_map(|(name, value)| Some((name.as_str(), toml(value)?)));
+            members.collect::<InlineTable>().into()
+        }
+    })
 }
 
 /// Removes a server with the comments right above it.
@@ -77,16 +61,29 @@ pub(crate) fn switch(path: &Path, slug: &str, is_enabled: bool) -> Result<(), Pr
     edit(path, |document| {
         let server = servers(document, slug)?.get_mut(slug).and_then(Item::as_table_like_mut);
         let server = server.ok_or_else(|| missing(slug))?;
-        match server.get_mut("enabled").and_then(Item::as_value_mut) {
-            Some(flag) => {
-                let around = flag.decor().clone();
-                *flag = is_enabled.into();
-                *flag.decor_mut() = around;
-            }
-            None => drop(server.insert("enabled", value(is_enabled))),
-        }
+        set(server, "enabled", is_enabled);
         Ok(())
     })
+}
+
+/// Switches the demo server on or off.
+pub(crate) fn switch_demo(path: &Path, is_enabled: bool) -> Result<(), Problem> {
+    edit(path, |document| {
+        set(document.as_table_mut(), "demo", is_enabled);
+        Ok(())
+    })
+}
+
+/// Sets a value, and keeps what stands around it.
+fn set(table: &mut dyn TableLike, key: &str, is_so: bool) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(flag) => {
+            let around = flag.decor().clone();
+            *flag = is_so.into();
+            *flag.decor_mut() = around;
+        }
+        None => drop(table.insert(key, value(is_so))),
+    }
 }
 
 fn servers<'a>(document: &'a mut DocumentMut, slug: &str) -> Result<&'a mut dyn TableLike, String> {
@@ -132,6 +129,7 @@ mod tests {
     use std::path::PathBuf;
     use std::thread;
 
+    use serde_json::json;
     use tempfile::TempDir;
 
     use super::*;
@@ -156,31 +154,29 @@ url = "https://a.example/mcp"
         (folder, path)
     }
 
-    fn program(slug: &str) -> Added {
-        Added { slug: slug.into(), command: "npx".into(), ..Added::default() }
+    fn program(path: &Path, slug: &str) -> Result<(), String> {
+        added(path, slug, &json!({ "command": "npx" }))
+    }
+
+    fn added(path: &Path, slug: &str, fields: &Value) -> Result<(), String> {
+        add(path, slug, fields.as_object().unwrap()).map_err(|problem| problem.to_string())
     }
 
     #[test]
     fn a_program_is_added_and_everything_else_stays() {
         let (_folder, path) = folder(TEXT);
-        let added = Added {
-            name: Some("Every \"thing\"".into()),
-            args: vec!["-y".into(), "server\\everything".into()],
-            env: vec![("KEY".into(), "a=b".into())],
-            inherit: vec!["TOKEN".into()],
-            directory: Some("/srv".into()),
-            timeout_ms: Some(5_000),
-            is_disabled: true,
-            ..program("every")
-        };
-        add(&path, &added).unwrap();
+        let fields = json!({
+            "name": "Every \"thing\"", "description": null, "command": "npx", "args": ["-y", "server\\everything"],
+            "env": {"KEY": "a=b"}, "timeout_ms": 5_000, "enabled": false,
+        });
+        added(&path, "every", &fields).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with(TEXT), "{text}");
         let expected = "\n[servers.every]\nname = 'Every \"thing\"'\ncommand = \"npx\"\nargs = [\"-y\", 'server\\everything']\n\
-                        env = { KEY = \"a=b\" }\ninherit = [\"TOKEN\"]\ndirectory = \"/srv\"\ntimeout_ms = 5000\nenabled = false\n";
+                        env = { KEY = \"a=b\" }\ntimeout_ms = 5000\nenabled = false\n";
         assert_eq!(&text[TEXT.len()..], expected);
         assert_eq!(Config::parse(&path, &text).unwrap().servers.len(), 3);
-        let again = add(&path, &program("every")).unwrap_err().to_string();
+        let again = program(&path, "every").unwrap_err();
         assert!(again.contains("there is a server `every` already"), "{again}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
@@ -189,7 +185,7 @@ url = "https://a.example/mcp"
     fn the_first_program_makes_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep").join("linchpin.toml");
-        add(&path, &program("one")).unwrap();
+        program(&path, "one").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "[servers.one]\ncommand = \"npx\"\n");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
@@ -201,6 +197,11 @@ url = "https://a.example/mcp"
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT.replace("enabled = true", "enabled = false"));
         switch(&path, "files", true).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+        switch_demo(&path, false).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, TEXT.replace("# here\n", "# here\ndemo = false\n"));
+        assert!(!Config::parse(&path, &text).unwrap().demo);
+        fs::write(&path, TEXT).unwrap();
         switch(&path, "far", false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{TEXT}enabled = false\n"));
         remove(&path, "far").unwrap();
@@ -213,19 +214,19 @@ url = "https://a.example/mcp"
 
     #[test]
     fn nothing_wrong_is_written_and_what_is_wrong_is_not_touched() {
-        for (text, added, expected) in [
-            (TEXT, program("Not One"), "`servers.Not One`: 1 to 32 small letters"),
-            (TEXT, Added { command: String::new(), ..program("a") }, "`servers.a.command`"),
-            ("a = ", program("a"), "line 1, column 5"),
-            ("servers = 1", program("a"), "`servers`"),
+        for (text, slug, fields, expected) in [
+            (TEXT, "Not One", json!({"command": "x"}), "`servers.Not One`: 1 to 32 small letters"),
+            (TEXT, "a", json!({"command": ""}), "`servers.a.command`"),
+            ("a = ", "a", json!({"command": "x"}), "line 1, column 5"),
+            ("servers = 1", "a", json!({"command": "x"}), "`servers`"),
         ] {
             let (_folder, path) = folder(text);
-            let error = add(&path, &added).unwrap_err().to_string();
+            let error = added(&path, slug, &fields).unwrap_err();
             assert!(error.contains(expected), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         let (_folder, path) = folder("servers = { a = { command = \"x\" } }\n");
-        add(&path, &program("b")).unwrap();
+        program(&path, "b").unwrap();
         switch(&path, "a", false).unwrap();
         let config = Config::parse(&path, &fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(
@@ -239,7 +240,7 @@ url = "https://a.example/mcp"
         let (folder, path) = folder("");
         let link = folder.path().join("link.toml");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        add(&link, &program("a")).unwrap();
+        program(&link, "a").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert!(fs::read_to_string(&path).unwrap().contains("[servers.a]"));
     }
@@ -250,7 +251,7 @@ url = "https://a.example/mcp"
         thread::scope(|scope| {
             for number in 0..16 {
                 let path = &path;
-                scope.spawn(move || add(path, &program(&format!("s-{number}"))).unwrap());
+                scope.spawn(move || program(path, &format!("s-{number}")).unwrap());
             }
         });
         let config = Config::parse(&path, &fs::read_to_string(&path).unwrap()).unwrap();

@@ -3,13 +3,6 @@
 //! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its comments, and [`place`] says where
 //! it and everything else of the hub is. A server in it is read by the rules of [`Operated`], as any other.
 
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unused_imports,
-    reason = "the hub that is run comes with the next change"
-)]
-
 mod edit;
 mod file;
 mod place;
@@ -27,8 +20,8 @@ use linchpin_hub_core::server::Operated;
 use serde_json::Value;
 use toml_edit::Document;
 
-pub(crate) use edit::{Added, add, remove, switch};
-pub(crate) use place::{Lock, Place, Running, Typed, directory, variable};
+pub(crate) use edit::{add, remove, switch, switch_demo};
+pub(crate) use place::{Place, Running, Typed, directory, variable};
 pub(crate) use problem::Problem;
 pub(crate) use watch::Watched;
 
@@ -37,7 +30,7 @@ const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
 const MOST_NETWORKS: usize = 256;
 
 /// What the file says.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     /// Where the hub listens.
     pub(crate) listen: Option<SocketAddr>,
@@ -45,8 +38,16 @@ pub(crate) struct Config {
     pub(crate) days: Option<u64>,
     /// Private networks that servers may be in.
     pub(crate) networks: Vec<Network>,
+    /// Whether the built-in demo server is used.
+    pub(crate) demo: bool,
     /// The servers, in the order of the file.
     pub(crate) servers: Vec<Operated>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { listen: None, days: None, networks: Vec::new(), demo: true, servers: Vec::new() }
+    }
 }
 
 impl Config {
@@ -110,8 +111,10 @@ impl Config {
             let networks = networks.iter().map(network).collect::<Result<_, _>>()?;
             egress.end().map(|()| networks)
         });
+        let demo = form.flag("demo")?.unwrap_or(true);
         form.knows("servers").end()?;
         Ok(Config {
+            demo,
             listen: listen.transpose()?,
             days: days.transpose()?.flatten(),
             networks: networks.transpose()?.unwrap_or_default(),

@@ -118,6 +118,11 @@ impl Place {
         self.data.join("checkpoints")
     }
 
+    /// Where the guard keeps the mark of the hub's programs.
+    pub(crate) fn guard(&self) -> PathBuf {
+        self.data.join("hub.guard")
+    }
+
     /// Says where the hub that runs is.
     fn running_file(&self) -> PathBuf {
         self.data.join("hub.json")
@@ -203,6 +208,15 @@ impl Running {
             url: read["url"].as_str()?.to_owned(),
             token: Secret::new(read["token"].as_str()?),
             pid: u32::try_from(read["pid"].as_u64()?).ok()?,
+        })
+    }
+
+    /// Has it look at the operator's file at once.
+    pub(crate) fn hurry(&self) -> Result<(), Failure> {
+        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let told = pid.map_or(Ok(()), |pid| rustix::process::kill_process(pid, rustix::process::Signal::HUP));
+        told.map_err(|error| {
+            Failure::new(Kind::Other, format!("the hub cannot be told of the change: {error}"))
         })
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::file::{self, Stamp};
 use super::{Config, Problem};
@@ -14,12 +14,16 @@ pub(crate) struct Watched {
     path: PathBuf,
     state: Mutex<State>,
     hurry: Notify,
+    /// The first thing that is wrong.
+    shown: watch::Sender<Option<String>>,
 }
 
 struct State {
     stamp: Option<Stamp>,
     config: Arc<Config>,
     problem: Option<Problem>,
+    /// Servers of the file whose slugs others have.
+    left_out: Vec<String>,
 }
 
 impl Watched {
@@ -27,7 +31,12 @@ impl Watched {
     pub(crate) fn open(path: PathBuf) -> Result<Self, Problem> {
         let stamp = file::stamp(&path);
         let config = Arc::new(file::read(&path)?.unwrap_or_default());
-        Ok(Watched { path, state: Mutex::new(State { stamp, config, problem: None }), hurry: Notify::new() })
+        Ok(Watched {
+            shown: watch::Sender::new(None),
+            path,
+            state: Mutex::new(State { stamp, config, problem: None, left_out: Vec::new() }),
+            hurry: Notify::new(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -39,9 +48,25 @@ impl Watched {
         self.state().config.clone()
     }
 
-    /// What is wrong with the file as it is now.
-    pub(crate) fn problem(&self) -> Option<String> {
-        self.state().problem.as_ref().map(Problem::to_string)
+    /// What is wrong with the file, as it is now.
+    pub(crate) fn problem(&self) -> watch::Receiver<Option<String>> {
+        self.shown.subscribe()
+    }
+
+    /// Keeps which servers of the file could not be taken over.
+    pub(crate) fn left_out(&self, slugs: Vec<String>) {
+        let mut state = self.state();
+        state.left_out = slugs;
+        self.show(&state);
+    }
+
+    fn show(&self, state: &State) {
+        let taken = |slug: &String| {
+            let text = "another server has this slug: remove that one, or choose another slug";
+            Problem::new(&self.path, text).field(format!("servers.{slug}"))
+        };
+        let problem = state.problem.clone().or_else(|| state.left_out.first().map(taken));
+        self.shown.send_replace(problem.map(|problem| problem.to_string()));
     }
 
     /// Has the file read at once, whether it looks changed or not.
@@ -75,10 +100,12 @@ impl Watched {
             Err(problem) => {
                 tracing::error!(%problem, "the operator's file cannot be used; what it said before stays in force");
                 state.problem = Some(problem);
+                self.show(&state);
                 None
             }
             Ok(config) => {
                 state.problem = None;
+                self.show(&state);
                 let is_new = *state.config != config;
                 is_new.then(|| {
                     state.config = Arc::new(config);
@@ -110,6 +137,10 @@ mod tests {
         .unwrap();
     }
 
+    fn wrong_with(watched: &Watched) -> Option<String> {
+        watched.problem().borrow().clone()
+    }
+
     fn slugs(config: &Config) -> Vec<String> {
         config.servers.iter().map(|server| server.slug.as_str().to_owned()).collect()
     }
@@ -129,7 +160,7 @@ mod tests {
         write(&folder, "[servers.b]\ncommand = \"x\"\ntimeout_ms = 1\n");
         assert!(tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_err());
         assert_eq!(slugs(&watched.config()), ["a"]);
-        let problem = watched.problem().unwrap();
+        let problem = wrong_with(&watched).unwrap();
         assert!(
             problem.contains("line 3, column 1: `servers.b.timeout_ms`: it is a whole number"),
             "{problem}"
@@ -137,12 +168,16 @@ mod tests {
 
         fs::remove_file(folder.path().join("linchpin.toml")).unwrap();
         assert!(tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_err());
-        assert!(watched.problem().unwrap().ends_with("it is gone: put it back, or write an empty one"));
+        assert!(wrong_with(&watched).unwrap().ends_with("it is gone: put it back, or write an empty one"));
         assert_eq!(slugs(&watched.config()), ["a"]);
 
         write(&folder, "[servers.b]\ncommand = \"x\"\n");
         assert_eq!(slugs(&*changed(&watched).await), ["b"]);
-        assert_eq!(watched.problem(), None);
+        assert_eq!(wrong_with(&watched), None);
+        watched.left_out(vec!["b".into()]);
+        assert!(wrong_with(&watched).unwrap().ends_with(
+            ": `servers.b`: another server has this slug: remove that one, or choose another slug"
+        ));
         write(&folder, "");
         assert!(slugs(&*changed(&watched).await).is_empty());
     }
@@ -157,7 +192,7 @@ mod tests {
         watched.hurry();
         let hour = Duration::from_hours(1);
         assert!(tokio::time::timeout(SECOND, watched.changed(hour)).await.is_err());
-        assert!(watched.problem().unwrap().ends_with("take that away with `chmod 600`"));
+        assert!(wrong_with(&watched).unwrap().ends_with("take that away with `chmod 600`"));
         write(&folder, "listen = \"127.0.0.1:1\"");
         watched.hurry();
         let config = tokio::time::timeout(SECOND, watched.changed(hour)).await.unwrap();

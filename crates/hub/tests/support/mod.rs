@@ -3,8 +3,14 @@
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The program itself, which is also the server.
 pub(crate) const LINCHPIN: &str = env!("CARGO_BIN_EXE_linchpin");
@@ -65,7 +71,14 @@ fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
         .expect("the program starts");
     // It need not read everything.
     let _ = child.stdin.take().expect("it is a pipe").write_all(input.as_bytes());
-    Run::new(child.wait_with_output().expect("it ends"))
+    let (pid, (done, ended)) = (child.id(), sync_channel(1));
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    let output = ended.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it has a number");
+        let _ = kill_process(pid, Signal::KILL); // it may just have ended
+        panic!("it does not end: {arguments:?}")
+    });
+    Run::new(output.expect("it ends"))
 }
 
 /// On a terminal of 80 columns: waits for each text, and types what belongs to it. Everything that was shown

@@ -1,0 +1,189 @@
+//! The hub that runs, as commands reach it: REST over the same way out as everything else.
+
+use std::fmt::Write as _;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, StatusCode};
+use linchpin::auth::Secret;
+use linchpin::egress::{Body, Egress, EgressErrorKind, Policy, Target};
+use serde_json::{Value, json};
+
+use crate::config::{Place, Typed, variable};
+use crate::failure::{Failure, Kind};
+
+/// The largest answer that is read.
+const LARGEST: usize = 64 << 20;
+/// The largest page.
+const PAGE: usize = 500;
+
+/// A hub that runs, and who asks it.
+pub(crate) struct Api {
+    egress: Egress,
+    base: Target,
+    token: Secret,
+}
+
+impl Api {
+    /// Finds the hub: the one at `hub`, or the one that runs on the data directory.
+    pub(crate) fn find(typed: &Typed, hub: Option<&str>) -> Result<Self, Failure> {
+        let (url, token) = if let Some(url) = hub {
+            let missing = "--hub needs a token: put one into the variable LINCHPIN_TOKEN; `linchpin token add` makes it";
+            let token = variable("LINCHPIN_TOKEN").and_then(|token| token.into_string().ok());
+            (url.to_owned(), Secret::new(token.ok_or_else(|| Failure::usage(missing))?))
+        } else {
+            let place = Place::find(typed, &variable)?;
+            let running = place.running().ok_or_else(|| nobody(&place))?;
+            (running.url, running.token)
+        };
+        let base = Target::typed(&url).map_err(|error| Failure::usage(error.to_string()))?;
+        let egress = Egress::builder().policy(Policy::default()).build();
+        let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+        Ok(Api { egress, base, token })
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    /// Has something done that needs nothing else to be said.
+    pub(crate) async fn ask(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::POST, path, None).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.send(Method::PATCH, path, Some(body)).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.send(Method::PUT, path, Some(body)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::DELETE, path, None).await
+    }
+
+    /// Everything that a list has, up to `most`.
+    pub(crate) async fn list(&self, path: &str, most: usize) -> Result<Vec<Value>, Failure> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let sign = if path.contains('?') { '&' } else { '?' };
+            let page = self.get(&format!("{path}{sign}limit={}{after}", PAGE.min(most - all.len()))).await?;
+            let Value::Array(items) = page["items"].clone() else {
+                return Err(Failure::new(Kind::Protocol, "the hub answered with something that is no list"));
+            };
+            all.extend(items);
+            match page["next"].as_str().filter(|_| all.len() < most) {
+                None => return Ok(all),
+                Some(next) => after = format!("&after={}", encoded(next)),
+            }
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let broken = |error: &dyn std::fmt::Display| Failure::new(Kind::Other, error.to_string());
+        let mut request = Request::new(body.map(|body| Body::from(body.to_string())).unwrap_or_default());
+        *request.method_mut() = method;
+        let mut token = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
+            .map_err(|error| broken(&error))?;
+        token.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, token);
+        if body.is_some() {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let target = self.base.at(&format!("/api/v1{path}")).map_err(|error| broken(&error))?;
+        let response = self.egress.send(request, &target).await.map_err(|error| match error.kind() {
+            EgressErrorKind::Connect | EgressErrorKind::Timeout => {
+                let text =
+                    format!("no hub answers at {}: {error}\nstart one with `linchpin`", self.base.origin());
+                Failure::new(Kind::Connection, text)
+            }
+            _ => Failure::new(Kind::Connection, error.to_string()),
+        })?;
+        let status = response.status();
+        let bytes = response.into_body().read_to_end(LARGEST).await;
+        let bytes = bytes.map_err(|error| Failure::new(Kind::Connection, error.to_string()))?;
+        let answer =
+            if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap_or_default() };
+        if status.is_success() { Ok(answer) } else { Err(refused(status, &answer)) }
+    }
+}
+
+/// No hub runs, and what to do about it.
+fn nobody(place: &Place) -> Failure {
+    let text = format!(
+        "no hub runs on `{}`: start one with `linchpin` in another terminal, or say with --data-dir or --hub where it is",
+        place.data().display()
+    );
+    Failure::new(Kind::Connection, text)
+}
+
+/// What the hub said instead of doing it.
+fn refused(status: StatusCode, problem: &Value) -> Failure {
+    let text = |name: &str| problem[name].as_str().map(crate::terminal::clean);
+    let detail = text("detail").unwrap_or_else(|| format!("the hub answered {status}"));
+    let message = match text("field") {
+        Some(field) => format!("`{field}`: {detail}"),
+        None if status == StatusCode::UNAUTHORIZED => format!("the token is not known to the hub: {detail}"),
+        None => detail,
+    };
+    Failure::hub(message, status.as_u16(), text("code"), text("field"))
+}
+
+/// As a part of a path or a query.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte.into());
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// The parts of a query that were given.
+pub(crate) fn query<'a>(parts: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let parts = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encoded(&value?))));
+    let query = parts.collect::<Vec<_>>().join("&");
+    if query.is_empty() { query } else { format!("?{query}") }
+}
+
+/// An object of what was given.
+pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Option<Value>)>) -> Value {
+    let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    json!(given.collect::<serde_json::Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_name_changes_the_path() {
+        assert_eq!(encoded("a/b?c=d&é%"), "a%2Fb%3Fc%3Dd%26%C3%A9%25");
+        assert_eq!(query([("a", None), ("b", Some("x y".into())), ("c", Some("1".into()))]), "?b=x%20y&c=1");
+        assert_eq!(query([("a", None)]), "");
+    }
+
+    #[test]
+    fn what_the_hub_refuses_is_told_with_its_field() {
+        let problem =
+            json!({"code": "invalid_field", "field": "timeout_ms", "detail": "it is a whole number"});
+        let failure = refused(StatusCode::UNPROCESSABLE_ENTITY, &problem);
+        assert_eq!(failure.to_string(), "`timeout_ms`: it is a whole number");
+        let expected = json!({"error": {
+            "kind": "hub", "message": "`timeout_ms`: it is a whole number", "status": 422,
+            "code": "invalid_field", "field": "timeout_ms",
+        }});
+        assert_eq!((failure.to_json(), failure.code()), (expected, 1));
+        assert_eq!(
+            refused(StatusCode::BAD_GATEWAY, &Value::Null).to_string(),
+            "the hub answered 502 Bad Gateway"
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! `linchpin approvals`: calls that wait for a yes or no.
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::Asked;
+use super::output::{Field, field, name};
+use crate::api::{encoded, object, query};
+use crate::call::arguments;
+use crate::failure::Failure;
+
+const LIST: [Field; 6] = [
+    name("id", "/id"),
+    field("decision", "/decision"),
+    field("who", "/call/subject"),
+    field("expires", "/expires"),
+    field("tool", "/call/name"),
+    field("arguments", "/call/arguments"),
+];
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List what waits for an answer
+    List {
+        /// Those with this answer instead: open, approved, denied, expired, used, all
+        #[arg(long, default_value = "open")]
+        decision: String,
+    },
+    /// Say yes
+    Approve {
+        /// The id of the question
+        approval: String,
+        /// Other arguments, in place of those that were asked for: a JSON object, @FILE or -
+        #[arg(long, value_name = "JSON")]
+        args: Option<String>,
+    },
+    /// Say no
+    Deny {
+        /// The id of the question
+        approval: String,
+        /// Why not: told to whoever wanted the call
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), Failure> {
+    let (api, output) = (asked.api()?, asked.output);
+    match command.unwrap_or(Command::List { decision: "open".to_owned() }) {
+        Command::List { decision } => {
+            let decision = Some(decision).filter(|decision| decision != "all");
+            let path = format!("/approvals{}", query([("decision", decision)]));
+            output.list(&api.list(&path, 1_000).await?, &LIST, "nothing waits for an answer")?;
+        }
+        Command::Approve { approval, args } => {
+            let arguments = args.map(|args| arguments::read(&args)).transpose()?;
+            let body = object([("arguments", arguments.map(|arguments| json!(arguments)))]);
+            let answer = api.post(&format!("/approvals/{}/approve", encoded(&approval)), &body).await?;
+            output.done(&answer, "approved")?;
+        }
+        Command::Deny { approval, reason } => {
+            let body = object([("reason", reason.map(|reason| json!(reason)))]);
+            let answer = api.post(&format!("/approvals/{}/deny", encoded(&approval)), &body).await?;
+            output.done(&answer, "denied")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! `linchpin audit`: the record of everything that was done and decided. It is read from the database itself, so that
+//! nobody has to believe a hub, and none has to run.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use linchpin_hub_core::audit::Signer;
+use linchpin_hub_core::hub::{AuditView, LOCAL, verify};
+use linchpin_hub_core::store::{MOST_ON_PAGE, Store as _};
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_core::world::System;
+use linchpin_hub_store::Sqlite;
+use serde_json::{Value, json};
+
+use super::output::{Field, field};
+use super::{Asked, print};
+use crate::config::Place;
+use crate::failure::{Failure, Kind};
+
+const VERIFIED: [Field; 6] = [
+    field("whole", "/is_whole"),
+    field("entries", "/entries"),
+    field("last checkpoint", "/checkpoint"),
+    field("first that is wrong", "/broken"),
+    field("problem", "/problem"),
+    field("digest", "/hash"),
+];
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Check that every entry is as it was written, and that none is missing
+    ///
+    /// The exit code is 0 if it is whole and 1 if not.
+    Verify,
+    /// Write every entry as a line of JSON
+    Export {
+        /// Only those after this number
+        #[arg(long, value_name = "NUMBER", default_value = "0")]
+        after: u64,
+    },
+}
+
+pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Verify => {
+            let found = match &asked.hub {
+                Some(_) => asked.api()?.get("/audit/verify").await?,
+                None => verified(&asked.place()?).await?,
+            };
+            asked.output.one(&found, &VERIFIED)?;
+            Ok(ExitCode::from(u8::from(found["is_whole"] != true)))
+        }
+        Command::Export { mut after } => {
+            if asked.hub.is_some() {
+                let text = "the audit is exported on the machine of the hub: run this there, without --hub";
+                return Err(Failure::usage(text));
+            }
+            let store = store(&asked.place()?)?;
+            loop {
+                let rows = store.audit(LOCAL, after, MOST_ON_PAGE).await?;
+                let Some(last) = rows.last() else { return Ok(ExitCode::SUCCESS) };
+                after = last.number;
+                for row in rows {
+                    print(&format!("{}\n", json!(AuditView::from(row))))?;
+                }
+            }
+        }
+    }
+}
+
+async fn verified(place: &Place) -> Result<Value, Failure> {
+    let store = store(place)?;
+    if !place.keys.exists() {
+        let text =
+            format!("there are no keys at `{}`: say with --key-file where they are", place.keys.display());
+        return Err(Failure::new(Kind::Other, text));
+    }
+    let (keys, _) =
+        KeyFile::open(&place.keys, &System).map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+    let signer = Signer::new(&keys.audit);
+    let found = verify(&store, LOCAL, signer.public_key(), Some(&place.checkpoints())).await?;
+    Ok(json!(found))
+}
+
+/// The database, which must be there.
+fn store(place: &Place) -> Result<Sqlite, Failure> {
+    let path = place.database();
+    if !path.exists() {
+        let text = format!(
+            "there is no database at `{}`: say with --data-dir where the hub keeps its own",
+            path.display()
+        );
+        return Err(Failure::new(Kind::Other, text));
+    }
+    Ok(Sqlite::open(&path)?)
+}

@@ -1,0 +1,118 @@
+//! `linchpin resource` and `linchpin prompt`: what servers offer beside tools.
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::output::{Field, field, name};
+use super::{Asked, print};
+use crate::api::encoded;
+use crate::failure::Failure;
+use crate::terminal::{Look, clean};
+
+const RESOURCES: [Field; 4] = [
+    name("uri", "/uri"),
+    field("name", "/name"),
+    field("type", "/mimeType"),
+    field("description", "/description"),
+];
+const TEMPLATES: [Field; 4] = [
+    name("template", "/uriTemplate"),
+    field("name", "/name"),
+    field("type", "/mimeType"),
+    field("description", "/description"),
+];
+const PROMPTS: [Field; 2] = [name("name", "/name"), field("description", "/description")];
+
+#[derive(Subcommand)]
+pub(crate) enum Resource {
+    /// List the resources of a server
+    List {
+        /// The server, by its slug or id
+        server: String,
+        /// Its templates instead
+        #[arg(long)]
+        templates: bool,
+    },
+    /// Read a resource
+    Read {
+        /// The server, by its slug or id
+        server: String,
+        /// The URI of the resource
+        uri: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Prompt {
+    /// List the prompts of a server
+    List {
+        /// The server, by its slug or id
+        server: String,
+    },
+    /// Fill in a prompt
+    Get {
+        /// The server, by its slug or id
+        server: String,
+        /// The name of the prompt
+        prompt: String,
+        /// An argument; may be given again
+        #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = super::parse_pair)]
+        arguments: Vec<(String, String)>,
+    },
+}
+
+pub(super) async fn resource(asked: &Asked, command: Resource) -> Result<(), Failure> {
+    let api = asked.api()?;
+    match command {
+        Resource::List { server, templates } => {
+            let (path, fields) =
+                if templates { ("resource-templates", &TEMPLATES) } else { ("resources", &RESOURCES) };
+            let path = format!("/servers/{}/{path}", encoded(&server));
+            asked.output.list(&api.list(&path, usize::MAX).await?, fields, "it has none")?;
+        }
+        Resource::Read { server, uri } => {
+            let path = format!("/servers/{}/resources/read", encoded(&server));
+            let read = api.post(&path, &json!({ "uri": uri })).await?;
+            if asked.output.json {
+                asked.output.value(&read)?;
+            }
+            for part in read["contents"].as_array().into_iter().flatten().filter(|_| !asked.output.json) {
+                let kind = part["mimeType"].as_str().unwrap_or("bytes");
+                let text = part["text"].as_str().map_or_else(|| format!("[{kind}: --json shows it]"), shown);
+                print(&format!("{text}\n"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn prompt(asked: &Asked, command: Prompt) -> Result<(), Failure> {
+    let api = asked.api()?;
+    match command {
+        Prompt::List { server } => {
+            let prompts = api.list(&format!("/servers/{}/prompts", encoded(&server)), usize::MAX).await?;
+            asked.output.list(&prompts, &PROMPTS, "it has none")?;
+        }
+        Prompt::Get { server, prompt, arguments } => {
+            let arguments: serde_json::Map<_, _> =
+                arguments.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+            let path = format!("/servers/{}/prompts/{}", encoded(&server), encoded(&prompt));
+            let got = api.post(&path, &json!({ "arguments": arguments })).await?;
+            if asked.output.json {
+                asked.output.value(&got)?;
+            }
+            for message in got["messages"].as_array().into_iter().flatten().filter(|_| !asked.output.json) {
+                let role = message["role"].as_str().unwrap_or_default();
+                let content = &message["content"];
+                let text = content["text"].as_str().map_or_else(|| content.to_string(), str::to_owned);
+                print(&format!("{role}: {}\n", shown(&text)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Programs that read it get every byte.
+fn shown(text: &str) -> String {
+    if Look::stdout().is_terminal { clean(text) } else { text.to_owned() }
+}

@@ -1,0 +1,124 @@
+//! What commands show of the hub's answers: tables for people, one JSON value for programs.
+
+use std::io;
+
+use serde_json::Value;
+
+use super::print;
+use crate::terminal::{Cell, Look, Style, one_line, table};
+
+/// A column of a table, or a line about one thing: its heading, where it stands in the answer, and how it looks.
+pub(crate) struct Field(&'static str, &'static str, Style);
+
+/// A field that stands at this JSON pointer.
+pub(crate) const fn field(heading: &'static str, pointer: &'static str) -> Field {
+    Field(heading, pointer, Style::Plain)
+}
+
+/// The same for the name of the thing.
+pub(crate) const fn name(heading: &'static str, pointer: &'static str) -> Field {
+    Field(heading, pointer, Style::Name)
+}
+
+/// How to show something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// For programs.
+    pub(crate) json: bool,
+}
+
+impl Output {
+    /// A list; `none` if it is empty.
+    pub(crate) fn list(self, items: &[Value], fields: &[Field], none: &str) -> io::Result<()> {
+        if self.json {
+            return self.value(&Value::Array(items.to_vec()));
+        }
+        if items.is_empty() {
+            return print(&format!("{none}\n"));
+        }
+        let heading = fields.iter().map(|Field(heading, ..)| Cell::new(*heading, Style::Dim)).collect();
+        let row = |item: &Value| fields.iter().map(|field| field.cell(item)).collect();
+        let rows: Vec<Vec<Cell>> = std::iter::once(heading).chain(items.iter().map(row)).collect();
+        print(&table(&rows, 0, Look::stdout()))
+    }
+
+    /// One thing, with a line for each field that it has.
+    pub(crate) fn one(self, item: &Value, fields: &[Field]) -> io::Result<()> {
+        if self.json {
+            return self.value(item);
+        }
+        let line = |field: &Field| vec![Cell::new(field.0, Style::Dim), field.cell(item)];
+        let has = |field: &&Field| item.pointer(field.1).is_some_and(|value| !is_nothing(value));
+        let rows: Vec<_> = fields.iter().filter(has).map(line).collect();
+        print(&table(&rows, 0, Look::stdout()))
+    }
+
+    /// That something is done: the answer for programs, a text for people.
+    pub(crate) fn done(self, answer: &Value, text: &str) -> io::Result<()> {
+        if self.json { self.value(answer) } else { print(&format!("{text}\n")) }
+    }
+
+    /// A value as it is: on one line for programs, on several for people.
+    pub(crate) fn value(self, value: &Value) -> io::Result<()> {
+        print(&if self.json { format!("{value}\n") } else { format!("{value:#}\n") })
+    }
+}
+
+impl Field {
+    fn cell(&self, item: &Value) -> Cell {
+        let value = item.pointer(self.1).unwrap_or(&Value::Null);
+        let text = shown(value);
+        let style = match (self.2, &*text) {
+            (Style::Plain, "connected" | "success" | "trusted" | "approved") => Style::Good,
+            (Style::Plain, "pending" | "connecting" | "new" | "unknown" | "changed") => Style::Warning,
+            (Style::Plain, "error" | "denied" | "expired") => Style::Bad,
+            (style, _) => style,
+        };
+        Cell::new(text, style)
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
+    }
+}
+
+/// A value on one line, made safe to show.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Bool(flag) => if *flag { "yes" } else { "no" }.to_owned(),
+        Value::String(text) => one_line(text),
+        Value::Array(list) if list.iter().all(|item| !item.is_object()) => {
+            list.iter().map(shown).collect::<Vec<_>>().join(", ")
+        }
+        other => one_line(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_shown_on_one_line() {
+        let cases = [
+            (json!(null), ""),
+            (json!(true), "yes"),
+            (json!(7), "7"),
+            (json!("a\n\u{1b}[31mb"), "a \u{FFFD}[31mb"),
+            (json!(["a", 1]), "a, 1"),
+            (json!({"a": [1]}), "{\"a\":[1]}"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(shown(&value), expected);
+        }
+    }
+}

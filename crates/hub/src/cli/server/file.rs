@@ -1,0 +1,118 @@
+//! What commands do with servers of the operator's file: they change the file, and wait until the hub that runs has taken
+//! it over.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Which;
+use crate::api::{Api, encoded};
+use crate::cli::Asked;
+use crate::config;
+use crate::failure::{Failure, Kind};
+use crate::serve::programs;
+
+/// How long the hub has to take over what was written.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Where a server is kept.
+#[derive(PartialEq, Eq)]
+enum Home {
+    /// In the hub.
+    Hub,
+    /// In the operator's file.
+    File,
+    /// In this program: the demo server, of which the file says whether it is used.
+    Demo,
+}
+
+impl Which {
+    /// Where it is kept. The hub knows, if one runs; else the operator's file does.
+    async fn home(&self, asked: &Asked) -> Result<Home, Failure> {
+        if asked.hub.is_some() {
+            return Ok(Home::Hub);
+        }
+        let place = asked.place()?;
+        if place.running().is_some()
+            && let Ok(server) = asked.api()?.get(&self.path("")).await
+            && server["is_from_file"] == false
+        {
+            return Ok(Home::Hub);
+        }
+        let config = config::Watched::open(place.config)?.config();
+        if config.servers.iter().any(|server| server.slug.as_str() == self.server) {
+            return Ok(Home::File);
+        }
+        Ok(if self.server == programs::DEMO { Home::Demo } else { Home::Hub })
+    }
+}
+
+pub(super) async fn switch(asked: &Asked, which: &Which, is_enabled: bool) -> Result<(), Failure> {
+    let home = which.home(asked).await?;
+    let answer = if home == Home::Hub {
+        asked.api()?.patch(&which.path(""), &json!({ "enabled": is_enabled })).await?
+    } else {
+        let place = asked.place()?;
+        match home {
+            Home::Demo => config::switch_demo(&place.config, is_enabled)?,
+            _ => config::switch(&place.config, &which.server, is_enabled)?,
+        }
+        if place.running().is_some() {
+            let is_so = |server: &Value| server["enabled"] == is_enabled;
+            taken_over(asked, &asked.api()?, &which.server, is_so).await?
+        } else {
+            json!({ "slug": which.server, "enabled": is_enabled })
+        }
+    };
+    let done = if is_enabled { "enabled" } else { "disabled" };
+    Ok(asked.output.done(&answer, &format!("`{}` is {done}", which.server))?)
+}
+
+pub(super) async fn remove(asked: &Asked, which: &Which) -> Result<(), Failure> {
+    match which.home(asked).await? {
+        Home::Hub => drop(asked.api()?.delete(&which.path("")).await?),
+        Home::File => {
+            let place = asked.place()?;
+            config::remove(&place.config, &which.server)?;
+            if place.running().is_some() {
+                let is_gone = |server: &Value| server.is_null() || which.server == programs::DEMO;
+                taken_over(asked, &asked.api()?, &which.server, is_gone).await?;
+            }
+        }
+        Home::Demo => {
+            let text = "the demo server is built in: `linchpin server disable demo` has the hub not use it";
+            return Err(Failure::new(Kind::Other, text));
+        }
+    }
+    Ok(asked.output.done(&json!({ "removed": which.server }), &format!("`{}` is removed", which.server))?)
+}
+
+/// Waits until the hub has taken over what the operator's file says of a server.
+pub(super) async fn taken_over(
+    asked: &Asked,
+    api: &Api,
+    slug: &str,
+    is_so: impl Fn(&Value) -> bool,
+) -> Result<Value, Failure> {
+    asked.place()?.running().map_or(Ok(()), |running| running.hurry())?;
+    let wait = async {
+        loop {
+            match api.get(&format!("/servers/{}", encoded(slug))).await {
+                Err(failure) if failure.status() != Some(404) => return Err(failure),
+                answer => {
+                    let server = answer.unwrap_or_default();
+                    if is_so(&server) {
+                        return Ok(server);
+                    }
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let late = || {
+        let text = "the file is written, but the hub has not taken it over yet: its log says why";
+        Failure::new(Kind::Timeout, text)
+    };
+    tokio::time::timeout(PATIENCE, wait).await.map_err(|_| late())?
+}

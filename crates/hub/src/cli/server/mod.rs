@@ -1,0 +1,178 @@
+//! `linchpin server`: servers that the hub connects to. Programs are written into the operator's file, on the machine of
+//! the hub alone; servers at a URL are told to the hub.
+
+mod add;
+mod credential;
+mod file;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::output::{Field, field, name};
+use super::{Asked, agent};
+use crate::api::{encoded, query};
+use crate::failure::Failure;
+
+const LIST: [Field; 6] = [
+    name("slug", "/slug"),
+    field("name", "/name"),
+    field("transport", "/transport"),
+    field("status", "/status"),
+    field("tools", "/tools"),
+    field("error", "/error"),
+];
+const ONE: [Field; 23] = [
+    name("slug", "/slug"),
+    field("id", "/id"),
+    field("name", "/name"),
+    field("description", "/description"),
+    field("transport", "/transport"),
+    field("url", "/url"),
+    field("headers", "/headers"),
+    field("command", "/command"),
+    field("variables", "/env"),
+    field("from the operator's file", "/is_from_file"),
+    field("authentication", "/authentication/type"),
+    field("credentials", "/credentials"),
+    field("timeout, ms", "/timeout_ms"),
+    field("retries", "/retry_attempts"),
+    field("calls a minute", "/calls_per_minute"),
+    field("enabled", "/enabled"),
+    field("keeps history", "/keep_history"),
+    field("status", "/status"),
+    field("error", "/error"),
+    field("tools", "/tools"),
+    field("last connected", "/last_connected"),
+    field("last synced", "/last_synced"),
+    field("created", "/created"),
+];
+const TRIED: [Field; 6] = [
+    name("server", "/name"),
+    field("version", "/version"),
+    field("revision", "/revision"),
+    field("instructions", "/instructions"),
+    field("tools", "/tools"),
+    field("took, ms", "/took_ms"),
+];
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Add a server: a program on this machine, or a URL
+    ///
+    /// Example: linchpin server add Everything -- npx -y @modelcontextprotocol/server-everything
+    Add(Box<add::Add>),
+    /// List servers
+    List {
+        /// Those that are connected so: disconnected, connecting, connected, error
+        #[arg(long)]
+        status: Option<String>,
+        /// Those with this in their name, slug or description
+        #[arg(short, value_name = "TEXT")]
+        q: Option<String>,
+    },
+    /// Show everything that is known of a server
+    Show(Which),
+    /// Connect to a server anew, beside the connections that there are, and show what it says
+    Test(Which),
+    /// Look at the tools of a server now
+    Sync {
+        #[command(flatten)]
+        which: Which,
+        /// With the credentials of this agent, by its name or id
+        #[arg(long)]
+        agent: Option<String>,
+    },
+    /// Trust all tools of a server as they are now
+    Trust(Which),
+    /// Use a server again
+    Enable(Which),
+    /// Stop using a server
+    Disable(Which),
+    /// Remove a server with its tools and credentials
+    Remove(Which),
+    /// Connect to a server and look at its tools
+    Connect(Which),
+    /// End all connections to a server; the next call opens one again
+    Disconnect(Which),
+    /// The credential of a server at a URL
+    Credential {
+        #[command(subcommand)]
+        command: credential::Command,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Which {
+    /// The slug of the server, or its id
+    server: String,
+}
+
+pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
+    let output = asked.output;
+    match command {
+        Command::Add(add) => add::run(asked, &add).await?,
+        Command::List { status, q } => {
+            let path = format!("/servers{}", query([("status", status), ("q", q)]));
+            let none = "there are no servers: add one with `linchpin server add`";
+            output.list(&asked.api()?.list(&path, usize::MAX).await?, &LIST, none)?;
+        }
+        Command::Show(which) => show(asked, asked.api()?.get(&which.path("")).await?)?,
+        Command::Test(which) => output.one(&asked.api()?.ask(&which.path("/test")).await?, &TRIED)?,
+        Command::Sync { which, agent } => sync(asked, &which, agent).await?,
+        Command::Trust(which) => {
+            let answer = asked.api()?.ask(&which.path("/trust")).await?;
+            let count = &answer["trusted"];
+            output.done(
+                &answer,
+                &format!("{count} tools of `{}` are trusted that were not before", which.server),
+            )?;
+        }
+        Command::Enable(which) => file::switch(asked, &which, true).await?,
+        Command::Disable(which) => file::switch(asked, &which, false).await?,
+        Command::Remove(which) => file::remove(asked, &which).await?,
+        Command::Connect(which) => show(asked, asked.api()?.ask(&which.path("/connect")).await?)?,
+        Command::Disconnect(which) => {
+            let answer = asked.api()?.ask(&which.path("/disconnect")).await?;
+            output.done(&answer, &format!("`{}` is disconnected", which.server))?;
+        }
+        Command::Credential { command } => credential::run(asked, command).await?,
+    }
+    Ok(())
+}
+
+fn show(asked: &Asked, mut server: Value) -> Result<(), Failure> {
+    if let Some(words) = server["command"].as_array().filter(|_| !asked.output.json) {
+        let words: Vec<_> = words.iter().map(|word| quoted(word.as_str().unwrap_or_default())).collect();
+        server["command"] = json!(words.join(" "));
+    }
+    Ok(asked.output.one(&server, &ONE)?)
+}
+
+/// A word as it is typed in a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |char: char| char.is_alphanumeric() || "-_./:@=,+%".contains(char);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+async fn sync(asked: &Asked, which: &Which, agent: Option<String>) -> Result<(), Failure> {
+    let api = asked.api()?;
+    let agent = agent::find_if(&api, agent.as_deref()).await?;
+    let answer = api.ask(&format!("{}{}", which.path("/sync"), query([("agent", agent)]))).await?;
+    let fields = [
+        field("tools", "/tools"),
+        field("new", "/added"),
+        field("changed", "/changed"),
+        field("gone", "/gone"),
+    ];
+    Ok(asked.output.one(&answer, &fields)?)
+}
+
+impl Which {
+    fn path(&self, rest: &str) -> String {
+        format!("/servers/{}{rest}", encoded(&self.server))
+    }
+}

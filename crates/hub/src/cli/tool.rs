@@ -1,0 +1,175 @@
+//! `linchpin tool`: the tools of all servers, as the hub knows them, and calls of them by way of the hub.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::output::{Field, field, name};
+use super::{Asked, agent, print};
+use crate::api::{Api, encoded, query};
+use crate::call::arguments;
+use crate::failure::{Failure, Kind};
+use crate::terminal::{Look, clean};
+
+const LIST: [Field; 4] = [
+    name("name", "/name"),
+    field("state", "/state"),
+    field("callable", "/is_callable"),
+    field("description", "/definition/description"),
+];
+const ONE: [Field; 13] = [
+    name("name", "/name"),
+    field("server", "/server"),
+    field("its name there", "/tool"),
+    field("title", "/definition/title"),
+    field("state", "/state"),
+    field("callable", "/is_callable"),
+    field("stale", "/is_stale"),
+    field("gone", "/is_gone"),
+    field("hidden characters", "/hidden_characters"),
+    field("pin", "/pin"),
+    field("first seen", "/first_seen"),
+    field("last changed", "/last_seen"),
+    field("description", "/definition/description"),
+];
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List tools
+    List {
+        /// Those of this server, by its slug or id
+        #[arg(long)]
+        server: Option<String>,
+        /// Those in this state: new, trusted, changed
+        #[arg(long)]
+        state: Option<String>,
+        /// Those that this agent may use, by its name or id
+        #[arg(long)]
+        agent: Option<String>,
+        /// Those with this in their name or description
+        #[arg(short, value_name = "TEXT")]
+        q: Option<String>,
+    },
+    /// Show everything that is known of a tool, with its schema and what changed since it was trusted
+    Describe(Which),
+    /// Call a tool by way of the hub: it is recorded
+    ///
+    /// Example: linchpin tool call `mcp_demo__add` --args '{"a": 2, "b": 40}'
+    Call {
+        #[command(flatten)]
+        which: Which,
+        /// The arguments: a JSON object, @FILE to read it from a file, - to read it from standard input
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        args: String,
+        /// Do not wait until the call is over
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Trust a tool as it is now
+    Trust {
+        #[command(flatten)]
+        which: Which,
+        /// Only if its pin is still this one
+        #[arg(long)]
+        pin: Option<String>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Which {
+    /// The name of the tool, such as `mcp_demo__add`; with --server, as that server calls it
+    tool: String,
+    /// The server, by its slug or id
+    #[arg(long)]
+    server: Option<String>,
+}
+
+impl Which {
+    /// Where it is.
+    async fn path(&self, api: &Api, rest: &str) -> Result<String, Failure> {
+        let Some(server) = &self.server else { return Ok(format!("/tools/{}{rest}", encoded(&self.tool))) };
+        let tools =
+            api.list(&format!("/tools{}", query([("server", Some(server.clone()))])), usize::MAX).await?;
+        let found =
+            tools.iter().find(|tool| tool["tool"] == *self.tool).and_then(|tool| tool["name"].as_str());
+        let missing = || Failure::new(Kind::UnknownTool, format!("`{server}` has no tool `{}`", self.tool));
+        Ok(format!("/tools/{}{rest}", encoded(found.ok_or_else(missing)?)))
+    }
+}
+
+pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Failure> {
+    let (api, output) = (asked.api()?, asked.output);
+    match command {
+        Command::List { server, state, agent, q } => {
+            let agent = agent::find_if(&api, agent.as_deref()).await?;
+            let path = format!(
+                "/tools{}",
+                query([("server", server), ("state", state), ("agent", agent), ("q", q)])
+            );
+            output.list(&api.list(&path, usize::MAX).await?, &LIST, "there are no tools")?;
+        }
+        Command::Describe(which) => {
+            let tool = api.get(&which.path(&api, "").await?).await?;
+            output.one(&tool, &ONE)?;
+            if !output.json {
+                print(&schemas(&tool))?;
+            }
+        }
+        Command::Call { which, args, no_wait } => {
+            let arguments = arguments::read(&args)?;
+            let path = which.path(&api, "/call").await?;
+            let path = format!("{path}{}", query([("wait", no_wait.then(|| "false".to_owned()))]));
+            return called(asked, &api.post(&path, &json!({ "arguments": arguments })).await?);
+        }
+        Command::Trust { which, pin } => {
+            let body = crate::api::object([("pin", pin.map(Value::String))]);
+            let tool = api.post(&which.path(&api, "/trust").await?, &body).await?;
+            let name = tool["name"].as_str().unwrap_or(&which.tool);
+            output.done(&tool, &format!("`{name}` is trusted as it is now"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The schemas of a tool, and what changed since somebody looked.
+fn schemas(tool: &Value) -> String {
+    let mut text = String::new();
+    for (heading, pointer) in
+        [("arguments", "/definition/inputSchema"), ("result", "/definition/outputSchema")]
+    {
+        if let Some(schema) = tool.pointer(pointer) {
+            let _ = write!(text, "\n{heading}\n{}\n", clean(&format!("{schema:#}")));
+        }
+    }
+    for change in tool["changes"].as_array().into_iter().flatten() {
+        let part = |name: &str| clean(change[name].as_str().unwrap_or("nothing"));
+        let _ = write!(text, "\nchanged at {}\n- {}\n+ {}\n", part("at"), part("before"), part("after"));
+    }
+    text
+}
+
+/// What came of a call: its result, or why there is none.
+pub(super) fn called(asked: &Asked, call: &Value) -> Result<ExitCode, Failure> {
+    let text = |name: &str| call[name].as_str();
+    let status = text("status").unwrap_or_default();
+    if asked.output.json {
+        asked.output.value(call)?;
+    } else if let Some(summary) = text("summary") {
+        let summary = if Look::stdout().is_terminal { clean(summary) } else { summary.to_owned() };
+        print(&format!("{summary}\n"))?;
+    }
+    if matches!(status, "success" | "pending" | "running") {
+        let id = text("id").unwrap_or_default();
+        if status != "success" && !asked.output.json {
+            print(&format!("the call is {status}: see `linchpin calls show {id}`\n"))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if asked.output.json {
+        return Ok(ExitCode::FAILURE);
+    }
+    let why = text("error").or(text("warning")).unwrap_or("the tool said that it failed");
+    Err(Failure::new(Kind::Other, format!("{status}: {}", clean(why))))
+}

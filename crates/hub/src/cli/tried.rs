@@ -1,0 +1,67 @@
+//! A server that is tried out by itself, without the hub.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::parse_header;
+use crate::failure::Failure;
+use crate::target::{Place, Target};
+use crate::terminal::Screen;
+
+/// A server that is tried out.
+#[derive(Args)]
+pub(super) struct Tried {
+    /// Seconds that the server may take to answer; signs of progress give it more, up to ten times as long
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    timeout: NonZeroU32,
+
+    /// A header for every request to a URL, such as 'Authorization: Bearer …'; may be given again
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    headers: Vec<(String, String)>,
+
+    #[command(flatten)]
+    sign_in: SignIn,
+
+    /// The URL of the server, or the command that starts it, as you would type it; everything after the command's
+    /// name is the server's
+    #[arg(trailing_var_arg = true, required = true, value_name = "URL|COMMAND")]
+    place: Vec<OsString>,
+}
+
+/// How to sign in to a URL.
+#[derive(Args)]
+pub(crate) struct SignIn {
+    /// Sign in when the server wants that, also where no terminal shows the URL to open
+    #[arg(long = "sign-in")]
+    pub(crate) ask: bool,
+
+    /// The id of a client that was registered for this by hand
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+
+    /// The file that holds the secret of that client
+    #[arg(long, value_name = "FILE", requires = "client_id")]
+    pub(crate) client_secret_file: Option<PathBuf>,
+
+    /// Ask for this scope; may be given again
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+
+    /// The port that the browser comes back to, http://127.0.0.1:PORT/callback, for clients that were registered with it
+    #[arg(long, value_name = "PORT", default_value = "0")]
+    pub(crate) redirect_port: u16,
+}
+
+impl Tried {
+    pub(super) fn target(self, verbose: bool) -> Result<Target, Failure> {
+        let timeout = Duration::from_secs(self.timeout.get().into());
+        let place = Place::parse(self.place, self.headers)?;
+        let screen = Arc::new(Screen::new());
+        Ok(Target { place, timeout, verbose, screen, sign_in: self.sign_in, trace: None })
+    }
+}

@@ -1,0 +1,225 @@
+//! `linchpin`: the hub itself. Everything is opened in one order, told to whoever waits for it, and ended in the other.
+
+mod open;
+pub(crate) mod programs;
+
+use std::io::{self, IsTerminal as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use linchpin::server::web::Listener;
+use linchpin_hub_core::guard::Guard;
+use linchpin_hub_core::hub::{Hub, LOCAL};
+use linchpin_hub_core::private;
+use linchpin_hub_core::world::System;
+use linchpin_hub_http::Web;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use crate::cli::{from_linchpin, print};
+use crate::config::{Place, Running, Typed, Watched, variable};
+use crate::failure::{Failure, Kind};
+use crate::terminal::{Look, Style};
+
+/// Where the hub listens when nothing is said.
+const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
+/// How often the operator's file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What can be said about serving.
+#[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The address to listen at; else 127.0.0.1:7420, or another port if that one is taken. Port 0 is any free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+
+    /// Write the URL of the hub and a token for it into this file when it is ready, for scripts
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+
+    /// How to write the log
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log: Option<Log>,
+}
+
+/// How a log is written.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// A line for people.
+    Text,
+    /// A line of JSON for programs.
+    Json,
+}
+
+/// Serves until it is asked to end.
+pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
+    // From here on signals end nothing by themselves.
+    let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
+    options.listen.map_or(Ok(()), check)?;
+    let place = Place::find(typed, &variable)?;
+    place.make()?;
+    let lock = place.lock()?;
+    let guard = guard(&place).await?;
+    let watched = Arc::new(Watched::open(place.config.clone())?);
+    let listener = listen(options.listen.or(watched.config().listen)).await?;
+    let hub = open::hub(&place, &watched.config(), guard.lineage().clone()).await?;
+    programs::take(&hub, &watched).await?;
+
+    let shown = linchpin_hub_http::Options { file_problem: Some(watched.problem()), ..Default::default() };
+    let web = Web::new(hub.clone(), Arc::new(System), shown);
+    let (end, ending) = watch::channel(false);
+    let ended = move || {
+        let mut ending = ending.clone();
+        async move { drop(ending.wait_for(|is_over| *is_over).await) }
+    };
+    let mut work = JoinSet::new();
+    let url = listener.origin();
+    let (service, until) = (web.service(), ended());
+    work.spawn(async move {
+        listener.run_until(until, service).await.map_err(|error| from_linchpin(error).into())
+    });
+    let (running, until) = (hub.clone(), ended());
+    work.spawn(async move {
+        running.run(until).await;
+        Ok(())
+    });
+    work.spawn(follow(hub.clone(), watched, hangup, ended()));
+
+    let running = Running { url, token: hub.process_token(), pid: std::process::id() };
+    lock.announce(&running).map_err(|error| cannot_write(place.data(), &error))?;
+    if let Some(file) = &options.ready_file {
+        let text = json!({ "url": running.url, "token": running.token.expose() });
+        let written = private::write(file, format!("{text}\n").as_bytes(), &System);
+        written.map_err(|error| cannot_write(file, &error))?;
+    }
+    welcome(&hub, &running.url, json).await?;
+    tracing::info!(url = running.url, data = %place.data().display(), "the hub is ready");
+
+    // Whatever ends first ends the rest.
+    let first = tokio::select! {
+        () = ends.wait() => None,
+        first = work.join_next() => first,
+    };
+    tracing::info!("the hub is ending");
+    web.close();
+    end.send_replace(true);
+    let mut result =
+        first.map_or(Ok(()), |first| first.map_err(|error| Failure::new(Kind::Other, error.to_string()))?);
+    while let Some(next) = work.join_next().await {
+        result = result.and(next.map_err(|error| Failure::new(Kind::Other, error.to_string()))?);
+    }
+    // It looks for programs that are still there, and waits for their end.
+    drop(spawn_blocking(move || drop(guard)).await);
+    drop(lock);
+    result
+}
+
+/// Ends what the last hub has left behind, and sees to it that nobody has to do so for this one.
+async fn guard(place: &Place) -> Result<Guard, Failure> {
+    // As it was started, also when the file has been replaced since.
+    let own =
+        if cfg!(target_os = "linux") { PathBuf::from("/proc/self/exe") } else { std::env::current_exe()? };
+    let file = place.guard();
+    let started = spawn_blocking(move || Guard::start(&own, &file)).await;
+    let started = started.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+    started.map_err(|error| Failure::from(error).during("the hub has no guard"))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Kind::Other, format!("`{}` cannot be written: {error}", path.display()))
+}
+
+/// Listens at the address that was asked for, or at the usual one, or at any port if that one is taken.
+async fn listen(address: Option<SocketAddr>) -> Result<Listener, Failure> {
+    let Some(address) = address else {
+        if let Ok(listener) = Listener::bind(USUAL).await {
+            return Ok(listener);
+        }
+        tracing::warn!(port = USUAL.port(), "the usual port is taken, so another one is used");
+        let free = SocketAddr::new(USUAL.ip(), 0);
+        return Listener::bind(free).await.map_err(|error| from_linchpin(error).into());
+    };
+    check(address)?;
+    let cannot = |error| Failure::from(from_linchpin(error)).during(&address.to_string());
+    Listener::bind(address).await.map_err(cannot)
+}
+
+/// Others may come only where nobody reads along.
+fn check(address: SocketAddr) -> Result<(), Failure> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    let text = format!(
+        "{address} can be reached by others, and without TLS what they send can be read on the way: the hub listens on \
+         this machine alone, such as at {USUAL}; to let others in, put a proxy with TLS before it"
+    );
+    Err(Failure::usage(text))
+}
+
+/// Takes over what the operator's file says, whenever that changes.
+async fn follow(
+    hub: Arc<Hub>,
+    watched: Arc<Watched>,
+    mut hangup: Signal,
+    end: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let mut end = std::pin::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => return Ok(()),
+            _ = hangup.recv() => watched.hurry(),
+            _ = watched.changed(LOOK) => {
+                while let Err(error) = programs::take(&hub, &watched).await {
+                    tracing::warn!(%error, "what the operator's file says cannot be taken over now; it is tried again");
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+        }
+    }
+}
+
+/// Says where the hub is. What signs in is for a terminal alone: other output may be kept by somebody.
+async fn welcome(hub: &Hub, url: &str, json: bool) -> Result<(), Failure> {
+    if json {
+        return Ok(print(&format!("{}\n", json!({ "url": url })))?);
+    }
+    if !io::stdout().is_terminal() {
+        return Ok(print(&format!("{url}\n"))?);
+    }
+    let look = Look::stdout();
+    let (place, advice) = match hub.one_time().await? {
+        Some(token) => {
+            let advice = "It signs you in once, within 15 minutes.";
+            (format!("{url}/sign-in?token={}", token.expose()), advice)
+        }
+        None => (url.to_owned(), "Sign in with your password."),
+    };
+    let place = look.paint(Style::Name, &place);
+    let version = env!("CARGO_PKG_VERSION");
+    let next = "In another terminal: linchpin tool list, linchpin tool call mcp_demo__add --args '{\"a\": 2, \"b\": 40}'";
+    Ok(print(&format!("Linchpin {version} is ready:\n\n  {place}\n\n{advice}\n{next}\nCtrl-C ends it.\n"))?)
+}
+
+/// The wish for an end, by the user or the system.
+struct Ends(Signal, Signal);
+
+impl Ends {
+    fn new() -> io::Result<Self> {
+        Ok(Ends(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+/// The tenant of this machine's servers.
+const TENANT: linchpin_hub_core::id::TenantId = LOCAL;

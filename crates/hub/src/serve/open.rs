@@ -1,0 +1,78 @@
+//! Opens what the hub is made of: its keys, its store, and the way out.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::client::Lineage;
+use linchpin::egress::{Egress, Policy};
+use linchpin_hub_core::hub::{Hub, Options};
+use linchpin_hub_core::vault::{KeyFile, KeyFileError};
+use linchpin_hub_core::world::System;
+use linchpin_hub_store::Sqlite;
+
+use crate::config::{Config, Place};
+use crate::failure::{Failure, Kind};
+
+/// The hub that keeps everything at this place, with what was under way when it ended last brought to an end.
+pub(super) async fn hub(place: &Place, config: &Config, lineage: Lineage) -> Result<Arc<Hub>, Failure> {
+    let keys = keys(place)?;
+    private_file(&place.database())?;
+    let store = Arc::new(Sqlite::open(&place.database())?);
+    let egress = Egress::builder().policy(policy(config)).build();
+    let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+    let (checkpoints, lineage) = (Some(place.checkpoints()), Some(lineage));
+    let mut options = Options { checkpoints, lineage, ..Options::default() };
+    if let Some(days) = config.days {
+        options.history = Duration::from_hours(24 * days);
+    }
+    let hub = Arc::new(Hub::new(Arc::new(System), store, keys, egress, options));
+    hub.ensure_local().await?;
+    hub.unlock().await?;
+    let ended = hub.recover().await?;
+    if ended > 0 {
+        tracing::warn!(
+            calls = ended,
+            "calls were under way when the hub ended last: nobody knows what became of them"
+        );
+    }
+    Ok(hub)
+}
+
+/// Public addresses, and the networks that the operator allows.
+fn policy(config: &Config) -> Policy {
+    config.networks.iter().fold(Policy::public_only(), |policy, network| policy.allow(*network))
+}
+
+/// The keys; new ones for a new hub alone.
+fn keys(place: &Place) -> Result<KeyFile, Failure> {
+    let path = &place.keys;
+    if place.database().exists() && !path.exists() {
+        let text = format!(
+            "`{}` is gone, with the keys that everything in `{}` is sealed with: put it back, or say with --key-file where it is",
+            path.display(),
+            place.data().display()
+        );
+        return Err(Failure::new(Kind::Other, text));
+    }
+    let (keys, is_new) = KeyFile::open(path, &System).map_err(|error| {
+        let advice = match error {
+            KeyFileError::Io { .. } => ", or say with --key-file where another one is",
+            _ => "",
+        };
+        Failure::new(Kind::Other, format!("{error}{advice}"))
+    })?;
+    if is_new {
+        tracing::info!(path = %path.display(), "the hub has new keys: keep a copy of them elsewhere");
+    }
+    Ok(keys)
+}
+
+/// Makes a file for its owner alone, if there is none. What the database keeps beside it is as open as this is.
+fn private_file(path: &Path) -> Result<(), Failure> {
+    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    made.map(drop)
+        .map_err(|error| Failure::new(Kind::Other, format!("`{}` cannot be used: {error}", path.display())))
+}

@@ -1,0 +1,252 @@
+//! Every noun of the hub on the command line, for people and for programs.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+mod support;
+
+use std::process::Command;
+
+use hub::{Demo, Home};
+use serde_json::{Value, json};
+use support::{LINCHPIN, on_terminal, run_in};
+
+#[test]
+fn programs_are_added_to_the_operators_file() {
+    let home = Home::new();
+    let add = [
+        "server",
+        "add",
+        "My Server",
+        "--env",
+        "API_KEY=canary-1",
+        "--timeout",
+        "5000",
+        "--",
+        LINCHPIN,
+        "demo",
+    ];
+    let said = home.ok(&add);
+    assert!(said.contains("`my-server` is in") && said.contains("the next hub has it"), "{said}");
+    let _hub = home.start();
+    let server = home.json(&["server", "connect", "my-server"]);
+    assert_eq!((&server["status"], &server["timeout_ms"]), (&"connected".into(), &5_000.into()));
+    assert!(!server.to_string().contains("canary"), "{server}");
+    home.run(&add).said(1, &["there is a server `my-server` already", "--slug"]);
+    let added = home.json(&["server", "add", "Other", "--slug", "two", "--disabled", "--", LINCHPIN, "demo"]);
+    assert_eq!((&added["slug"], &added["enabled"]), (&"two".into(), &false.into()));
+    home.run(&["server", "connect", "two"]).said(1, &["`two` is disabled"]);
+    assert_eq!(home.json(&["server", "enable", "two"])["enabled"], true);
+    home.ok(&["server", "remove", "two"]);
+    home.run(&["server", "show", "two"]).said(1, &["there is no server `two`"]);
+    home.run(&["server", "remove", "demo"]).said(1, &["`linchpin server disable demo`"]);
+    assert_eq!(home.json(&["server", "disable", "demo"])["enabled"], false);
+    for (wrong, expected) in [
+        (vec!["server", "add", "X"], "--url"),
+        (vec!["server", "add", "X", "--url", "https://a.example", "--", "x"], "cannot be used with"),
+        (vec!["server", "add", "X", "--url", "https://a.example", "--env", "A=B"], "cannot be used with"),
+        (vec!["server", "add", "日本", "--", "x"], "--slug"),
+        (vec!["server", "add", "X", "--hub", "http://127.0.0.1:1", "--", "x"], "on the machine of the hub"),
+    ] {
+        home.run(&wrong).said(2, &[expected]);
+    }
+    home.run(&["server", "add", "X", "--timeout", "1", "--", "x"]).said(1, &["`servers.x.timeout_ms`"]);
+}
+
+#[test]
+fn servers_at_a_url_and_their_credentials() {
+    let (home, demo) = (Home::new(), Demo::start());
+    home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");
+    let _hub = home.start();
+    let added = home.json(&[
+        "server",
+        "add",
+        "Far",
+        "--url",
+        &demo.url,
+        "--auth",
+        "api-key",
+        "--auth-header",
+        "x-key",
+    ]);
+    assert_eq!((&added["slug"], &added["authentication"]["header"]), (&"far".into(), &"x-key".into()));
+    home.run(&["server", "test", "far"]).said(1, &["there are no credentials for `far`"]);
+    home.run(&["server", "credential", "set", "far"]).said(2, &["a secret is needed"]);
+    home.run_with("canary-2\n", &["server", "credential", "set", "far"]).said(0, &[]);
+    let shown = home.json(&["server", "credential", "show", "far"]);
+    assert_eq!(shown["kind"], "api-key");
+    let tried = home.json(&["server", "test", "far"]);
+    assert_eq!(tried["name"], "linchpin-demo");
+    assert_eq!(home.json(&["server", "sync", "far"])["tools"], 5);
+    assert_eq!(
+        home.ok(&["tool", "call", "echo", "--server", "far", "--args", r#"{"message": "hi"}"#]),
+        "hi\n"
+    );
+    home.ok(&["server", "disconnect", "far"]);
+    assert_eq!(home.json(&["server", "disable", "far"])["enabled"], false);
+    home.ok(&["server", "credential", "drop", "far"]);
+    home.ok(&["server", "remove", "far"]);
+
+    let data = home.data();
+    let arguments = ["--data-dir", data.to_str().unwrap(), "server", "credential", "set", "again"];
+    home.ok(&["server", "add", "Again", "--url", &demo.url, "--auth", "bearer"]);
+    let shown = on_terminal(&[("The secret for `again`: ", "canary-3\n")], &arguments).said(0, &[]).stdout;
+    assert!(shown.contains("kept, sealed") && !shown.contains("canary"), "{shown}");
+    let interrupted = on_terminal(&[("The secret for `again`: ", "\u{3}")], &arguments);
+    assert_eq!(interrupted.code, Some(130), "{}", interrupted.stdout);
+}
+
+#[test]
+fn tools_resources_and_prompts() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    let tools = home.json(&["tool", "list", "--server", "demo", "--state", "new", "-q", "count"]);
+    assert_eq!((tools.as_array().unwrap().len(), &tools[0]["tool"]), (1, &"countdown".into()));
+    let tool = home.json(&["tool", "describe", "add", "--server", "demo"]);
+    assert_eq!(tool["name"], "mcp_demo__add");
+    assert!(home.ok(&["tool", "describe", "mcp_demo__add"]).contains("\"The first number\""));
+    home.run(&["tool", "trust", "mcp_demo__add", "--pin", &"0".repeat(64)]).said(1, &[]);
+    let pin = tool["pin"].as_str().unwrap();
+    assert_eq!(home.json(&["tool", "trust", "mcp_demo__add", "--pin", pin])["state"], "trusted");
+    assert_eq!(home.json(&["server", "trust", "demo"])["trusted"], 4);
+    home.run(&["tool", "describe", "mcp_demo__nothing"]).said(1, &["there is no tool"]);
+    home.run(&["tool", "describe", "nothing", "--server", "demo"]).said(1, &["`demo` has no tool `nothing`"]);
+    home.run(&["tool", "call", "mcp_demo__add", "--args", "[]"]).said(2, &["arguments are a JSON object"]);
+    let failed = home.run(&["tool", "call", "mcp_demo__add", "--args", r#"{"a": "x", "b": 1}"#]);
+    failed.said(1, &["error: ", "a"]);
+    let failed = home.run(&["tool", "call", "mcp_demo__add", "--json"]);
+    assert_eq!((failed.code, &failed.json()["status"]), (Some(1), &"error".into()));
+
+    assert_eq!(home.json(&["resource", "list", "demo"])[0]["uri"], "memory://status");
+    assert_eq!(home.json(&["resource", "list", "demo", "--templates"])[0]["uriTemplate"], "notes://{name}");
+    assert!(
+        home.ok(&["resource", "read", "demo", "notes://welcome"])
+            .starts_with("Linchpin serves every revision")
+    );
+    assert_eq!(
+        home.json(&["resource", "read", "demo", "notes://welcome"])["contents"][0]["uri"],
+        "notes://welcome"
+    );
+    assert_eq!(home.json(&["prompt", "list", "demo"])[0]["name"], "review");
+    let said = home.ok(&["prompt", "get", "demo", "review", "--arg", "language=Rust"]);
+    assert!(said.starts_with("user: Review this Rust code"), "{said}");
+    home.run(&["prompt", "get", "demo", "nothing"]).said(1, &[]);
+}
+
+#[test]
+fn an_agent_asks_and_a_person_answers() {
+    let home = Home::new();
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    let agent =
+        home.json(&["agent", "add", "Helper", "--server", "demo:add,echo", "--instructions", "Be kind"]);
+    assert_eq!((&agent["approval"], &agent["instructions"]), (&"always-ask".into(), &"Be kind".into()));
+    assert!(home.ok(&["agent", "show", "Helper"]).contains("demo:add,echo"));
+    let token = home.ok(&["token", "add", "for tests", "--agent", "Helper", "--days", "1"]);
+    let listed = home.json(&["token", "list", "--agent", "Helper"]);
+    assert!(!listed.to_string().contains(token.trim()) && listed[0]["name"] == "for tests", "{listed}");
+
+    let as_agent = |arguments: &[&str]| {
+        run_in(&[("LINCHPIN_TOKEN", token.trim())], &[&["--hub", &*hub.url, "--json"], arguments].concat())
+    };
+    let tools = as_agent(&["tool", "list"]).said(0, &[]).json();
+    assert_eq!(tools.as_array().unwrap().len(), 2, "{tools}");
+    let call = |message: &str| {
+        let args = json!({ "message": message }).to_string();
+        let call =
+            as_agent(&["tool", "call", "mcp_demo__echo", "--no-wait", "--args", &args]).said(0, &[]).json();
+        assert_eq!(call["status"], "pending", "{call}");
+        (call["id"].as_str().unwrap().to_owned(), call["approval"].as_str().unwrap().to_owned())
+    };
+    let ((first, yes), (second, no)) = (call("one"), call("two"));
+    as_agent(&["approvals", "approve", &yes]).said(1, &[]);
+    assert_eq!(home.json(&["approvals"]).as_array().unwrap().len(), 2);
+    home.ok(&["approvals", "approve", &yes, "--args", r#"{"message": "three"}"#]);
+    home.ok(&["approvals", "deny", &no, "--reason", "not today"]);
+    home.run(&["approvals", "approve", &no]).said(1, &[]);
+    assert_eq!(home.ok(&["approvals", "list"]), "nothing waits for an answer\n");
+    assert_eq!(home.json(&["approvals", "list", "--decision", "all"]).as_array().unwrap().len(), 2);
+    let second = home.json(&["calls", "show", &second]);
+    assert_eq!(second["status"], "denied");
+    assert!(second["error"].as_str().unwrap().contains("not today"), "{second}");
+    let first = as_agent(&["calls", "show", &first]).json();
+    assert_eq!((&first["summary"], &first["arguments"]["message"]), (&"three".into(), &"three".into()));
+    let denied = home.json(&["calls", "list", "--status", "denied", "--server", "demo", "--limit", "5"]);
+    assert_eq!(denied.as_array().unwrap().len(), 1);
+    home.run(&["calls", "cancel", first["id"].as_str().unwrap()]).said(1, &[]);
+
+    let changed = home.json(&["agent", "update", "Helper", "--name", "Aide", "--disabled"]);
+    assert_eq!((&changed["name"], &changed["enabled"]), (&"Aide".into(), &false.into()));
+    as_agent(&["tool", "list"]).said(1, &[]);
+    assert_eq!(
+        home.json(&["agent", "update", "Aide", "--enabled", "--approval", "auto"])["approval"],
+        "auto"
+    );
+    home.ok(&["token", "revoke", listed[0]["id"].as_str().unwrap()]);
+    let refused = as_agent(&["tool", "list"]);
+    assert_eq!((refused.code, &refused.json()["error"]["status"]), (Some(1), &401.into()));
+    home.ok(&["agent", "remove", "Aide"]);
+    home.run(&["agent", "show", "Aide"]).said(1, &["there is no agent `Aide`"]);
+    run_in(&[("LINCHPIN_TOKEN", "")], &["--hub", &hub.url, "tool", "list"]).said(2, &["LINCHPIN_TOKEN"]);
+}
+
+#[test]
+fn people_and_the_key() {
+    let home = Home::new();
+    let _hub = home.start();
+    assert_eq!(home.json(&["user", "list"])[0]["name"], "local");
+    home.ok(&["user", "add", "ada"]);
+    home.run_with("short", &["user", "password", "ada"]).said(1, &["password"]);
+    home.run_with("correct horse battery", &["user", "password", "ada"]).said(0, &[]);
+    let users = home.json(&["user", "list"]);
+    let ada = users.as_array().unwrap().iter().find(|user| user["name"] == "ada").unwrap();
+    assert_eq!(ada["has_password"], true);
+    home.ok(&["user", "remove", "ada"]);
+    home.run(&["user", "remove", "local"]).said(1, &["somebody must always be there"]);
+    let before = std::fs::read(home.keys()).unwrap();
+    home.ok(&["key", "rotate"]);
+    assert_ne!(std::fs::read(home.keys()).unwrap(), before);
+    let own = home.json(&["token", "add", "mine"]);
+    assert!(own["token"].as_str().unwrap().starts_with("lp_"), "{own}");
+}
+
+#[test]
+fn the_audit_is_checked_with_and_without_a_hub() {
+    let home = Home::new();
+    home.run(&["audit", "verify"]).said(1, &["there is no database at", "--data-dir"]);
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#]);
+    let live = home.json(&["audit", "verify"]);
+    assert_eq!(live["is_whole"], true, "{live}");
+    hub.end();
+    let found = home.json(&["audit", "verify"]);
+    let entries = found["entries"].as_u64().unwrap();
+    assert_eq!((&found["is_whole"], &found["checkpoint"]), (&true.into(), &entries.into()), "{found}");
+    let exported = home.ok(&["audit", "export"]);
+    let rows: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len() as u64, entries);
+    assert!(rows.iter().any(|row| row["action"] == "server.added"), "{exported}");
+    assert_eq!(home.ok(&["audit", "export", "--after", &(entries - 1).to_string()]).lines().count(), 1);
+
+    sql(&home, &format!("DELETE FROM audit WHERE number = {entries}"));
+    let cut = home.run(&["audit", "verify", "--json"]);
+    assert_eq!((cut.code, &cut.json()["is_whole"]), (Some(1), &false.into()), "{}", cut.stdout);
+    sql(&home, "UPDATE audit SET actor = 'nobody' WHERE number = 2");
+    let changed = home.run(&["audit", "verify", "--json"]).json();
+    assert_eq!((&changed["is_whole"], &changed["broken"]), (&false.into(), &2.into()), "{changed}");
+}
+
+/// Changes the database behind everybody's back.
+fn sql(home: &Home, statement: &str) {
+    let script =
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit()";
+    let done = Command::new("python3")
+        .args(["-c", script])
+        .arg(home.data().join("hub.db"))
+        .arg(statement)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}

@@ -1,0 +1,158 @@
+//! `linchpin`: the hub is started, found, reloaded, ended, killed and started again.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+mod support;
+
+use std::fs;
+
+use hub::{Home, is_private, write_open};
+use rustix::process::Signal;
+use serde_json::Value;
+use support::{LINCHPIN, on_terminal};
+
+const ADD: [&str; 5] = ["tool", "call", "mcp_demo__add", "--args", r#"{"a": 2, "b": 40}"#];
+
+#[test]
+fn a_newcomer_calls_a_tool_and_finds_it_again() {
+    let home = Home::new();
+    let ready = home.file("ready.json");
+    let hub = home.start_with(&["--ready-file", ready.to_str().unwrap()]);
+    let read: Value = serde_json::from_slice(&fs::read(&ready).unwrap()).unwrap();
+    assert_eq!(read["url"], *hub.url);
+    let token = read["token"].as_str().unwrap().to_owned();
+    assert!(token.starts_with("lp_") && read.as_object().unwrap().len() == 2, "{read}");
+    home.ok(&["server", "connect", "demo"]);
+    let tools = home.ok(&["tool", "list"]);
+    assert!(tools.contains("mcp_demo__add") && tools.contains("Adds two numbers"), "{tools}");
+    assert_eq!(home.ok(&ADD), "{\"sum\":42.0}\n");
+    let calls = home.json(&["calls"]);
+    assert_eq!((&calls[0]["name"], &calls[0]["status"]), (&"mcp_demo__add".into(), &"success".into()));
+    for file in
+        [&ready, &home.keys(), &home.data(), &home.data().join("hub.db"), &home.data().join("hub.json")]
+    {
+        assert!(is_private(file), "{}", file.display());
+    }
+    let (status, written) = hub.end();
+    assert!(status.success(), "{written}");
+    assert!(!written.contains(&token), "{written}");
+    assert!(!home.data().join("hub.json").exists());
+
+    let _hub = home.start();
+    let again = home.json(&["calls", "show", calls[0]["id"].as_str().unwrap()]);
+    assert_eq!((&again["summary"], &again["arguments"]["b"]), (&"{\"sum\":42.0}".into(), &40.into()));
+    assert_ne!(token, fs::read_to_string(home.data().join("hub.json")).unwrap(), "each start has its own");
+}
+
+#[test]
+fn one_hub_for_each_directory_and_none_that_others_reach() {
+    let home = Home::new();
+    let first = home.start();
+    let second = home.run(&["--listen", "127.0.0.1:0"]);
+    second.said(1, &[" already at ", &first.url, "--data-dir"]);
+    let taken = first.url.strip_prefix("http://").unwrap();
+    let other = Home::new();
+    other.run(&["--listen", taken]).said(1, &[taken, "cannot be listened at"]);
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
+        other.run(&["--listen", address]).said(2, &[address, "without TLS", "proxy"]);
+    }
+    other.run(&["--listen", "here"]).said(2, &["here"]);
+    assert!(!other.data().join("hub.db").exists());
+}
+
+#[test]
+fn on_a_terminal_the_first_sign_in_is_shown_and_nowhere_else() {
+    let home = Home::new();
+    let data = home.data();
+    let arguments = ["--data-dir", data.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let shown = on_terminal(&[("Ctrl-C ends it", "\u{3}")], &arguments).said(0, &[]).stdout;
+    let url = shown.split_whitespace().find(|word| word.contains("/sign-in?token=")).unwrap();
+    let token = url.split_once("token=").unwrap().1.trim_end_matches("\u{1b}[0m");
+    assert_eq!(token.len(), 64, "{url}");
+    assert_eq!(shown.matches(token).count(), 1, "{shown}");
+    let (status, written) = home.start().end();
+    assert!(status.success() && !written.contains("sign-in"), "{written}");
+}
+
+#[test]
+fn what_a_killed_hub_has_left_is_not_believed() {
+    let home = Home::new();
+    let hub = home.start();
+    let url = hub.url.clone();
+    hub.signal(Signal::KILL);
+    drop(hub);
+    assert!(fs::read_to_string(home.data().join("hub.json")).unwrap().contains(&url));
+    home.run(&["server", "list"]).said(1, &["no hub runs on", "start one with `linchpin`"]);
+    let failed = home.run(&["server", "list", "--json"]);
+    assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(1), &"connection".into()));
+    let _hub = home.start();
+    home.ok(&["server", "list"]);
+}
+
+#[test]
+fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
+    let home = Home::new();
+    home.start().end();
+    let keys = home.file("elsewhere");
+    fs::rename(home.keys(), &keys).unwrap();
+    home.run(&[]).said(1, &["data.keys` is gone", "--key-file"]);
+    assert!(!home.keys().exists());
+
+    let other = Home::new();
+    other.start().end();
+    home.run(&["--key-file", other.keys().to_str().unwrap()]).said(1, &["key"]);
+    let broken = home.file("broken");
+    write_open(&broken, "no keys");
+    home.run(&["--key-file", broken.to_str().unwrap()]).said(1, &["others can read", "chmod 600"]);
+
+    let with_keys = ["--key-file", keys.to_str().unwrap()];
+    write_open(&home.config(), "");
+    home.run(&with_keys).said(1, &["linchpin.toml`: others can read", "chmod 600"]);
+    fs::remove_file(home.config()).unwrap();
+    home.write("[servers.a]\ncommand = \"x\"\ntimeout = 1\n");
+    let expected = ["linchpin.toml`, line 3, column 1: `servers.a.timeout`", "did you mean `timeout_ms`?"];
+    home.run(&with_keys).said(1, &expected);
+    home.write("listen = \"0.0.0.0:1\"");
+    home.run(&with_keys).said(2, &["0.0.0.0:1", "without TLS"]);
+    home.write("");
+    fs::write(home.data().join("hub.db"), "this is no database, but it is long enough to be read as one")
+        .unwrap();
+    home.run(&with_keys).said(1, &["the database is damaged: restore it from a backup"]);
+}
+
+#[test]
+fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
+    let home = Home::new();
+    let mut hub = home.start_with(&["--log", "json"]);
+    let line: Value = serde_json::from_str(&hub.wait_for("the hub is ready")).unwrap();
+    assert_eq!((&line["level"], &line["url"]), (&"INFO".into(), &(*hub.url).into()));
+    let program = format!("[servers.one]\ncommand = {LINCHPIN:?}\nargs = [\"demo\"]\n");
+    home.write(&program);
+    hub.signal(Signal::HUP);
+    hub.wait_for("the operator's file has changed");
+    home.ok(&["server", "test", "one"]);
+
+    home.write(&format!("{program}enabled = maybe\n"));
+    let line: Value = serde_json::from_str(&hub.wait_for("stays in force")).unwrap();
+    assert!(line["problem"].as_str().unwrap().contains("linchpin.toml`, line 4, column 11"), "{line}");
+    home.ok(&["server", "test", "one"]);
+    home.run(&["server", "disable", "one"]).said(1, &["line 4, column 11"]);
+
+    home.write(&program);
+    home.ok(&["server", "disable", "one"]);
+    assert_eq!(home.json(&["server", "show", "one"])["enabled"], false);
+    home.run(&["server", "test", "nothing"]).said(1, &["there is no server `nothing`"]);
+}
+
+#[test]
+fn what_is_for_serving_is_not_for_other_commands() {
+    let home = Home::new();
+    home.run(&["--listen", "127.0.0.1:0", "server", "list"]).said(2, &["are for serving"]);
+    let wrong = support::run(&["dmeo"]).said(2, &["dmeo", "demo"]);
+    assert_eq!(wrong.stdout, "");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = support::run(&["completions", shell]).said(0, &[]).stdout;
+        assert!(script.contains("approvals"), "{shell}");
+    }
+}
