@@ -9,8 +9,8 @@ use linchpin_hub_core::audit::{Check, Entry, Head, Signer};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId, ServerId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Decision, Document, Key, Kind, Outcome,
-    Paging, Status, Store, Stored,
+    Approval, ApprovalFilter, Batch, Cached, Call, CallFilter, Change, Decision, Document, Key, Kind,
+    Outcome, Paging, Status, Store, Stored,
 };
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
@@ -19,9 +19,45 @@ use tempfile::TempDir;
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
 
-fn open(folder: &TempDir) -> Arc<dyn Store> {
+/// Opens a store on the files in a folder, or makes it.
+type Open = fn(&TempDir) -> Arc<dyn Store>;
+
+fn sqlite(folder: &TempDir) -> Arc<dyn Store> {
     Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap())
 }
+
+fn cached(folder: &TempDir) -> Arc<dyn Store> {
+    Arc::new(Cached::new(sqlite(folder)))
+}
+
+/// Every test for every store: another database is one line more.
+macro_rules! contract {
+    ($stores:tt, $($test:ident),*) => { $( contract!(@ $test, $stores); )* };
+    (@ $test:ident, [$($store:ident),*]) => {
+        mod $test {
+            $(
+                #[tokio::test]
+                async fn $store() {
+                    super::$test(super::$store).await;
+                }
+            )*
+        }
+    };
+}
+
+contract!(
+    [sqlite, cached],
+    documents_are_kept_changed_and_forgotten,
+    what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is,
+    lists_come_in_pages,
+    a_batch_is_done_whole_or_not_at_all,
+    a_call_goes_one_way_only,
+    calls_are_found_by_what_they_are,
+    an_approval_is_given_once_and_used_once,
+    what_expires_can_only_be_said_to_have,
+    the_audit_is_one_chain_per_tenant,
+    everything_is_there_again
+);
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -73,8 +109,7 @@ async fn code(store: &dyn Store, tenant: TenantId, batch: Batch) -> &'static str
     store.commit(tenant, batch).await.map_or_else(|error| error.code(), |()| "done")
 }
 
-#[tokio::test]
-async fn documents_are_kept_changed_and_forgotten() {
+async fn documents_are_kept_changed_and_forgotten(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     let first = document(Kind::Server, "a", json!({"n": 1})).named("files").of("parent");
@@ -108,8 +143,7 @@ async fn documents_are_kept_changed_and_forgotten() {
     assert_eq!(store.tenants().await.unwrap(), [ADA, BOB]);
 }
 
-#[tokio::test]
-async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is() {
+async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     for kind in Kind::ALL {
@@ -137,8 +171,7 @@ async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is() 
     }
 }
 
-#[tokio::test]
-async fn lists_come_in_pages() {
+async fn lists_come_in_pages(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     for number in 0..25 {
@@ -167,8 +200,7 @@ async fn lists_come_in_pages() {
     assert_eq!((all.items.len(), all.next), (25, None));
 }
 
-#[tokio::test]
-async fn a_batch_is_done_whole_or_not_at_all() {
+async fn a_batch_is_done_whole_or_not_at_all(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     let (one, two) = (document(Kind::Agent, "1", json!(1)), document(Kind::Agent, "2", json!(2)));
@@ -202,8 +234,7 @@ async fn a_batch_is_done_whole_or_not_at_all() {
     assert_eq!(store.head(ADA).await.unwrap().number, 101);
 }
 
-#[tokio::test]
-async fn a_call_goes_one_way_only() {
+async fn a_call_goes_one_way_only(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     let pending = call(1, Status::Pending);
@@ -252,8 +283,7 @@ async fn a_call_goes_one_way_only() {
     assert_eq!(code(&*store, ADA, missing).await, "not_found");
 }
 
-#[tokio::test]
-async fn calls_are_found_by_what_they_are() {
+async fn calls_are_found_by_what_they_are(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     for number in 0..12 {
@@ -288,8 +318,7 @@ async fn calls_are_found_by_what_they_are() {
     assert_eq!(store.calls(TenantId::fixed(3), &none(), &page(5, None)).await.unwrap().items, []);
 }
 
-#[tokio::test]
-async fn an_approval_is_given_once_and_used_once() {
+async fn an_approval_is_given_once_and_used_once(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     let own = approval(1).digest;
@@ -347,8 +376,7 @@ async fn an_approval_is_given_once_and_used_once() {
     assert_eq!(code(&*store, BOB, use_up(other, 2)).await, "done");
 }
 
-#[tokio::test]
-async fn what_expires_can_only_be_said_to_have() {
+async fn what_expires_can_only_be_said_to_have(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
@@ -364,8 +392,7 @@ async fn what_expires_can_only_be_said_to_have() {
     assert_eq!(code(&*store, ADA, Batch::new().change(expire())).await, "approval_decided");
 }
 
-#[tokio::test]
-async fn the_audit_is_one_chain_per_tenant() {
+async fn the_audit_is_one_chain_per_tenant(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let (store, signer) = (open(&place), Signer::new(&[1; 32]));
     for number in 0..40 {
@@ -395,8 +422,7 @@ async fn the_audit_is_one_chain_per_tenant() {
     }
 }
 
-#[tokio::test]
-async fn everything_is_there_again() {
+async fn everything_is_there_again(open: Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place);
     let one = document(Kind::Setting, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));

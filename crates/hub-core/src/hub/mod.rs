@@ -50,7 +50,7 @@ use crate::keys::Keys;
 use crate::limit::Bucket;
 use crate::scope::{Scope, Subject};
 use crate::server::{Launch, Server};
-use crate::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored};
+use crate::store::{Batch, Cached, Change, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored};
 use crate::vault::KeyFile;
 use crate::world::World;
 
@@ -135,6 +135,7 @@ impl Hub {
         options: Options,
     ) -> Self {
         let (signer, events) = (Signer::new(&keys.audit), Events::default());
+        let store: Arc<dyn Store> = Arc::new(Cached::new(store));
         let keys = Keys::new(store.clone(), world.clone(), keys);
         let due = Arc::new(sync::Due::default());
         let changed = {

@@ -5,12 +5,14 @@
 //! There is no other way to change anything.
 
 mod batch;
+mod cached;
 mod call;
 mod document;
 
 use async_trait::async_trait;
 
 pub use batch::{Batch, Change};
+pub use cached::Cached;
 pub use call::{Approval, ApprovalFilter, Call, CallFilter, Decision, Outcome, Status};
 pub use document::{Document, Key, Kind, Stored};
 
