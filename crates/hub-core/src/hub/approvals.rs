@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 use super::Hub;
-use super::executor::{Plan, ending};
+use super::executor::Plan;
 use super::history::CallView;
+use super::running::Approved;
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
 use crate::id::{ApprovalId, TenantId};
 use crate::policy::Verdict;
 use crate::scope::{Scope, Subject};
-use crate::store::{Approval, ApprovalFilter, Batch, Call, Change, Decision, Outcome, Page, Paging, Status};
+use crate::store::{Approval, ApprovalFilter, Batch, Call, Change, Decision, Page, Paging, Status};
 use crate::text::first_line;
 
 /// A question to a person.
@@ -95,59 +95,43 @@ impl Hub {
         arguments: Option<Value>,
     ) -> Result<ApprovalView> {
         scope.person()?;
-        // It goes on if whoever said yes has left.
-        let (hub, (done, is_done)) = (self.clone(), oneshot::channel());
-        self.tasks.start(async move {
-            let _ = done.send(hub.approve_now(scope, id, arguments).await);
-        });
-        is_done.await.unwrap_or_else(|_| Err(ending()))?;
-        self.approval(scope, id).await
-    }
-
-    async fn approve_now(self: Arc<Self>, scope: Scope, id: ApprovalId, edited: Option<Value>) -> Result<()> {
         let tenant = scope.tenant();
         let approval = self.find_approval(tenant, id).await?;
+        if approval.decision != Decision::Open {
+            let text = format!("the approval {id} is {} already", approval.decision.name());
+            return Err(Error::new(error::Kind::Conflict, "approval_decided", text));
+        }
         let (asker, mut plan) = self.planned(tenant, &approval).await?;
-        if plan.binding(asker) != approval.digest && approval.decision == Decision::Open {
+        if plan.binding(asker) != approval.digest {
             let text =
                 "the tool has changed since this was asked: deny it, and have the call asked for again";
             return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
         }
         let mut entry = self.about(scope, "approval.approved", &plan).with("approval", id.to_string());
-        let (mut batch, mut digest, at) = (Batch::new(), None, self.world.now());
-        if let Some(arguments) = edited.filter(|arguments| *arguments != plan.arguments) {
+        // The rules may have changed since it was asked.
+        if let Verdict::Deny(reason) = plan.verdict {
+            let entry = entry.with("refused", reason.code());
+            self.close(tenant, &approval, Decision::Denied, "hub", reason.text(), entry).await?;
+            return self.approval(scope, id).await;
+        }
+        let (mut changes, mut digest, at) = (Vec::new(), None, self.world.now());
+        if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
             if !arguments.is_object() {
                 return Err(Error::invalid("arguments", "they are an object"));
             }
             self.check_arguments(&plan.tool, &arguments)
                 .map_err(|faults| Error::invalid("arguments", faults))?;
-            plan.arguments = arguments;
+            plan.asked = Some(std::mem::replace(&mut plan.arguments, arguments));
             digest = Some(plan.binding(asker));
             entry = entry.with("edited", plan.digest().to_string());
-            let sealed = self.seal(tenant, plan.id, "arguments", &plan.arguments).await?;
-            batch =
-                batch.change(Change::Edit { call: plan.id, digest: plan.digest(), arguments: Some(sealed) });
+            let sealed = Some(self.seal_arguments(tenant, &plan).await?);
+            changes.push(Change::Edit { call: plan.id, digest: plan.digest(), arguments: sealed });
         }
         let by = scope.subject().to_string();
-        batch = batch.change(Change::Decide { approval: id, decision: Decision::Approved, by, at, digest });
-        self.store.commit(tenant, batch.audit(entry)).await?;
-        self.decided(tenant, &approval, Decision::Approved);
-        self.make_approved(asker, id, plan).await
-    }
-
-    /// Makes a call that a person has said yes to.
-    async fn make_approved(self: &Arc<Self>, asker: Scope, id: ApprovalId, plan: Plan) -> Result<()> {
-        // The rules may have changed since it was asked.
-        if let Verdict::Deny(reason) = plan.verdict {
-            let now = self.world.now();
-            let outcome = Outcome::failed(Status::Denied, reason.text(), now);
-            let entry = self.about(asker, "call.refused", &plan).with("reason", reason.code());
-            let batch = Batch::new().change(Change::Finish { call: plan.id, outcome }).audit(entry);
-            self.store.commit(asker.tenant(), batch).await?;
-            self.call_changed(asker.tenant(), &plan, Status::Denied);
-            return Ok(());
-        }
-        self.make(asker, plan, Some(id), "approved").await.map(drop)
+        changes.push(Change::Decide { approval: id, decision: Decision::Approved, by, at, digest });
+        self.make(asker, plan, Some(Approved { id, changes, entry }), "approved").await?;
+        self.decided(tenant, &approval, Decision::Used);
+        self.approval(scope, id).await
     }
 
     /// A person says no. Whoever wanted the call is told why.
@@ -203,15 +187,15 @@ impl Hub {
     ) -> Result<()> {
         let at = self.world.now();
         let decide = Change::Decide { approval: approval.id, decision, by: by.to_owned(), at, digest: None };
-        let outcome = Outcome::failed(Status::Denied, text, at);
-        let finish = Change::Finish { call: approval.call, outcome };
+        let call = self.store.call(tenant, approval.call).await?;
+        let call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
+        let outcome = self.failed(tenant, call.id, call.server, Status::Denied, text).await;
+        let finish = Change::Finish { call: call.id, outcome };
         self.store.commit(tenant, Batch::new().change(decide).change(finish).audit(entry)).await?;
         self.decided(tenant, approval, decision);
-        if let Some(call) = self.store.call(tenant, approval.call).await? {
-            let body =
-                json!({ "call": call.id, "server": call.server, "tool": call.tool, "status": call.status });
-            self.events.publish(tenant, "call", body);
-        }
+        let body =
+            json!({ "call": call.id, "server": call.server, "tool": call.tool, "status": Status::Denied });
+        self.events.publish(tenant, "call", body);
         Ok(())
     }
 
@@ -220,42 +204,22 @@ impl Hub {
         self.events.publish(tenant, "approval", body);
     }
 
-    /// Makes what was approved and not made before the hub ended.
-    pub(super) async fn resume_approved(self: &Arc<Self>, tenant: TenantId) -> Result<()> {
-        let filter = ApprovalFilter { call: None, decision: Some(Decision::Approved) };
-        let mut paging = Paging { after: None, limit: 100 };
-        loop {
-            let page = self.store.approvals(tenant, &filter, &paging).await?;
-            for approval in page.items {
-                let waits = self.store.call(tenant, approval.call).await?;
-                if waits.is_none_or(|call| call.status != Status::Pending) {
-                    continue;
-                }
-                let (asker, plan) = self.planned(tenant, &approval).await?;
-                if let Err(error) = self.make_approved(asker, approval.id, plan).await {
-                    tracing::warn!(approval.id = %approval.id, %error, "an approved call could not be made");
-                }
-            }
-            match page.next {
-                None => return Ok(()),
-                after => paging.after = after,
-            }
-        }
-    }
-
     /// What was asked for, and by whom.
     async fn planned(&self, tenant: TenantId, approval: &Approval) -> Result<(Scope, Plan)> {
         let call = self.store.call(tenant, approval.call).await?;
         let call: Call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
-        let asker = Scope::new(tenant, call.subject.parse::<Subject>()?);
+        let scope = Scope::new(tenant, call.subject.parse::<Subject>()?);
         let server = self.find_server(tenant, &call.server.to_string()).await?;
         let tool = self.tool_of(tenant, server.id, &call.tool).await?;
         let (tool, _) = tool.ok_or_else(|| Error::not_found("tool", crate::text::shortened(&call.tool)))?;
-        let arguments = self.unseal(tenant, call.id, "arguments", call.arguments.as_deref()).await?;
+        let (arguments, asked) = self.unseal_arguments(tenant, &call).await?;
         let lost = || {
             Error::new(error::Kind::Conflict, "call_over", "the call is over, and its arguments are not kept")
         };
-        let verdict = self.verdict(asker, &server, &tool).await?;
-        Ok((asker, Plan { id: call.id, server, tool, arguments: arguments.ok_or_else(lost)?, verdict }))
+        let verdict = self.verdict(scope, &server, &tool).await?;
+        Ok((
+            scope,
+            Plan { id: call.id, server, tool, arguments: arguments.ok_or_else(lost)?, asked, verdict },
+        ))
     }
 }

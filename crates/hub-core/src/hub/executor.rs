@@ -8,23 +8,28 @@ use tokio::sync::oneshot;
 
 use super::Hub;
 use super::history::CallView;
-use super::running::Intent;
+use super::running::{Approved, Intent};
 use crate::agent::Agent;
 use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::id::{ApprovalId, CallId};
+use crate::id::{ApprovalId, CallId, TenantId};
 use crate::limit::{Bucket, Rate};
 use crate::policy::{self, Caller, Reason, Verdict};
 use crate::scope::Scope;
 use crate::server::Server;
-use crate::store::{Approval, Batch, Call, Change, Decision, Kind, Status};
+use crate::store::{Approval, Batch, Call, CallFilter, Change, Decision, Kind, Paging, Status};
 use crate::sync::lock;
 use crate::text::shortened;
 use crate::tool::Tool;
 
 /// The largest arguments, as JSON.
 const LARGEST: usize = 4 << 20;
+/// The largest that are kept of a call that is refused.
+const LARGEST_REFUSED: usize = 64 << 10;
+/// How many calls one subject may have under way, and waiting for a person.
+const MOST_AT_ONCE: usize = 256;
+const MOST_WAITING: usize = 100;
 
 /// Which tool is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +60,8 @@ pub(super) struct Plan {
     pub(super) server: Server,
     pub(super) tool: Tool,
     pub(super) arguments: Value,
+    /// What was asked for, if a person has changed it.
+    pub(super) asked: Option<Value>,
     pub(super) verdict: Verdict,
 }
 
@@ -75,13 +82,13 @@ impl Hub {
     /// no. If a person must be asked this waits for them, unless told not to.
     pub async fn call_tool(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let plan = self.plan(scope, wanted).await?;
-        if let Verdict::Deny(reason) = plan.verdict {
-            return self.refuse(scope, &plan, Status::Denied, reason.code(), reason.text()).await;
+        if !matches!(plan.verdict, Verdict::Deny(_)) {
+            if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
+                return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
+            }
+            self.take_turn(scope, &plan).await?;
+            self.check_room(scope)?;
         }
-        if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
-            return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
-        }
-        self.take_turn(scope, &plan).await?;
         let id = plan.id;
         match plan.verdict {
             Verdict::Ask(reason) => {
@@ -92,9 +99,12 @@ impl Hub {
                 }
                 self.call(scope, id).await
             }
-            Verdict::Allow(reason) | Verdict::Deny(reason) => {
+            Verdict::Allow(reason) => {
                 let over = self.make(scope, plan, None, reason.code()).await?;
-                if wait { over.await.map_err(|_| ending()) } else { self.call(scope, id).await }
+                if wait { over.await.map_err(|_| not_known(id)) } else { self.call(scope, id).await }
+            }
+            Verdict::Deny(reason) => {
+                self.refuse(scope, &plan, Status::Denied, reason.code(), reason.text()).await
             }
         }
     }
@@ -104,11 +114,11 @@ impl Hub {
         self: &Arc<Self>,
         scope: Scope,
         plan: Plan,
-        approval: Option<ApprovalId>,
+        approved: Option<Approved>,
         reason: &'static str,
     ) -> Result<oneshot::Receiver<CallView>> {
         let ((begun, has_begun), (done, is_done)) = (oneshot::channel(), oneshot::channel());
-        self.tasks.start(self.clone().carry_out(scope, plan, Intent { approval, reason, begun, done }));
+        self.tasks.start(self.clone().carry_out(scope, plan, Intent { approved, reason, begun, done }));
         has_begun.await.unwrap_or_else(|_| Err(ending()))?;
         Ok(is_done)
     }
@@ -132,7 +142,14 @@ impl Hub {
             }
         };
         let verdict = self.verdict(scope, &server, &tool).await?;
-        Ok(Plan { id: CallId::new(&*self.world), server, tool, arguments: wanted.arguments, verdict })
+        Ok(Plan {
+            id: CallId::new(&*self.world),
+            server,
+            tool,
+            arguments: wanted.arguments,
+            asked: None,
+            verdict,
+        })
     }
 
     /// What the rules say now.
@@ -174,6 +191,19 @@ impl Hub {
         Err(Error::new(error::Kind::Exhausted, "rate_limited", text))
     }
 
+    /// Nobody has more under way at once than this.
+    fn check_room(&self, scope: Scope) -> Result<()> {
+        let running = lock(&self.running);
+        let own = running
+            .iter()
+            .filter(|((tenant, _), running)| *tenant == scope.tenant() && running.subject == scope.subject());
+        if own.count() < MOST_AT_ONCE {
+            return Ok(());
+        }
+        let text = format!("{MOST_AT_ONCE} calls are under way already: wait for one of them");
+        Err(Error::new(error::Kind::Exhausted, "too_many_calls", text))
+    }
+
     /// Keeps a call that is not made, and why.
     async fn refuse(
         &self,
@@ -185,7 +215,9 @@ impl Hub {
     ) -> Result<CallView> {
         let now = self.world.now();
         let mut call = self.record(scope, plan, status).await?;
-        call.error = Some(text.to_owned());
+        let keeps = plan.server.settings.keep_history;
+        call.error = self.sealed_error(scope.tenant(), plan.id, status, keeps.then(|| text.to_owned())).await;
+        call.arguments = call.arguments.filter(|sealed| sealed.len() <= LARGEST_REFUSED);
         call.completed = Some(now);
         let entry = self.about(scope, "call.refused", plan).with("reason", code);
         let batch = Batch::new().change(Change::Open(Box::new(call))).audit(entry);
@@ -197,9 +229,17 @@ impl Hub {
     /// Asks a person.
     async fn ask(&self, scope: Scope, plan: &Plan, reason: Reason) -> Result<()> {
         let now = self.world.now();
-        let mut call = self.record(scope, plan, Status::Pending).await?;
-        // What waits must be known when it is made, kept or not.
-        call.arguments = Some(self.seal(scope.tenant(), plan.id, "arguments", &plan.arguments).await?);
+        let waiting = CallFilter {
+            status: Some(Status::Pending),
+            subject: Some(scope.subject().to_string()),
+            ..CallFilter::default()
+        };
+        let page = Paging { after: None, limit: MOST_WAITING };
+        if self.store.calls(scope.tenant(), &waiting, &page).await?.items.len() >= MOST_WAITING {
+            let text = format!("{MOST_WAITING} calls wait for an answer already: wait until some have one");
+            return Err(Error::new(error::Kind::Exhausted, "too_many_questions", text));
+        }
+        let call = self.record(scope, plan, Status::Pending).await?;
         let approval = Approval {
             id: ApprovalId::new(&*self.world),
             call: plan.id,
@@ -226,8 +266,9 @@ impl Hub {
     /// A call as it is kept.
     pub(super) async fn record(&self, scope: Scope, plan: &Plan, status: Status) -> Result<Call> {
         let now = self.world.now();
-        let arguments = if plan.server.settings.keep_history {
-            Some(self.seal(scope.tenant(), plan.id, "arguments", &plan.arguments).await?)
+        // What waits must be known when it is made, kept or not.
+        let arguments = if plan.server.settings.keep_history || status == Status::Pending {
+            Some(self.seal_arguments(scope.tenant(), plan).await?)
         } else {
             None
         };
@@ -257,13 +298,19 @@ impl Hub {
             .with("arguments", plan.digest().to_string())
     }
 
-    pub(super) fn call_changed(&self, tenant: crate::id::TenantId, plan: &Plan, status: Status) {
+    pub(super) fn call_changed(&self, tenant: TenantId, plan: &Plan, status: Status) {
         let body =
             json!({ "call": plan.id, "server": plan.server.id, "tool": plan.tool.name, "status": status });
         self.events.publish(tenant, "call", body);
     }
 }
 
-pub(super) fn ending() -> Error {
+/// Nobody can say what became of a call.
+fn not_known(call: CallId) -> Error {
+    let text = format!("the hub ended while the call {call} was under way: it may have been done or not");
+    Error::new(error::Kind::Unavailable, "outcome_unknown", text)
+}
+
+fn ending() -> Error {
     Error::new(error::Kind::Unavailable, "ending", "the hub is ending: try again when it is back")
 }

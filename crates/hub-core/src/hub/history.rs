@@ -1,9 +1,11 @@
 //! Calls, as they are remembered. Arguments and results are sealed where they are kept.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Hub;
 use super::executor::Plan;
@@ -13,8 +15,11 @@ use crate::events::Watching;
 use crate::id::{ApprovalId, CallId, SecretId, ServerId, TenantId};
 use crate::names::{LONGEST, local};
 use crate::scope::Scope;
-use crate::store::{ApprovalFilter, Call, CallFilter, Page, Paging, Status};
+use crate::store::{ApprovalFilter, Call, CallFilter, Outcome, Page, Paging, Status};
 use crate::vault::Label;
+
+/// How often whoever waits looks at what is kept.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A call, as it is remembered.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -37,6 +42,8 @@ pub struct CallView {
     pub status: Status,
     /// The arguments, if they are kept.
     pub arguments: Option<Value>,
+    /// The arguments that were asked for, if a person has changed them.
+    pub asked: Option<Value>,
     /// The result, if there is one and it is kept.
     pub result: Option<Value>,
     /// The text of the result.
@@ -73,6 +80,7 @@ impl CallView {
             subject: scope.subject().to_string(),
             status,
             arguments: Some(plan.arguments.clone()),
+            asked: plan.asked.clone(),
             result: None,
             summary: None,
             warning: None,
@@ -95,7 +103,13 @@ impl Hub {
     pub async fn call(&self, scope: Scope, id: CallId) -> Result<CallView> {
         let call = self.store.call(scope.tenant(), id).await?;
         let call = call.filter(|call| may_see(scope, call)).ok_or_else(|| Error::not_found("call", id))?;
-        self.view_call(scope.tenant(), call, true).await
+        let (has_result, status) = (call.result.is_some(), call.status);
+        let view = self.view_call(scope.tenant(), call, true).await?;
+        Ok(match self.passing.find(scope.tenant(), id) {
+            // What is kept of it is less than what is known.
+            Some(known) if !has_result && (status == known.status || !status.is_final()) => known,
+            _ => view,
+        })
     }
 
     /// Calls, the newest first, without arguments and results. An agent sees its own.
@@ -125,19 +139,17 @@ impl Hub {
             Err(error) if error.code() == "server_not_in_file" => None,
             Err(error) => return Err(error),
         };
-        let (mut arguments, mut kept) = (None, None);
-        let mut approval = None;
+        let (mut arguments, mut asked, mut kept, mut approval) = (None, None, None, None);
+        let error = self.unseal(tenant, call.id, "error", call.error.as_deref()).await?;
         if whole {
-            arguments = self.unseal(tenant, call.id, "arguments", call.arguments.as_deref()).await?;
+            (arguments, asked) = self.unseal_arguments(tenant, &call).await?;
             kept = self.unseal(tenant, call.id, "result", call.result.as_deref()).await?;
             let filter = ApprovalFilter { call: Some(call.id), decision: None };
-            let asked = self.store.approvals(tenant, &filter, &Paging { after: None, limit: 1 }).await?;
-            approval = asked.items.first().map(|approval| approval.id);
+            let page = self.store.approvals(tenant, &filter, &Paging { after: None, limit: 1 }).await?;
+            approval = page.items.first().map(|approval| approval.id);
         }
-        let kept =
-            kept.map(|mut kept: Value| (kept["result"].take(), kept["warning"].as_str().map(str::to_owned)));
-        let (result, warning) = match kept.or_else(|| self.passing.find(tenant, call.id).filter(|_| whole)) {
-            Some((result, warning)) => (Some(result), warning),
+        let (result, warning) = match kept {
+            Some(mut kept) => (Some(kept["result"].take()), kept["warning"].as_str().map(str::to_owned)),
             None => (None, None),
         };
         let view = CallView {
@@ -149,10 +161,11 @@ impl Hub {
             subject: call.subject,
             status: call.status,
             arguments,
+            asked,
             summary: None,
             result,
             warning,
-            error: call.error,
+            error: error.and_then(|error| error.as_str().map(str::to_owned)),
             approval,
             digest: call.digest.to_string(),
             created: call.created,
@@ -162,7 +175,8 @@ impl Hub {
         Ok(view.summarised())
     }
 
-    /// Waits until a call is over. `watching` was begun before anything could happen to it.
+    /// Waits until a call is over. `watching` was begun before anything could happen to it. What is kept is looked at
+    /// every now and then, should nobody have told of it.
     pub(super) async fn until_over(
         &self,
         tenant: TenantId,
@@ -171,21 +185,74 @@ impl Hub {
     ) -> Result<()> {
         let id_text = id.to_string();
         loop {
-            match watching.next().await {
-                Ok(event) if event.kind == "call" && event.body["call"] == *id_text => {
-                    let status = event.body["status"].as_str().and_then(Status::find);
-                    if status.is_some_and(Status::is_final) {
-                        return Ok(());
-                    }
+            let is_over = match tokio::time::timeout(LOOK_AGAIN, watching.next()).await {
+                Ok(Ok(event)) if event.kind == "call" && event.body["call"] == *id_text => {
+                    event.body["status"].as_str().and_then(Status::find).is_some_and(Status::is_final)
                 }
-                Ok(_) => {}
-                // So much has happened meanwhile that not all of it is known any more.
-                Err(_) => {
-                    let call = self.store.call(tenant, id).await?;
-                    if call.is_none_or(|call| call.status.is_final()) {
-                        return Ok(());
-                    }
+                Ok(Ok(_)) => false,
+                Ok(Err(_)) | Err(_) => {
+                    self.store.call(tenant, id).await?.is_none_or(|call| call.status.is_final())
                 }
+            };
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The arguments of a call as they are kept: what is sent, and what was asked for if that is something else.
+    pub(super) async fn seal_arguments(&self, tenant: TenantId, plan: &Plan) -> Result<Vec<u8>> {
+        let kept = json!({ "arguments": plan.arguments, "asked": plan.asked });
+        self.seal(tenant, plan.id, "arguments", &kept).await
+    }
+
+    pub(super) async fn unseal_arguments(
+        &self,
+        tenant: TenantId,
+        call: &Call,
+    ) -> Result<(Option<Value>, Option<Value>)> {
+        let kept = self.unseal(tenant, call.id, "arguments", call.arguments.as_deref()).await?;
+        let Some(mut kept) = kept else { return Ok((None, None)) };
+        let asked = Some(kept["asked"].take()).filter(|asked| !asked.is_null());
+        Ok((Some(kept["arguments"].take()), asked))
+    }
+
+    /// A call that ended without a result.
+    pub(super) async fn failed(
+        &self,
+        tenant: TenantId,
+        call: CallId,
+        server: ServerId,
+        status: Status,
+        text: &str,
+    ) -> Outcome {
+        let error = self.sealed_error(tenant, call, status, Some(text.to_owned())).await;
+        let server = self.find_server(tenant, &server.to_string()).await.ok();
+        let keeps_arguments = server.is_some_and(|server| server.settings.keep_history);
+        Outcome { status, result: None, error, at: self.world.now(), keeps_arguments }
+    }
+
+    /// Why a call failed, as it is kept. Where nothing of its content shall be, only how it ended is said.
+    pub(super) async fn sealed_error(
+        &self,
+        tenant: TenantId,
+        call: CallId,
+        status: Status,
+        text: Option<String>,
+    ) -> Option<Vec<u8>> {
+        let usual = match status {
+            Status::Pending | Status::Running | Status::Success => None,
+            Status::Error => Some("it failed"),
+            Status::Denied => Some("it was not allowed"),
+            Status::Cancelled => Some("it was given up"),
+            Status::Unknown => Some("what came of it is not known"),
+        };
+        let text = text.or_else(|| usual.map(str::to_owned))?;
+        match self.seal(tenant, call, "error", &text.into()).await {
+            Ok(sealed) => Some(sealed),
+            Err(error) => {
+                tracing::error!(call.id = %call, %error, "why a call failed could not be sealed");
+                None
             }
         }
     }

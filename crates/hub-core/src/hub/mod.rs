@@ -5,6 +5,7 @@ pub mod agents;
 mod approvals;
 mod audits;
 mod background;
+mod cancelling;
 mod connecting;
 mod credentials;
 mod executor;
@@ -37,7 +38,6 @@ use linchpin::client::{Changed, Lineage};
 use linchpin::egress::Egress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
 
 use crate::agent::Agent;
 use crate::audit::{Entry, Signer};
@@ -115,7 +115,7 @@ pub struct Hub {
     limits: Mutex<HashMap<(TenantId, ServerId), Bucket>>,
     schemas: schemas::Schemas,
     /// Calls under way, and how each is stopped.
-    running: Mutex<HashMap<(TenantId, CallId), Arc<Notify>>>,
+    running: Mutex<HashMap<(TenantId, CallId), running::Running>>,
     passing: passing::Passing,
     late: late::Late,
     due: Arc<sync::Due>,

@@ -1,46 +1,31 @@
-//! Results that are not kept, for whoever waits for them now.
+//! What came of calls and is not kept, or not yet: for whoever waits for it now.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use serde_json::Value;
-
+use super::history::CallView;
 use crate::id::{CallId, TenantId};
 use crate::sync::lock;
 
 /// How many are remembered.
 const MOST: usize = 64;
 
-struct Passed {
-    tenant: TenantId,
-    call: CallId,
-    result: Value,
-    warning: Option<String>,
-}
-
 /// The last of them.
 #[derive(Default)]
-pub(super) struct Passing(Mutex<VecDeque<Passed>>);
+pub(super) struct Passing(Mutex<VecDeque<(TenantId, CallView)>>);
 
 impl Passing {
-    pub(super) fn keep(
-        &self,
-        tenant: TenantId,
-        call: CallId,
-        result: Option<Value>,
-        warning: Option<String>,
-    ) {
-        let Some(result) = result else { return };
+    pub(super) fn keep(&self, tenant: TenantId, view: &CallView) {
         let mut all = lock(&self.0);
         if all.len() == MOST {
             all.pop_front();
         }
-        all.push_back(Passed { tenant, call, result, warning });
+        all.push_back((tenant, view.clone()));
     }
 
-    pub(super) fn find(&self, tenant: TenantId, call: CallId) -> Option<(Value, Option<String>)> {
+    pub(super) fn find(&self, tenant: TenantId, call: CallId) -> Option<CallView> {
         let all = lock(&self.0);
-        let found = all.iter().find(|one| (one.tenant, one.call) == (tenant, call))?;
-        Some((found.result.clone(), found.warning.clone()))
+        let found = all.iter().rev().find(|(whose, view)| (*whose, view.id) == (tenant, call))?;
+        Some(found.1.clone())
     }
 }

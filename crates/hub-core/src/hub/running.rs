@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use linchpin::encode::to_value;
-use linchpin::model::CallToolResult;
+use linchpin::model::{CallToolResult, TaskStatus};
 use linchpin::{CallError, ClientError, Revision};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
@@ -16,22 +16,37 @@ use super::history::CallView;
 use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::envelope::Envelope;
-use crate::error::{self, Error, Result};
-use crate::id::{ApprovalId, CallId};
-use crate::scope::Scope;
+use crate::error::Result;
+use crate::id::{ApprovalId, CallId, TenantId};
+use crate::pin::visible;
+use crate::scope::{Scope, Subject};
 use crate::store::{Batch, CallFilter, Change, Outcome, Paging, Status};
 use crate::sync::lock;
+use crate::text::first_line;
 
 /// Why a call is made.
 pub(super) struct Intent {
-    /// The approval that is used up with it, of a call that waited.
-    pub(super) approval: Option<ApprovalId>,
+    /// What a person has said, of a call that waited.
+    pub(super) approved: Option<Approved>,
     /// The rule that allows it.
     pub(super) reason: &'static str,
     /// Told when it is certain that the call is made, or that it is not.
     pub(super) begun: oneshot::Sender<Result<()>>,
     /// Told when it is over.
     pub(super) done: oneshot::Sender<CallView>,
+}
+
+/// A person's yes. It is kept and used up in one step, with the start of the call.
+pub(super) struct Approved {
+    pub(super) id: ApprovalId,
+    pub(super) changes: Vec<Change>,
+    pub(super) entry: Entry,
+}
+
+/// A call under way, and how it is stopped.
+pub(super) struct Running {
+    pub(super) subject: Subject,
+    pub(super) stop: Arc<Notify>,
 }
 
 /// What came of a call, before it is kept.
@@ -48,45 +63,81 @@ impl Came {
     }
 }
 
+/// A call that was begun. If whoever makes it is gone before it was kept what came of it, that is not known.
+struct Begun {
+    hub: Arc<Hub>,
+    tenant: TenantId,
+    id: CallId,
+    is_open: bool,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        lock(&self.hub.running).remove(&(self.tenant, self.id));
+        if self.is_open {
+            let at = self.hub.world.now();
+            let outcome =
+                Outcome { status: Status::Unknown, result: None, error: None, at, keeps_arguments: true };
+            let entry = Entry::new(at, "hub", "call.done").with("call", self.id.to_string());
+            let entry = entry.with("status", Status::Unknown.name());
+            let finish = Change::Finish { call: self.id, outcome };
+            self.hub.late.add(self.tenant, Batch::new().change(finish).audit(entry));
+        }
+    }
+}
+
 impl Hub {
     /// Makes a call. What is about to be done is kept first; if that fails, nothing is done.
     pub(super) async fn carry_out(self: Arc<Self>, scope: Scope, plan: Plan, intent: Intent) {
-        let stop = Arc::new(Notify::new());
-        lock(&self.running).insert((scope.tenant(), plan.id), stop.clone());
-        let begun = self.begin(scope, &plan, &intent).await;
-        let has_begun = begun.is_ok();
-        let _ = intent.begun.send(begun); // whoever asked may have left
-        if has_begun {
-            let started = self.world.now();
-            self.call_changed(scope.tenant(), &plan, Status::Running);
-            let came = tokio::select! {
-                biased;
-                came = self.reach(scope, &plan) => came,
-                () = stop.notified() => Came::failed(Status::Cancelled, "it was cancelled while it was under way"),
-            };
-            let (came, completed) = self.keep(scope, &plan, came).await;
-            let Came { status, result, warning, error } = came;
-            let view = CallView {
-                result,
-                warning,
-                error,
-                approval: intent.approval,
-                started: Some(started),
-                completed: Some(completed),
-                ..CallView::of(scope, &plan, status)
-            };
-            let _ = intent.done.send(view.summarised());
+        let (tenant, stop) = (scope.tenant(), Arc::new(Notify::new()));
+        let running = Running { subject: scope.subject(), stop: stop.clone() };
+        lock(&self.running).insert((tenant, plan.id), running);
+        let mut open = Begun { hub: self.clone(), tenant, id: plan.id, is_open: false };
+        let Intent { approved, reason, begun, done } = intent;
+        let approval = approved.as_ref().map(|approved| approved.id);
+        let has_begun = self.begin(scope, &plan, approved, reason).await;
+        open.is_open = has_begun.is_ok();
+        let _ = begun.send(has_begun); // whoever asked may have left
+        if !open.is_open {
+            return;
         }
-        lock(&self.running).remove(&(scope.tenant(), plan.id));
+        let started = self.world.now();
+        self.call_changed(tenant, &plan, Status::Running);
+        let came = tokio::select! {
+            biased;
+            came = self.reach(scope, &plan) => came,
+            () = stop.notified() => Came::failed(Status::Cancelled, "it was cancelled while it was under way"),
+        };
+        let completed = self.world.now();
+        let view = CallView {
+            result: came.result.clone(),
+            warning: came.warning.clone(),
+            error: came.error.clone(),
+            approval,
+            started: Some(started),
+            completed: Some(completed),
+            ..CallView::of(scope, &plan, came.status)
+        };
+        let view = view.summarised();
+        self.keep(scope, &plan, came, (started, completed), &view).await;
+        open.is_open = false;
+        let _ = done.send(view);
     }
 
-    async fn begin(&self, scope: Scope, plan: &Plan, intent: &Intent) -> Result<()> {
-        let mut entry = self.about(scope, "call.intent", plan).with("reason", intent.reason);
+    async fn begin(
+        &self,
+        scope: Scope,
+        plan: &Plan,
+        approved: Option<Approved>,
+        reason: &'static str,
+    ) -> Result<()> {
+        let mut entry = self.about(scope, "call.intent", plan).with("reason", reason);
         let mut batch = Batch::new();
-        if let Some(approval) = intent.approval {
+        if let Some(Approved { id, changes, entry: said }) = approved {
             let (digest, at) = (plan.binding(scope), self.world.now());
-            entry = entry.with("approval", approval.to_string());
-            batch = batch.change(Change::Use { approval, digest, at });
+            entry = entry.with("approval", id.to_string());
+            batch.changes = changes;
+            batch = batch.change(Change::Use { approval: id, digest, at }).audit(said);
             batch = batch.change(Change::Start { call: plan.id, at });
         } else {
             let call = self.record(scope, plan, Status::Running).await?;
@@ -102,45 +153,63 @@ impl Hub {
             Err(error) => return Came::failed(Status::Error, error.message()),
         };
         let mut sent = self.send(scope, plan).await;
-        if let Ok(Err(ClientError::Call(CallError::Closed(_)))) = sent {
+        if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
             sent = self.send(scope, plan).await; // the connection had ended before: nothing was sent
         }
-        let answer = match sent {
-            Ok(answer) => answer,
-            Err(error) => return Came::failed(Status::Error, hidden.hide_in(error.message().to_owned())),
-        };
-        match answer {
-            Ok(result) => {
+        let mut came = match sent {
+            Err(error) => Came::failed(Status::Error, hidden.hide_in(error.message().to_owned())),
+            Ok(None) => {
+                let time = plan.server.settings.timeout;
+                Came::failed(
+                    Status::Unknown,
+                    format!("no answer within {time:?}: it may have been done or not"),
+                )
+            }
+            Ok(Some(Ok(result))) => {
                 let result = hidden.hide(to_value(&result, Revision::LATEST));
                 let Envelope { result, is_error, warning, summary } =
                     Envelope::new(result, self.options.result_limit);
                 let status = if is_error { Status::Error } else { Status::Success };
-                let error = is_error.then(|| crate::text::first_line(&summary));
+                let error = is_error.then(|| first_line(&summary));
                 Came { status, result: Some(result), warning, error }
             }
-            Err(error) => {
-                let status = if was_sent(&error) { Status::Unknown } else { Status::Error };
-                Came::failed(status, crate::pin::visible(&hidden.hide_in(error.to_string())))
+            Ok(Some(Err(error))) => {
+                let status = if may_have_run(&error) { Status::Unknown } else { Status::Error };
+                Came::failed(status, visible(&hidden.hide_in(error.to_string())))
             }
+        };
+        if plan.asked.is_some() {
+            let edited = "a person changed the arguments before the call was made";
+            came.warning =
+                Some(came.warning.map_or_else(|| edited.to_owned(), |other| format!("{edited}; {other}")));
         }
+        came
     }
 
-    async fn send(&self, scope: Scope, plan: &Plan) -> Result<Result<CallToolResult, ClientError>> {
+    /// The answer, if it came in time: tasks and questions of the server count, too.
+    async fn send(&self, scope: Scope, plan: &Plan) -> Result<Option<Result<CallToolResult, ClientError>>> {
         let client = self.client(scope, &plan.server, false).await?;
-        Ok(client.call(plan.tool.name.as_str(), &plan.arguments).await)
+        let call = client.call(plan.tool.name.as_str(), &plan.arguments).into_future();
+        Ok(tokio::time::timeout(plan.server.settings.timeout, call).await.ok())
     }
 
-    /// Keeps what came of a call, and when. What cannot be kept now is kept as soon as that is possible.
-    async fn keep(&self, scope: Scope, plan: &Plan, came: Came) -> (Came, Timestamp) {
-        let (tenant, now) = (scope.tenant(), self.world.now());
-        let Came { status, result, warning, error } = &came;
-        let status = *status;
+    /// Keeps what came of a call. What cannot be kept now is kept as soon as that is possible.
+    async fn keep(
+        &self,
+        scope: Scope,
+        plan: &Plan,
+        came: Came,
+        (started, at): (Timestamp, Timestamp),
+        view: &CallView,
+    ) {
+        let (tenant, keeps) = (scope.tenant(), plan.server.settings.keep_history);
+        let Came { status, result, warning, error } = came;
         let mut entry =
             self.entry(scope, "call.done").with("call", plan.id.to_string()).with("status", status.name());
         let mut sealed = None;
         if let Some(result) = result {
-            entry = entry.with("result", Digest::of("linchpin result").json(result).end().to_string());
-            if plan.server.settings.keep_history {
+            entry = entry.with("result", Digest::of("linchpin result").json(&result).end().to_string());
+            if keeps {
                 let kept = json!({ "result": result, "warning": warning });
                 match self.seal(tenant, plan.id, "result", &kept).await {
                     Ok(bytes) => sealed = Some(bytes),
@@ -148,62 +217,23 @@ impl Hub {
                 }
             }
         }
-        if !plan.server.settings.keep_history {
-            // For whoever waits for it now, and nobody later.
-            self.passing.keep(tenant, plan.id, result.clone(), warning.clone());
-        }
-        let outcome = Outcome {
-            status,
-            result: sealed,
-            error: error.clone(),
-            at: now,
-            keeps_arguments: plan.server.settings.keep_history,
-        };
+        let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| keeps)).await;
+        let outcome = Outcome { status, result: sealed, error, at, keeps_arguments: keeps };
         let batch = Batch::new().change(Change::Finish { call: plan.id, outcome }).audit(entry);
-        self.meters.call_over(plan.server.slug.as_str(), status, now.duration_since(plan_time(plan, now)));
-        if let Err(error) = self.store.commit(tenant, batch.clone()).await {
+        self.meters.call_over(plan.server.slug.as_str(), status, at.duration_since(started));
+        let kept = self.store.commit(tenant, batch.clone()).await;
+        if !keeps || kept.is_err() {
+            self.passing.keep(tenant, view); // for whoever waits for it now
+        }
+        if let Err(error) = kept {
             tracing::error!(call.id = %plan.id, %error, "what came of a call cannot be kept now; it is tried again");
             self.late.add(tenant, batch);
         }
         self.call_changed(tenant, plan, status);
-        (came, now)
     }
 
-    /// Gives up a call that waits or is under way.
-    pub async fn cancel_call(&self, scope: Scope, id: CallId) -> Result<CallView> {
-        let call = self.call(scope, id).await?; // whoever may see it may give it up
-        match call.status {
-            Status::Pending => {
-                let now = self.world.now();
-                let text = "whoever wanted it gave it up";
-                let outcome = Outcome::failed(Status::Cancelled, text, now);
-                let entry = self.entry(scope, "call.cancelled").with("call", id.to_string());
-                let batch = Batch::new().change(Change::Finish { call: id, outcome }).audit(entry);
-                self.store.commit(scope.tenant(), batch).await?;
-                let body = json!({ "call": id, "server": call.server_id, "tool": call.tool, "status": Status::Cancelled });
-                self.events.publish(scope.tenant(), "call", body);
-            }
-            Status::Running => {
-                let stop = lock(&self.running).get(&(scope.tenant(), id)).cloned();
-                let mut watching = self.events.watch(scope.tenant(), None);
-                let entry = self.entry(scope, "call.cancelled").with("call", id.to_string());
-                self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-                if let Some(stop) = stop {
-                    stop.notify_one();
-                    self.until_over(scope.tenant(), id, &mut watching).await?;
-                }
-            }
-            over => {
-                let text = format!("the call is over: it is {}", over.name());
-                return Err(Error::new(error::Kind::Conflict, "call_over", text));
-            }
-        }
-        self.call(scope, id).await
-    }
-
-    /// After a start: whatever was under way when the hub ended is not known to have been done. What a person has said
-    /// yes to and was not made is made now.
-    pub async fn recover(self: &Arc<Self>) -> Result<usize> {
+    /// After a start: whatever was under way when the hub ended is not known to have been done.
+    pub async fn recover(&self) -> Result<usize> {
         let mut count = 0;
         for tenant in self.store.tenants().await? {
             let filter = CallFilter { status: Some(Status::Running), ..CallFilter::default() };
@@ -212,34 +242,45 @@ impl Hub {
                 if page.items.is_empty() {
                     break;
                 }
-                let now = self.world.now();
                 let mut batch = Batch::new();
                 for call in page.items {
                     let text = "the hub ended while it was under way: whether it was done is not known";
-                    let outcome = Outcome::failed(Status::Unknown, text, now);
-                    let entry = Entry::new(now, "hub", "call.done").with("call", call.id.to_string());
+                    let outcome = self.failed(tenant, call.id, call.server, Status::Unknown, text).await;
+                    let entry = Entry::new(outcome.at, "hub", "call.done").with("call", call.id.to_string());
                     batch = batch.change(Change::Finish { call: call.id, outcome });
                     batch = batch.audit(entry.with("status", Status::Unknown.name()));
                     count += 1;
                 }
                 self.store.commit(tenant, batch).await?;
             }
-            self.resume_approved(tenant).await?;
         }
         Ok(count)
     }
 }
 
-/// When the call was asked for, by its id.
-fn plan_time(plan: &Plan, now: Timestamp) -> Timestamp {
-    plan.id.made().unwrap_or(now)
-}
-
-/// Whether the server may have done it.
-fn was_sent(error: &ClientError) -> bool {
+/// Whether the server may have done it without our knowing: always, unless it is certain that it was not sent, or was
+/// answered.
+fn may_have_run(error: &ClientError) -> bool {
     match error {
-        ClientError::OutcomeUnknown { .. } => true,
-        ClientError::Call(error) => matches!(error, CallError::TimedOut(_) | CallError::Lost(_)),
+        ClientError::Task { status, .. } => matches!(status, TaskStatus::Working | TaskStatus::InputRequired),
+        ClientError::Call(CallError::Rejected(_) | CallError::Closed(_) | CallError::TooMany(_)) => false,
+        ClientError::Call(CallError::Transport { status: Some(status), .. })
+            if (400..500).contains(status) =>
+        {
+            false
+        }
+        ClientError::Call(CallError::Transport { code, .. }) => !NOT_SENT.contains(code),
+        ClientError::OutcomeUnknown { .. } | ClientError::Call(_) => true,
         _ => false,
     }
 }
+
+/// What the SDK calls failures in which nothing was sent.
+const NOT_SENT: [&str; 6] = [
+    "HTTP_CONNECT",
+    "HTTP_REQUEST",
+    "HTTP_REDIRECT",
+    "HTTP_AUTHORIZATION",
+    "HTTP_SIGN_IN",
+    "HTTP_HEADERS_PROVIDER",
+];

@@ -83,8 +83,8 @@ pub struct Call {
     pub arguments: Option<Vec<u8>>,
     /// The result, sealed, if there is one and it is kept.
     pub result: Option<Vec<u8>>,
-    /// Why it failed, without anything secret.
-    pub error: Option<String>,
+    /// Why it failed, sealed.
+    pub error: Option<Vec<u8>>,
     /// When it was wanted.
     pub created: Timestamp,
     /// When it was sent.
@@ -100,19 +100,12 @@ pub struct Outcome {
     pub status: Status,
     /// The result, sealed.
     pub result: Option<Vec<u8>>,
-    /// Why it failed.
-    pub error: Option<String>,
+    /// Why it failed, sealed.
+    pub error: Option<Vec<u8>>,
     /// When.
     pub at: Timestamp,
     /// Whether its arguments are still kept.
     pub keeps_arguments: bool,
-}
-
-impl Outcome {
-    /// It ended without a result.
-    pub fn failed(status: Status, error: impl Into<String>, at: Timestamp) -> Self {
-        Outcome { status, result: None, error: Some(error.into()), at, keeps_arguments: true }
-    }
 }
 
 /// Which calls are wanted.
@@ -146,12 +139,20 @@ pub enum Decision {
     Expired,
     /// Yes, and it was made use of. It cannot be used again.
     Used,
+    /// It is not wanted any more.
+    Withdrawn,
 }
 
 impl Decision {
     /// All of them.
-    pub const ALL: [Decision; 5] =
-        [Decision::Open, Decision::Approved, Decision::Denied, Decision::Expired, Decision::Used];
+    pub const ALL: [Decision; 6] = [
+        Decision::Open,
+        Decision::Approved,
+        Decision::Denied,
+        Decision::Expired,
+        Decision::Used,
+        Decision::Withdrawn,
+    ];
 
     /// How it is called.
     pub fn name(self) -> &'static str {
@@ -161,6 +162,7 @@ impl Decision {
             Decision::Denied => "denied",
             Decision::Expired => "expired",
             Decision::Used => "used",
+            Decision::Withdrawn => "withdrawn",
         }
     }
 

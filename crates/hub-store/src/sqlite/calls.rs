@@ -265,7 +265,7 @@ pub(super) fn decide(
     // What is over can only be said to be over.
     let sql =
         "UPDATE approvals SET decision = ?3, decided_by = ?4, decided = ?5, digest = COALESCE(?6, digest)
-               WHERE tenant = ?1 AND id = ?2 AND decision = 'open' AND (expires > ?5 OR ?3 = 'expired')";
+               WHERE tenant = ?1 AND id = ?2 AND decision = 'open' AND (expires > ?5 OR ?3 IN ('expired', 'withdrawn'))";
     let digest = digest.map(|digest| digest.bytes().to_vec());
     let values = params![tenant.to_string(), id.to_string(), decision.name(), by, time(at), digest];
     change(db, sql, values, || closed(db, tenant, id, at))

@@ -22,7 +22,7 @@ CREATE TABLE calls (
     digest    BLOB NOT NULL,
     arguments BLOB,
     result    BLOB,
-    error     TEXT,
+    error     BLOB,
     created   INTEGER NOT NULL,
     started   INTEGER,
     completed INTEGER,

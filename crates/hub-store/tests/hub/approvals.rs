@@ -69,6 +69,8 @@ async fn other_arguments_are_checked_and_both_are_recorded() {
     let over = stage.over(call.id).await;
     assert_eq!(over.summary.as_deref(), Some("a little"));
     assert_eq!(over.arguments, Some(json!({"message": "a little"})));
+    assert_eq!(over.asked, Some(json!({"message": "all of it"})));
+    assert_eq!(over.warning.as_deref(), Some("a person changed the arguments before the call was made"));
     let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
     let of = |action: &str| rows.iter().find(|row| row.action == action).unwrap().fields.clone();
     assert_eq!(of("approval.asked")["arguments"], call.digest);
@@ -149,22 +151,11 @@ async fn questions_and_answers_survive_the_end_of_the_hub() {
     let stage = Stage::new().await;
     let agent = stage.agent("Asks", "always-ask", &[]).await;
     let (asked, first) = stage.ask(agent, "echo", json!({"message": "asked before"})).await;
-    // The hub ended after a person said yes, and before the call was made.
-    let (approved, second) = stage.ask(agent, "echo", json!({"message": "approved before"})).await;
-    let decide = linchpin_hub_core::store::Change::Decide {
-        approval: second,
-        decision: Decision::Approved,
-        by: "user".into(),
-        at: linchpin_hub_core::World::now(&*stage.clock),
-        digest: None,
-    };
-    stage.store.commit(ADA, linchpin_hub_core::store::Batch::new().change(decide)).await.unwrap();
     let (hub, _) = open(&stage.place, stage.clock.clone());
     assert_eq!(hub.recover().await.unwrap(), 0);
-    assert_eq!(over(&hub, approved.id).await.summary.as_deref(), Some("approved before"));
     hub.approve(person(ADA), first, None).await.unwrap();
     assert_eq!(over(&hub, asked.id).await.summary.as_deref(), Some("asked before"));
-    assert_eq!(stage.upstream.ran(), 2);
+    assert_eq!(stage.upstream.ran(), 1);
 }
 
 #[tokio::test]
@@ -182,4 +173,52 @@ async fn what_was_under_way_is_not_known_to_have_been_done() {
     assert_eq!(call.status, Status::Unknown);
     assert!(call.error.unwrap().contains("whether it was done is not known"));
     assert_eq!(hub.recover().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_asks_nobody_any_more() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (call, approval) = stage.ask(agent, "echo", json!({"message": "hello"})).await;
+    let given_up = stage.hub.cancel_call(agent, call.id).await.unwrap();
+    assert_eq!((given_up.status, stage.open_approvals().await), (Status::Cancelled, 0));
+    let asked = stage.hub.approval(person(ADA), approval).await.unwrap();
+    assert_eq!(asked.decision, Decision::Withdrawn);
+    assert_eq!(stage.hub.approve(person(ADA), approval, None).await.unwrap_err().code(), "approval_decided");
+    assert_eq!(stage.upstream.ran(), 0);
+}
+
+#[tokio::test]
+async fn nothing_of_a_call_stays_where_nothing_shall_be_kept() {
+    let stage = Stage::new().await;
+    stage.hub.update_server(person(ADA), "up", json!({"keep_history": false})).await.unwrap();
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let (denied, first) = stage.ask(agent, "echo", json!({"message": "a"})).await;
+    let (given_up, _) = stage.ask(agent, "echo", json!({"message": "b"})).await;
+    let (late, _) = stage.ask(agent, "echo", json!({"message": "c"})).await;
+    stage.hub.deny(person(ADA), first, None).await.unwrap();
+    stage.hub.cancel_call(agent, given_up.id).await.unwrap();
+    stage.clock.turn(3_600);
+    stage.hub.expire_approvals(ADA).await.unwrap();
+    for call in [denied, given_up, late] {
+        let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
+        assert!(kept.status.is_final() && kept.arguments.is_none(), "{:?}", kept.status);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_cannot_ask_without_end() {
+    let stage = Stage::new().await;
+    let (agent, other) =
+        (stage.agent("Asks", "always-ask", &[]).await, stage.agent("Other", "always-ask", &[]).await);
+    for _ in 0..100 {
+        stage.ask(agent, "echo", json!({"message": "a"})).await;
+    }
+    let error = stage.call(agent, "echo", json!({"message": "a"})).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (Kind::Exhausted, "too_many_questions"));
+    stage.ask(other, "echo", json!({"message": "a"})).await;
+    assert_eq!(
+        stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap().status,
+        Status::Success
+    );
 }

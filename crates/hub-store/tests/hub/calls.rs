@@ -184,3 +184,35 @@ async fn what_is_old_is_forgotten_and_the_audit_stays() {
     assert_eq!(stage.hub.call(person(ADA), newer.id).await.unwrap().status, Status::Success);
     assert!(stage.actions().await.len() > entries);
 }
+
+#[tokio::test]
+async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
+    let stage = Stage::new().await;
+    // It ends within the second that its server is given.
+    stage.hub.update_server(person(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
+    let wanted = Wanted { tool: Which::Local("mcp_up__wait".into()), arguments: json!({}) };
+    let call = stage.hub.call_tool(person(ADA), wanted, false).await.unwrap();
+    stage.upstream.has_begun.notified().await;
+    stage.hub.end().await;
+    let call = stage.hub.call(person(ADA), call.id).await.unwrap();
+    assert_eq!(call.status, Status::Unknown);
+    assert!(call.error.unwrap().starts_with("no answer within 1s"));
+    let wanted = Wanted { tool: Which::Local("mcp_up__echo".into()), arguments: json!({"message": "late"}) };
+    let error = stage.hub.call_tool(person(ADA), wanted, true).await.unwrap_err();
+    assert_eq!((error.code(), stage.upstream.ran()), ("ending", 0));
+}
+
+#[tokio::test]
+async fn why_a_call_failed_is_sealed_too() {
+    let stage = Stage::new().await;
+    let canary = "canary-in-an-error";
+    let call = stage.call(person(ADA), "echo", json!({ canary: canary, "message": [canary] })).await.unwrap();
+    assert!(call.error.unwrap().contains(canary));
+    for file in std::fs::read_dir(stage.place.path()).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        assert!(!bytes.windows(canary.len()).any(|part| part == canary.as_bytes()));
+    }
+    let all =
+        stage.hub.calls(person(ADA), CallFilter::default(), &Paging { after: None, limit: 1 }).await.unwrap();
+    assert!(all.items[0].error.as_ref().unwrap().contains(canary), "people see it");
+}

@@ -90,7 +90,7 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
             }
             asked => asked,
         };
-        let text = asked.map_err(|error| lost(request, error))?;
+        let text = asked.map_err(|error| lost(request, error, round > 0))?;
         if session {
             return begun_in_session(request, as_task, text);
         }
@@ -155,9 +155,14 @@ async fn once_more(
 }
 
 /// A call that was sent and has no answer may have been carried out.
-fn lost(request: &Request, error: CallError) -> ClientError {
+///
+/// After the first round the tool has begun, so that also a connection that had ended before says nothing of it.
+fn lost(request: &Request, error: CallError, has_begun: bool) -> ClientError {
     match (&request.tool, error) {
         (Some(tool), CallError::Lost(reason)) => {
+            ClientError::OutcomeUnknown { tool: tool.clone(), reason: reason.to_string() }
+        }
+        (Some(tool), CallError::Closed(reason)) if has_begun => {
             ClientError::OutcomeUnknown { tool: tool.clone(), reason: reason.to_string() }
         }
         (Some(tool), error) if is_lost(&error) => {

@@ -1,0 +1,62 @@
+//! Calls that are given up.
+
+use serde_json::json;
+
+use super::Hub;
+use super::history::CallView;
+use crate::error::{Error, Kind, Result};
+use crate::id::CallId;
+use crate::scope::Scope;
+use crate::store::{ApprovalFilter, Batch, Change, Decision, Paging, Status};
+use crate::sync::lock;
+
+impl Hub {
+    /// Gives up a call that waits or is under way. Whoever may see it may.
+    pub async fn cancel_call(&self, scope: Scope, id: CallId) -> Result<CallView> {
+        let mut watching = self.events.watch(scope.tenant(), None);
+        let call = self.call(scope, id).await?;
+        let entry = self.entry(scope, "call.cancelled").with("call", id.to_string());
+        match call.status {
+            Status::Pending => {
+                let text = "whoever wanted it gave it up";
+                let outcome = self.failed(scope.tenant(), id, call.server_id, Status::Cancelled, text).await;
+                let mut batch = self.withdraw(scope, id).await?;
+                batch = batch.change(Change::Finish { call: id, outcome }).audit(entry);
+                self.store.commit(scope.tenant(), batch).await?;
+                let body = json!({ "call": id, "server": call.server_id, "tool": call.tool, "status": Status::Cancelled });
+                self.events.publish(scope.tenant(), "call", body);
+            }
+            Status::Running => {
+                self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
+                let stop = lock(&self.running).get(&(scope.tenant(), id)).map(|running| running.stop.clone());
+                if let Some(stop) = stop {
+                    stop.notify_one();
+                }
+                self.until_over(scope.tenant(), id, &mut watching).await?;
+            }
+            over => {
+                let text = format!("the call is over: it is {}", over.name());
+                return Err(Error::new(Kind::Conflict, "call_over", text));
+            }
+        }
+        self.call(scope, id).await
+    }
+
+    /// Nobody is asked any more.
+    async fn withdraw(&self, scope: Scope, call: CallId) -> Result<Batch> {
+        let filter = ApprovalFilter { call: Some(call), decision: Some(Decision::Open) };
+        let open = self.store.approvals(scope.tenant(), &filter, &Paging { after: None, limit: 1 }).await?;
+        let mut batch = Batch::new();
+        for approval in open.items {
+            let (by, at) = (scope.subject().to_string(), self.world.now());
+            let decision = Decision::Withdrawn;
+            batch = batch.change(Change::Decide { approval: approval.id, decision, by, at, digest: None });
+            self.events.publish(
+                scope.tenant(),
+                "approval",
+                json!({ "approval": approval.id, "call": call, "decision": decision }),
+            );
+        }
+        Ok(batch)
+    }
+}
