@@ -80,8 +80,7 @@ async fn main() -> anyhow::Result<()> {
     }
     println!("{calls} calls each, {at_once} at once; microseconds");
     println!("{:10} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "CPU", "calls/s");
-    direct.show("direct");
-    through.show("hub");
+    println!("{}\n{}", direct.line("direct"), through.line("hub"));
     println!(
         "{:10} {:>8.1} {:>8.1} {:>8.1}",
         "the road",
@@ -129,9 +128,9 @@ impl Measured {
         micros(&self.cpu) / count(self.times.len())
     }
 
-    fn show(&self, name: &str) {
+    fn line(&self, name: &str) -> String {
         let rate = count(self.times.len()) / self.wall.as_secs_f64();
-        println!("{name:10} {:>8.1} {:>8.1} {:>8.1} {rate:>10.0}", self.at(50), self.at(99), self.cpu_each());
+        format!("{name:10} {:>8.1} {:>8.1} {:>8.1} {rate:>10.0}", self.at(50), self.at(99), self.cpu_each())
     }
 }
 
