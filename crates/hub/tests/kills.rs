@@ -1,0 +1,269 @@
+//! The hub is killed at a hundred moments during five thousand calls: what it has said is so, nothing was done twice,
+//! nothing is left under way or alive, and it is back at once.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+#[path = "support/rest.rs"]
+mod rest;
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::hint::spin_loop;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use hub::{Home, Hub};
+use linchpin_hub_core::digest::Digest;
+use rest::{Answer, Rest};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use serde_json::{Value, json};
+
+const KILLS: usize = 100;
+const CALLS: usize = 5_000;
+const WORKERS: usize = 6;
+/// How soon everything is over after a kill, and the hub back after a start.
+const SOON: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_mins(1);
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/counting.py");
+
+/// The same numbers in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// A call that somebody was told of.
+struct Told {
+    key: String,
+    status: String,
+}
+
+/// What was done so far.
+#[derive(Default)]
+struct Done {
+    /// Counts the keys.
+    keys: AtomicUsize,
+    /// Calls that a hub was there for.
+    sent: AtomicUsize,
+    /// By the id of the call.
+    told: Mutex<BTreeMap<String, Told>>,
+}
+
+impl Done {
+    /// Calls until the hub does not answer any more, and tells when so many calls have begun.
+    fn work(&self, rest: &Rest, begun: &AtomicUsize, calls: usize, told: &SyncSender<()>) {
+        loop {
+            if begun.fetch_add(1, Ordering::SeqCst) == calls {
+                told.send(()).unwrap();
+            }
+            let key = format!("key-{}", self.keys.fetch_add(1, Ordering::SeqCst));
+            let form = json!({ "server": "counting", "name": "count", "arguments": { "key": key } });
+            let answer = rest.send("POST", "/api/v1/calls", Some(&form));
+            let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+            if !answer.as_ref().is_err_and(refused) {
+                self.sent.fetch_add(1, Ordering::SeqCst);
+            }
+            let Ok(answer) = answer else { return };
+            assert!(answer.is_success(), "{}", answer.text());
+            let call = answer.json();
+            let (id, status) = (text(&call["id"]), text(&call["status"]));
+            self.told.lock().unwrap().insert(id, Told { key, status });
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// A hub with the counting server, killed and started again.
+struct Place {
+    home: Home,
+    ready: PathBuf,
+    slowest_start: Duration,
+    slowest_end: Duration,
+}
+
+impl Place {
+    fn new() -> Self {
+        let home = Home::new();
+        let file = home.file("keys-that-came").display().to_string();
+        home.write(&format!(
+            "demo = false\n[servers.counting]\ncommand = \"python3\"\nargs = [\"-IS\", {SERVER:?}, {file:?}]\n"
+        ));
+        let ready = home.file("ready.json");
+        Place { home, ready, slowest_start: Duration::ZERO, slowest_end: Duration::ZERO }
+    }
+
+    /// Starts the hub, which is ready soon.
+    fn start(&mut self) -> (Hub, Rest) {
+        let _ = fs::remove_file(&self.ready); // of the hub before, if there was one
+        let begun = Instant::now();
+        let hub = self.home.start_with(&["--ready-file", self.ready.to_str().unwrap()]);
+        let rest = Rest::ready(&self.ready);
+        let answer = rest.ask("GET", "/readyz", &[], "").unwrap();
+        let took = begun.elapsed();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(took < SOON, "it was ready after {took:?}");
+        self.slowest_start = self.slowest_start.max(took);
+        (hub, rest)
+    }
+
+    /// What the programs of the hub that runs carry.
+    fn mark(&self) -> String {
+        fs::read_to_string(self.home.data().join("hub.guard")).unwrap().trim_end().to_owned()
+    }
+
+    fn get(rest: &Rest, path: &str) -> Answer {
+        let answer = rest.send("GET", path, None).unwrap();
+        assert!(answer.is_success(), "{}", answer.text());
+        answer
+    }
+
+    /// All records of calls: their status, by id.
+    fn calls(rest: &Rest) -> BTreeMap<String, String> {
+        let (mut all, mut after) = (BTreeMap::new(), String::new());
+        loop {
+            let page = Self::get(rest, &format!("/api/v1/calls?limit=500{after}")).json();
+            let items = page["items"].as_array().unwrap();
+            all.extend(items.iter().map(|call| (text(&call["id"]), text(&call["status"]))));
+            let Some(next) = page["next"].as_str() else { return all };
+            after = format!("&after={next}");
+        }
+    }
+}
+
+/// Waits until nobody carries the mark: how long that was after `begun`.
+fn until_gone(mark: &str, begun: Instant) -> Duration {
+    loop {
+        let alive = marked(mark);
+        let passed = begun.elapsed();
+        assert!(passed < SOON, "{alive:?} are alive after {passed:?}");
+        if alive.is_empty() {
+            return passed;
+        }
+        for id in alive.into_iter().filter_map(Pid::from_raw) {
+            let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { continue }; // it is gone
+            let left = Timespec::try_from(SOON.saturating_sub(begun.elapsed())).unwrap();
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)).unwrap();
+        }
+    }
+}
+
+/// The living processes that carry the mark.
+fn marked(mark: &str) -> Vec<i32> {
+    let carries = |id: &i32| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|part| part == mark.as_bytes())
+    };
+    let entries = fs::read_dir("/proc").unwrap();
+    let ids = entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    ids.filter(carries).collect()
+}
+
+/// Digests of arguments, as the audit names them.
+fn digest(key: &str) -> String {
+    Digest::of("linchpin arguments").json(&json!({ "key": key })).end().to_string()
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
+    let (mut place, mut dice, done) = (Place::new(), Dice(6), Done::default());
+    let (mut hub, mut rest) = place.start();
+    let connected = rest.send("POST", "/api/v1/servers/counting/connect", None).unwrap();
+    assert!(connected.is_success(), "{}", connected.text());
+    let mut children = 0;
+    for kill in 1..=KILLS {
+        let mark = place.mark();
+        // The last time as many as are missing.
+        let missing = if kill == KILLS { CALLS.saturating_sub(done.sent.load(Ordering::SeqCst)) } else { 0 };
+        let calls = missing + usize::try_from(dice.roll(110)).unwrap();
+        let (begun, (tell, told)) = (AtomicUsize::new(0), sync_channel(1));
+        let killed = std::thread::scope(|scope| {
+            for _ in 0..WORKERS {
+                scope.spawn(|| done.work(&rest, &begun, calls, &tell));
+            }
+            told.recv_timeout(LONG).unwrap();
+            // Somewhere on the road of this call, or of those after it.
+            let moment = Instant::now() + Duration::from_micros(dice.roll(15_000));
+            while Instant::now() < moment {
+                spin_loop();
+            }
+            children += usize::from(marked(&mark).len() >= 2); // the server and its child
+            hub.signal(Signal::KILL);
+            Instant::now()
+        });
+        drop(hub);
+        // Every other time the next hub comes while the guard of the last one is at work.
+        if kill % 2 == 0 {
+            place.slowest_end = place.slowest_end.max(until_gone(&mark, killed));
+        }
+        (hub, rest) = place.start();
+        until_gone(&mark, killed);
+    }
+
+    let calls = Place::calls(&rest);
+    let exported = String::from_utf8(Place::get(&rest, "/api/v1/audit/export").body).unwrap();
+    let rows: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (mut intents, mut digests, mut ends) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    for row in &rows {
+        let fields = &row["fields"];
+        if row["action"] == "call.intent" {
+            assert!(
+                intents.insert(text(&fields["call"])) && digests.insert(text(&fields["arguments"])),
+                "{row}"
+            );
+        } else if row["action"] == "call.done" {
+            assert_eq!(ends.insert(text(&fields["call"]), text(&fields["status"])), None, "{row}");
+        }
+    }
+    assert_eq!(ends, calls, "each call is over, and the audit says the same of it as the history");
+    assert!(intents.iter().eq(calls.keys()), "each call has an intent, and each intent a call");
+    let is_over = |status: &String| ["success", "error", "unknown"].contains(&status.as_str());
+    assert!(calls.values().all(is_over), "{calls:?}");
+    let told = done.told.into_inner().unwrap();
+    let missing = told
+        .iter()
+        .filter(|(id, told)| calls.get(*id) != Some(&told.status) || !digests.contains(&digest(&told.key)));
+    let missing = missing.count();
+
+    let came = fs::read_to_string(place.home.file("keys-that-came")).unwrap();
+    let (ran, different) = (came.lines().count(), came.lines().collect::<BTreeSet<_>>());
+    let twice = ran - different.len();
+    assert!(
+        different.iter().all(|key| digests.contains(&digest(key))),
+        "something was done that nobody meant"
+    );
+    let done_as_told = told.values().filter(|told| told.status == "success");
+    assert!(done_as_told.clone().all(|told| different.contains(&*told.key)), "what was told was not done");
+    assert!(place.home.json(&["audit", "verify"])["is_whole"] == true);
+    let (status, log) = hub.end();
+    assert!(status.success(), "{log}");
+    assert!(place.home.json(&["audit", "verify"])["is_whole"] == true);
+
+    let unknown = calls.values().filter(|status| *status == "unknown").count();
+    let sent = done.sent.load(Ordering::SeqCst);
+    println!(
+        "kills={KILLS} sent={sent} acknowledged={} (success {}) recorded={} unknown={unknown} ran={ran} twice={twice} \
+         missing={missing} kills with grandchildren={children} slowest start={} ms slowest end of children={} ms",
+        told.len(),
+        done_as_told.count(),
+        calls.len(),
+        place.slowest_start.as_millis(),
+        place.slowest_end.as_millis(),
+    );
+    assert_eq!((twice, missing), (0, 0));
+    assert!(sent >= CALLS && told.len() > CALLS / 2 && children > KILLS / 2);
+}

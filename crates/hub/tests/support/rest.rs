@@ -1,0 +1,118 @@
+//! The smallest client of the hub's REST: one connection for each request, and an answer that came whole or did not.
+#![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
+
+use std::io::{self, Error, ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Where a hub is, and who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Rest {
+    address: String,
+    token: String,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        format!("{}\r\n\r\n{}", self.head, String::from_utf8_lossy(&self.body))
+    }
+
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+}
+
+impl Rest {
+    pub(crate) fn new(url: &str, token: &str) -> Self {
+        Rest { address: url.strip_prefix("http://").unwrap().to_owned(), token: token.to_owned() }
+    }
+
+    /// The hub that wrote this file when it was ready.
+    pub(crate) fn ready(file: &std::path::Path) -> Self {
+        let read: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        Self::new(read["url"].as_str().unwrap(), read["token"].as_str().unwrap())
+    }
+
+    /// Asks in the name of whoever has the token.
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+        let authorization = format!("Bearer {}", self.token);
+        let body = body.map(Value::to_string);
+        let kind = body.as_ref().map(|_| ("content-type", "application/json"));
+        let headers: Vec<_> = [("authorization", authorization.as_str())].into_iter().chain(kind).collect();
+        self.ask(method, path, &headers, &body.unwrap_or_default())
+    }
+
+    /// Asks with exactly these headers.
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<Answer> {
+        let mut socket = TcpStream::connect(&self.address)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let lines =
+            headers.iter().fold(String::new(), |lines, (name, value)| lines + name + ": " + value + "\r\n");
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n{lines}\r\n",
+            self.address,
+            body.len()
+        );
+        socket.write_all(format!("{head}{body}").as_bytes())?;
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer)?;
+        whole(&answer).ok_or_else(|| Error::from(ErrorKind::UnexpectedEof))
+    }
+}
+
+/// An answer, if all of it is there.
+fn whole(bytes: &[u8]) -> Option<Answer> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = str::from_utf8(&bytes[..end]).ok()?.to_owned();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let mut answer = Answer { status, head, body: bytes[end + 4..].to_vec() };
+    if answer.header("transfer-encoding") == Some("chunked") {
+        answer.body = joined(&answer.body)?;
+        return Some(answer);
+    }
+    let length: usize = answer.header("content-length").unwrap_or("0").parse().ok()?;
+    (answer.body.len() == length).then_some(answer)
+}
+
+/// What came in chunks, if the last one is there.
+fn joined(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|window| window == b"\r\n")?;
+        let size = usize::from_str_radix(str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
+        if size == 0 {
+            return Some(all);
+        }
+        all.extend(rest.get(line + 2..line + 2 + size)?);
+        rest = rest.get(line + 4 + size..)?;
+    }
+}
