@@ -110,8 +110,8 @@ pub struct Hub {
     events: Events,
     options: Options,
     connections: Connections,
-    /// The programs of the operator's file.
-    launches: Mutex<HashMap<(TenantId, ServerId), Launch>>,
+    /// The programs of the operator's file; none where it was said that there is none.
+    launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
     limits: Mutex<HashMap<(TenantId, ServerId), Bucket>>,
     schemas: schemas::Schemas,
     /// Calls under way, and how each is stopped.

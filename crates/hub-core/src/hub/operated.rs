@@ -5,37 +5,53 @@ use std::collections::HashSet;
 
 use super::servers::{Kept, Place};
 use super::{Hub, put};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{ServerId, TenantId};
 use crate::scope::{Scope, Subject};
 use crate::server::{Launch, Operated, Transport};
-use crate::store::{Batch, Kind};
+use crate::store::{Batch, Kind, Stored};
 use crate::sync::lock;
 
 impl Hub {
     /// Takes what the operator's file says now. A server whose short name is taken by one that is not from the file is
     /// left out, and said to be.
     pub async fn operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
-        let (scope, mut left_out) = (Scope::new(tenant, Subject::Hub), Vec::new());
+        let (scope, mut left_out, mut errors) = (Scope::new(tenant, Subject::Hub), Vec::new(), Vec::new());
         let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
-        let known = self.kept_servers(tenant).await?;
-        for (id, kept) in known.iter().filter(|(_, kept)| kept.is_from_file && !named.contains(&kept.slug)) {
-            self.forget_server(scope, *id, &kept.slug).await?;
-            lock(&self.launches).remove(&(tenant, *id));
-        }
-        for server in servers {
-            match known.iter().find(|(_, kept)| kept.slug == server.slug) {
-                Some((_, kept)) if !kept.is_from_file => left_out.push(server.slug.as_str().to_owned()),
-                Some((id, _)) => self.operate_again(scope, *id, server).await?,
-                None => self.operate_new(scope, server).await?,
+        let mut known = self.kept_servers(tenant).await?;
+        // What cannot be done for one of them is done for all others.
+        for (id, kept, _) in
+            known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))
+        {
+            match self.forget_server(scope, id, &kept.slug).await {
+                Ok(()) => drop(lock(&self.launches).remove(&(tenant, id))),
+                Err(error) => errors.push((kept.slug, error)),
             }
         }
-        Ok(left_out)
+        for server in servers {
+            let slug = server.slug.clone();
+            let place = known.iter().position(|(_, kept, _)| kept.slug == slug);
+            let done = match place.map(|place| known.swap_remove(place)) {
+                Some((_, kept, _)) if !kept.is_from_file => {
+                    left_out.push(slug.as_str().to_owned());
+                    Ok(())
+                }
+                Some((id, kept, version)) => self.operate_again(scope, id, kept, version, server).await,
+                None => self.operate_new(scope, server).await,
+            };
+            errors.extend(done.err().map(|error| (slug, error)));
+        }
+        let Some((_, first)) = errors.first() else { return Ok(left_out) };
+        let text: Vec<_> =
+            errors.iter().map(|(slug, error)| format!("`{}`: {error}", slug.as_str())).collect();
+        Err(Error::new(first.kind(), first.code(), text.join("; ")))
     }
 
-    async fn kept_servers(&self, tenant: TenantId) -> Result<Vec<(ServerId, Kept)>> {
+    async fn kept_servers(&self, tenant: TenantId) -> Result<Vec<(ServerId, Kept, u64)>> {
         let all = self.stored(tenant, Kind::Server, None).await?;
-        all.into_iter().map(|stored| Ok((stored.document.key.id.parse()?, stored.document.read()?))).collect()
+        let read =
+            |stored: Stored| Ok((stored.document.key.id.parse()?, stored.document.read()?, stored.version));
+        all.into_iter().map(read).collect()
     }
 
     async fn operate_new(&self, scope: Scope, operated: Operated) -> Result<()> {
@@ -54,34 +70,47 @@ impl Hub {
         Ok(())
     }
 
-    async fn operate_again(&self, scope: Scope, id: ServerId, operated: Operated) -> Result<()> {
+    async fn operate_again(
+        &self,
+        scope: Scope,
+        id: ServerId,
+        kept: Kept,
+        version: u64,
+        operated: Operated,
+    ) -> Result<()> {
         let tenant = scope.tenant();
-        let before = self.launch(tenant, id);
         let Operated { settings, transport, .. } = operated;
+        let before = self.launch(tenant, id);
         let is_first = matches!(transport, Transport::Stdio(_)) && before.is_none();
-        self.keep_launch(tenant, id, transport.clone());
-        let server = self.find_server(tenant, &id.to_string()).await?;
         let same_launch = match &transport {
             Transport::Stdio(launch) => is_first || before.as_ref() == Some(launch),
             Transport::Http(_) | Transport::Sse(_) => true,
         };
-        if server.settings == settings && server.transport == transport && same_launch {
-            if is_first && settings.enabled {
-                self.look_soon(tenant, id); // the hub has just been started
-            }
-            return Ok(());
+        if kept.settings != settings || kept.place != Place::of(&transport) || !same_launch {
+            return self.replace_server(scope, id, kept, version, settings, transport).await;
         }
-        self.replace_server(scope, &server, settings, transport).await
+        self.keep_launch(tenant, id, transport);
+        if is_first && settings.enabled {
+            self.look_soon(tenant, id); // the hub has just been started
+        }
+        Ok(())
     }
 
     pub(super) fn launch(&self, tenant: TenantId, server: ServerId) -> Option<Launch> {
-        lock(&self.launches).get(&(tenant, server)).cloned()
+        lock(&self.launches).get(&(tenant, server)).cloned().flatten()
     }
 
-    fn keep_launch(&self, tenant: TenantId, server: ServerId, transport: Transport) {
+    /// Says of a program that it is not known how to start it: once, until it is.
+    pub(super) fn has_no_launch(&self, tenant: TenantId, server: ServerId, error: &Error) {
+        if lock(&self.launches).insert((tenant, server), None).is_none() {
+            tracing::warn!(server.id = %server, %error, "a server is left out");
+        }
+    }
+
+    pub(super) fn keep_launch(&self, tenant: TenantId, server: ServerId, transport: Transport) {
         let mut launches = lock(&self.launches);
         match transport {
-            Transport::Stdio(launch) => launches.insert((tenant, server), launch),
+            Transport::Stdio(launch) => launches.insert((tenant, server), Some(launch)),
             Transport::Http(_) | Transport::Sse(_) => launches.remove(&(tenant, server)),
         };
     }

@@ -19,6 +19,7 @@ use crate::store::{Batch, Change, Key, Kind, Stored};
 
 /// How many servers a tenant may have.
 const MOST: usize = 1_000;
+const NOT_IN_FILE: &str = "server_not_in_file";
 
 /// A server as it is kept. The command of a program is not: that is in the operator's file.
 #[derive(Serialize, Deserialize)]
@@ -32,7 +33,7 @@ pub(super) struct Kept {
 }
 
 /// How a server is reached, without what only the operator's file says.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Place {
     Stdio,
@@ -196,8 +197,9 @@ impl Hub {
         let mut form = server.form();
         form.extend(changes);
         let Draft { settings, transport, .. } = Draft::read(form.into())?;
-        self.replace_server(scope, &server, settings, transport).await?;
-        self.server(scope, &server.id.to_string()).await
+        let (id, version) = (server.id, server.version);
+        self.replace_server(scope, id, Kept::of(server), version, settings, transport).await?;
+        self.server(scope, &id.to_string()).await
     }
 
     /// Turns a server on or off.
@@ -229,30 +231,25 @@ impl Hub {
     pub(super) async fn replace_server(
         &self,
         scope: Scope,
-        server: &Server,
+        id: ServerId,
+        before: Kept,
+        version: u64,
         settings: Settings,
         transport: Transport,
     ) -> Result<()> {
-        let (tenant, id) = (scope.tenant(), server.id);
-        let place = Place::of(&transport);
+        let (tenant, place) = (scope.tenant(), Place::of(&transport));
         let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
-        let other_place = origin(&transport) != origin(&server.transport);
-        if other_place || settings.authentication != server.settings.authentication {
+        let other_place = place.origin() != before.place.origin();
+        if other_place || settings.authentication != before.settings.authentication {
             let dropped = self.parts(tenant, id, &[Kind::Secret]).await?;
             entry = entry.with("credentials_dropped", dropped.len());
             batch.changes.extend(dropped);
         }
-        let kept = Kept {
-            slug: server.slug.clone(),
-            settings,
-            place,
-            is_from_file: server.is_from_file,
-            created: server.created,
-            updated: self.world.now(),
-        };
-        let batch = batch.change(put(kept.document(id)?, server.version)).audit(entry);
+        let kept = Kept { settings, place, updated: self.world.now(), ..before };
+        let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
         self.store.commit(tenant, batch).await?;
+        self.keep_launch(tenant, id, transport);
         self.connections.end(tenant, id);
         self.server_changed(tenant, id, "changed");
         if kept.settings.enabled {
@@ -271,9 +268,17 @@ impl Hub {
         Ok(changes)
     }
 
+    /// All servers. A program that nobody knows how to start is left out: it hides no other.
     pub(super) async fn every_server(&self, tenant: TenantId) -> Result<Vec<Server>> {
-        let all = self.stored(tenant, Kind::Server, None).await?;
-        all.into_iter().map(|stored| self.read_server(tenant, stored)).collect()
+        let mut servers = Vec::new();
+        for stored in self.stored(tenant, Kind::Server, None).await? {
+            let id = stored.document.key.id.parse()?;
+            match self.read_server(tenant, stored) {
+                Err(error) if error.code() == NOT_IN_FILE => self.has_no_launch(tenant, id, &error),
+                server => servers.push(server?),
+            }
+        }
+        Ok(servers)
     }
 
     /// A server by its id or its short name.
@@ -295,7 +300,7 @@ impl Hub {
             Place::Sse(remote) => Transport::Sse(remote),
             Place::Stdio => Transport::Stdio(self.launch(tenant, id).ok_or_else(|| {
                 let text = format!("`{}` is not in the operator's file any more", slug.as_str());
-                Error::new(error::Kind::Unavailable, "server_not_in_file", text)
+                Error::new(error::Kind::Unavailable, NOT_IN_FILE, text)
             })?),
         };
         Ok(Server { id, slug, settings, transport, is_from_file, version, created, updated })
@@ -373,8 +378,7 @@ fn free_slug(name: &str, taken: &[Slug]) -> Slug {
 
 /// The scheme, name and port that credentials are bound to.
 pub(super) fn origin(transport: &Transport) -> Option<String> {
-    let target = Target::typed(&transport.place()?.url).ok()?;
-    Some(target.origin())
+    Place::of(transport).origin()
 }
 
 impl Place {
@@ -385,9 +389,26 @@ impl Place {
             Transport::Sse(remote) => Place::Sse(remote.clone()),
         }
     }
+
+    fn url(&self) -> Option<&str> {
+        match self {
+            Place::Stdio => None,
+            Place::Http(remote) | Place::Sse(remote) => Some(&remote.url),
+        }
+    }
+
+    fn origin(&self) -> Option<String> {
+        Some(Target::typed(self.url()?).ok()?.origin())
+    }
 }
 
 impl Kept {
+    fn of(server: Server) -> Self {
+        let place = Place::of(&server.transport);
+        let Server { slug, settings, is_from_file, created, updated, .. } = server;
+        Kept { slug, settings, place, is_from_file, created, updated }
+    }
+
     pub(super) fn document(&self, id: ServerId) -> Result<crate::store::Document> {
         Ok(document(Kind::Server, id, self)?.named(self.slug.as_str()))
     }

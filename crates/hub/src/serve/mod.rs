@@ -30,6 +30,8 @@ use crate::terminal::{Look, Style};
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
 /// How often the operator's file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// When it is taken over again if that did not work; longer than a look at the file, which begins anew then.
+const AGAIN: Duration = Duration::from_secs(3);
 
 /// What can be said about serving.
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
@@ -168,17 +170,21 @@ async fn follow(
     mut hangup: Signal,
     end: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let mut end = std::pin::pin!(end);
+    let (mut end, mut is_behind) = (std::pin::pin!(end), false);
     loop {
         tokio::select! {
             () = &mut end => return Ok(()),
-            _ = hangup.recv() => watched.hurry(),
-            _ = watched.changed(LOOK) => {
-                while let Err(error) = programs::take(&hub, &watched).await {
-                    tracing::warn!(%error, "what the operator's file says cannot be taken over now; it is tried again");
-                    tokio::time::sleep(LOOK).await;
-                }
+            _ = hangup.recv() => {
+                watched.hurry();
+                continue;
             }
+            _ = watched.changed(LOOK) => {}
+            () = tokio::time::sleep(AGAIN), if is_behind => {}
+        }
+        let taken = programs::take(&hub, &watched).await;
+        is_behind = taken.is_err();
+        if let Err(error) = taken {
+            tracing::warn!(%error, "not all that the operator's file says can be taken over now; it is tried again");
         }
     }
 }
