@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::error::{Error, Kind, Result};
 use crate::events::Events;
+use crate::hidden::Hidden;
 use crate::id::{SecretId, ServerId, TenantId};
 use crate::scope::{Scope, Subject};
 use crate::server::Server;
@@ -90,6 +91,8 @@ struct Slot {
 #[derive(Default)]
 struct Line {
     client: Option<Client>,
+    /// What must not be seen of what comes from it.
+    hidden: Arc<Hidden>,
     /// How often in a row it could not be opened, and why.
     failures: u32,
     last: Option<(Error, Timestamp)>,
@@ -115,13 +118,13 @@ impl Connections {
 
     /// The connection of this subject to this server, opened if it is not. A server that could not be connected to a
     /// moment ago is left alone, unless `insist`.
-    pub async fn get(
+    pub(crate) async fn get(
         &self,
         scope: Scope,
         server: &Server,
         credential: Option<&Credential>,
         insist: bool,
-    ) -> Result<Client> {
+    ) -> Result<(Client, Arc<Hidden>)> {
         let key = Key {
             tenant: scope.tenant(),
             subject: scope.subject(),
@@ -134,7 +137,7 @@ impl Connections {
         let now = self.world.now();
         lock(&slot.seen).used = now;
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
-            return Ok(client.clone());
+            return Ok((client.clone(), line.hidden.clone()));
         }
         if let Some((error, until)) = line.last.as_ref().filter(|(_, until)| now < *until && !insist) {
             let wait = until.duration_since(now).as_secs().max(1);
@@ -145,17 +148,18 @@ impl Connections {
         let (told, tenant, id) = (self.changed.clone(), key.tenant, key.server);
         let changed = move |changed| told(tenant, id, changed);
         let secret = credential.map(|credential| &credential.secret);
-        match open::open(server, secret, &self.egress, self.lineage.as_ref(), changed).await {
+        let hidden = Arc::new(Hidden::of(server, secret));
+        match open::open(server, secret, &hidden, &self.egress, self.lineage.as_ref(), changed).await {
             Ok(client) => {
-                *line = Line { client: Some(client.clone()), ..Line::default() };
+                *line = Line { client: Some(client.clone()), hidden: hidden.clone(), ..Line::default() };
                 trying.end(Status::Connected);
-                Ok(client)
+                Ok((client, hidden))
             }
             Err(error) => {
                 let pause = PAUSES.0.saturating_mul(1 << line.failures.min(10)).min(PAUSES.1);
                 let until = self.world.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
-                *line =
-                    Line { client: None, failures: line.failures + 1, last: Some((error.clone(), until)) };
+                let failures = line.failures + 1;
+                *line = Line { failures, last: Some((error.clone(), until)), ..Line::default() };
                 trying.end(Status::Error);
                 Err(error)
             }
@@ -210,7 +214,8 @@ impl Connections {
 
     /// Tries a server beside all connections. It is for the caller to close it.
     pub async fn try_out(&self, server: &Server, secret: Option<&Secret>) -> Result<Client> {
-        open::open(server, secret, &self.egress, self.lineage.as_ref(), |_| {}).await
+        let hidden = Arc::new(Hidden::of(server, secret));
+        open::open(server, secret, &hidden, &self.egress, self.lineage.as_ref(), |_| {}).await
     }
 
     /// Ends all connections.
@@ -229,13 +234,15 @@ impl Connections {
     }
 
     /// A connection of anybody to this server as it is now, to look at what it has.
-    pub fn live(&self, tenant: TenantId, server: &Server) -> Option<Client> {
+    pub(crate) fn live(&self, tenant: TenantId, server: &Server) -> Option<(Client, Arc<Hidden>)> {
         let slots = lock(&self.slots);
         let mut of = slots
             .iter()
             .filter(|(key, _)| (key.tenant, key.server, key.version) == (tenant, server.id, server.version));
         of.find_map(|(_, slot)| {
-            slot.line.try_lock().ok()?.client.clone().filter(|client| !client.is_closed())
+            let line = slot.line.try_lock().ok()?;
+            let client = line.client.clone().filter(|client| !client.is_closed())?;
+            Some((client, line.hidden.clone()))
         })
     }
 

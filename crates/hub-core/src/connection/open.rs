@@ -20,24 +20,24 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) async fn open(
     server: &Server,
     secret: Option<&Secret>,
+    hidden: &Arc<Hidden>,
     egress: &Egress,
     lineage: Option<&Lineage>,
     changed: impl Fn(Changed) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
-    let hidden = Arc::new(Hidden::of(server, secret));
     let mut tries = 0;
     loop {
-        let builder = builder(server, secret, egress, lineage, &hidden)?;
+        let builder = builder(server, secret, egress, lineage, hidden)?;
         let builder = builder.timeout(server.settings.timeout).on_list_changed(changed.clone());
         match builder.connect().await {
             Ok(client) => return Ok(client),
             Err(error) if tries < server.settings.retry_attempts && may_pass(&error) => {
-                let error = failed(server, &error, &hidden);
+                let error = failed(server, &error, hidden);
                 tracing::debug!(server.id = %server.id, %error, tries, "connecting is tried again");
                 tokio::time::sleep(PAUSE * (1 << tries.min(5))).await;
                 tries += 1;
             }
-            Err(error) => return Err(failed(server, &error, &hidden)),
+            Err(error) => return Err(failed(server, &error, hidden)),
         }
     }
 }

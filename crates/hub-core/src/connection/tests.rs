@@ -83,7 +83,7 @@ impl Stage {
     }
 
     async fn get(&self, scope: Scope) -> Result<Client> {
-        self.connections.get(scope, &self.server, None, false).await
+        Ok(self.connections.get(scope, &self.server, None, false).await?.0)
     }
 
     /// From now on it is a program that never answers.
@@ -203,7 +203,7 @@ async fn a_server_that_is_down_is_left_alone_for_a_while() {
     stage.server.transport = at(good);
     assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_unavailable");
     let insisted = stage.connections.get(scope(ADA, 1), &stage.server, None, true).await;
-    insisted.unwrap().call("echo", ()).await.unwrap();
+    insisted.unwrap().0.call("echo", ()).await.unwrap();
     stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 1);
 }

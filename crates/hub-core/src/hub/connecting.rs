@@ -1,5 +1,7 @@
 //! Connections to servers, for whoever needs one.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use linchpin::auth::Secret;
 use linchpin::{CallError, Client, ClientError};
@@ -10,6 +12,7 @@ use serde_json::Value;
 use super::servers::{Contact, ServerView};
 use super::{Hub, document, put};
 use crate::error::{self, Error, Result};
+use crate::hidden::Hidden;
 use crate::id::{ServerId, TenantId};
 use crate::names::Slug;
 use crate::scope::{Scope, Subject};
@@ -73,19 +76,19 @@ impl Hub {
     }
 
     async fn try_out(&self, server: &Server, secret: Option<&Secret>, began: Timestamp) -> Result<Tried> {
-        let client = self.connections.try_out(server, secret).await?;
+        let (client, hidden) = (self.connections.try_out(server, secret).await?, Hidden::of(server, secret));
         let tools = list_tools(&client).await;
         let (said, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
-        let instructions = client.instructions().map(str::to_owned);
+        let instructions = client.instructions().map(|text| hidden.hide_in(text.to_owned()));
         client.close().await;
-        let tools = tools.map_err(|error| failed(server, "its tools cannot be listed", &error))?;
+        let tools = tools.map_err(|error| failed(server, &hidden, "its tools cannot be listed", &error))?;
         let took = self.world.now().duration_since(began).as_millis();
         Ok(Tried {
-            name: said.as_ref().map(|said| said.name.clone()),
-            version: said.map(|said| said.version),
+            name: said.as_ref().map(|said| hidden.hide_in(said.name.clone())),
+            version: said.map(|said| hidden.hide_in(said.version)),
             revision,
             instructions,
-            tools: tools.into_iter().map(|tool| tool.name).collect(),
+            tools: tools.into_iter().map(|tool| hidden.hide_in(tool.name)).collect(),
             took_ms: u64::try_from(took).unwrap_or_default(),
         })
     }
@@ -111,6 +114,16 @@ impl Hub {
 
     /// The connection of a subject to a server that is used.
     pub(super) async fn client(&self, scope: Scope, server: &Server, insist: bool) -> Result<Client> {
+        Ok(self.client_and_secrets(scope, server, insist).await?.0)
+    }
+
+    /// As [`Self::client`], and what must not be seen of what the server says there.
+    pub(super) async fn client_and_secrets(
+        &self,
+        scope: Scope,
+        server: &Server,
+        insist: bool,
+    ) -> Result<(Client, Arc<Hidden>)> {
         if !server.settings.enabled {
             let text = format!("`{}` is disabled: enable it first", server.slug.as_str());
             return Err(Error::new(error::Kind::Conflict, "server_disabled", text));
@@ -159,12 +172,12 @@ pub(super) async fn list_tools(client: &Client) -> Result<Vec<linchpin::model::T
 }
 
 /// What a server did wrong, without anything that it should not have said.
-pub(super) fn failed(server: &Server, what: &str, error: &ClientError) -> Error {
+pub(super) fn failed(server: &Server, hidden: &Hidden, what: &str, error: &ClientError) -> Error {
     let code = match error {
         ClientError::Call(CallError::Rejected(_)) => "server_refused",
         ClientError::Malformed { .. } | ClientError::EndlessList { .. } => "server_lies",
         _ => "server_unavailable",
     };
     let text = format!("`{}`: {what}: {error}", server.slug.as_str());
-    Error::new(error::Kind::Unavailable, code, crate::pin::visible(&text))
+    Error::new(error::Kind::Unavailable, code, crate::pin::visible(&hidden.hide_in(text)))
 }

@@ -18,6 +18,7 @@ use crate::agent::Agent;
 use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
+use crate::hidden::Hidden;
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::pin::{State, pin};
 use crate::scope::{Scope, Subject};
@@ -42,6 +43,9 @@ pub struct Synced {
     /// Those that it no longer has.
     pub gone: Vec<String>,
 }
+
+/// What a server lists, and what must not be seen of it.
+type Listed = (Vec<linchpin::model::Tool>, Arc<Hidden>);
 
 /// Servers that are to be looked at soon, and as whom.
 #[derive(Default)]
@@ -104,7 +108,7 @@ impl Hub {
         let (tenant, turn) = (scope.tenant(), self.turns.of(scope.tenant(), server.id));
         let _turn = turn.lock().await;
         let synced = match self.listed(scope, server).await {
-            Ok(listed) => self.take_in(tenant, server, listed).await,
+            Ok((listed, hidden)) => self.take_in(tenant, server, listed, &hidden).await,
             Err(error) => Err(error),
         };
         if let Err(error) = &synced {
@@ -115,7 +119,7 @@ impl Hub {
     }
 
     /// What a server lists for whoever may ask it: the subject, or else an agent that has credentials of its own.
-    async fn listed(&self, scope: Scope, server: &Server) -> Result<Vec<linchpin::model::Tool>> {
+    async fn listed(&self, scope: Scope, server: &Server) -> Result<Listed> {
         let first = self.listed_by(scope, server).await;
         let is_per_agent = server.settings.credentials == CredentialMode::PerAgent;
         let Err(error) = first else { return first };
@@ -131,12 +135,12 @@ impl Hub {
         Err(error)
     }
 
-    async fn listed_by(&self, scope: Scope, server: &Server) -> Result<Vec<linchpin::model::Tool>> {
+    async fn listed_by(&self, scope: Scope, server: &Server) -> Result<Listed> {
         // The hub itself looks through any connection that there is.
         let live = self.connections.live(scope.tenant(), server).filter(|_| scope.subject() == Subject::Hub);
-        let client = match live {
-            Some(client) => client,
-            None => self.client(scope, server, true).await?,
+        let (client, hidden) = match live {
+            Some(live) => live,
+            None => self.client_and_secrets(scope, server, true).await?,
         };
         let mut tries = 0;
         loop {
@@ -149,9 +153,9 @@ impl Hub {
                     );
                     return Err(Error::new(error::Kind::Unavailable, "too_many_tools", text));
                 }
-                Ok(tools) => return Ok(tools),
+                Ok(tools) => return Ok((tools, hidden)),
                 Err(_) if tries < server.settings.retry_attempts && !client.is_closed() => tries += 1,
-                Err(error) => return Err(failed(server, "its tools cannot be listed", &error)),
+                Err(error) => return Err(failed(server, &hidden, "its tools cannot be listed", &error)),
             }
         }
     }
@@ -162,6 +166,7 @@ impl Hub {
         tenant: TenantId,
         server: &Server,
         listed: Vec<linchpin::model::Tool>,
+        hidden: &Hidden,
     ) -> Result<Synced> {
         let (now, mut found) = (self.world.now(), Synced::default());
         let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
@@ -171,11 +176,14 @@ impl Hub {
         let mut seen = HashSet::new();
         for tool in listed {
             // A name that cannot be kept, or comes twice, is left out: nothing else is hidden by it.
-            if tool.name.chars().count() > LONGEST_NAME || !seen.insert(tool.name.clone()) {
+            let fits =
+                tool.name.chars().count() <= LONGEST_NAME && hidden.hide_in(tool.name.clone()) == tool.name;
+            if !fits || !seen.insert(tool.name.clone()) {
                 continue;
             }
             found.tools += 1;
-            let definition = to_value(&tool, Revision::LATEST);
+            // Secrets are taken out first: what people look at is what is pinned.
+            let definition = hidden.hide(to_value(&tool, Revision::LATEST));
             let Some((mut tool, version)) = known.remove(&tool.name) else {
                 found.added.push(tool.name.clone());
                 batch = batch.change(put(kept(&Tool::new(server.id, tool.name, definition, now))?, 0));

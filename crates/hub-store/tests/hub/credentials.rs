@@ -2,6 +2,8 @@
 
 use linchpin::auth::Secret;
 use linchpin_hub_core::Kind;
+use linchpin_hub_core::hub::{Offer, ToolFilter};
+use linchpin_hub_core::pin::State;
 use linchpin_hub_core::store::Status;
 use serde_json::json;
 
@@ -79,6 +81,37 @@ async fn whatever_a_server_repeats_of_them_is_hidden() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()));
         }
+    }
+}
+
+#[tokio::test]
+async fn what_it_says_of_itself_is_no_way_around_that() {
+    let stage = with(json!({"type": "bearer"}), "shared").await;
+    let hub = &stage.hub;
+    hub.set_credential(person(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+    let text = format!("Sends {CANARY}");
+    for name in ["send", &format!("send-{CANARY}")] {
+        let tool = linchpin::Tool::new(name).description(&text);
+        stage.upstream.handle.add(tool.handler(|_: linchpin::NoArgs| async { "done" })).unwrap();
+    }
+    let named = format!("about {CANARY}");
+    stage
+        .upstream
+        .handle
+        .add(linchpin::Resource::new("memory://b", named).handler(|| async { "b" }))
+        .unwrap();
+    hub.sync_server(person(ADA), "up", None).await.unwrap();
+    let tools = hub.tools(person(ADA), &ToolFilter::default()).await.unwrap();
+    let sent = tools.iter().find(|tool| tool.tool == "send").unwrap();
+    assert_eq!((&sent.definition["description"], sent.state), (&json!("Sends ***"), State::New));
+    let offers = hub.offers(person(ADA), "up", Offer::Resources).await.unwrap();
+    assert!(json!(offers).to_string().contains("about ***"));
+    let tried = hub.test_server(person(ADA), "up").await.unwrap();
+    let uri = format!("memory://{CANARY}");
+    let error = hub.read_resource(person(ADA), "up", &uri).await.unwrap_err();
+    assert!(error.message().contains("***"), "{error}");
+    for text in [format!("{tools:?}"), format!("{offers:?}"), format!("{tried:?}"), error.to_string()] {
+        assert!(!text.contains(CANARY), "{text}");
     }
 }
 
