@@ -3,7 +3,7 @@
 
 mod open;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ use crate::world::World;
 const IDLE: Duration = Duration::from_mins(10);
 /// How long a server that cannot be connected to is left alone: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// Of how many servers it is remembered which version is the newest.
+const MOST_KNOWN: usize = 10_000;
 
 /// What a connection belongs to. Whatever differs makes it another one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -77,6 +80,9 @@ pub struct Connections {
     /// What programs that are started carry.
     lineage: Option<Lineage>,
     slots: Mutex<Slots>,
+    /// The newest version of each server that was heard of: whoever comes with an older one comes too late. Taken under
+    /// the lock of all slots.
+    newest: Mutex<HashMap<(TenantId, ServerId), u64>>,
 }
 
 type Slots = HashMap<Key, Arc<Slot>>;
@@ -113,7 +119,15 @@ impl Connections {
         changed: OnChanged,
         lineage: Option<Lineage>,
     ) -> Self {
-        Connections { world, egress, events, changed, lineage, slots: Mutex::default() }
+        Connections {
+            world,
+            egress,
+            events,
+            changed,
+            lineage,
+            slots: Mutex::default(),
+            newest: Mutex::default(),
+        }
     }
 
     /// The connection of this subject to this server, opened if it is not. A server that could not be connected to a
@@ -132,8 +146,9 @@ impl Connections {
             version: server.version,
             credential: credential.map(|credential| (credential.id, credential.version)),
         };
-        let slot = self.slot(&key);
+        let slot = self.slot(&key)?;
         let mut line = slot.line.lock().await;
+        self.is_newest(&lock(&self.slots), &key)?; // it may have been waited for
         let now = self.world.now();
         lock(&slot.seen).used = now;
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
@@ -167,12 +182,13 @@ impl Connections {
     }
 
     /// The place for a connection. One under another version of the same is over: what it knew has changed.
-    fn slot(&self, key: &Key) -> Arc<Slot> {
+    fn slot(&self, key: &Key) -> Result<Arc<Slot>> {
         // Declared before the lock is taken, so dropped after it is free.
         let _ended;
         let mut slots = lock(&self.slots);
+        self.is_newest(&slots, key)?;
         if let Some(slot) = slots.get(key) {
-            return slot.clone();
+            return Ok(slot.clone());
         }
         _ended = self.remove(&mut slots, |other, _| {
             (other.tenant, other.subject, other.server) == (key.tenant, key.subject, key.server)
@@ -180,7 +196,22 @@ impl Connections {
         let seen = Seen { status: Status::Disconnected, used: self.world.now() };
         let slot = Arc::new(Slot { line: tokio::sync::Mutex::default(), seen: Mutex::new(seen) });
         slots.insert(key.clone(), slot.clone());
-        slot
+        Ok(slot)
+    }
+
+    /// A server that was changed or removed is not reached as it was before.
+    fn is_newest(&self, slots: &Slots, key: &Key) -> Result<()> {
+        let mut newest = lock(&self.newest);
+        if newest.len() > MOST_KNOWN {
+            let used: HashSet<_> = slots.keys().map(|key| (key.tenant, key.server)).collect();
+            newest.retain(|server, _| used.contains(server));
+        }
+        let known = newest.entry((key.tenant, key.server)).or_insert(key.version);
+        *known = key.version.max(*known);
+        let text = "the server was changed meanwhile: try again";
+        (*known == key.version)
+            .then_some(())
+            .ok_or_else(|| Error::new(Kind::Conflict, "server_changed", text))
     }
 
     /// What becomes of a connection that has been ended meanwhile is nobody's concern.
@@ -226,6 +257,15 @@ impl Connections {
     /// Ends all connections to a server.
     pub fn end(&self, tenant: TenantId, server: ServerId) {
         self.end_where(|key, _| key.tenant == tenant && key.server == server);
+    }
+
+    /// Ends all connections to a server as it was before this version; without one, it was removed.
+    pub fn outdated(&self, tenant: TenantId, server: ServerId, version: Option<u64>) {
+        {
+            let _slots = lock(&self.slots);
+            lock(&self.newest).insert((tenant, server), version.unwrap_or(u64::MAX));
+        }
+        self.end(tenant, server);
     }
 
     /// Ends all connections of somebody.

@@ -241,3 +241,26 @@ async fn what_is_ended_while_it_is_tried_stays_ended() {
     says(&mut watching, &["disconnected", "nothing more"]).await;
     assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
 }
+
+#[tokio::test]
+async fn who_knows_a_server_as_it_was_comes_too_late() {
+    let mut stage = Stage::new().await;
+    stage.server.version = 2;
+    stage.get(scope(ADA, 1)).await.unwrap();
+    stage.server.version = 1;
+    for agent in [1, 2] {
+        let error = stage.get(scope(ADA, agent)).await.unwrap_err();
+        assert_eq!((error.kind(), error.code()), (Kind::Conflict, "server_changed"));
+    }
+    stage.get(scope(BOB, 1)).await.unwrap();
+    stage.server.version = 2;
+    stage.get(scope(ADA, 1)).await.unwrap();
+    assert_eq!(stage.opened(), 2, "the one of the newer version is still there");
+    stage.connections.outdated(ADA, stage.server.id, Some(3));
+    stage.get(scope(ADA, 1)).await.unwrap_err();
+    stage.server.version = 3;
+    stage.get(scope(ADA, 1)).await.unwrap();
+    stage.connections.outdated(ADA, stage.server.id, None);
+    assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_changed");
+    assert_eq!(stage.opened(), 3);
+}

@@ -140,6 +140,9 @@ impl Hub {
         server: ServerId,
         error: Option<&Error>,
     ) -> Result<()> {
+        if !self.has_server(tenant, server).await? {
+            return Ok(());
+        }
         let (before, version) = self.contact(tenant, server).await?;
         let contact = match error {
             None => Contact { last_connected: Some(self.world.now()), error: None, ..before },

@@ -222,7 +222,7 @@ impl Hub {
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Server, id))).audit(entry);
         batch.changes.extend(self.parts(tenant, id, &[Kind::Tool, Kind::Secret, Kind::Contact]).await?);
         self.store.commit(tenant, batch).await?;
-        self.connections.end(tenant, id);
+        self.connections.outdated(tenant, id, None);
         self.server_changed(tenant, id, "removed");
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Hub {
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
         self.store.commit(tenant, batch).await?;
         self.keep_launch(tenant, id, transport);
-        self.connections.end(tenant, id);
+        self.connections.outdated(tenant, id, Some(version + 1));
         self.server_changed(tenant, id, "changed");
         if kept.settings.enabled {
             self.look_soon(tenant, id);
@@ -289,6 +289,11 @@ impl Hub {
         };
         let found = found.ok_or_else(|| Error::not_found("server", crate::text::shortened(name)))?;
         self.read_server(tenant, found)
+    }
+
+    /// Whether a server is still there: nothing is kept of one that is not.
+    pub(super) async fn has_server(&self, tenant: TenantId, id: ServerId) -> Result<bool> {
+        Ok(self.store.document(tenant, &Key::new(Kind::Server, id)).await?.is_some())
     }
 
     fn read_server(&self, tenant: TenantId, stored: Stored) -> Result<Server> {

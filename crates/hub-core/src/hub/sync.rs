@@ -107,6 +107,8 @@ impl Hub {
     pub(super) async fn sync(&self, scope: Scope, server: &Server) -> Result<Synced> {
         let (tenant, turn) = (scope.tenant(), self.turns.of(scope.tenant(), server.id));
         let _turn = turn.lock().await;
+        // It may have been changed or removed while others had their turn.
+        let server = &self.find_server(tenant, &server.id.to_string()).await?;
         let synced = match self.listed(scope, server).await {
             Ok((listed, hidden)) => self.take_in(tenant, server, listed, &hidden).await,
             Err(error) => Err(error),
@@ -219,6 +221,9 @@ impl Hub {
                     .with("changed", count(&found.changed))
                     .with("gone", count(&found.gone)),
             );
+        }
+        if !self.has_server(tenant, server.id).await? {
+            return Err(Error::not_found("server", server.slug.as_str()));
         }
         self.store.commit(tenant, batch).await?;
         let body = json!({ "server": server.id, "tools": found.tools, "added": found.added,
