@@ -34,7 +34,7 @@ fn encode_into(out: &mut String, value: &str) {
 }
 
 /// The pairs of a form. A `%` without two digits stands for itself.
-pub fn decode(form: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+pub(crate) fn decode(form: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let pairs = form.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
