@@ -50,6 +50,12 @@ impl Error {
         Error { field: Some(field.into()), ..Self::new(Kind::Invalid, "invalid_field", message) }
     }
 
+    /// The same, about what stands in a field.
+    #[must_use]
+    pub fn about(self, field: impl Into<String>) -> Self {
+        Error { field: Some(field.into()), ..self }
+    }
+
     /// There is no such thing.
     pub fn not_found(what: &str, name: impl fmt::Display) -> Self {
         Self::new(Kind::NotFound, "not_found", format!("there is no {what} `{name}`"))

@@ -11,7 +11,7 @@ use linchpin::{CallError, Client, ClientBuilder, ClientError};
 use crate::error::{Error, Kind, Result};
 use crate::hidden::Hidden;
 use crate::pin::visible;
-use crate::server::{Authentication, Launch, Remote, Server, Transport};
+use crate::server::{Authentication, CredentialMode, Launch, Remote, Server, Transport};
 
 /// The pause before connecting is tried again; it doubles.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -106,7 +106,29 @@ fn may_pass(error: &ClientError) -> bool {
 }
 
 fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
-    let text = format!("`{}` cannot be connected to: {error}", server.slug.as_str());
-    let text = visible(&hidden.hide_in(text));
+    let slug = server.slug.as_str();
+    let why = match error {
+        ClientError::Call(CallError::Transport { status: Some(401), .. }) => unknown(server),
+        other => other.to_string(),
+    };
+    let text = visible(&hidden.hide_in(format!("`{slug}` cannot be connected to: {why}")));
     Error::new(Kind::Unavailable, "server_unavailable", text)
+}
+
+/// The server does not know who asks.
+fn unknown(server: &Server) -> String {
+    let slug = server.slug.as_str();
+    match (&server.settings.authentication, server.settings.credentials) {
+        (Authentication::None, CredentialMode::Shared) => {
+            "it wants to know who asks: choose its `authentication`, and enter the secret".to_owned()
+        }
+        (Authentication::None, CredentialMode::PerAgent) => format!(
+            "it wants to know who asks, and only agents have credentials for it: enter one with `linchpin server \
+             credential set {slug} --agent NAME`"
+        ),
+        _ => format!(
+            "it does not accept the credential that the hub has: enter another one with `linchpin server credential set \
+             {slug}`"
+        ),
+    }
 }

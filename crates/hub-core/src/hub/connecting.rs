@@ -97,7 +97,13 @@ impl Hub {
     pub async fn connect_server(&self, scope: Scope, name: &str) -> Result<ServerView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
-        self.client(scope, &server, true).await?;
+        if let Err(error) = self.client(scope, &server, true).await {
+            // A server that is turned off was not even tried.
+            if server.settings.enabled {
+                self.contacted(scope.tenant(), server.id, Some(&error)).await?;
+            }
+            return Err(error);
+        }
         self.sync_server(scope, name, None).await?;
         self.server(scope, name).await
     }

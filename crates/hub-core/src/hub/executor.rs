@@ -282,8 +282,8 @@ impl Hub {
             arguments,
             result: None,
             error: None,
-            created: now,
-            started: (status == Status::Running).then_some(now),
+            created: plan.id.made().unwrap_or(now),
+            started: None,
             completed: None,
         })
     }

@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::pin::visible;
 use crate::scope::{Scope, Subject};
-use crate::store::{Batch, CallFilter, Change, Outcome, Paging, Status};
+use crate::store::{Batch, Call, CallFilter, Change, Outcome, Paging, Status};
 use crate::sync::lock;
 use crate::text::first_line;
 
@@ -96,12 +96,10 @@ impl Hub {
         let Intent { approved, reason, begun, done } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
         let has_begun = self.begin(scope, &plan, approved, reason).await;
-        open.is_open = has_begun.is_ok();
-        let _ = begun.send(has_begun); // whoever asked may have left
-        if !open.is_open {
-            return;
-        }
-        let started = self.world.now();
+        let started = has_begun.as_ref().ok().copied();
+        open.is_open = started.is_some();
+        let _ = begun.send(has_begun.map(drop)); // whoever asked may have left
+        let Some(started) = started else { return };
         self.call_changed(tenant, &plan, Status::Running);
         let came = tokio::select! {
             biased;
@@ -124,26 +122,29 @@ impl Hub {
         let _ = done.send(view);
     }
 
+    /// Keeps that a call is about to be made: since when.
     async fn begin(
         &self,
         scope: Scope,
         plan: &Plan,
         approved: Option<Approved>,
         reason: &'static str,
-    ) -> Result<()> {
+    ) -> Result<Timestamp> {
+        let at = self.world.now();
         let mut entry = self.about(scope, "call.intent", plan).with("reason", reason);
         let mut batch = Batch::new();
         if let Some(Approved { id, changes, entry: said }) = approved {
-            let (digest, at) = (plan.binding(scope), self.world.now());
+            let digest = plan.binding(scope);
             entry = entry.with("approval", id.to_string());
             batch.changes = changes;
             batch = batch.change(Change::Use { approval: id, digest, at }).audit(said);
             batch = batch.change(Change::Start { call: plan.id, at });
         } else {
-            let call = self.record(scope, plan, Status::Running).await?;
+            let call = Call { started: Some(at), ..self.record(scope, plan, Status::Running).await? };
             batch = batch.change(Change::Open(Box::new(call)));
         }
-        self.store.commit(scope.tenant(), batch.audit(entry)).await
+        self.store.commit(scope.tenant(), batch.audit(entry)).await?;
+        Ok(at)
     }
 
     /// Sends the call, once, with the credentials of whoever wants it.

@@ -162,6 +162,10 @@ impl Hub {
             return Err(Error::new(error::Kind::Exhausted, "too_many_servers", text));
         }
         let slug = match slug {
+            Some(slug) if taken.contains(&slug) => {
+                let text = format!("there is a server `{}` already: choose another one", slug.as_str());
+                return Err(Error::new(error::Kind::Conflict, "name_taken", text).about("slug"));
+            }
             Some(slug) => slug,
             None => free_slug(&settings.name, &taken),
         };
