@@ -98,13 +98,13 @@ fn is_same_value(expected: &str, said: &str, bindings: &mut Bindings) -> bool {
 }
 
 /// An exchange that is under way. Dropping it closes its connection.
-struct Exchange {
+pub(crate) struct Exchange {
     stream: TcpStream,
     said: Receiver<Said>,
 }
 
 impl Exchange {
-    fn next(&self) -> Option<Said> {
+    pub(crate) fn next(&self) -> Option<Said> {
         self.said.recv_timeout(PATIENCE).ok()
     }
 }
@@ -115,7 +115,7 @@ impl Drop for Exchange {
     }
 }
 
-fn ask(request: &Request, address: &str) -> Exchange {
+pub(crate) fn ask(request: &Request, address: &str) -> Exchange {
     let mut stream = TcpStream::connect(address).unwrap();
     let body = request.body.as_ref().map(Value::to_string).unwrap_or_default();
     let mut head = format!("{} {} HTTP/1.1\r\nhost: {address}\r\n", request.verb, request.path);

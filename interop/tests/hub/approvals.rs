@@ -1,0 +1,140 @@
+//! F2: when a person is asked, what they see, and who may answer.
+
+use interop_tests::hub::{Home, everything};
+use interop_tests::rest::Caller;
+use serde_json::{Value, json};
+
+use crate::text;
+
+const ECHO: &str = "mcp_everything__echo";
+
+fn wanted(agent: &Caller, message: &str) -> (String, String) {
+    let call = agent.want(ECHO, json!({ "message": message }));
+    assert_eq!(call["status"], "pending", "{call}");
+    (text(&call["id"]).to_owned(), text(&call["approval"]).to_owned())
+}
+
+#[test]
+fn f2_a_person_decides_and_an_agent_never_does() {
+    let home = Home::new();
+    home.write(&everything());
+    let hub = home.start();
+    hub.post("/servers/everything/connect", Value::Null);
+    let (id, agent) = hub.agent("Ada", "always-ask", &json!({ "everything": {} }));
+    let usual = hub.post("/agents", json!({ "name": "Usual" }));
+    assert_eq!(usual["approval"], "always-ask");
+
+    // Whoever waits for the call gets what the person said.
+    let events = hub.watch(None);
+    let waiting = agent.clone();
+    let answer = std::thread::spawn(move || waiting.call(ECHO, json!({ "message": "hello" })));
+    let asked = events.until("approval", |body| body["decision"] == "open").pop().unwrap().body;
+    let path = format!("/approvals/{}", text(&asked["approval"]));
+    let question = hub.get(&path);
+    assert_eq!(
+        (&question["call"]["arguments"], &question["decision"]),
+        (&json!({ "message": "hello" }), &"open".into())
+    );
+    assert_eq!(question["call"]["subject"], format!("agent:{id}"));
+    for (verb, path) in [
+        ("GET", "/approvals".to_owned()),
+        ("GET", path.clone()),
+        ("POST", format!("{path}/approve")),
+        ("POST", format!("{path}/deny")),
+    ] {
+        assert_eq!(agent.ask(verb, &path, None).status, 403, "{verb} {path}");
+    }
+    assert_eq!(hub.with_token("lp_none").ask("POST", &format!("{path}/approve"), None).status, 401);
+    assert_eq!(hub.get(&path)["decision"], "open");
+    hub.post(&format!("{path}/approve"), Value::Null);
+    let call = answer.join().unwrap();
+    assert_eq!((&call["status"], &call["summary"]), (&"success".into(), &"Echo: hello".into()));
+    assert_eq!(call["approval"], asked["approval"]);
+    hub.refused(409, "POST", &format!("{path}/approve"), Value::Null);
+    assert_eq!(hub.list("/calls").len(), 1, "it was made once");
+
+    let waiting = agent.clone();
+    let answer = std::thread::spawn(move || waiting.call(ECHO, json!({ "message": "no" })));
+    let asked = events.until("approval", |body| body["decision"] == "open").pop().unwrap().body;
+    home.ok(&["approvals", "deny", text(&asked["approval"]), "--reason", "not before lunch"]);
+    let call = answer.join().unwrap();
+    assert_eq!((&call["status"], &call["result"]), (&"denied".into(), &Value::Null));
+    assert!(text(&call["error"]).contains("not before lunch"), "{call}");
+    let approval = text(&asked["approval"]);
+    let again = home.fails(&["approvals", "approve", approval]);
+    assert!(!again.is_empty(), "{again}");
+
+    // By REST and with the words of the hub.
+    let (call, approval) = wanted(&agent, "third");
+    let denied = hub.post(&format!("/approvals/{approval}/deny"), json!({ "reason": "never" }));
+    assert!(text(&denied["decided_by"]).starts_with("user:"), "{denied}");
+    assert!(text(&agent.get(&format!("/calls/{call}"))["error"]).contains("never"));
+
+    // Other arguments than those that were asked for.
+    let (call, approval) = wanted(&agent, "theirs");
+    let before = hub.get(&format!("/approvals/{approval}"));
+    let path = format!("/approvals/{approval}/approve");
+    let wrong = hub.refused(422, "POST", &path, json!({ "arguments": { "message": 7 } }));
+    assert!(text(&wrong["detail"]).contains("message"), "{wrong}");
+    home.ok(&["approvals", "approve", &approval, "--args", r#"{"message": "mine"}"#]);
+    let events = hub.watch(Some(&events.next().id));
+    if hub.get(&format!("/calls/{call}"))["status"] != "success" {
+        events.until("call", |body| body["call"] == *call && body["status"] == "success");
+    }
+    let made = agent.get(&format!("/calls/{call}"));
+    assert_eq!((&made["summary"], &made["arguments"]["message"]), (&"Echo: mine".into(), &"mine".into()));
+    assert_ne!(hub.get(&format!("/approvals/{approval}"))["digest"], before["digest"]);
+    let audit = home.ok(&["audit", "export"]);
+    assert!(audit.contains(text(&before["digest"])), "what was asked for is known, too");
+}
+
+#[test]
+fn f2_auto_and_trusted_only_ask_less() {
+    let home = Home::new();
+    home.write(&everything());
+    let hub = home.start();
+    hub.post("/servers/everything/connect", Value::Null);
+    let (id, agent) = hub.agent("Ada", "auto", &json!({ "everything": { "tools": ["echo", "get-sum"] } }));
+    assert_eq!(agent.call(ECHO, json!({ "message": "a" }))["status"], "success");
+    assert_eq!(agent.list("/tools").len(), 2);
+    let other = agent.call("mcp_everything__get-env", json!({}));
+    assert_eq!(
+        (&other["status"], &other["error"]),
+        (&"denied".into(), &"the agent was not given this tool".into())
+    );
+
+    let servers = json!({ "everything": { "tools": ["echo", "get-sum"], "trusted": ["get-sum"] } });
+    let changed =
+        hub.patch(&format!("/agents/{id}"), json!({ "approval": "trusted-only", "servers": servers }));
+    assert_eq!(changed["approval"], "trusted-only");
+    let sum = agent.call("mcp_everything__get-sum", json!({ "a": 1, "b": 1 }));
+    assert_eq!(sum["status"], "success", "{sum}");
+    let (call, approval) = wanted(&agent, "b");
+    assert!(home.ok(&["approvals"]).contains(r#"{"message":"b"}"#));
+    home.ok(&["approvals", "deny", &approval]);
+    assert_eq!(agent.get(&format!("/calls/{call}"))["status"], "denied");
+    assert_eq!(
+        hub.refused(422, "PATCH", &format!("/agents/{id}"), json!({ "approval": "never" }))["field"],
+        "approval"
+    );
+
+    // A person's own call is its own approval, and recorded so.
+    let own = hub.call(ECHO, json!({ "message": "mine" }));
+    assert_eq!((&own["status"], &own["approval"]), (&"success".into(), &Value::Null));
+    let audit = home.ok(&["audit", "export"]);
+    let reason = |call: &str, action: &str| {
+        let rows = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut rows = rows.filter(|row| row["fields"]["call"] == *call && row["action"] == action);
+        text(&rows.next().unwrap()["fields"]["reason"]).to_owned()
+    };
+    assert_eq!(reason(text(&own["id"]), "call.intent"), "own_call");
+    assert_eq!(reason(text(&sum["id"]), "call.intent"), "agent_trusts");
+    assert_eq!(reason(text(&other["id"]), "call.refused"), "not_selected");
+    assert_eq!(reason(&call, "approval.asked"), "not_trusted");
+
+    // What waits is given up with whoever wanted it.
+    let (call, _) = wanted(&agent, "c");
+    assert_eq!(agent.post(&format!("/calls/{call}/cancel"), Value::Null)["status"], "cancelled");
+    hub.patch(&format!("/agents/{id}"), json!({ "enabled": false }));
+    assert!(matches!(agent.ask("GET", "/tools", None).status, 401 | 403));
+}

@@ -1,0 +1,91 @@
+//! F4: the audit is complete, and whoever changes it is found out.
+
+use std::process::Command;
+
+use interop_tests::hub::{Home, everything};
+use serde_json::{Value, json};
+
+use crate::text;
+
+/// Runs a statement on the database of a hub that does not run.
+fn sql(home: &Home, statement: &str) {
+    let script =
+        "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\ndb.executescript(sys.argv[2])\ndb.commit()";
+    let mut command = Command::new("python3");
+    let status = command.args(["-c", script]).arg(home.data().join("hub.db")).arg(statement).status();
+    assert!(status.unwrap().success(), "{statement}");
+}
+
+#[test]
+fn f4_the_audit_has_every_decision_and_shows_every_change() {
+    let home = Home::new();
+    home.write(&everything());
+    let hub = home.start();
+    hub.post("/servers/everything/connect", Value::Null);
+    let (_, agent) = hub.agent("Ada", "always-ask", &json!({ "everything": {} }));
+    let asked = agent.want("mcp_everything__echo", json!({ "message": "a" }));
+    hub.post(
+        &format!("/approvals/{}/deny", text(&asked["approval"])),
+        json!({ "reason": "no\n{\"number\":1}" }),
+    );
+    hub.call("mcp_everything__echo", json!({ "message": "b" }));
+    let exported = home.ok(&["audit", "export"]);
+    let rows: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<_> = rows.iter().map(|row| row["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=rows.len() as u64).collect::<Vec<_>>());
+    let actions: Vec<_> = rows.iter().map(|row| text(&row["action"])).collect();
+    for action in [
+        "server.added",
+        "server.synced",
+        "agent.added",
+        "approval.asked",
+        "approval.denied",
+        "call.intent",
+        "call.done",
+    ] {
+        assert!(actions.contains(&action), "{action} is missing in {actions:?}");
+    }
+    assert_eq!(hub.list("/audit?limit=500"), rows);
+    assert_eq!(hub.list("/audit?limit=2&after=3"), rows[3..5]);
+    assert_eq!(hub.get("/audit/verify")["is_whole"], true);
+    assert_eq!(agent.ask("GET", "/audit/export", None).status, 403);
+    hub.end();
+
+    let whole = home.json(&["audit", "verify"]);
+    let count = whole["entries"].as_u64().unwrap();
+    assert!(whole["is_whole"] == true && count >= rows.len() as u64, "{whole}");
+    let copy = std::fs::read(home.data().join("hub.db")).unwrap();
+    let middle = count / 2;
+    for (statement, broken) in [
+        (format!("UPDATE audit SET actor = 'user:nobody' WHERE number = {middle}"), middle),
+        (format!("DELETE FROM audit WHERE number = {middle}"), middle),
+        (
+            format!(
+                "UPDATE audit SET number = 0 WHERE number = {middle}; UPDATE audit SET number = {middle} WHERE number = {middle} + 1; \
+                 UPDATE audit SET number = {middle} + 1 WHERE number = 0"
+            ),
+            middle,
+        ),
+        (format!("DELETE FROM audit WHERE number = {count}"), count),
+    ] {
+        sql(&home, &statement);
+        let run = home.run(&["--json", "audit", "verify"]);
+        let found: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(
+            (run.code, &found["is_whole"], &found["broken"]),
+            (Some(1), &false.into(), &broken.into()),
+            "{statement}: {found}"
+        );
+        let shown = home.run(&["audit", "verify"]);
+        assert_eq!(shown.code, Some(1));
+        assert!(
+            shown.stdout.contains("first that is wrong") && shown.stdout.contains(text(&found["problem"])),
+            "{}",
+            shown.stdout
+        );
+        std::fs::write(home.data().join("hub.db"), &copy).unwrap();
+    }
+    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    let hub = home.start();
+    assert_eq!(hub.list("/audit?limit=500")[..rows.len()], rows);
+}
