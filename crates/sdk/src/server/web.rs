@@ -3,10 +3,10 @@
 
 pub use linchpin_jsonrpc::{Limits, ParseError, ParseErrorKind, check as check_json};
 
-#[cfg(feature = "auth")]
 pub use super::http::{Addresses, Bodies, Guard, Listener, Stranger, Unread, Whole};
 
 /// The fields of a form, or of a query, in their order.
+#[cfg(feature = "auth")]
 pub fn decode_form(
     form: &str,
 ) -> impl Iterator<Item = (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)> {
