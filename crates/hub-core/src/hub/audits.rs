@@ -65,6 +65,8 @@ struct Line {
 impl From<Row> for AuditView {
     fn from(row: Row) -> Self {
         let Row { number, at, actor, action, fields, hash } = row;
+        // What somebody made of it in the file is for the check of the chain to find.
+        let fields = serde_json::from_str(&fields).unwrap_or(Value::String(fields));
         AuditView { number, at, actor, action, fields, hash: hash.to_string() }
     }
 }

@@ -19,7 +19,6 @@ pub(super) fn append(db: &Connection, tenant: TenantId, entries: Vec<Entry>) -> 
     let sql = "INSERT INTO audit (tenant, number, at, actor, action, fields, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let mut add = |entry: Entry| {
         let Row { number, at, actor, action, fields, hash } = head.append(entry);
-        let fields = fields.to_string();
         db.prepare_cached(sql)?.execute(params![owner, number, time(at), actor, action, fields, hash.bytes()])
     };
     let added = entries.into_iter().try_for_each(|entry| add(entry).map(drop));
@@ -40,15 +39,12 @@ pub(super) fn rows(db: &Connection, tenant: TenantId, after: u64, limit: usize) 
     let sql = "SELECT number, at, actor, action, fields, hash FROM audit WHERE tenant = ?1 AND number > ?2
                ORDER BY number LIMIT ?3";
     let read = |row: &rusqlite::Row<'_>| {
-        // What somebody made of it in the file is for the check of the chain to find.
-        let fields: String = row.get(4)?;
-        let fields = serde_json::from_str(&fields).unwrap_or(serde_json::Value::String(fields));
         Ok(Row {
             number: row.get(0)?,
             at: times(row, 1)?.unwrap_or(Timestamp::UNIX_EPOCH),
             actor: row.get(2)?,
             action: row.get(3)?,
-            fields,
+            fields: row.get(4)?,
             hash: Digest::from_bytes(row.get(5)?),
         })
     };

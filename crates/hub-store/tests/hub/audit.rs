@@ -45,7 +45,9 @@ async fn every_change_of_a_row_is_found_where_it_is() {
             "at = at + 1",
             "actor = actor || 'x'",
             "action = 'call.none'",
-            "fields = '{}'",
+            "fields = '[]'",
+            "fields = fields || ' '",
+            "fields = replace(fields, '{', '{\"call\":1,')",
             "hash = zeroblob(32)",
         ] {
             db.execute_batch(&format!("UPDATE audit SET {column} WHERE number = {number}")).unwrap();
