@@ -161,6 +161,8 @@ fn one<T>(
 struct Conditions {
     text: String,
     values: Vec<Box<dyn ToSql>>,
+    /// Named, because the database would rather read all that a tenant has.
+    index: Option<&'static str>,
 }
 
 impl Conditions {
@@ -178,6 +180,17 @@ impl Conditions {
         write!(self.text, "{and}{what} ?{}", self.values.len()).expect("a text takes everything");
     }
 
+    /// As [`Self::add`], with an index; the first one counts.
+    fn by(&mut self, index: &'static str, what: &str, value: Option<impl ToSql + 'static>) {
+        self.index = self.index.or(value.is_some().then_some(index));
+        self.add(what, value);
+    }
+
+    fn sql(&self, columns_from: &str, limit: usize) -> String {
+        let index = self.index.map(|index| format!("INDEXED BY {index}")).unwrap_or_default();
+        format!("SELECT {columns_from} {index} WHERE {} ORDER BY id DESC LIMIT {limit}", self.text)
+    }
+
     /// What meets them all, the newest first.
     fn list<T>(
         self,
@@ -188,7 +201,7 @@ impl Conditions {
         name: impl Fn(&T) -> String,
     ) -> Result<Page<T>> {
         let limit = paging.limit.clamp(1, MOST_ON_PAGE);
-        let sql = format!("SELECT {columns_from} WHERE {} ORDER BY id DESC LIMIT {}", self.text, limit + 1);
+        let sql = self.sql(columns_from, limit + 1);
         let found = db.prepare_cached(&sql).and_then(|mut sql| {
             sql.query_map(rusqlite::params_from_iter(self.values), read)?
                 .collect::<rusqlite::Result<Vec<_>>>()
@@ -197,20 +210,25 @@ impl Conditions {
     }
 }
 
+fn calls_of(tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Conditions {
+    let mut conditions = Conditions::new(tenant, paging);
+    conditions.by("calls_by_tool", "tool =", filter.tool.clone());
+    conditions.by("calls_by_server", "server =", filter.server.map(|server| server.to_string()));
+    conditions.by("calls_by_subject", "subject =", filter.subject.clone());
+    conditions.by("calls_by_status", "status =", filter.status.map(Status::name));
+    conditions.add("created >=", filter.since.map(time));
+    conditions.add("created <", filter.until.map(time));
+    conditions
+}
+
 pub(super) fn list(
     db: &Connection,
     tenant: TenantId,
     filter: &CallFilter,
     paging: &Paging,
 ) -> Result<Page<Call>> {
-    let mut conditions = Conditions::new(tenant, paging);
-    conditions.add("server =", filter.server.map(|server| server.to_string()));
-    conditions.add("tool =", filter.tool.clone());
-    conditions.add("status =", filter.status.map(Status::name));
-    conditions.add("subject =", filter.subject.clone());
-    conditions.add("created >=", filter.since.map(time));
-    conditions.add("created <", filter.until.map(time));
-    conditions.list(db, &format!("{CALL} FROM calls"), paging, read_call, |call| call.id.to_string())
+    let name = |call: &Call| call.id.to_string();
+    calls_of(tenant, filter, paging).list(db, &format!("{CALL} FROM calls"), paging, read_call, name)
 }
 
 pub(super) fn ask(db: &Connection, tenant: TenantId, approval: &Approval) -> Result<()> {
@@ -307,15 +325,66 @@ pub(super) fn approval(db: &Connection, tenant: TenantId, id: ApprovalId) -> Res
     one(db, &format!("{APPROVAL} FROM approvals"), [tenant.to_string(), id.to_string()], read_approval)
 }
 
+fn approvals_of(tenant: TenantId, filter: &ApprovalFilter, paging: &Paging) -> Conditions {
+    let mut conditions = Conditions::new(tenant, paging);
+    conditions.by("approvals_by_call", "call =", filter.call.map(|call| call.to_string()));
+    conditions.by("approvals_by_decision", "decision =", filter.decision.map(Decision::name));
+    conditions
+}
+
 pub(super) fn approvals(
     db: &Connection,
     tenant: TenantId,
     filter: &ApprovalFilter,
     paging: &Paging,
 ) -> Result<Page<Approval>> {
-    let mut conditions = Conditions::new(tenant, paging);
-    conditions.add("call =", filter.call.map(|call| call.to_string()));
-    conditions.add("decision =", filter.decision.map(Decision::name));
     let name = |approval: &Approval| approval.id.to_string();
-    conditions.list(db, &format!("{APPROVAL} FROM approvals"), paging, read_approval, name)
+    approvals_of(tenant, filter, paging).list(
+        db,
+        &format!("{APPROVAL} FROM approvals"),
+        paging,
+        read_approval,
+        name,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::schema;
+
+    #[test]
+    fn every_list_has_an_index() {
+        let mut db = Connection::open_in_memory().unwrap();
+        schema::bring_up(&mut db).unwrap();
+        let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
+        let plan = |conditions: Conditions, columns_from: &str| {
+            let sql = format!("EXPLAIN QUERY PLAN {}", conditions.sql(columns_from, 100));
+            let mut sql = db.prepare(&sql).unwrap();
+            let steps =
+                sql.query_map(rusqlite::params_from_iter(conditions.values), |row| row.get(3)).unwrap();
+            steps.collect::<rusqlite::Result<Vec<String>>>().unwrap().join("; ")
+        };
+        for after in [None, Some("x".to_owned())] {
+            let paging = Paging { after, limit: 100 };
+            for (filter, index) in [
+                (CallFilter { status: Some(Status::Running), ..none() }, "calls_by_status"),
+                (
+                    CallFilter { status: Some(Status::Error), since: now, until: now, ..none() },
+                    "calls_by_status",
+                ),
+                (CallFilter { subject: Some("user:1".into()), ..none() }, "calls_by_subject"),
+                (CallFilter { tool: Some("echo".into()), ..none() }, "calls_by_tool"),
+            ] {
+                let plan = plan(calls_of(tenant, &filter, &paging), &format!("{CALL} FROM calls"));
+                assert!(
+                    plan.contains(&format!("INDEX {index} ")) && !plan.contains("B-TREE"),
+                    "{filter:?}: {plan}"
+                );
+            }
+            let open = ApprovalFilter { decision: Some(Decision::Open), ..ApprovalFilter::default() };
+            let plan = plan(approvals_of(tenant, &open, &paging), &format!("{APPROVAL} FROM approvals"));
+            assert!(plan.contains("INDEX approvals_by_decision ") && !plan.contains("B-TREE"), "{plan}");
+        }
+    }
 }

@@ -31,7 +31,8 @@ CREATE TABLE calls (
 CREATE INDEX calls_by_server ON calls (tenant, server, id);
 CREATE INDEX calls_by_tool ON calls (tenant, tool, id);
 CREATE INDEX calls_over ON calls (tenant, completed) WHERE completed IS NOT NULL;
-CREATE INDEX calls_under_way ON calls (tenant, status, id) WHERE status IN ('pending', 'running');
+CREATE INDEX calls_by_status ON calls (tenant, status, id);
+CREATE INDEX calls_by_subject ON calls (tenant, subject, id);
 
 CREATE TABLE approvals (
     tenant     TEXT NOT NULL,
@@ -47,7 +48,7 @@ CREATE TABLE approvals (
     FOREIGN KEY (tenant, call) REFERENCES calls (tenant, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX approvals_by_call ON approvals (tenant, call);
-CREATE INDEX approvals_open ON approvals (tenant, decision, id) WHERE decision IN ('open', 'approved');
+CREATE INDEX approvals_by_decision ON approvals (tenant, decision, id);
 
 CREATE TABLE audit (
     tenant TEXT NOT NULL,
