@@ -310,6 +310,9 @@ async fn calls_are_found_by_what_they_are(open: Open) {
     let both = CallFilter { server: Some(ServerId::fixed(1)), tool: Some("tool-1".into()), ..none() };
     assert_eq!(find(both).await, [7, 1]);
     let first = store.calls(ADA, &none(), &page(5, None)).await.unwrap();
+    let whole = store.call(ADA, first.items[0].id).await.unwrap().unwrap();
+    assert!(whole.arguments.is_some());
+    assert_eq!(first.items[0], Call { arguments: None, result: None, ..whole }, "lists are short");
     let second = store.calls(ADA, &none(), &page(5, first.next)).await.unwrap();
     assert_eq!(
         second.items.iter().map(|call| call.id).collect::<Vec<_>>(),

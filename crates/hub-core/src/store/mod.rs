@@ -70,7 +70,7 @@ pub trait Store: Send + Sync + 'static {
     /// One call.
     async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>>;
 
-    /// Calls, the newest first.
+    /// Calls, the newest first, without their arguments and results: those are read one by one.
     async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>>;
 
     /// One approval.

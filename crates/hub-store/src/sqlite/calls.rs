@@ -17,6 +17,9 @@ use super::{conflict, failed};
 
 const CALL: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
+/// The same for lists, without what may be long.
+const LISTED: &str =
+    "id, server, tool, subject, status, digest, NULL, NULL, error, created, started, completed FROM calls";
 const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
 
 /// Times are kept in milliseconds.
@@ -228,7 +231,7 @@ pub(super) fn list(
     paging: &Paging,
 ) -> Result<Page<Call>> {
     let name = |call: &Call| call.id.to_string();
-    calls_of(tenant, filter, paging).list(db, &format!("{CALL} FROM calls"), paging, read_call, name)
+    calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name)
 }
 
 pub(super) fn ask(db: &Connection, tenant: TenantId, approval: &Approval) -> Result<()> {
@@ -376,7 +379,7 @@ mod tests {
                 (CallFilter { subject: Some("user:1".into()), ..none() }, "calls_by_subject"),
                 (CallFilter { tool: Some("echo".into()), ..none() }, "calls_by_tool"),
             ] {
-                let plan = plan(calls_of(tenant, &filter, &paging), &format!("{CALL} FROM calls"));
+                let plan = plan(calls_of(tenant, &filter, &paging), LISTED);
                 assert!(
                     plan.contains(&format!("INDEX {index} ")) && !plan.contains("B-TREE"),
                     "{filter:?}: {plan}"
