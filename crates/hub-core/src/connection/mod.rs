@@ -25,6 +25,8 @@ use crate::world::World;
 
 /// How long a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_mins(10);
+/// A connection that ends sooner is one that could not be opened.
+const SHORT: Duration = Duration::from_secs(10);
 /// How long a server that cannot be connected to is left alone: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
@@ -102,12 +104,27 @@ struct Line {
     /// How often in a row it could not be opened, and why.
     failures: u32,
     last: Option<(Error, Timestamp)>,
+    /// When it was opened.
+    opened: Option<Timestamp>,
 }
 
 /// What can be seen without waiting.
 struct Seen {
     status: Status,
     used: Timestamp,
+}
+
+impl Line {
+    /// It is left alone for a while: longer each time.
+    fn failed(&mut self, error: Error, now: Timestamp) {
+        let pause = PAUSES.0.saturating_mul(1 << self.failures.min(10)).min(PAUSES.1);
+        let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        *self = Line { failures: self.failures + 1, last: Some((error, until)), ..Line::default() };
+    }
+}
+
+fn is_within(begin: Timestamp, now: Timestamp, time: Duration) -> bool {
+    Duration::try_from(now.duration_since(begin)).is_ok_and(|passed| passed < time)
 }
 
 impl Connections {
@@ -154,6 +171,14 @@ impl Connections {
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
             return Ok((client.clone(), line.hidden.clone()));
         }
+        // One that ends as soon as it is open is as good as one that cannot be opened.
+        if line.opened.take().is_some_and(|opened| is_within(opened, now, SHORT)) {
+            let text = format!("`{}` ended as soon as it was connected to", server.slug.as_str());
+            let error = Error::new(Kind::Unavailable, "server_unavailable", text);
+            line.failed(error, now);
+        } else if line.client.take().is_some() {
+            line.failures = 0;
+        }
         if let Some((error, until)) = line.last.as_ref().filter(|(_, until)| now < *until && !insist) {
             let wait = until.duration_since(now).as_secs().max(1);
             let text = format!("{}; it is tried again in {wait} s", error.message());
@@ -166,15 +191,19 @@ impl Connections {
         let hidden = Arc::new(Hidden::of(server, secret));
         match open::open(server, secret, &hidden, &self.egress, self.lineage.as_ref(), changed).await {
             Ok(client) => {
-                *line = Line { client: Some(client.clone()), hidden: hidden.clone(), ..Line::default() };
+                // What failed before counts until it has stayed open for a while.
+                *line = Line {
+                    client: Some(client.clone()),
+                    hidden: hidden.clone(),
+                    failures: line.failures,
+                    last: None,
+                    opened: Some(self.world.now()),
+                };
                 trying.end(Status::Connected);
                 Ok((client, hidden))
             }
             Err(error) => {
-                let pause = PAUSES.0.saturating_mul(1 << line.failures.min(10)).min(PAUSES.1);
-                let until = self.world.now().saturating_add(pause).unwrap_or(Timestamp::MAX);
-                let failures = line.failures + 1;
-                *line = Line { failures, last: Some((error.clone(), until)), ..Line::default() };
+                line.failed(error.clone(), self.world.now());
                 trying.end(Status::Error);
                 Err(error)
             }

@@ -264,3 +264,23 @@ async fn who_knows_a_server_as_it_was_comes_too_late() {
     assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_changed");
     assert_eq!(stage.opened(), 3);
 }
+
+#[tokio::test]
+async fn one_that_ends_as_soon_as_it_is_open_is_left_alone_for_a_while() {
+    let stage = Stage::new().await;
+    let mut waits = Vec::new();
+    for opened in 1..=3 {
+        stage.get(scope(ADA, 1)).await.unwrap().close().await;
+        assert_eq!(stage.opened(), opened);
+        let error = stage.get(scope(ADA, 1)).await.unwrap_err();
+        assert!(error.message().starts_with("`upstream` ended as soon as it was connected to"), "{error}");
+        waits.push(error.message().rsplit_once(" in ").unwrap().1.to_owned());
+        stage.turn(1 << (opened - 1));
+    }
+    assert_eq!(waits, ["1 s", "2 s", "4 s"]);
+    let client = stage.get(scope(ADA, 1)).await.unwrap();
+    stage.turn(10);
+    client.close().await;
+    stage.get(scope(ADA, 1)).await.unwrap();
+    assert_eq!(stage.opened(), 5, "it has stayed open for a while");
+}

@@ -104,7 +104,7 @@ impl Hub {
     async fn look(&self, tenant: TenantId, server: ServerId, subject: Subject) -> Result<()> {
         let server = self.find_server(tenant, &server.to_string()).await?;
         if server.settings.enabled {
-            self.sync(Scope::new(tenant, subject), &server).await?;
+            self.sync(Scope::new(tenant, subject), &server, false).await?;
         }
         Ok(())
     }

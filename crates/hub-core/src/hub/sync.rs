@@ -91,7 +91,7 @@ impl Hub {
                 Scope::new(scope.tenant(), Subject::Agent(agent))
             }
         };
-        self.sync(scope, &server).await
+        self.sync(scope, &server, true).await
     }
 
     /// A server is looked at soon, by the hub itself.
@@ -104,12 +104,12 @@ impl Hub {
     }
 
     /// Looks at the tools of a server, and keeps what went wrong if something did.
-    pub(super) async fn sync(&self, scope: Scope, server: &Server) -> Result<Synced> {
+    pub(super) async fn sync(&self, scope: Scope, server: &Server, insist: bool) -> Result<Synced> {
         let (tenant, turn) = (scope.tenant(), self.turns.of(scope.tenant(), server.id));
         let _turn = turn.lock().await;
         // It may have been changed or removed while others had their turn.
         let server = &self.find_server(tenant, &server.id.to_string()).await?;
-        let synced = match self.listed(scope, server).await {
+        let synced = match self.listed(scope, server, insist).await {
             Ok((listed, hidden)) => self.take_in(tenant, server, listed, &hidden).await,
             Err(error) => Err(error),
         };
@@ -121,8 +121,8 @@ impl Hub {
     }
 
     /// What a server lists for whoever may ask it: the subject, or else an agent that has credentials of its own.
-    async fn listed(&self, scope: Scope, server: &Server) -> Result<Listed> {
-        let first = self.listed_by(scope, server).await;
+    async fn listed(&self, scope: Scope, server: &Server, insist: bool) -> Result<Listed> {
+        let first = self.listed_by(scope, server, insist).await;
         let is_per_agent = server.settings.credentials == CredentialMode::PerAgent;
         let Err(error) = first else { return first };
         if !is_per_agent || scope.agent().is_some() {
@@ -131,18 +131,19 @@ impl Hub {
         for (agent, _) in self.all::<Agent>(scope.tenant(), Kind::Agent, None).await? {
             let scope = Scope::new(scope.tenant(), Subject::Agent(agent.id));
             if agent.enabled && self.credential_of(scope, server).await?.is_some() {
-                return self.listed_by(scope, server).await;
+                return self.listed_by(scope, server, insist).await;
             }
         }
         Err(error)
     }
 
-    async fn listed_by(&self, scope: Scope, server: &Server) -> Result<Listed> {
+    async fn listed_by(&self, scope: Scope, server: &Server, insist: bool) -> Result<Listed> {
         // The hub itself looks through any connection that there is.
         let live = self.connections.live(scope.tenant(), server).filter(|_| scope.subject() == Subject::Hub);
         let (client, hidden) = match live {
             Some(live) => live,
-            None => self.client_and_secrets(scope, server, true).await?,
+            // People insist; what the hub does by itself waits until a server is tried again.
+            None => self.client_and_secrets(scope, server, insist).await?,
         };
         let mut tries = 0;
         loop {
