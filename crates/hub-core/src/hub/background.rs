@@ -31,9 +31,7 @@ impl Hub {
                 () = &mut end => break,
                 () = self.due.bell.notified() => self.look_at_due(),
                 _ = ticks.tick() => {
-                    if let Err(error) = self.tick(count, &mut synced).await {
-                        tracing::warn!(%error, "something that the hub does by itself did not work; it is tried again");
-                    }
+                    self.tick(count, &mut synced).await;
                     count += 1;
                 }
             }
@@ -55,30 +53,35 @@ impl Hub {
         }
     }
 
-    async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) -> Result<()> {
+    /// What cannot be done for one tenant is done for all others, and so is the rest.
+    async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
         self.keep_late().await;
         self.connections.end_idle();
         self.connections.notice_ends();
         let now = self.world.now();
         let is_due = now.duration_since(*synced)
             >= jiff::SignedDuration::try_from(self.options.sync_every).unwrap_or_default();
-        for tenant in self.store.tenants().await? {
-            self.expire_approvals(tenant).await?;
-            if count.is_multiple_of(CHECKPOINT) {
-                self.checkpoint(tenant).await?;
-            }
-            if count.is_multiple_of(FORGET) {
-                self.forget_old(tenant).await?;
-            }
-            if is_due {
-                for server in self.every_server(tenant).await?.iter().filter(|server| server.settings.enabled)
-                {
-                    self.look_soon(tenant, server.id);
-                }
-            }
-        }
         if is_due {
             *synced = now;
+        }
+        for tenant in said(self.store.tenants().await).unwrap_or_default() {
+            said(self.expire_approvals(tenant).await);
+            if count.is_multiple_of(CHECKPOINT) {
+                said(self.checkpoint(tenant).await);
+            }
+            if count.is_multiple_of(FORGET) {
+                said(self.forget_old(tenant).await);
+            }
+            if is_due {
+                said(self.look_at_all(tenant).await);
+            }
+        }
+    }
+
+    /// Every server that is used is looked at soon.
+    async fn look_at_all(&self, tenant: TenantId) -> Result<()> {
+        for server in self.every_server(tenant).await?.iter().filter(|server| server.settings.enabled) {
+            self.look_soon(tenant, server.id);
         }
         Ok(())
     }
@@ -108,4 +111,10 @@ impl Hub {
         }
         Ok(())
     }
+}
+
+/// Says what did not work.
+fn said<T>(done: Result<T>) -> Option<T> {
+    let say = |error: &crate::error::Error| tracing::warn!(%error, "something that the hub does by itself did not work; it is tried again");
+    done.inspect_err(say).ok()
 }
