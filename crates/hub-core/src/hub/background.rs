@@ -26,6 +26,10 @@ impl Hub {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.world.now());
+        // They may have changed while no hub was there to hear of it.
+        for tenant in said(self.store.tenants().await).unwrap_or_default() {
+            said(self.look_at_all(tenant).await);
+        }
         loop {
             tokio::select! {
                 () = &mut end => break,

@@ -215,3 +215,24 @@ async fn a_server_is_tried_before_it_is_kept() {
     assert_eq!(error.field(), Some("command"));
     assert_eq!(hub.servers(person(ADA), &ServerFilter::default()).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn a_hub_that_starts_looks_at_its_servers() {
+    let stage = Stage::new().await;
+    stage.upstream.handle.add(tool("late", "Came while no hub was there")).unwrap();
+    let (hub, _) = crate::stage::open(&stage.place, stage.clock.clone());
+    let mut watching = hub.events().watch(ADA, None);
+    let looked = async {
+        while hub.tool(person(ADA), "mcp_up__late").await.is_err() {
+            watching.next().await.unwrap();
+        }
+    };
+    let looked = tokio::time::timeout(std::time::Duration::from_secs(30), looked);
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let running = hub.clone().run(async { drop(ended.await) });
+    let wait = async {
+        looked.await.unwrap();
+        drop(end);
+    };
+    tokio::join!(running, wait);
+}
