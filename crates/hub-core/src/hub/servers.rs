@@ -244,7 +244,7 @@ impl Hub {
         let (tenant, place) = (scope.tenant(), Place::of(&transport));
         let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
-        let other_place = place.origin() != before.place.origin();
+        let other_place = place.url() != before.place.url();
         if other_place || settings.authentication != before.settings.authentication {
             let dropped = self.parts(tenant, id, &[Kind::Secret]).await?;
             entry = entry.with("credentials_dropped", dropped.len());

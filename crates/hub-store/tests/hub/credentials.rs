@@ -52,9 +52,13 @@ async fn they_go_nowhere_else() {
     stage.hub.set_credential(person(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
     let view = stage.hub.credential(person(ADA), "up", None).await.unwrap();
     assert_eq!(view.bound_to, stage.upstream.url.strip_suffix("/mcp").unwrap());
-    // Another path of the same place is the same place.
+    // Another name is the same place; another path is not: others may live there.
     stage.hub.update_server(person(ADA), "up", json!({"name": "Renamed"})).await.unwrap();
     assert!(stage.hub.credential(person(ADA), "up", None).await.is_ok());
+    let path = format!("{}/other", stage.upstream.url);
+    stage.hub.update_server(person(ADA), "up", json!({"url": path})).await.unwrap();
+    assert_eq!(stage.hub.credential(person(ADA), "up", None).await.unwrap_err().kind(), Kind::NotFound);
+    stage.hub.set_credential(person(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
     let other = Upstream::new().await;
     stage.hub.update_server(person(ADA), "up", json!({"url": other.url})).await.unwrap();
     assert_eq!(stage.hub.credential(person(ADA), "up", None).await.unwrap_err().kind(), Kind::NotFound);
