@@ -11,6 +11,7 @@ use super::{Authentication, CredentialMode, Remote, Settings, Transport};
 use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::names::Slug;
+use crate::pin::hides;
 
 const LONGEST_NAME: usize = 100;
 const LONGEST_DESCRIPTION: usize = 2_000;
@@ -57,12 +58,21 @@ impl Settings {
         if name.trim().is_empty() {
             return Err(Error::invalid("name", format!("1 to {LONGEST_NAME} characters are a name")));
         }
+        let description = form.text("description", LONGEST_DESCRIPTION)?;
+        for (field, text) in [("name", Some(&name)), ("description", description.as_ref())] {
+            if text.is_some_and(|text| text.contains(hides)) {
+                return Err(Error::invalid(
+                    field,
+                    "it has characters in it that no screen shows: remove them",
+                ));
+            }
+        }
         let usual = Settings::named(name);
         let timeout = form.number("timeout_ms", TIMEOUTS)?.unwrap_or(DEFAULT_TIMEOUT);
         let retries = form.number("retry_attempts", 0..=MOST_RETRIES)?;
         let rate = form.number("calls_per_minute", RATES)?;
         Ok(Settings {
-            description: form.text("description", LONGEST_DESCRIPTION)?,
+            description,
             authentication: authentication(form)?,
             credentials: match form.text("credentials", 20)?.as_deref() {
                 None | Some("shared") => CredentialMode::Shared,

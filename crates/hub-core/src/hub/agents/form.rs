@@ -19,7 +19,7 @@ const LONGEST_MODEL: usize = 200;
 const MOST_SERVERS: usize = 500;
 /// Of tools, of all servers together.
 const MOST_NAMES: usize = 10_000;
-const LONGEST_TOOL: usize = 256;
+const LONGEST_TOOL: usize = 1_000;
 
 impl Hub {
     /// An agent with what somebody sent of it.
