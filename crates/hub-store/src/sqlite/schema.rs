@@ -11,9 +11,14 @@ const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
 /// Brings a database to the form of today.
 pub(super) fn bring_up(db: &mut Connection) -> Result<()> {
     let form = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, usize>(0));
-    if form(db).map_err(|error| failed(&error))? > STEPS.len() {
-        let text = "the database was used by a newer hub: run that one, or restore a backup from before";
-        return Err(Error::new(error::Kind::Unavailable, "store_too_new", text));
+    match form(db).map_err(|error| failed(&error))? {
+        form if form > STEPS.len() => {
+            let text = "the database was used by a newer hub: run that one, or restore a backup from before";
+            return Err(Error::new(error::Kind::Unavailable, "store_too_new", text));
+        }
+        // Whoever only looks changes nothing.
+        form if form == STEPS.len() => return Ok(()),
+        _ => {}
     }
     let bring = |db: &mut Connection| {
         // Two that start at once wait for each other here, and the second finds nothing to do.

@@ -1,10 +1,15 @@
 //! Calls, from who asks to what is kept.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use linchpin::egress::Egress;
 use linchpin_hub_core::Kind;
-use linchpin_hub_core::hub::{ServerFilter, ToolFilter, Wanted, Which};
+use linchpin_hub_core::hub::{Hub, Options, ServerFilter, ToolFilter, Wanted, Which};
 use linchpin_hub_core::store::{CallFilter, Paging, Status};
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_core::world::System;
+use linchpin_hub_store::Sqlite;
 use serde_json::json;
 
 use crate::stage::{ADA, BOB, Stage, agent_of, person};
@@ -215,4 +220,36 @@ async fn why_a_call_failed_is_sealed_too() {
     let all =
         stage.hub.calls(person(ADA), CallFilter::default(), &Paging { after: None, limit: 1 }).await.unwrap();
     assert!(all.items[0].error.as_ref().unwrap().contains(canary), "people see it");
+}
+
+#[tokio::test]
+async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
+    let stage = Stage::new().await;
+    let path = stage.place.path().join("hub.db");
+    let size = std::fs::metadata(&path).unwrap().len();
+    let store = Arc::new(Sqlite::bounded(&path, size + (1 << 20)).unwrap());
+    let (keys, _) = KeyFile::open(&stage.place.path().join("keys"), &System).unwrap();
+    let hub = Arc::new(Hub::new(stage.clock.clone(), store, keys, Egress::default(), Options::default()));
+    let call = || {
+        let tool = Which::Local("mcp_up__echo".to_owned());
+        let wanted = Wanted { tool, arguments: json!({ "message": "x".repeat(50_000) }) };
+        hub.call_tool(person(ADA), wanted, true)
+    };
+    let mut made = 0;
+    let error = loop {
+        match call().await {
+            Ok(view) => assert_eq!(view.status, Status::Success),
+            Err(error) => break error,
+        }
+        made += 1;
+        assert!(made < 100, "there is room for ever");
+    };
+    assert_eq!(error.message(), "the disk is full: nothing can be kept until there is room");
+    assert!(made > 0 && stage.upstream.ran() == made);
+    assert_eq!(call().await.unwrap_err().code(), "store_unavailable");
+    assert_eq!(stage.upstream.ran(), made, "what cannot be kept is not done");
+
+    rusqlite::Connection::open(&path).unwrap().execute("DELETE FROM calls", []).unwrap();
+    assert_eq!(call().await.unwrap().status, Status::Success);
+    assert_eq!(stage.upstream.ran(), made + 1);
 }
