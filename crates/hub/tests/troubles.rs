@@ -1,0 +1,117 @@
+//! What only a real process shows: files of the hub that are damaged or somebody else's, and servers that make trouble.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+#[path = "support/rest.rs"]
+mod rest;
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use hub::Home;
+use rest::Rest;
+use serde_json::{Value, json};
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/trouble.py");
+
+/// A hub that has a call in its history, and has ended.
+fn used() -> Home {
+    let home = Home::new();
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#]);
+    assert!(hub.end().0.success());
+    home
+}
+
+/// What is in the files that the hub keeps things in.
+fn kept(home: &Home) -> BTreeMap<&'static str, Option<Vec<u8>>> {
+    let names = ["hub.db", "hub.db-wal", "checkpoints"];
+    names.into_iter().map(|name| (name, fs::read(home.data().join(name)).ok())).collect()
+}
+
+/// Starts a hub that ends at once, says why, and changes nothing.
+#[track_caller]
+fn is_refused(home: &Home, arguments: &[&str], texts: &[&str]) {
+    let before = kept(home);
+    home.run(&[arguments, &["--listen", "127.0.0.1:0"]].concat()).said(1, texts);
+    for (name, bytes) in kept(home) {
+        assert!(bytes == before[name], "{name} was changed");
+    }
+    assert!(!home.data().join("hub.json").exists(), "nothing says that a hub runs");
+}
+
+#[test]
+fn the_keys_of_another_hub_are_refused_and_change_nothing() {
+    let (home, other) = (used(), used());
+    let keys = other.keys();
+    is_refused(
+        &home,
+        &["--key-file", keys.to_str().unwrap()],
+        &["does not open with this key file: give the file"],
+    );
+    fs::set_permissions(home.keys(), fs::Permissions::from_mode(0o640)).unwrap();
+    is_refused(&home, &[], &["others can read", "chmod 600"]);
+    fs::set_permissions(home.keys(), fs::Permissions::from_mode(0o600)).unwrap();
+    let _hub = home.start();
+    assert_eq!(home.json(&["calls"])[0]["status"], "success");
+}
+
+#[test]
+fn a_damaged_database_is_told_and_left_as_it_is() {
+    let home = used();
+    let database = home.data().join("hub.db");
+    let whole = fs::read(&database).unwrap();
+    let mut damaged = whole.clone();
+    damaged[100..].fill(0xa5);
+    for bytes in [&damaged[..], &whole[..whole.len() / 2 + 100]] {
+        fs::write(&database, bytes).unwrap();
+        is_refused(&home, &[], &["the database is damaged", "backup"]);
+    }
+    fs::write(&database, whole).unwrap();
+    let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')";
+    let done = Command::new("python3").args(["-c", script]).arg(&database).status().unwrap();
+    assert!(done.success());
+    is_refused(&home, &[], &["used by a newer hub", "run that one"]);
+}
+
+#[test]
+fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
+    let home = Home::new();
+    let (file, ready) = (home.file("called"), home.file("ready.json"));
+    let name = file.display().to_string();
+    home.write(&format!(
+        "[servers.trouble]\ncommand = \"python3\"\nargs = [\"-IS\", {SERVER:?}, {name:?}]\ntimeout_ms = 1000\n"
+    ));
+    let _hub = home.start_with(&["--ready-file", ready.to_str().unwrap()]);
+    let rest = Rest::ready(&ready);
+    for server in ["trouble", "demo"] {
+        home.ok(&["server", "connect", server]);
+    }
+    let call = |server: &str, tool: &str, arguments: Value| {
+        let form = json!({ "server": server, "name": tool, "arguments": arguments });
+        let answer = rest.send("POST", "/api/v1/calls", Some(&form)).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    };
+    let demo = || call("demo", "echo", json!({ "message": "hi" }))["status"].clone();
+    assert_eq!(call("trouble", "echo", json!({}))["summary"], "done", "noise is passed over");
+    std::thread::scope(|scope| {
+        let hanging = scope.spawn(|| call("trouble", "hang", json!({})));
+        assert_eq!(demo(), "success");
+        let hung = hanging.join().unwrap();
+        assert_eq!(hung["status"], "unknown", "{hung}");
+        assert!(hung["error"].as_str().unwrap().contains("no answer within 1"), "{hung}");
+    });
+    let died = call("trouble", "die", json!({}));
+    assert_eq!(died["status"], "unknown", "{died}");
+    assert_eq!(demo(), "success");
+    assert_eq!(call("trouble", "echo", json!({}))["status"], "success", "it is started again");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "echo\nhang\ndie\necho\n", "each was made once");
+    let running = rest.send("GET", "/api/v1/calls?status=running", None).unwrap().json();
+    assert_eq!(running["items"], json!([]), "nothing is left under way");
+}
