@@ -110,6 +110,8 @@ fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
     let died = call("trouble", "die", json!({}));
     assert_eq!(died["status"], "unknown", "{died}");
     assert_eq!(demo(), "success");
+    // One that dies young is left alone for a moment, unless somebody insists.
+    home.ok(&["server", "connect", "trouble"]);
     assert_eq!(call("trouble", "echo", json!({}))["status"], "success", "it is started again");
     assert_eq!(fs::read_to_string(&file).unwrap(), "echo\nhang\ndie\necho\n", "each was made once");
     let running = rest.send("GET", "/api/v1/calls?status=running", None).unwrap().json();
