@@ -93,6 +93,12 @@ pub enum Caller<'a> {
 
 /// Decides.
 pub fn decide(caller: Caller<'_>, server: &Server, tool: &Tool) -> Verdict {
+    // An agent learns nothing of what it was not given.
+    if let Caller::Agent(agent) = caller
+        && !agent.may_use(server.id, &tool.name)
+    {
+        return Verdict::Deny(Reason::NotSelected);
+    }
     if !server.settings.enabled {
         return Verdict::Deny(Reason::ServerDisabled);
     }
@@ -107,9 +113,6 @@ pub fn decide(caller: Caller<'_>, server: &Server, tool: &Tool) -> Verdict {
         Caller::Person => return Verdict::Allow(Reason::OwnCall),
         Caller::Agent(agent) => agent,
     };
-    if !agent.may_use(server.id, &tool.name) {
-        return Verdict::Deny(Reason::NotSelected);
-    }
     match agent.approval {
         ApprovalMode::Auto => Verdict::Allow(Reason::AgentAuto),
         ApprovalMode::AlwaysAsk => Verdict::Ask(Reason::AgentAsks),
@@ -214,6 +217,12 @@ mod tests {
             assert_eq!(decide(caller, &server, &changed), Verdict::Deny(Reason::ToolChanged));
             assert_eq!(decide(caller, &server, &gone), Verdict::Deny(Reason::ToolGone));
             assert_eq!(decide(caller, &disabled, &tool), Verdict::Deny(Reason::ServerDisabled));
+        }
+        for tool in [&changed, &gone] {
+            assert_eq!(
+                decide(Caller::Agent(&elsewhere), &disabled, tool),
+                Verdict::Deny(Reason::NotSelected)
+            );
         }
     }
 

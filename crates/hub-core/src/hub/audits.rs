@@ -1,7 +1,7 @@
 //! The audit, as people see and check it.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -94,19 +94,27 @@ impl Hub {
             return Ok(());
         }
         let checkpoint = self.signer.sign(tenant, head, self.world.now());
-        self.store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint.clone()))).await?;
-        let Some(file) = &self.options.checkpoints else { return Ok(()) };
-        append(file, &checkpoint).map_err(|error| {
-            let text =
-                format!("the checkpoint of the audit cannot be written to `{}`: {error}", file.display());
-            Error::new(error::Kind::Unavailable, "checkpoint_unwritable", text)
-        })
+        // In the file first: what is in the store alone would not be written there again.
+        if let Some(file) = self.options.checkpoints.clone() {
+            file_away(file, checkpoint.clone()).await?;
+        }
+        self.store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint))).await
     }
 
     /// The key that checkpoints are checked with.
     pub fn audit_key(&self) -> &[u8] {
         self.signer.public_key()
     }
+}
+
+/// Adds a checkpoint to a file.
+async fn file_away(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
+    let name = file.display().to_string();
+    let written = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
+    written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
+        let text = format!("the checkpoint of the audit cannot be written to `{name}`: {error}");
+        Error::new(error::Kind::Unavailable, "checkpoint_unwritable", text)
+    })
 }
 
 fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
@@ -117,9 +125,9 @@ fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut text = serde_json::to_string(&line).map_err(std::io::Error::other)?;
-    text.push('\n');
-    options.open(path)?.write_all(text.as_bytes())
+    // On a line of its own, also after one that was cut off by a full disk.
+    let text = serde_json::to_string(&line).map_err(std::io::Error::other)?;
+    options.open(path)?.write_all(format!("\n{text}\n").as_bytes())
 }
 
 /// Checks the audit of a tenant in a store, against the last checkpoint that the store or the file knows. It needs no hub
@@ -185,25 +193,12 @@ fn last_in(file: &Path, tenant: TenantId) -> Result<Option<Checkpoint>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error.to_string())),
     };
-    let mut last = None;
-    for (index, line) in text.lines().enumerate() {
-        // The last line may have been cut off when the hub was killed.
-        let read: Option<Line> = serde_json::from_str(line).ok();
-        let is_last = index + 1 == text.lines().count();
-        let Some(line) = read else {
-            if is_last {
-                break;
-            }
-            return Err(unreadable(format!("line {} is no checkpoint", index + 1)));
-        };
-        let hash = unhex(&line.hash).and_then(|bytes| Some(Digest::from_bytes(bytes.try_into().ok()?)));
-        let (Some(hash), Some(signature)) = (hash, unhex(&line.signature)) else {
-            return Err(unreadable(format!("line {} is no checkpoint", index + 1)));
-        };
-        if line.tenant == tenant {
-            last =
-                Some(Checkpoint { tenant, head: Head { number: line.number, hash }, at: line.at, signature });
-        }
-    }
-    Ok(last)
+    // A line may have been cut off when the hub was killed, or the disk was full. Those that are whole say enough.
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    let read = |line: Line| {
+        let hash = Digest::from_bytes(unhex(&line.hash)?.try_into().ok()?);
+        let (head, signature) = (Head { number: line.number, hash }, unhex(&line.signature)?);
+        Some(Checkpoint { tenant, head, at: line.at, signature })
+    };
+    Ok(lines.filter(|line| line.tenant == tenant).filter_map(read).max_by_key(|one| one.head.number))
 }

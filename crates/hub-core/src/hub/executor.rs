@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -222,6 +223,7 @@ impl Hub {
         let entry = self.about(scope, "call.refused", plan).with("reason", code);
         let batch = Batch::new().change(Change::Open(Box::new(call))).audit(entry);
         self.store.commit(scope.tenant(), batch).await?;
+        self.meters.call_over(scope.tenant(), plan.server.slug.as_str(), status, SignedDuration::ZERO);
         self.call_changed(scope.tenant(), plan, status);
         self.call(scope, plan.id).await
     }

@@ -5,6 +5,8 @@ use std::sync::Mutex;
 
 use jiff::SignedDuration;
 
+use crate::id::TenantId;
+use crate::scope::Scope;
 use crate::store::Status;
 use crate::sync::lock;
 
@@ -38,24 +40,23 @@ impl Ended {
 
 /// Everything that is counted.
 #[derive(Default)]
-pub struct Meters(Mutex<BTreeMap<(String, &'static str), Ended>>);
+pub struct Meters(Mutex<BTreeMap<(TenantId, String, &'static str), Ended>>);
 
 impl Meters {
-    pub(super) fn call_over(&self, server: &str, status: Status, took: SignedDuration) {
+    pub(super) fn call_over(&self, tenant: TenantId, server: &str, status: Status, took: SignedDuration) {
         let millis = u64::try_from(took.as_millis()).unwrap_or_default();
         let mut all = lock(&self.0);
-        let key = (server.to_owned(), status.name());
+        let key = (tenant, server.to_owned(), status.name());
         if all.len() >= MOST_SERVERS * Status::ALL.len() && !all.contains_key(&key) {
             return;
         }
         all.entry(key).or_default().add(millis);
     }
 
-    /// The calls that ended, by the short name of the server and how they ended.
-    pub fn calls(&self) -> Vec<(String, &'static str, Ended)> {
-        lock(&self.0)
-            .iter()
-            .map(|((server, status), ended)| (server.clone(), *status, ended.clone()))
-            .collect()
+    /// The calls of a tenant that ended, by the short name of the server and how they ended.
+    pub fn calls(&self, scope: Scope) -> Vec<(String, &'static str, Ended)> {
+        let all = lock(&self.0);
+        let own = all.iter().filter(|((tenant, ..), _)| *tenant == scope.tenant());
+        own.map(|((_, server, status), ended)| (server.clone(), *status, ended.clone())).collect()
     }
 }

@@ -43,7 +43,7 @@ use crate::agent::Agent;
 use crate::audit::{Entry, Signer};
 use crate::connection::Connections;
 use crate::envelope;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::events::Events;
 use crate::id::{CallId, ServerId, TenantId, UserId};
 use crate::keys::Keys;
@@ -192,6 +192,10 @@ impl Hub {
     /// Turns over the key that everything is sealed with. How many keys of tenants were sealed again.
     pub async fn rotate_keys(&self, scope: Scope) -> Result<usize> {
         scope.person()?;
+        if scope.tenant() != LOCAL {
+            let text = "the key is everybody's: only people of the hub's own tenant turn it over";
+            return Err(Error::new(error::Kind::Denied, "not_yours", text));
+        }
         let count = self.keys.rotate().await?;
         let entry = self.entry(scope, "key.rotation").with("tenants", count);
         self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;

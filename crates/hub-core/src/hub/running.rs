@@ -221,7 +221,7 @@ impl Hub {
         let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| keeps)).await;
         let outcome = Outcome { status, result: sealed, error, at, keeps_arguments: keeps };
         let batch = Batch::new().change(Change::Finish { call: plan.id, outcome }).audit(entry);
-        self.meters.call_over(plan.server.slug.as_str(), status, at.duration_since(started));
+        self.meters.call_over(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
         let kept = self.store.commit(tenant, batch.clone()).await;
         if !keeps || kept.is_err() {
             self.passing.keep(tenant, view); // for whoever waits for it now

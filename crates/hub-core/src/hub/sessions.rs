@@ -159,9 +159,9 @@ impl Hub {
         if now >= session.used + NOTED {
             let session = Session { used: now, ..session };
             let batch = Batch::new().change(put(session.document()?, version));
-            match self.store.commit(tenant, batch).await {
-                Err(error) if error.kind() != error::Kind::Conflict => return Err(error),
-                _ => {} // or another request has noted it, or it has ended just now
+            // Another request may have noted it; and whoever has signed in is not locked out by a full disk.
+            if let Err(error) = self.store.commit(tenant, batch).await {
+                tracing::debug!(%error, "the use of a session was not noted");
             }
         }
         Ok(Some((scope, csrf(cookie))))

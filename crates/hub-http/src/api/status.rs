@@ -94,7 +94,7 @@ pub(crate) async fn metrics(asked: Asked) -> Result<Response> {
         text.head(name, "gauge", help);
         text.line(name, &[], value);
     }
-    let calls = asked.hub().meters().calls();
+    let calls = asked.hub().meters().calls(asked.scope()?);
     text.head("linchpin_calls_total", "counter", "Calls that are over, by server and how they ended.");
     for (server, status, ended) in &calls {
         text.line("linchpin_calls_total", &[("server", server), ("status", status)], ended.count);

@@ -102,12 +102,31 @@ async fn an_end_that_is_cut_off_is_missed() {
 async fn hostile_texts_stay_on_one_line() {
     let stage = Stage::new().await;
     let name = "evil\n{\"action\":\"call.done\"}\u{1b}[2J\u{202e}\u{2028}";
-    let form = json!({"name": name, "url": stage.upstream.url, "slug": "evil"});
-    stage.hub.add_server(person(ADA), form).await.unwrap();
-    let _ = stage.hub.read_resource(person(ADA), "evil", name).await;
+    let _ = stage.hub.read_resource(person(ADA), "up", name).await;
     let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
     let row = rows.iter().find(|row| row.action == "resource.read").unwrap();
     let line = serde_json::to_string(row).unwrap();
     assert!(!line.contains(['\n', '\u{1b}', '\u{202e}', '\u{2028}']), "{line}");
     assert!(row.fields["uri"].as_str().unwrap().starts_with("evil\\n{"));
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_was_cut_off_hides_no_other() {
+    let stage = stage().await;
+    let file = stage.place.path().join("checkpoints");
+    let mut text = std::fs::read_to_string(&file).unwrap();
+    // The disk was full in the middle of a line, and there was room again later.
+    let half = text.trim()[..40].to_owned();
+    text.push_str(&half);
+    std::fs::write(&file, &text).unwrap();
+    let (hub, _) = open(&stage.place, stage.clock.clone());
+    hub.read_resource(person(ADA), "up", "memory://a").await.unwrap();
+    hub.end().await;
+    let found = verified(&stage).await;
+    assert!(found.is_whole && found.checkpoint == Some(found.entries), "{found:?}");
+    change(
+        stage.place.path(),
+        &format!("DELETE FROM checkpoints; DELETE FROM audit WHERE number = {}", found.entries),
+    );
+    assert_eq!(verified(&stage).await.broken, Some(found.entries));
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Hub, document, put};
 use crate::agent::{Agent, ApprovalMode, Selection};
-use crate::error::Result;
+use crate::error::{self, Result};
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Key, Kind, MOST_ON_PAGE, Page, Paging};
@@ -173,7 +173,11 @@ impl Hub {
         let kept = document(Kind::Agent, agent.id, &agent)?.named(&agent.name);
         self.store.commit(scope.tenant(), Batch::new().change(put(kept, version)).audit(entry)).await?;
         self.changed_agent(scope.tenant(), agent.id);
-        self.trust_listed(scope, &agent).await?;
+        match self.trust_listed(scope, &agent).await {
+            // One of the tools was looked at just now.
+            Err(error) if error.kind() == error::Kind::Conflict => self.trust_listed(scope, &agent).await?,
+            trusted => trusted?,
+        }
         self.agent_view(scope.tenant(), agent).await
     }
 
