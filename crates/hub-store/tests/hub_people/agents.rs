@@ -53,7 +53,7 @@ async fn every_field_out_of_range_names_it_and_changes_nothing() {
     stage.server(OTHER, 3, "theirs").await;
     let agent = stage.agent(ADA, "helper").await;
     let before = stage.documents(LOCAL).await;
-    let long = "t".repeat(257);
+    let long = "t".repeat(1_001);
     let many: Vec<_> = (0..10_001).map(|number| number.to_string()).collect();
     let half = &many[..5_001];
     let servers: serde_json::Map<_, _> = (0..501).map(|number| (format!("s-{number}"), json!({}))).collect();
