@@ -1,6 +1,8 @@
 //! The threads of one database file. What is written together is made sure of together: while one group of batches is
 //! on its way to the disk the next gathers, so that many writers cost little more than one.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,6 +52,10 @@ impl Database {
             db.set_prepared_statement_cache_capacity(64);
             Ok(db)
         };
+        if is_cut_off(path) {
+            let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            return Err(failed(&rusqlite::Error::SqliteFailure(damaged, None)));
+        }
         let mut first = connect().map_err(|error| failed(&error))?;
         prepare(&mut first)?;
         let reader = connect().map_err(|error| failed(&error))?;
@@ -96,6 +102,27 @@ impl Drop for Database {
             let _ = thread.join(); // what made it panic has been said
         }
     }
+}
+
+/// Whether a file is shorter than it says itself, which the database would find out only when it gets there. While
+/// there is a journal it may be: the rest is in there.
+fn is_cut_off(path: &Path) -> bool {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-wal");
+    if std::fs::metadata(journal).is_ok_and(|journal| journal.len() > 0) {
+        return false;
+    }
+    let mut head = [0; 32];
+    let Ok(mut file) = File::open(path) else { return false };
+    if file.read_exact(&mut head).is_err() {
+        return false; // a new one, or none of ours: the database says so
+    }
+    let page = match u16::from_be_bytes([head[16], head[17]]) {
+        1 => 65_536,
+        size => u64::from(size),
+    };
+    let pages = u32::from_be_bytes([head[28], head[29], head[30], head[31]]);
+    file.metadata().is_ok_and(|found| found.len() < u64::from(pages) * page)
 }
 
 fn over() -> Error {
