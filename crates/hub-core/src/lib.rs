@@ -36,6 +36,7 @@ pub mod scope;
 pub mod server;
 pub mod store;
 mod sync;
+mod tasks;
 mod text;
 pub mod token;
 pub mod tool;

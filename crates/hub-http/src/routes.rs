@@ -65,7 +65,7 @@ pub(crate) fn all() -> Vec<Route> {
         post("/servers/{server}/sync", servers::sync).says("Looks at the tools of a server").query(&servers::SYNC).gives::<Synced>(),
         post("/servers/{server}/enable", servers::enable).says("Turns a server on").gives::<ServerView>(),
         post("/servers/{server}/disable", servers::disable).says("Turns a server off").gives::<ServerView>(),
-        post("/servers/{server}/trust", servers::trust).says("Trusts all tools of a server, as they are now").gives::<TrustedTools>(),
+        post("/servers/{server}/trust", servers::trust).says("Trusts all tools of a server that are new; those that have changed are looked at one by one").gives::<TrustedTools>(),
         get("/servers/{server}/credential", credentials::get).says("What is known of a credential, without the secret")
             .query(&WHOSE).gives::<CredentialView>(),
         put("/servers/{server}/credential", credentials::set).says("Keeps a credential").query(&WHOSE).takes::<NewCredential>().gives::<CredentialView>(),
@@ -78,7 +78,7 @@ pub(crate) fn all() -> Vec<Route> {
 
         get("/tools", tools::list).says("Tools of all servers").known().query(&tools::FILTERS).paged().gives::<Page<ToolView>>(),
         get("/tools/{tool}", tools::get).says("A tool, and what changed of it since somebody trusted it").known().gives::<ToolView>(),
-        post("/tools/{tool}/trust", tools::trust).says("Trusts a tool, as it is now").may_take::<ToolSeen>().gives::<ToolView>(),
+        post("/tools/{tool}/trust", tools::trust).says("Trusts a tool, as it was looked at").takes::<ToolSeen>().gives::<ToolView>(),
         post("/tools/{tool}/call", tools::call).says("Calls a tool").known().query(&calls::WAIT).may_take::<CallArguments>().at_most(LONG)
             .answers::<CallView>(200, "It is over", JSON).answers::<CallView>(202, "It is not over yet", JSON),
 

@@ -48,6 +48,7 @@ macro_rules! contract {
 contract!(
     [sqlite, cached],
     documents_are_kept_changed_and_forgotten,
+    what_belongs_to_something_comes_and_goes_with_it,
     what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is,
     lists_come_in_pages,
     a_batch_is_done_whole_or_not_at_all,
@@ -141,6 +142,47 @@ async fn documents_are_kept_changed_and_forgotten(open: Open) {
     assert_eq!(code(&*store, ADA, gone()).await, "not_found");
     assert_eq!(code(&*store, ADA, put(&other, 0)).await, "done");
     assert_eq!(store.tenants().await.unwrap(), [ADA, BOB]);
+}
+
+async fn what_belongs_to_something_comes_and_goes_with_it(open: Open) {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place);
+    let server = document(Kind::Server, "s", json!({}));
+    let part =
+        |kind, id: &str, parent: &str| document(kind, id, json!({})).of(parent).named(format!("{id} of it"));
+    let with_server = |part: &Document| {
+        let put = Change::Put { document: part.clone(), version: 0 };
+        Batch::new().change(Change::Need(server.key.clone())).change(put)
+    };
+    let first = part(Kind::Tool, "1", "s");
+    store.commit(BOB, put(&server, 0)).await.unwrap();
+    assert_eq!(code(&*store, ADA, with_server(&first)).await, "not_found", "it is another's");
+    assert_eq!(store.document(ADA, &first.key).await.unwrap(), None);
+    store.commit(ADA, put(&server, 0)).await.unwrap();
+    assert_eq!(code(&*store, ADA, with_server(&first)).await, "done");
+    let others = [part(Kind::Tool, "2", "other"), part(Kind::Contact, "3", "s"), part(Kind::Tool, "4", "s")];
+    for other in &others {
+        store.commit(ADA, put(other, 0)).await.unwrap();
+    }
+    store.commit(BOB, put(&first, 0)).await.unwrap();
+    for part in others.iter().chain([&first]) {
+        assert!(store.document(ADA, &part.key).await.unwrap().is_some()); // now it may be remembered
+    }
+    let gone = || {
+        let parts = Change::RemoveParts { kind: Kind::Tool, parent: "s".to_owned() };
+        Batch::new().change(Change::Remove(server.key.clone())).change(parts)
+    };
+    assert_eq!(code(&*store, ADA, gone()).await, "done");
+    for part in [&first, &others[2]] {
+        assert_eq!(store.document(ADA, &part.key).await.unwrap(), None);
+        assert_eq!(store.named(ADA, Kind::Tool, part.name.as_deref().unwrap()).await.unwrap(), None);
+    }
+    for part in &others[..2] {
+        assert!(store.document(ADA, &part.key).await.unwrap().is_some(), "{part:?}");
+    }
+    assert!(store.document(BOB, &first.key).await.unwrap().is_some());
+    assert_eq!(code(&*store, ADA, with_server(&first)).await, "not_found");
+    assert_eq!(code(&*store, ADA, gone()).await, "not_found", "and nothing else of it is done");
 }
 
 async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(open: Open) {

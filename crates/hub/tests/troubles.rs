@@ -14,6 +14,7 @@ use std::process::Command;
 use hub::Home;
 use rest::Rest;
 use serde_json::{Value, json};
+use support::LINCHPIN;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/trouble.py");
 
@@ -81,6 +82,22 @@ fn a_damaged_database_is_told_and_left_as_it_is() {
     let done = Command::new("python3").args(["-c", script]).arg(&database).status().unwrap();
     assert!(done.success());
     is_refused(&home, &[], &["used by a newer hub", "run that one"]);
+}
+
+#[test]
+fn a_hub_that_ends_lets_its_programs_end_in_good_order() {
+    let home = Home::new();
+    fs::create_dir_all(home.data()).unwrap();
+    let last = home.file("last words");
+    let script = "\"$0\" demo; echo ended > \"$1\"";
+    let words = [script, LINCHPIN, last.to_str().unwrap()].map(|word| format!("{word:?}")).join(", ");
+    home.write(&format!("[servers.polite]\ncommand = \"sh\"\nargs = [\"-c\", {words}]\n"));
+    let hub = home.start();
+    home.ok(&["server", "connect", "polite"]);
+    assert!(!last.exists());
+    let (status, written) = hub.end();
+    assert!(status.success(), "{written}");
+    assert_eq!(fs::read_to_string(&last).unwrap(), "ended\n");
 }
 
 #[test]

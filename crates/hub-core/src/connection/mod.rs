@@ -4,6 +4,7 @@
 mod open;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use linchpin::auth::Secret;
 use linchpin::client::{Changed, Lineage};
 use linchpin::egress::Egress;
 use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, Kind, Result};
 use crate::events::Events;
@@ -21,6 +23,7 @@ use crate::id::{SecretId, ServerId, TenantId};
 use crate::scope::{Scope, Subject};
 use crate::server::Server;
 use crate::sync::lock;
+use crate::tasks::Tasks;
 use crate::world::World;
 
 /// How long a connection is kept that nobody uses.
@@ -30,6 +33,10 @@ const SHORT: Duration = Duration::from_secs(10);
 /// How long a server that cannot be connected to is left alone: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
+/// How long connections have to end in good order when the hub ends.
+const CLOSING: Duration = Duration::from_secs(5);
+/// More do not use one connection at once.
+const MOST_USERS: u32 = 1 << 20;
 /// Of how many servers it is remembered which version is the newest.
 const MOST_KNOWN: usize = 10_000;
 
@@ -82,6 +89,8 @@ pub struct Connections {
     /// What programs that are started carry.
     lineage: Option<Lineage>,
     slots: Mutex<Slots>,
+    /// Connections that are being ended.
+    endings: Tasks,
     /// The newest version of each server that was heard of: whoever comes with an older one comes too late. Taken under
     /// the lock of all slots.
     newest: Mutex<HashMap<(TenantId, ServerId), u64>>,
@@ -94,6 +103,49 @@ struct Slot {
     /// Held while it is being opened, so that it is opened once.
     line: tokio::sync::Mutex<Line>,
     seen: Mutex<Seen>,
+    /// Whoever uses it has one of these; whoever ends it waits for all of them.
+    users: Arc<Semaphore>,
+}
+
+/// A connection, for as long as somebody needs it.
+pub(crate) struct Reached {
+    client: Client,
+    /// What must not be seen of what comes from it.
+    pub(crate) hidden: Arc<Hidden>,
+    /// Whether it was opened for this.
+    pub(crate) is_new: bool,
+    _use: OwnedSemaphorePermit,
+}
+
+impl Deref for Reached {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Slot {
+    fn new(now: Timestamp) -> Arc<Self> {
+        let seen = Mutex::new(Seen { status: Status::Disconnected, used: now });
+        let users = Arc::new(Semaphore::new(MOST_USERS as usize));
+        Arc::new(Slot { line: tokio::sync::Mutex::default(), seen, users })
+    }
+
+    fn begin_use(&self) -> Result<OwnedSemaphorePermit> {
+        let text = "too many use the connection at once, or it has just been ended: try again";
+        let busy = |_| Error::new(Kind::Unavailable, "connection_busy", text);
+        self.users.clone().try_acquire_owned().map_err(busy)
+    }
+
+    /// Ends it in good order, as soon as nobody uses it any more.
+    async fn end(self: Arc<Self>) {
+        let _all = self.users.acquire_many(MOST_USERS).await;
+        let client = self.line.lock().await.client.take();
+        if let Some(client) = client {
+            client.close().await;
+        }
+    }
 }
 
 #[derive(Default)]
@@ -143,6 +195,7 @@ impl Connections {
             changed,
             lineage,
             slots: Mutex::default(),
+            endings: Tasks::default(),
             newest: Mutex::default(),
         }
     }
@@ -155,7 +208,7 @@ impl Connections {
         server: &Server,
         credential: Option<&Credential>,
         insist: bool,
-    ) -> Result<(Client, Arc<Hidden>)> {
+    ) -> Result<Reached> {
         let key = Key {
             tenant: scope.tenant(),
             subject: scope.subject(),
@@ -163,13 +216,14 @@ impl Connections {
             version: server.version,
             credential: credential.map(|credential| (credential.id, credential.version)),
         };
-        let slot = self.slot(&key)?;
+        let (slot, using) = self.slot(&key)?;
         let mut line = slot.line.lock().await;
         self.is_newest(&lock(&self.slots), &key)?; // it may have been waited for
         let now = self.world.now();
         lock(&slot.seen).used = now;
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
-            return Ok((client.clone(), line.hidden.clone()));
+            let (client, hidden) = (client.clone(), line.hidden.clone());
+            return Ok(Reached { client, hidden, is_new: false, _use: using });
         }
         // One that ends as soon as it is open is as good as one that cannot be opened.
         if line.opened.take().is_some_and(|opened| is_within(opened, now, SHORT)) {
@@ -200,7 +254,7 @@ impl Connections {
                     opened: Some(self.world.now()),
                 };
                 trying.end(Status::Connected);
-                Ok((client, hidden))
+                Ok(Reached { client, hidden, is_new: true, _use: using })
             }
             Err(error) => {
                 line.failed(error.clone(), self.world.now());
@@ -211,21 +265,17 @@ impl Connections {
     }
 
     /// The place for a connection. One under another version of the same is over: what it knew has changed.
-    fn slot(&self, key: &Key) -> Result<Arc<Slot>> {
-        // Declared before the lock is taken, so dropped after it is free.
-        let _ended;
+    fn slot(&self, key: &Key) -> Result<(Arc<Slot>, OwnedSemaphorePermit)> {
         let mut slots = lock(&self.slots);
         self.is_newest(&slots, key)?;
-        if let Some(slot) = slots.get(key) {
-            return Ok(slot.clone());
+        if !slots.contains_key(key) {
+            self.remove(&mut slots, |other, _| {
+                (other.tenant, other.subject, other.server) == (key.tenant, key.subject, key.server)
+            });
         }
-        _ended = self.remove(&mut slots, |other, _| {
-            (other.tenant, other.subject, other.server) == (key.tenant, key.subject, key.server)
-        });
-        let seen = Seen { status: Status::Disconnected, used: self.world.now() };
-        let slot = Arc::new(Slot { line: tokio::sync::Mutex::default(), seen: Mutex::new(seen) });
-        slots.insert(key.clone(), slot.clone());
-        Ok(slot)
+        let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(self.world.now())).clone();
+        let using = slot.begin_use()?; // under the lock: what is in the map is not being ended
+        Ok((slot, using))
     }
 
     /// A server that was changed or removed is not reached as it was before.
@@ -278,9 +328,10 @@ impl Connections {
         open::open(server, secret, &hidden, &self.egress, self.lineage.as_ref(), |_| {}).await
     }
 
-    /// Ends all connections.
-    pub fn end_all(&self) {
+    /// Ends all connections, and waits until they have ended: not for ever.
+    pub async fn end_all(&self) {
         self.end_where(|_, _| true);
+        self.endings.end(CLOSING).await;
     }
 
     /// Ends all connections to a server.
@@ -303,7 +354,7 @@ impl Connections {
     }
 
     /// A connection of anybody to this server as it is now, to look at what it has.
-    pub(crate) fn live(&self, tenant: TenantId, server: &Server) -> Option<(Client, Arc<Hidden>)> {
+    pub(crate) fn live(&self, tenant: TenantId, server: &Server) -> Option<Reached> {
         let slots = lock(&self.slots);
         let mut of = slots
             .iter()
@@ -311,7 +362,8 @@ impl Connections {
         of.find_map(|(_, slot)| {
             let line = slot.line.try_lock().ok()?;
             let client = line.client.clone().filter(|client| !client.is_closed())?;
-            Some((client, line.hidden.clone()))
+            let (hidden, using) = (line.hidden.clone(), slot.begin_use().ok()?);
+            Some(Reached { client, hidden, is_new: false, _use: using })
         })
     }
 
@@ -335,19 +387,15 @@ impl Connections {
     }
 
     fn end_where(&self, is_over: impl Fn(&Key, &Slot) -> bool) {
-        let _ended = self.remove(&mut lock(&self.slots), is_over);
+        self.remove(&mut lock(&self.slots), is_over);
     }
 
-    /// Clients end when the last who holds them lets go: calls under way are answered. That may take a moment, so it
-    /// is not to be the one who holds the lock.
-    fn remove(&self, slots: &mut Slots, is_over: impl Fn(&Key, &Slot) -> bool) -> Vec<Arc<Slot>> {
-        let ended = slots.extract_if(|key, slot| is_over(key, slot));
-        ended
-            .map(|(key, slot)| {
-                self.say(&key, &slot, Status::Disconnected);
-                slot
-            })
-            .collect()
+    /// Nobody finds them any more. Each ends as soon as the last who uses it lets go: calls under way are answered.
+    fn remove(&self, slots: &mut Slots, is_over: impl Fn(&Key, &Slot) -> bool) {
+        for (key, slot) in slots.extract_if(|key, slot| is_over(key, slot)) {
+            self.say(&key, &slot, Status::Disconnected);
+            self.endings.start(slot.end());
+        }
     }
 }
 

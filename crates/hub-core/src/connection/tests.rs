@@ -32,6 +32,12 @@ impl World for Clock {
     }
 }
 
+impl std::fmt::Debug for Reached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.client.fmt(f)
+    }
+}
+
 struct Stage {
     connections: Arc<Connections>,
     clock: Arc<Clock>,
@@ -82,8 +88,8 @@ impl Stage {
         Stage { connections: Arc::new(connections), clock, events, server, opened, _running: running }
     }
 
-    async fn get(&self, scope: Scope) -> Result<Client> {
-        Ok(self.connections.get(scope, &self.server, None, false).await?.0)
+    async fn get(&self, scope: Scope) -> Result<Reached> {
+        self.connections.get(scope, &self.server, None, false).await
     }
 
     /// From now on it is a program that never answers.
@@ -203,7 +209,7 @@ async fn a_server_that_is_down_is_left_alone_for_a_while() {
     stage.server.transport = at(good);
     assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_unavailable");
     let insisted = stage.connections.get(scope(ADA, 1), &stage.server, None, true).await;
-    insisted.unwrap().0.call("echo", ()).await.unwrap();
+    insisted.unwrap().call("echo", ()).await.unwrap();
     stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 1);
 }

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Hub;
+use super::due::Look;
 use crate::error::Result;
-use crate::id::{ServerId, TenantId};
-use crate::scope::{Scope, Subject};
+use crate::id::TenantId;
+use crate::scope::Scope;
 use crate::store::{Batch, Change};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -47,7 +48,7 @@ impl Hub {
     pub async fn end(&self) {
         self.tasks.end(PATIENCE).await;
         self.keep_late().await;
-        self.connections.end_all();
+        self.connections.end_all().await;
         if let Ok(tenants) = self.store.tenants().await {
             for tenant in tenants {
                 if let Err(error) = self.checkpoint(tenant).await {
@@ -59,6 +60,7 @@ impl Hub {
 
     /// What cannot be done for one tenant is done for all others, and so is the rest.
     async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
+        self.look_at_due();
         self.keep_late().await;
         self.connections.end_idle();
         self.connections.notice_ends();
@@ -98,17 +100,18 @@ impl Hub {
 
     /// Looks at the servers that wait for it, each for itself: one that does not answer holds up no other.
     fn look_at_due(self: &Arc<Self>) {
-        for (tenant, server, subject) in self.due.take() {
+        for look in self.due.begin() {
             let hub = self.clone();
             self.tasks.start(async move {
-                if let Err(error) = hub.look(tenant, server, subject).await {
-                    tracing::info!(server.id = %server, %error, "the tools of a server cannot be looked at now");
+                if let Err(error) = hub.look(look).await {
+                    tracing::info!(server.id = %look.1, %error, "the tools of a server cannot be looked at now");
                 }
+                hub.due.end(look);
             });
         }
     }
 
-    async fn look(&self, tenant: TenantId, server: ServerId, subject: Subject) -> Result<()> {
+    async fn look(&self, (tenant, server, subject): Look) -> Result<()> {
         let server = self.find_server(tenant, &server.to_string()).await?;
         if server.settings.enabled {
             self.sync(Scope::new(tenant, subject), &server, false).await?;

@@ -1,7 +1,5 @@
 //! Connections to servers, for whoever needs one.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use linchpin::auth::Secret;
 use linchpin::{CallError, Client, ClientError};
@@ -11,13 +9,14 @@ use serde_json::Value;
 
 use super::servers::{Contact, ServerView};
 use super::{Hub, document, put};
+use crate::connection::Reached;
 use crate::error::{self, Error, Result};
 use crate::hidden::Hidden;
 use crate::id::{ServerId, TenantId};
 use crate::names::Slug;
 use crate::scope::{Scope, Subject};
 use crate::server::{Authentication, CredentialMode, Draft, Server};
-use crate::store::{Batch, Kind};
+use crate::store::{Batch, Change, Key, Kind};
 
 /// What a server said when it was tried.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -97,7 +96,7 @@ impl Hub {
     pub async fn connect_server(&self, scope: Scope, name: &str) -> Result<ServerView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
-        if let Err(error) = self.client(scope, &server, true).await {
+        if let Err(error) = self.reach_server(scope, &server, true).await {
             // A server that is turned off was not even tried.
             if server.settings.enabled {
                 self.contacted(scope.tenant(), server.id, Some(&error)).await?;
@@ -118,18 +117,18 @@ impl Hub {
         self.server(scope, name).await
     }
 
-    /// The connection of a subject to a server that is used.
-    pub(super) async fn client(&self, scope: Scope, server: &Server, insist: bool) -> Result<Client> {
-        Ok(self.client_and_secrets(scope, server, insist).await?.0)
+    /// The connection of a subject to a server, to do something there. If it is a new one, its tools are looked at soon.
+    pub(super) async fn client(&self, scope: Scope, server: &Server) -> Result<Reached> {
+        let reached = self.reach_server(scope, server, false).await?;
+        if reached.is_new {
+            let agent = scope.agent().filter(|_| server.settings.credentials == CredentialMode::PerAgent);
+            self.look_soon_as(scope.tenant(), server.id, agent.map_or(Subject::Hub, Subject::Agent));
+        }
+        Ok(reached)
     }
 
-    /// As [`Self::client`], and what must not be seen of what the server says there.
-    pub(super) async fn client_and_secrets(
-        &self,
-        scope: Scope,
-        server: &Server,
-        insist: bool,
-    ) -> Result<(Client, Arc<Hidden>)> {
+    /// The connection of a subject to a server that is used.
+    pub(super) async fn reach_server(&self, scope: Scope, server: &Server, insist: bool) -> Result<Reached> {
         if !server.settings.enabled {
             let text = format!("`{}` is disabled: enable it first", server.slug.as_str());
             return Err(Error::new(error::Kind::Conflict, "server_disabled", text));
@@ -146,18 +145,16 @@ impl Hub {
         server: ServerId,
         error: Option<&Error>,
     ) -> Result<()> {
-        if !self.has_server(tenant, server).await? {
-            return Ok(());
-        }
         let (before, version) = self.contact(tenant, server).await?;
         let contact = match error {
             None => Contact { last_connected: Some(self.world.now()), error: None, ..before },
             Some(error) => Contact { error: Some(error.message().to_owned()), ..before },
         };
         let document = document(Kind::Contact, server, &contact)?.of(server);
-        match self.store.commit(tenant, Batch::new().change(put(document, version))).await {
-            // Somebody else has just spoken with it.
-            Err(error) if error.kind() == error::Kind::Conflict => Ok(()),
+        let is_there = Change::Need(Key::new(Kind::Server, server));
+        match self.store.commit(tenant, Batch::new().change(is_there).change(put(document, version))).await {
+            // Somebody else has just spoken with it, or removed it.
+            Err(error) if matches!(error.kind(), error::Kind::Conflict | error::Kind::NotFound) => Ok(()),
             done => done,
         }
     }

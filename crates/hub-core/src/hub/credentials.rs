@@ -83,7 +83,9 @@ impl Hub {
         if let Some(agent) = agent {
             entry = entry.with("agent", agent.to_string());
         }
-        self.store.commit(tenant, Batch::new().change(change).audit(entry)).await?;
+        let mut batch = Batch::new().change(Change::Need(Key::new(Kind::Server, server.id))).audit(entry);
+        batch.changes.extend(agent.map(|agent| Change::Need(Key::new(Kind::Agent, agent))));
+        self.store.commit(tenant, batch.change(change)).await?;
         // Whoever is connected with the one before is connected wrongly now.
         self.connections.end(tenant, server.id);
         self.server_changed(tenant, server.id, "credential");

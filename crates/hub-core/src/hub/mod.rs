@@ -1,6 +1,7 @@
 //! The hub: one function for each thing that people, agents and programs do with it, whichever way they come. Whoever
 //! asks is a [`Scope`]; each function decides what they may see, does one thing, and says so in the audit.
 
+mod adapted;
 pub mod agents;
 mod approvals;
 mod audits;
@@ -8,6 +9,7 @@ mod background;
 mod cancelling;
 mod connecting;
 mod credentials;
+mod due;
 mod executor;
 mod health;
 mod history;
@@ -23,7 +25,6 @@ mod schemas;
 mod servers;
 pub mod sessions;
 mod sync;
-mod tasks;
 mod throttle;
 pub mod tokens;
 mod tools;
@@ -51,6 +52,7 @@ use crate::limit::Bucket;
 use crate::scope::{Scope, Subject};
 use crate::server::{Launch, Server};
 use crate::store::{Batch, Cached, Change, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored};
+use crate::tasks::Tasks;
 use crate::vault::KeyFile;
 use crate::world::World;
 
@@ -114,13 +116,14 @@ pub struct Hub {
     launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
     limits: Mutex<HashMap<(TenantId, ServerId), Bucket>>,
     schemas: schemas::Schemas,
+    adapted: adapted::Adapted,
     /// Calls under way, and how each is stopped.
     running: Mutex<HashMap<(TenantId, CallId), running::Running>>,
     passing: passing::Passing,
     late: late::Late,
-    due: Arc<sync::Due>,
+    due: Arc<due::Due>,
     turns: sync::Turns,
-    tasks: tasks::Tasks,
+    tasks: Tasks,
     meters: Meters,
     people: people::People,
 }
@@ -137,12 +140,12 @@ impl Hub {
         let (signer, events) = (Signer::new(&keys.audit), Events::default());
         let store: Arc<dyn Store> = Arc::new(Cached::new(store));
         let keys = Keys::new(store.clone(), world.clone(), keys);
-        let due = Arc::new(sync::Due::default());
+        let due = Arc::new(due::Due::default());
         let changed = {
             let due = due.clone();
             Arc::new(move |tenant, server, changed| {
                 if changed == Changed::Tools {
-                    due.add(tenant, server, Subject::Hub);
+                    due.add((tenant, server, Subject::Hub));
                 }
             })
         };
@@ -160,12 +163,13 @@ impl Hub {
             launches: Mutex::default(),
             limits: Mutex::default(),
             schemas: schemas::Schemas::default(),
+            adapted: adapted::Adapted::default(),
             running: Mutex::default(),
             passing: passing::Passing::default(),
             late: late::Late::default(),
             due,
             turns: sync::Turns::default(),
-            tasks: tasks::Tasks::default(),
+            tasks: Tasks::default(),
             meters: Meters::default(),
             people,
         }
@@ -267,6 +271,11 @@ impl Hub {
 /// A document of a kind.
 fn document(kind: Kind, id: impl std::fmt::Display, body: &impl Serialize) -> Result<Document> {
     Document::new(Key::new(kind, id), body)
+}
+
+/// The change that forgets all documents of a kind that belong to something.
+fn without_parts(kind: Kind, parent: impl std::fmt::Display) -> Change {
+    Change::RemoveParts { kind, parent: parent.to_string() }
 }
 
 /// The change that keeps a document in place of the one with this version.

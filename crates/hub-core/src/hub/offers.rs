@@ -1,15 +1,15 @@
 //! What servers offer beside tools: resources and prompts, asked for when they are wanted.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use linchpin::client::{Item, Pages};
 use linchpin::encode::{Encode, to_value};
-use linchpin::{CallError, Client, ClientError, Revision, code};
+use linchpin::{CallError, ClientError, Revision, code};
 use serde_json::Value;
 
 use super::Hub;
 use super::connecting::failed;
+use crate::connection::Reached;
 use crate::error::{Error, Result};
 use crate::hidden::Hidden;
 use crate::scope::Scope;
@@ -32,7 +32,7 @@ pub enum Offer {
 impl Hub {
     /// What a server offers, as it says it.
     pub async fn offers(&self, scope: Scope, server: &str, what: Offer) -> Result<Vec<Value>> {
-        let (server, client, hidden) = self.open_for(scope, server).await?;
+        let (server, client) = self.open_for(scope, server).await?;
         let can = client.capabilities();
         let is_offered = match what {
             Offer::Resources | Offer::Templates => can.resources.is_some(),
@@ -46,8 +46,9 @@ impl Hub {
             Offer::Templates => all(client.resource_templates()).await,
             Offer::Prompts => all(client.prompts()).await,
         };
-        let listed = listed.map_err(|error| failed(&server, &hidden, "its list cannot be read", &error))?;
-        Ok(listed.into_iter().map(|item| hidden.hide(item)).collect())
+        let listed =
+            listed.map_err(|error| failed(&server, &client.hidden, "its list cannot be read", &error))?;
+        Ok(listed.into_iter().map(|item| client.hidden.hide(item)).collect())
     }
 
     /// Reads a resource of a server. The audit says who did.
@@ -55,14 +56,14 @@ impl Hub {
         if uri.is_empty() || uri.len() > LONGEST_URI {
             return Err(Error::invalid("uri", format!("1 to {LONGEST_URI} characters are a URI")));
         }
-        let (server, client, hidden) = self.open_for(scope, server).await?;
+        let (server, client) = self.open_for(scope, server).await?;
         let entry = self.entry(scope, "resource.read").with("server", server.id.to_string()).with("uri", uri);
         self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
         let read = client
             .read(uri)
             .await
-            .map_err(|error| failed(&server, &hidden, "the resource cannot be read", &error))?;
-        self.passed_on(&hidden, to_value(&read, Revision::LATEST))
+            .map_err(|error| failed(&server, &client.hidden, "the resource cannot be read", &error))?;
+        self.passed_on(&client.hidden, to_value(&read, Revision::LATEST))
     }
 
     /// Fills in a prompt of a server. The audit says who did.
@@ -73,13 +74,14 @@ impl Hub {
         name: &str,
         arguments: BTreeMap<String, String>,
     ) -> Result<Value> {
-        let (server, client, hidden) = self.open_for(scope, server).await?;
+        let (server, client) = self.open_for(scope, server).await?;
         let entry =
             self.entry(scope, "prompt.got").with("server", server.id.to_string()).with("prompt", name);
         self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
         let got = client.prompt(name, arguments).await;
-        let got = got.map_err(|error| failed(&server, &hidden, "the prompt cannot be filled in", &error))?;
-        self.passed_on(&hidden, to_value(&got, Revision::LATEST))
+        let got =
+            got.map_err(|error| failed(&server, &client.hidden, "the prompt cannot be filled in", &error))?;
+        self.passed_on(&client.hidden, to_value(&got, Revision::LATEST))
     }
 
     /// Nothing secret of ours comes back, and nothing without end.
@@ -93,11 +95,11 @@ impl Hub {
         Ok(result)
     }
 
-    async fn open_for(&self, scope: Scope, server: &str) -> Result<(Server, Client, Arc<Hidden>)> {
+    async fn open_for(&self, scope: Scope, server: &str) -> Result<(Server, Reached)> {
         let server = self.find_server(scope.tenant(), server).await?;
         self.may_see(scope, &server).await?;
-        let (client, hidden) = self.client_and_secrets(scope, &server, false).await?;
-        Ok((server, client, hidden))
+        let client = self.client(scope, &server).await?;
+        Ok((server, client))
     }
 }
 

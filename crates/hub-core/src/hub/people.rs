@@ -5,16 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;
-use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-use super::Hub;
 use super::passwords::Kept;
 use super::throttle::Throttle;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::id::{TenantId, TokenId};
-use crate::store::{Change, Key, Kind};
+use crate::id::TokenId;
 use crate::text::hex;
 use crate::token;
 use crate::world::{World, random};
@@ -99,20 +96,6 @@ pub(super) fn name(text: &str) -> Result<String> {
         return Ok(name.to_owned());
     }
     Err(Error::invalid("name", format!("1 to {LONGEST_NAME} characters on one line are a name")))
-}
-
-/// All that is asked of a document to forget it.
-#[derive(Deserialize)]
-struct WithId {
-    id: String,
-}
-
-impl Hub {
-    /// What forgets all documents of a kind that belong to somebody.
-    pub(super) async fn forget_all(&self, tenant: TenantId, kind: Kind, owner: &str) -> Result<Vec<Change>> {
-        let all = self.all::<WithId>(tenant, kind, Some(owner)).await?;
-        Ok(all.into_iter().map(|(found, _)| Change::Remove(Key::new(kind, found.id))).collect())
-    }
 }
 
 #[cfg(test)]

@@ -189,9 +189,10 @@ impl Hub {
 
     /// The answer, if it came in time: tasks and questions of the server count, too.
     async fn send(&self, scope: Scope, plan: &Plan) -> Result<Option<Result<CallToolResult, ClientError>>> {
-        let client = self.client(scope, &plan.server, false).await?;
-        let call = client.call(plan.tool.name.as_str(), &plan.arguments).into_future();
-        Ok(tokio::time::timeout(plan.server.settings.timeout, call).await.ok())
+        let (client, time) = (self.client(scope, &plan.server).await?, plan.server.settings.timeout);
+        // Each request of it has longer than all of them: one limit counts.
+        let call = client.call(plan.tool.name.as_str(), &plan.arguments).timeout(2 * time).into_future();
+        Ok(tokio::time::timeout(time, call).await.ok())
     }
 
     /// Keeps what came of a call. What cannot be kept now is kept as soon as that is possible.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Hub, document, put};
+use super::{Hub, document, put, without_parts};
 use crate::connection::Status;
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
@@ -224,7 +224,7 @@ impl Hub {
         let entry =
             self.entry(scope, "server.removed").with("server", id.to_string()).with("slug", slug.as_str());
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Server, id))).audit(entry);
-        batch.changes.extend(self.parts(tenant, id, &[Kind::Tool, Kind::Secret, Kind::Contact]).await?);
+        batch.changes.extend([Kind::Tool, Kind::Secret, Kind::Contact].map(|kind| without_parts(kind, id)));
         self.store.commit(tenant, batch).await?;
         self.connections.outdated(tenant, id, None);
         self.server_changed(tenant, id, "removed");
@@ -246,9 +246,8 @@ impl Hub {
         let mut batch = Batch::new();
         let other_place = place.url() != before.place.url();
         if other_place || settings.authentication != before.settings.authentication {
-            let dropped = self.parts(tenant, id, &[Kind::Secret]).await?;
-            entry = entry.with("credentials_dropped", dropped.len());
-            batch.changes.extend(dropped);
+            entry = entry.with("credentials", "dropped");
+            batch.changes.push(without_parts(Kind::Secret, id));
         }
         let kept = Kept { settings, place, updated: self.world.now(), ..before };
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
@@ -260,16 +259,6 @@ impl Hub {
             self.look_soon(tenant, id);
         }
         Ok(())
-    }
-
-    /// Removes what belongs to a server.
-    async fn parts(&self, tenant: TenantId, server: ServerId, kinds: &[Kind]) -> Result<Vec<Change>> {
-        let mut changes = Vec::new();
-        for kind in kinds {
-            let all = self.stored(tenant, *kind, Some(&server.to_string())).await?;
-            changes.extend(all.into_iter().map(|stored| Change::Remove(stored.document.key)));
-        }
-        Ok(changes)
     }
 
     /// All servers. A program that nobody knows how to start is left out: it hides no other.
@@ -293,11 +282,6 @@ impl Hub {
         };
         let found = found.ok_or_else(|| Error::not_found("server", crate::text::shortened(name)))?;
         self.read_server(tenant, found)
-    }
-
-    /// Whether a server is still there: nothing is kept of one that is not.
-    pub(super) async fn has_server(&self, tenant: TenantId, id: ServerId) -> Result<bool> {
-        Ok(self.store.document(tenant, &Key::new(Kind::Server, id)).await?.is_some())
     }
 
     fn read_server(&self, tenant: TenantId, stored: Stored) -> Result<Server> {

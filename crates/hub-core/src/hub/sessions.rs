@@ -125,7 +125,8 @@ impl Hub {
         let session = Session { id, user: user.id, passwords: user.passwords, created: now, used: now };
         let scope = Scope::new(tenant, Subject::User(user.id));
         let entry = self.entry(scope, "session.begun").with("by", by);
-        let batch = Batch::new().change(put(session.document()?, 0)).audit(entry);
+        let person = Change::Need(Key::new(Kind::User, user.id));
+        let batch = Batch::new().change(person).change(put(session.document()?, 0)).audit(entry);
         self.store.commit(tenant, batch).await?;
         let (csrf, expires) = (csrf(&cookie), now + LONGEST);
         Ok(SignedIn { cookie, csrf, scope, user: user.view(), expires })

@@ -1,21 +1,21 @@
 //! Looking at the tools of servers: when somebody asks, when a server says that they changed, and every now and then. A
 //! server that cannot be reached keeps the tools that are known of it, and nobody else's are touched.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use linchpin::Revision;
 use linchpin::encode::to_value;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
-use tokio::sync::Notify;
+use serde_json::{Value, json};
 
 use super::connecting::{failed, list_tools};
 use super::servers::Contact;
 use super::{Hub, document, put};
 use crate::agent::Agent;
-use crate::audit::Entry;
+use crate::audit;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::hidden::Hidden;
@@ -23,13 +23,21 @@ use crate::id::{AgentId, ServerId, TenantId};
 use crate::pin::{State, pin};
 use crate::scope::{Scope, Subject};
 use crate::server::{CredentialMode, Server};
-use crate::store::{Batch, Kind};
+use crate::store::{Batch, Change, Key, Kind};
 use crate::sync::lock;
+use crate::text::shortened;
 use crate::tool::Tool;
 
 /// The most tools of a server that are kept, and the longest name.
 const MOST_TOOLS: usize = 10_000;
 const LONGEST_NAME: usize = 1_000;
+/// The largest definition of a tool, and of all tools of a server, as JSON.
+const LARGEST: usize = 128 << 10;
+const LARGEST_LIST: usize = 32 << 20;
+/// As how many agents a server is looked at where each has its own credentials.
+const MOST_AGENTS: usize = 20;
+/// How many names an event has.
+const MOST_NAMES: usize = 20;
 
 /// What a look at a server's tools found.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
@@ -42,26 +50,41 @@ pub struct Synced {
     pub changed: Vec<String>,
     /// Those that it no longer has.
     pub gone: Vec<String>,
+    /// Those that cannot be kept: their name comes twice or is too long, or they say too much of themselves.
+    pub left_out: Vec<String>,
 }
 
-/// What a server lists, and what must not be seen of it.
-type Listed = (Vec<linchpin::model::Tool>, Arc<Hidden>);
-
-/// Servers that are to be looked at soon, and as whom.
+/// What a server lists.
 #[derive(Default)]
-pub(super) struct Due {
-    servers: Mutex<HashSet<(TenantId, ServerId, Subject)>>,
-    pub(super) bell: Notify,
+struct Listed {
+    /// The definitions, by name, without anything that must not be seen.
+    tools: BTreeMap<String, Value>,
+    left_out: BTreeSet<String>,
+    size: usize,
+    /// Whether it is all that it has for anybody: what is not in it is gone.
+    is_whole: bool,
 }
 
-impl Due {
-    pub(super) fn add(&self, tenant: TenantId, server: ServerId, subject: Subject) {
-        lock(&self.servers).insert((tenant, server, subject));
-        self.bell.notify_one();
-    }
-
-    pub(super) fn take(&self) -> Vec<(TenantId, ServerId, Subject)> {
-        std::mem::take(&mut *lock(&self.servers)).into_iter().collect()
+impl Listed {
+    /// Takes in what one subject sees. What another has seen before stays.
+    fn add(&mut self, tools: Vec<linchpin::model::Tool>, hidden: &Hidden) {
+        let mut names = HashSet::new();
+        for tool in tools {
+            // Secrets are taken out first: what people look at is what is pinned.
+            let definition = hidden.hide(to_value(&tool, Revision::LATEST));
+            let size = definition.to_string().len();
+            let fits = tool.name.chars().count() <= LONGEST_NAME
+                && hidden.hide_in(tool.name.clone()) == tool.name
+                && size <= LARGEST
+                && self.size + size <= LARGEST_LIST;
+            // What is left out hides nothing else.
+            if !fits || !names.insert(tool.name.clone()) {
+                self.left_out.insert(shortened(&hidden.hide_in(tool.name)));
+            } else if let Entry::Vacant(place) = self.tools.entry(tool.name) {
+                self.size += size;
+                place.insert(definition);
+            }
+        }
     }
 }
 
@@ -100,7 +123,7 @@ impl Hub {
     }
 
     pub(super) fn look_soon_as(&self, tenant: TenantId, server: ServerId, subject: Subject) {
-        self.due.add(tenant, server, subject);
+        self.due.add((tenant, server, subject));
     }
 
     /// Looks at the tools of a server, and keeps what went wrong if something did.
@@ -110,7 +133,13 @@ impl Hub {
         // It may have been changed or removed while others had their turn.
         let server = &self.find_server(tenant, &server.id.to_string()).await?;
         let synced = match self.listed(scope, server, insist).await {
-            Ok((listed, hidden)) => self.take_in(tenant, server, listed, &hidden).await,
+            Ok(listed) => match self.take_in(tenant, server, &listed).await {
+                // Somebody has just trusted one of them: once more, with that.
+                Err(error) if error.kind() == error::Kind::Conflict => {
+                    self.take_in(tenant, server, &listed).await
+                }
+                done => done,
+            },
             Err(error) => Err(error),
         };
         if let Err(error) = &synced {
@@ -120,30 +149,62 @@ impl Hub {
         synced
     }
 
-    /// What a server lists for whoever may ask it: the subject, or else an agent that has credentials of its own.
+    /// What a server lists for the subject. Where each agent has its own credentials, that is what all of them see.
     async fn listed(&self, scope: Scope, server: &Server, insist: bool) -> Result<Listed> {
-        let first = self.listed_by(scope, server, insist).await;
-        let is_per_agent = server.settings.credentials == CredentialMode::PerAgent;
-        let Err(error) = first else { return first };
-        if !is_per_agent || scope.agent().is_some() {
-            return Err(error);
+        let mut listed = Listed { is_whole: true, ..Listed::default() };
+        let mut agents = match server.settings.credentials {
+            CredentialMode::Shared => Vec::new(),
+            CredentialMode::PerAgent => self.agents_with_credentials(scope.tenant(), server).await?,
+        };
+        if let Some(own) = scope.agent() {
+            listed.is_whole = agents.iter().all(|agent| *agent == own);
+            agents.clear();
         }
-        for (agent, _) in self.all::<Agent>(scope.tenant(), Kind::Agent, None).await? {
-            let scope = Scope::new(scope.tenant(), Subject::Agent(agent.id));
-            if agent.enabled && self.credential_of(scope, server).await?.is_some() {
-                return self.listed_by(scope, server, insist).await;
+        listed.is_whole &= agents.len() <= MOST_AGENTS;
+        let mut has_answered = false;
+        for agent in agents.into_iter().take(MOST_AGENTS) {
+            let scope = Scope::new(scope.tenant(), Subject::Agent(agent));
+            match self.listed_by(scope, server, insist).await {
+                Ok((tools, hidden)) => {
+                    listed.add(tools, &hidden);
+                    has_answered = true;
+                }
+                Err(error) => {
+                    tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "an agent cannot list");
+                    listed.is_whole = false;
+                }
             }
         }
-        Err(error)
+        if !has_answered {
+            let (tools, hidden) = self.listed_by(scope, server, insist).await?;
+            listed.add(tools, &hidden);
+        }
+        Ok(listed)
     }
 
-    async fn listed_by(&self, scope: Scope, server: &Server, insist: bool) -> Result<Listed> {
+    async fn agents_with_credentials(&self, tenant: TenantId, server: &Server) -> Result<Vec<AgentId>> {
+        let mut found = Vec::new();
+        for (agent, _) in self.all::<Agent>(tenant, Kind::Agent, None).await? {
+            let scope = Scope::new(tenant, Subject::Agent(agent.id));
+            if agent.enabled && matches!(self.credential_of(scope, server).await, Ok(Some(_))) {
+                found.push(agent.id);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn listed_by(
+        &self,
+        scope: Scope,
+        server: &Server,
+        insist: bool,
+    ) -> Result<(Vec<linchpin::model::Tool>, Arc<Hidden>)> {
         // The hub itself looks through any connection that there is.
         let live = self.connections.live(scope.tenant(), server).filter(|_| scope.subject() == Subject::Hub);
-        let (client, hidden) = match live {
+        let client = match live {
             Some(live) => live,
             // People insist; what the hub does by itself waits until a server is tried again.
-            None => self.client_and_secrets(scope, server, insist).await?,
+            None => self.reach_server(scope, server, insist).await?,
         };
         let mut tries = 0;
         loop {
@@ -156,53 +217,44 @@ impl Hub {
                     );
                     return Err(Error::new(error::Kind::Unavailable, "too_many_tools", text));
                 }
-                Ok(tools) => return Ok((tools, hidden)),
+                Ok(tools) => return Ok((tools, client.hidden.clone())),
                 Err(_) if tries < server.settings.retry_attempts && !client.is_closed() => tries += 1,
-                Err(error) => return Err(failed(server, &hidden, "its tools cannot be listed", &error)),
+                Err(error) => {
+                    return Err(failed(server, &client.hidden, "its tools cannot be listed", &error));
+                }
             }
         }
     }
 
     /// Keeps what a server lists. What is not as it was is set aside.
-    async fn take_in(
-        &self,
-        tenant: TenantId,
-        server: &Server,
-        listed: Vec<linchpin::model::Tool>,
-        hidden: &Hidden,
-    ) -> Result<Synced> {
-        let (now, mut found) = (self.world.now(), Synced::default());
+    async fn take_in(&self, tenant: TenantId, server: &Server, listed: &Listed) -> Result<Synced> {
+        let left_out = listed.left_out.iter().cloned().collect();
+        let (now, mut found) =
+            (self.world.now(), Synced { tools: listed.tools.len(), left_out, ..Synced::default() });
         let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
         let mut known: HashMap<_, _> =
             known.into_iter().map(|(tool, version)| (tool.name.clone(), (tool, version))).collect();
         let mut batch = Batch::new();
-        let mut seen = HashSet::new();
-        for tool in listed {
-            // A name that cannot be kept, or comes twice, is left out: nothing else is hidden by it.
-            let fits =
-                tool.name.chars().count() <= LONGEST_NAME && hidden.hide_in(tool.name.clone()) == tool.name;
-            if !fits || !seen.insert(tool.name.clone()) {
-                continue;
-            }
-            found.tools += 1;
-            // Secrets are taken out first: what people look at is what is pinned.
-            let definition = hidden.hide(to_value(&tool, Revision::LATEST));
-            let Some((mut tool, version)) = known.remove(&tool.name) else {
-                found.added.push(tool.name.clone());
-                batch = batch.change(put(kept(&Tool::new(server.id, tool.name, definition, now))?, 0));
+        for (name, definition) in &listed.tools {
+            let Some((mut tool, version)) = known.remove(name) else {
+                found.added.push(name.clone());
+                let tool = Tool::new(server.id, name.as_str(), definition.clone(), now);
+                batch = batch.change(put(kept(&tool)?, 0));
                 continue;
             };
-            let (state, was_gone, before) = (tool.state(), tool.is_gone, tool.definition.clone());
-            tool.listed(definition, now);
+            if !tool.is_gone && tool.definition == *definition {
+                continue;
+            }
+            let state = tool.state();
+            tool.listed(definition.clone(), now);
             if state != State::Changed && tool.state() == State::Changed {
-                found.changed.push(tool.name.clone());
+                found.changed.push(name.clone());
                 batch = batch.audit(self.noticed(server, "tool.changed", &tool));
             }
-            if was_gone || before != tool.definition {
-                batch = batch.change(put(kept(&tool)?, version));
-            }
+            batch = batch.change(put(kept(&tool)?, version));
         }
-        for (mut tool, version) in known.into_values().filter(|(tool, _)| !tool.is_gone) {
+        let are_gone = |tool: &Tool| listed.is_whole && !tool.is_gone;
+        for (mut tool, version) in known.into_values().filter(|(tool, _)| are_gone(tool)) {
             tool.is_gone = true;
             found.gone.push(tool.name.clone());
             batch = batch.change(put(kept(&tool)?, version));
@@ -213,7 +265,7 @@ impl Hub {
             Contact { last_connected: Some(now), last_synced: Some(now), error: None, tools: found.tools };
         batch = batch.change(put(document(Kind::Contact, server.id, &contact)?.of(server.id), version));
         if has_news || before.last_synced.is_none() {
-            let entry = Entry::new(now, "hub", "server.synced").with("server", server.id.to_string());
+            let entry = audit::Entry::new(now, "hub", "server.synced").with("server", server.id.to_string());
             let count = |names: &[String]| names.len();
             batch = batch.audit(
                 entry
@@ -223,20 +275,29 @@ impl Hub {
                     .with("gone", count(&found.gone)),
             );
         }
-        if !self.has_server(tenant, server.id).await? {
-            return Err(Error::not_found("server", server.slug.as_str()));
+        let is_there = Change::Need(Key::new(Kind::Server, server.id));
+        self.store.commit(tenant, batch.change(is_there)).await?;
+        if !found.left_out.is_empty() {
+            tracing::warn!(server.id = %server.id, tools = found.left_out.len(), "tools of a server are left out");
         }
-        self.store.commit(tenant, batch).await?;
-        let body = json!({ "server": server.id, "tools": found.tools, "added": found.added,
-            "changed": found.changed, "gone": found.gone });
-        self.events.publish(tenant, "tools", body);
+        if has_news {
+            self.adapted.forget(tenant, server.id);
+            let news = [&found.added, &found.changed, &found.gone].map(|names| {
+                let first: Vec<_> = names.iter().take(MOST_NAMES).map(|name| shortened(name)).collect();
+                json!({ "count": names.len(), "first": first })
+            });
+            let [added, changed, gone] = news;
+            let body = json!({ "server": server.id, "tools": found.tools, "added": added, "changed": changed,
+                "gone": gone });
+            self.events.publish(tenant, "tools", body);
+        }
         Ok(found)
     }
 
-    fn noticed(&self, server: &Server, action: &'static str, tool: &Tool) -> Entry {
+    fn noticed(&self, server: &Server, action: &'static str, tool: &Tool) -> audit::Entry {
         let pins = [&tool.pinned, &tool.definition].map(|definition| pin(definition).to_string());
         let [before, after] = pins;
-        let entry = Entry::new(self.world.now(), "hub", action).with("server", server.id.to_string());
+        let entry = audit::Entry::new(self.world.now(), "hub", action).with("server", server.id.to_string());
         entry.with("tool", tool.name.as_str()).with("before", before).with("after", after)
     }
 }

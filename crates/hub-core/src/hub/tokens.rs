@@ -87,28 +87,32 @@ impl Hub {
             Token { id, owner: owner.to_string(), name, digest: digest.to_string(), created, expires };
         let entry = self.entry(scope, "token.issued").with("token", id.to_string());
         let entry = entry.with("owner", &*token.owner).with("name", &*token.name);
-        let batch = Batch::new().change(put(document(Kind::Token, id, &token)?.of(parent), 0)).audit(entry);
+        let token_of = document(Kind::Token, id, &token)?.of(&parent.id);
+        let batch = Batch::new().change(Change::Need(parent)).change(put(token_of, 0)).audit(entry);
         self.store.commit(scope.tenant(), batch).await?;
         self.events.publish(scope.tenant(), "token", json!({"token": id, "owner": token.owner}));
         Ok((secret, token.view()))
     }
 
-    /// The id of whoever can have tokens, and is there.
-    async fn owner_of_tokens(&self, tenant: TenantId, owner: Subject) -> Result<String> {
-        match owner {
-            Subject::User(user) => Ok(self.need::<User>(tenant, Kind::User, user).await?.0.id.to_string()),
-            Subject::Agent(agent) => {
-                Ok(self.need::<Agent>(tenant, Kind::Agent, agent).await?.0.id.to_string())
+    /// Whoever can have tokens, and is there.
+    async fn owner_of_tokens(&self, tenant: TenantId, owner: Subject) -> Result<Key> {
+        let key = match owner {
+            Subject::User(user) => Key::new(Kind::User, user),
+            Subject::Agent(agent) => Key::new(Kind::Agent, agent),
+            Subject::Hub => {
+                let text = "agents and people have tokens, the hub has none";
+                return Err(Error::invalid("owner", text));
             }
-            Subject::Hub => Err(Error::invalid("owner", "agents and people have tokens, the hub has none")),
-        }
+        };
+        let found = self.store.document(tenant, &key).await?;
+        found.map(|_| key.clone()).ok_or_else(|| Error::not_found(key.kind.name(), &key.id))
     }
 
     /// The tokens of an agent or a person.
     pub async fn tokens(&self, scope: Scope, owner: Subject) -> Result<Vec<TokenView>> {
         scope.person()?;
         let parent = self.owner_of_tokens(scope.tenant(), owner).await?;
-        let all = self.all::<Token>(scope.tenant(), Kind::Token, Some(&parent)).await?;
+        let all = self.all::<Token>(scope.tenant(), Kind::Token, Some(&parent.id)).await?;
         Ok(all.into_iter().map(|(token, _)| token.view()).collect())
     }
 

@@ -123,10 +123,10 @@ impl Hub {
     }
 
     /// Somebody has looked at a tool, as it is now, and trusts it. `seen` is the pin of what they looked at.
-    pub async fn trust_tool(&self, scope: Scope, name: &str, seen: Option<&str>) -> Result<ToolView> {
+    pub async fn trust_tool(&self, scope: Scope, name: &str, seen: &str) -> Result<ToolView> {
         scope.person()?;
         let (server, tool, version) = self.find_tool(scope.tenant(), name).await?;
-        if seen.is_some_and(|seen| seen != pin(&tool.definition).to_string()) {
+        if seen != pin(&tool.definition).to_string() {
             let text = "the tool has changed since you looked at it: look again";
             return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
         }
@@ -134,12 +134,13 @@ impl Hub {
         self.tool(scope, name).await
     }
 
-    /// As [`Self::trust_tool`], for everything that a server has now. How many were not trusted before.
+    /// As [`Self::trust_tool`], for everything that a server has now and nobody has said anything of. What has changed is
+    /// left out: somebody must look at it. How many are trusted by this.
     pub async fn trust_server(&self, scope: Scope, name: &str) -> Result<usize> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
         let mut tools = self.all::<Tool>(scope.tenant(), Kind::Tool, Some(&server.id.to_string())).await?;
-        tools.retain(|(tool, _)| tool.state() != State::Trusted && !tool.is_gone);
+        tools.retain(|(tool, _)| tool.state() == State::New && !tool.is_gone);
         let count = tools.len();
         self.trust(scope, server.id, tools).await?;
         Ok(count)
@@ -189,8 +190,21 @@ impl Hub {
         {
             return Ok((server, tool, version));
         }
-        let all = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
-        let found = all.into_iter().find(|(tool, _)| local(&server.slug, &tool.name, LONGEST) == name);
+        if self.adapted.find(tenant, server.id, name).is_none() {
+            let all = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
+            let mut names = HashMap::new();
+            let mut doubles = HashSet::new();
+            for (Tool { name, .. }, _) in all {
+                let here = local(&server.slug, &name, LONGEST);
+                if names.insert(here.clone(), name).is_some() {
+                    doubles.insert(here);
+                }
+            }
+            names.retain(|here, _| !doubles.contains(here));
+            self.adapted.keep(tenant, server.id, names);
+        }
+        let own = self.adapted.find(tenant, server.id, name).ok_or_else(|| missing(name))?;
+        let found = self.tool_of(tenant, server.id, &own).await?;
         let (tool, version) = found.ok_or_else(|| missing(name))?;
         Ok((server, tool, version))
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::passwords::{self, Kept};
 use super::people::name;
 use super::sessions::{Session, session_id};
-use super::{Hub, LOCAL, LOCAL_USER, document, put};
+use super::{Hub, LOCAL, LOCAL_USER, document, put, without_parts};
 use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
 use crate::scope::{Scope, Subject};
@@ -135,9 +135,7 @@ impl Hub {
         }
         let entry = self.entry(scope, "user.removed").with("user", user.to_string()).with("name", found.name);
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::User, user))).audit(entry);
-        for kind in [Kind::Token, Kind::Session] {
-            batch.changes.extend(self.forget_all(tenant, kind, &user.to_string()).await?);
-        }
+        batch.changes.extend([Kind::Token, Kind::Session].map(|kind| without_parts(kind, user)));
         self.store.commit(tenant, batch).await?;
         self.sessions_ended(tenant, user);
         self.tokens_ended(tenant, Subject::User(user));

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::call::{Approval, Call, Decision, Outcome};
-use super::document::{Document, Key};
+use super::document::{Document, Key, Kind};
 use crate::audit::{Checkpoint, Entry};
 use crate::digest::Digest;
 use crate::id::{ApprovalId, CallId};
@@ -18,8 +18,17 @@ pub enum Change {
         /// Its version before.
         version: u64,
     },
+    /// A document must be there: what belongs to something is kept only as long as that is there.
+    Need(Key),
     /// Forgets a document. It must be there.
     Remove(Key),
+    /// Forgets all documents of a kind that belong to something.
+    RemoveParts {
+        /// The kind.
+        kind: Kind,
+        /// What they belong to.
+        parent: String,
+    },
     /// A call that is new.
     Open(Box<Call>),
     /// A call that was pending is sent now.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use super::{
-    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Key, Kind, Page, Paging, Store, Stored,
+    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Document, Key, Kind, Page, Paging, Store,
+    Stored,
 };
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::Result;
@@ -31,13 +32,40 @@ struct Known {
     /// Counts the changes: what was read before one is not remembered after it.
     changes: u64,
     /// What is being changed. Whoever changes it may leave before that is done: then it is never remembered again.
-    changing: HashMap<(TenantId, Key), usize>,
+    changing: HashMap<(TenantId, About), usize>,
+}
+
+/// What a change is about.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum About {
+    One(Key),
+    /// All of a kind that belong to something.
+    Parts(Kind, String),
+}
+
+impl About {
+    fn of(change: &Change) -> Option<Self> {
+        let about = match change {
+            Change::Put { document, .. } => About::One(document.key.clone()),
+            Change::Remove(key) => About::One(key.clone()),
+            Change::RemoveParts { kind, parent } => About::Parts(*kind, parent.clone()),
+            _ => return None,
+        };
+        let (About::One(Key { kind, .. }) | About::Parts(kind, _)) = &about;
+        is_remembered(*kind).then_some(about)
+    }
 }
 
 impl Known {
     fn remember(&mut self, tenant: TenantId, read_at: u64, found: Option<&Stored>) {
         let Some(stored) = found.filter(|stored| is_remembered(stored.document.key.kind)) else { return };
-        if read_at != self.changes || self.changing.contains_key(&(tenant, stored.document.key.clone())) {
+        let Document { key, parent, .. } = &stored.document;
+        let is_changing = |about| self.changing.contains_key(&(tenant, about));
+        let parts = |parent: &String| is_changing(About::Parts(key.kind, parent.clone()));
+        if read_at != self.changes
+            || is_changing(About::One(key.clone()))
+            || parent.as_ref().is_some_and(parts)
+        {
             return;
         }
         if self.documents.len() >= MOST {
@@ -51,22 +79,35 @@ impl Known {
         self.documents.insert((tenant, stored.document.key.clone()), stored.clone());
     }
 
-    fn begin(&mut self, tenant: TenantId, keys: &[Key]) {
+    fn begin(&mut self, tenant: TenantId, changes: &[About]) {
         self.changes += 1;
-        for key in keys {
-            *self.changing.entry((tenant, key.clone())).or_default() += 1;
-            if let Some(name) =
-                self.documents.remove(&(tenant, key.clone())).and_then(|old| old.document.name)
-            {
-                self.ids.remove(&(tenant, key.kind, name));
+        for about in changes {
+            *self.changing.entry((tenant, about.clone())).or_default() += 1;
+            match about {
+                About::One(key) => self.forget(tenant, key),
+                About::Parts(kind, parent) => {
+                    let is_part = |stored: &Stored| stored.document.parent.as_ref() == Some(parent);
+                    let of = self.documents.iter().filter(|((whose, key), stored)| {
+                        *whose == tenant && key.kind == *kind && is_part(stored)
+                    });
+                    let parts: Vec<_> = of.map(|((_, key), _)| key.clone()).collect();
+                    parts.iter().for_each(|key| self.forget(tenant, key));
+                }
             }
         }
     }
 
-    fn end(&mut self, tenant: TenantId, keys: Vec<Key>) {
+    fn forget(&mut self, tenant: TenantId, key: &Key) {
+        let old = self.documents.remove(&(tenant, key.clone()));
+        if let Some(name) = old.and_then(|old| old.document.name) {
+            self.ids.remove(&(tenant, key.kind, name));
+        }
+    }
+
+    fn end(&mut self, tenant: TenantId, changes: Vec<About>) {
         self.changes += 1;
-        for key in keys {
-            if let Entry::Occupied(mut count) = self.changing.entry((tenant, key)) {
+        for about in changes {
+            if let Entry::Occupied(mut count) = self.changing.entry((tenant, about)) {
                 *count.get_mut() -= 1;
                 if *count.get() == 0 {
                     count.remove();
@@ -90,13 +131,13 @@ impl Cached {
 #[async_trait]
 impl Store for Cached {
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
-        let keys: Vec<Key> = batch.changes.iter().filter_map(changed).cloned().collect();
-        if keys.is_empty() {
+        let changes: Vec<_> = batch.changes.iter().filter_map(About::of).collect();
+        if changes.is_empty() {
             return self.inner.commit(tenant, batch).await;
         }
-        lock(&self.known).begin(tenant, &keys);
+        lock(&self.known).begin(tenant, &changes);
         let done = self.inner.commit(tenant, batch).await;
-        lock(&self.known).end(tenant, keys);
+        lock(&self.known).end(tenant, changes);
         done
     }
 
@@ -180,14 +221,4 @@ impl Store for Cached {
     async fn tenants(&self) -> Result<Vec<TenantId>> {
         self.inner.tenants().await
     }
-}
-
-/// The document that a change is about, if it is one that is remembered.
-fn changed(change: &Change) -> Option<&Key> {
-    let key = match change {
-        Change::Put { document, .. } => &document.key,
-        Change::Remove(key) => key,
-        _ => return None,
-    };
-    is_remembered(key.kind).then_some(key)
 }

@@ -1,6 +1,7 @@
 //! Tools.
 
 use axum::response::Response;
+use linchpin_hub_core::Error;
 use linchpin_hub_core::hub::{ToolFilter, Which};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
@@ -26,7 +27,7 @@ pub(crate) const FILTERS: [Parameter; 5] = [
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
 pub(crate) struct ToolSeen {
     /// The `pin` of the tool as it was looked at. If it is another one by now, nothing is trusted.
-    pin: Option<String>,
+    pin: String,
 }
 
 /// What a tool is called with.
@@ -55,9 +56,11 @@ pub(crate) async fn get(asked: Asked) -> Result<Response> {
 
 pub(crate) async fn trust(mut asked: Asked) -> Result<Response> {
     let mut form = asked.form()?;
-    let pin = form.text("pin", 100)?;
+    let pin = form.text("pin", 100)?.ok_or_else(|| {
+        Error::invalid("pin", "it says which definition you have looked at: take it from the tool")
+    })?;
     form.end()?;
-    json(&asked.hub().trust_tool(asked.scope()?, asked.path("tool"), pin.as_deref()).await?)
+    json(&asked.hub().trust_tool(asked.scope()?, asked.path("tool"), &pin).await?)
 }
 
 pub(crate) async fn call(mut asked: Asked) -> Result<Response> {

@@ -47,6 +47,23 @@ fn is_taken(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
 }
 
+pub(super) fn need(db: &Connection, tenant: TenantId, key: &Key) -> Result<()> {
+    let sql = "SELECT 1 FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3";
+    let is_there = db
+        .prepare_cached(sql)
+        .and_then(|mut sql| sql.exists(params![tenant.to_string(), key.kind.name(), key.id]))
+        .map_err(|error| failed(&error))?;
+    is_there.then_some(()).ok_or_else(|| Error::not_found(key.kind.name(), &key.id))
+}
+
+pub(super) fn remove_parts(db: &Connection, tenant: TenantId, kind: Kind, parent: &str) -> Result<()> {
+    let sql = "DELETE FROM documents WHERE tenant = ?1 AND kind = ?2 AND parent = ?3";
+    db.prepare_cached(sql)
+        .and_then(|mut sql| sql.execute(params![tenant.to_string(), kind.name(), parent]))
+        .map(drop)
+        .map_err(|error| failed(&error))
+}
+
 pub(super) fn remove(db: &Connection, tenant: TenantId, key: &Key) -> Result<()> {
     let sql = "DELETE FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3";
     let gone = db

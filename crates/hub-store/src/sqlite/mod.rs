@@ -63,7 +63,9 @@ fn apply(db: &Connection, tenant: TenantId, batch: Batch) -> Result<()> {
     for change in batch.changes {
         match change {
             Change::Put { document, version } => documents::put(db, tenant, &document, version)?,
+            Change::Need(key) => documents::need(db, tenant, &key)?,
             Change::Remove(key) => documents::remove(db, tenant, &key)?,
+            Change::RemoveParts { kind, parent } => documents::remove_parts(db, tenant, kind, &parent)?,
             Change::Open(call) => calls::open(db, tenant, &call)?,
             Change::Start { call, at } => calls::start(db, tenant, call, at)?,
             Change::Finish { call, outcome } => calls::finish(db, tenant, call, &outcome)?,

@@ -5,6 +5,7 @@ mod approvals;
 mod audit;
 mod calls;
 mod credentials;
+mod looks;
 mod operated;
 mod stage;
 mod tenants;

@@ -147,7 +147,7 @@ impl Model {
                 self.look(tenant, &given_up);
             }
             13 => {
-                let trusted = hub.trust_tool(scope, "mcp_watermark__echo", None).await;
+                let trusted = hub.trust_tool(scope, "mcp_watermark__echo", "0").await;
                 self.look(tenant, &trusted);
             }
             14 => {

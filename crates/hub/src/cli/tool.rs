@@ -67,11 +67,11 @@ pub(crate) enum Command {
         #[arg(long)]
         no_wait: bool,
     },
-    /// Trust a tool as it is now
+    /// Trust a tool as it is now; one that has changed is shown first, and trusted with the pin of what was shown
     Trust {
         #[command(flatten)]
         which: Which,
-        /// Only if its pin is still this one
+        /// The pin of the tool as you have looked at it: if it is another one by now, nothing is trusted
         #[arg(long)]
         pin: Option<String>,
     },
@@ -124,13 +124,31 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
             return called(asked, &api.post(&path, &json!({ "arguments": arguments })).await?);
         }
         Command::Trust { which, pin } => {
-            let body = crate::api::object([("pin", pin.map(Value::String))]);
-            let tool = api.post(&which.path(&api, "/trust").await?, &body).await?;
+            let pin = match pin {
+                Some(pin) => json!(pin),
+                None => seen(asked, api.get(&which.path(&api, "").await?).await?)?,
+            };
+            let tool = api.post(&which.path(&api, "/trust").await?, &json!({ "pin": pin })).await?;
             let name = tool["name"].as_str().unwrap_or(&which.tool);
             output.done(&tool, &format!("`{name}` is trusted as it is now"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The pin of a tool of which nobody has said anything yet. One that has changed is shown: somebody must look first.
+fn seen(asked: &Asked, mut tool: Value) -> Result<Value, Failure> {
+    if tool["state"] != "changed" {
+        return Ok(tool["pin"].take());
+    }
+    if !asked.output.json {
+        print(&schemas(&tool))?;
+    }
+    let (name, pin) = (&tool["name"], &tool["pin"]);
+    let [name, pin] = [name, pin].map(|text| text.as_str().unwrap_or_default());
+    Err(Failure::usage(format!(
+        "`{name}` has changed: look at what it says now, and if that is well, run `linchpin tool trust {name} --pin {pin}`"
+    )))
 }
 
 /// The schemas of a tool, and what changed since somebody looked.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Hub, document, put};
+use super::{Hub, document, put, without_parts};
 use crate::agent::{Agent, ApprovalMode, Selection};
 use crate::error::{self, Result};
 use crate::id::{AgentId, ServerId, TenantId};
@@ -141,18 +141,12 @@ impl Hub {
         let (agent, _) = self.need::<Agent>(tenant, Kind::Agent, id).await?;
         let entry = self.entry(scope, "agent.removed").with("agent", id.to_string()).with("name", agent.name);
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Agent, id))).audit(entry);
-        batch.changes.extend(self.forget_agent(tenant, id).await?);
+        batch.changes.push(without_parts(Kind::Token, id));
+        batch.changes.extend(self.credentials_of_agent(tenant, id).await?);
         self.store.commit(tenant, batch).await?;
         self.tokens_ended(tenant, Subject::Agent(id));
         self.changed_agent(tenant, id);
         Ok(())
-    }
-
-    /// What forgets everything that belongs to an agent.
-    async fn forget_agent(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<Change>> {
-        let mut changes = self.forget_all(tenant, Kind::Token, &agent.to_string()).await?;
-        changes.extend(self.credentials_of_agent(tenant, agent).await?);
-        Ok(changes)
     }
 
     /// An agent is not what it was: others look again, and what it was connected to is not connected any more.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::sync::lock;
 
 /// All such work; nothing once the hub has ended.
-pub(super) struct Tasks(Mutex<Option<JoinSet<()>>>);
+pub(crate) struct Tasks(Mutex<Option<JoinSet<()>>>);
 
 impl Default for Tasks {
     fn default() -> Self {
@@ -19,7 +19,7 @@ impl Default for Tasks {
 
 impl Tasks {
     /// Starts something. Whoever waits for it sees it dropped if it is too late for that.
-    pub(super) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(set) = &mut *lock(&self.0) {
             while set.try_join_next().is_some() {} // what is done is forgotten
             set.spawn(work);
@@ -28,7 +28,7 @@ impl Tasks {
 
     /// Waits until everything is done, also what is begun meanwhile, for so long at most. The rest is given up, and
     /// nothing is begun any more.
-    pub(super) async fn end(&self, patience: Duration) {
+    pub(crate) async fn end(&self, patience: Duration) {
         let until = Instant::now() + patience;
         loop {
             let set = lock(&self.0).replace(JoinSet::new());
