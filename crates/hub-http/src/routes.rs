@@ -65,7 +65,7 @@ pub(crate) fn all() -> Vec<Route> {
         post("/servers/{server}/sync", servers::sync).says("Looks at the tools of a server").query(&servers::SYNC).gives::<Synced>(),
         post("/servers/{server}/enable", servers::enable).says("Turns a server on").gives::<ServerView>(),
         post("/servers/{server}/disable", servers::disable).says("Turns a server off").gives::<ServerView>(),
-        post("/servers/{server}/trust", servers::trust).says("Trusts all tools of a server that are new; those that have changed are looked at one by one").gives::<TrustedTools>(),
+        post("/servers/{server}/trust", servers::trust).says("Trusts all tools of a server that are new, not those that have changed").gives::<TrustedTools>(),
         get("/servers/{server}/credential", credentials::get).says("What is known of a credential, without the secret")
             .query(&WHOSE).gives::<CredentialView>(),
         put("/servers/{server}/credential", credentials::set).says("Keeps a credential").query(&WHOSE).takes::<NewCredential>().gives::<CredentialView>(),

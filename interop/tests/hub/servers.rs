@@ -181,7 +181,8 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     let rest = hub.list(&format!("/servers?limit=1&after={}", text(&page["next"])));
     assert_ne!(page["items"][0]["slug"], rest[0]["slug"]);
     assert_eq!(hub.post("/servers/remote/test", Value::Null)["name"], "mcp-servers/everything");
-    events.until("tools", |body| body["server"] == *id); // the hub looked at it by itself
+    // The hub looked at it by itself.
+    events.until("server", |body| body["server"] == *id && body["change"] == "synced");
     hub.post("/servers/remote/disconnect", Value::Null);
     drop(served);
     let problem = hub.refused(503, "POST", "/servers/remote/connect", Value::Null);

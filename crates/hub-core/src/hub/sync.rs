@@ -291,6 +291,7 @@ impl Hub {
                 "gone": gone });
             self.events.publish(tenant, "tools", body);
         }
+        self.server_changed(tenant, server.id, "synced");
         Ok(found)
     }
 

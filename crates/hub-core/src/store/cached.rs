@@ -91,7 +91,9 @@ impl Known {
                         *whose == tenant && key.kind == *kind && is_part(stored)
                     });
                     let parts: Vec<_> = of.map(|((_, key), _)| key.clone()).collect();
-                    parts.iter().for_each(|key| self.forget(tenant, key));
+                    for key in &parts {
+                        self.forget(tenant, key);
+                    }
                 }
             }
         }
