@@ -19,7 +19,7 @@ mod http;
 #[path = "support/signing_in.rs"]
 mod signing_in;
 
-/// Where the life ends and why. Ports differ each time: MCP is the endpoint at SERVER, ISSUER is at AUTHORITY.
+/// Where the life ends and why. Ports differ each time: MCP is the endpoint at SERVER, ISSUER is at AUTHORITY, CANARY elsewhere.
 const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ChallengeMissing,
@@ -94,8 +94,8 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ResourceMetadataRedirects,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
-         failed: `127.0.0.1` redirects to `127.0.0.1`: another place, which is not followed here; use its \
-         URL if you trust it (HTTP_AUTHORIZATION)",
+         failed: `SERVER` redirects to `CANARY`: another place, which is not followed here; use its URL \
+         instead if you trust it (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::IssuerWrong,
@@ -219,15 +219,15 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::MetadataRedirects,
         "connecting: authorization server metadata at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `127.0.0.1` redirects to \
-         `127.0.0.1`: another place, which is not followed here; use its URL if you trust it \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
+         `CANARY`: another place, which is not followed here; use its URL instead if you trust it \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataRedirectLoop,
         "connecting: authorization server metadata at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `127.0.0.1` redirects to \
-         `127.0.0.1`: that is one redirect too many, at most 3 are followed (HTTP_AUTHORIZATION)",
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
+         `AUTHORITY`: that is one redirect too many, at most 3 are followed (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataHtml,
@@ -451,6 +451,7 @@ async fn outcome(behaviour: Behaviour, silent: &str) -> (String, Seen) {
         (authority.issuer(), "ISSUER"),
         (origin(Place::Resource), "SERVER"),
         (origin(Place::Authority), "AUTHORITY"),
+        (authority.canary(), "CANARY"),
     ];
     let text = places.iter().fold(text, |text, (url, name)| text.replace(url, name));
     (text, authority.seen())

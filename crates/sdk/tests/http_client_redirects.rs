@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{HttpScript, Reply, client, connect, said, server, speak};
+use linchpin::egress::Redirects;
 use linchpin::transport::http::HeadersRequest;
 use linchpin::{CallError, ClientError, Error, Revision};
 
@@ -151,6 +152,34 @@ async fn redirects_elsewhere_take_no_secrets_with_them() {
         assert!(!format!("{:?}", seen.headers).contains("secret"), "{seen:?}");
         assert_eq!(seen.header("host"), elsewhere.origin().trim_start_matches("http://"));
     }
+}
+
+#[tokio::test]
+async fn redirects_stay_at_home_if_they_are_told_to() {
+    let elsewhere = server(Revision::LATEST, |_| None).await;
+    for revision in ERAS {
+        let place = elsewhere.url();
+        let script = server(revision, move |seen| {
+            let leads = match &*seen.path {
+                "/mcp" => "/v2/mcp",
+                _ if seen.is("tools/call") => &*place,
+                _ => return None,
+            };
+            Some(Reply::new(308, &[("location", leads)], b""))
+        })
+        .await;
+        let client = client(&script).redirects(Redirects::same_origin(3)).connect().await.unwrap();
+        client.tools().all().await.unwrap();
+        let refused = client.call("echo", ()).await.unwrap_err();
+        let ClientError::Call(CallError::Transport { code, .. }) = &refused else { panic!("{refused:?}") };
+        assert_eq!(*code, "HTTP_REDIRECT");
+        let (from, to) = (script.origin(), elsewhere.origin());
+        let text = format!("`{from}` redirects to `{to}`: another place, which is not followed here");
+        assert!(refused.to_string().contains(&text), "{refused}");
+        assert!(refused.to_string().contains("use its URL instead"), "{refused}");
+        client.close().await;
+    }
+    assert_eq!(elsewhere.seen().len(), 0, "not even the arguments get there");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linchpin::auth::{ApiKey, Basic, Bearer, Secret};
 use linchpin::client::{Changed, Command, Lineage};
-use linchpin::egress::Egress;
+use linchpin::egress::{Egress, Redirects};
 use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
 use crate::error::{Error, Kind, Result};
@@ -58,7 +58,8 @@ fn builder(
     };
     let Remote { headers, .. } = remote;
     let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
-    let builder = builder.egress(egress.clone());
+    // What a call says is for the server that somebody has chosen, and for no other.
+    let builder = builder.egress(egress.clone()).redirects(Redirects::same_origin(3));
     let missing = || {
         let text = format!("there are no credentials for `{}`: enter them first", server.slug.as_str());
         Error::new(Kind::Denied, "credentials_missing", text)

@@ -1,6 +1,10 @@
 //! Servers, their credentials, and what they offer beside tools.
 
+use axum::Router;
+use axum::response::Redirect;
+use linchpin::server::web::Listener;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::site::Site;
 
@@ -46,6 +50,24 @@ async fn a_server_from_its_first_day_to_its_last() {
     assert_eq!(site.delete("/servers/my-server").await.status, 204);
     site.get("/servers/my-server").await.problem(404, "not_found");
     site.delete("/servers/my-server").await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_server_that_leads_elsewhere_is_not_followed() {
+    let (site, mut running) = (Site::new().await, JoinSet::new());
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let (origin, elsewhere) = (listener.origin(), site.upstream.clone());
+    let moved = Router::new().fallback(async move || Redirect::permanent(&elsewhere));
+    running.spawn(async move { listener.run_until(std::future::pending(), moved).await.unwrap() });
+    for transport in ["http", "sse"] {
+        let form = json!({"name": "Moved", "url": format!("{origin}/mcp"), "transport": transport, "retry_attempts": 0});
+        let problem = site.post("/servers/test", form).await.problem(503, "server_unavailable");
+        let place = site.upstream.trim_end_matches("/mcp");
+        let text = format!(
+            "`{origin}` redirects to `{place}`: another place, which is not followed here; use its URL"
+        );
+        assert!(problem["detail"].as_str().unwrap().contains(&text), "{problem}");
+    }
 }
 
 #[tokio::test]

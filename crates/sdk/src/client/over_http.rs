@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::ClientBuilder;
 use crate::auth::Authorize;
-use crate::egress::Egress;
+use crate::egress::{Egress, Redirects};
 use crate::transport::Direction;
 use crate::transport::http::{HeadersRequest, Http};
 
@@ -45,6 +45,11 @@ impl ClientBuilder<Http> {
     /// See [`Http::proxy`].
     pub fn proxy(self, url: &str) -> Self {
         self.with(|http| http.proxy(url))
+    }
+
+    /// See [`Http::redirects`].
+    pub fn redirects(self, redirects: Redirects) -> Self {
+        self.with(|http| http.redirects(redirects))
     }
 
     /// See [`Http::read_timeout`].

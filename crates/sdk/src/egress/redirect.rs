@@ -58,7 +58,7 @@ impl Egress {
                 return Ok((response, target));
             };
             let stop = |reason: String| {
-                let text = format!("`{}` redirects to `{}`: {reason}", target.host(), next.host());
+                let text = format!("`{}` redirects to `{}`: {reason}", target.origin(), next.origin());
                 Err(EgressError::new(EgressErrorKind::Redirect, text))
             };
             if followed == redirects.most {
@@ -66,9 +66,9 @@ impl Egress {
             }
             if !target.same_origin(&next) {
                 if !redirects.elsewhere {
-                    return stop(
-                        "another place, which is not followed here; use its URL if you trust it".into(),
-                    );
+                    let text =
+                        "another place, which is not followed here; use its URL instead if you trust it";
+                    return stop(text.into());
                 }
                 leave_secrets(request.headers_mut());
             }

@@ -9,7 +9,7 @@ use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::link::{HttpLine, Link};
 use crate::auth::Authorize;
-use crate::egress::{Egress, Target};
+use crate::egress::{Egress, Redirects, Target};
 use crate::http::names;
 use crate::server::BoxFuture;
 use crate::transport::{Direction, Line, Opening, Transport, Wire};
@@ -58,6 +58,7 @@ pub struct Http {
     pub(super) provider: Option<Arc<Provider>>,
     pub(super) authorize: Option<Arc<dyn Authorize>>,
     pub(super) egress: Egress,
+    pub(super) redirects: Redirects,
     pub(super) read_timeout: Duration,
     pub(super) max_reconnects: usize,
     pub(super) on_message: Option<Arc<OnMessage>>,
@@ -76,6 +77,7 @@ impl Http {
             provider: None,
             authorize: None,
             egress: Egress::default(),
+            redirects: Redirects::anywhere(3),
             read_timeout: Duration::from_mins(5),
             max_reconnects: 20,
             on_message: None,
@@ -140,6 +142,13 @@ impl Http {
             Ok(egress) => self.egress = egress,
             Err(error) => self.fault = self.fault.or(Some(error.to_string())),
         }
+        self
+    }
+
+    /// Which redirects are followed: three to anywhere that the egress allows, when nothing is said. Elsewhere a request
+    /// goes without anything that says who asks, but with its arguments; [`Redirects::same_origin`] keeps those, too.
+    pub fn redirects(mut self, redirects: Redirects) -> Self {
+        self.redirects = redirects;
         self
     }
 

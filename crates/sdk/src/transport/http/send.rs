@@ -8,15 +8,13 @@ use linchpin_jsonrpc::{CallError, Message, Reply, parse};
 use super::body::Reading;
 use super::fault;
 use super::link::Link;
-use super::options::{HeadersRequest, checked};
+use super::options::{HeadersRequest, Http, checked};
 use super::state::Way;
-use crate::egress::{Body, EgressError, EgressErrorKind, Redirects, ResponseBody, Target};
+use crate::egress::{Body, EgressError, EgressErrorKind, ResponseBody, Target};
 use crate::sync::lock;
 
 /// How much of the body of a refusal is read.
 const REFUSAL: usize = 64 << 10;
-/// Redirects of one request that are followed.
-const MAX_REDIRECTS: usize = 3;
 
 /// One request, and where it goes.
 #[derive(Clone, Copy)]
@@ -120,8 +118,8 @@ impl Link {
         request: HttpRequest<Body>,
         target: &Target,
     ) -> Result<Response<ResponseBody>, EgressError> {
-        let redirects = Redirects::anywhere(MAX_REDIRECTS);
-        let (response, target) = self.http.egress.follow_from(response, request, target, redirects).await?;
+        let Http { egress, redirects, .. } = &self.http;
+        let (response, target) = egress.follow_from(response, request, target, *redirects).await?;
         if !response.status().is_redirection() {
             self.diagnose(|| format!("the server redirects to {target}"));
         }
