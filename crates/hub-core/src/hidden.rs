@@ -7,15 +7,48 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use crate::server::{Authentication, Server, Transport};
-use crate::text::hex;
+use crate::text::{hex, unhex};
 
 /// Shorter ones occur everywhere.
 const SHORTEST: usize = 4;
 /// The same for what only looks like a secret by its name.
 const SHORTEST_NAMED: usize = 8;
-/// What the name of a variable has in it whose value nobody should see.
-const SECRET_NAMES: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "PRIVATE"];
+/// From this length on a user of a URL who has no password is taken for a token.
+const SHORTEST_USER: usize = 20;
+/// What the name of a secret has in it anywhere,
+const SECRET_WITHIN: [&str; 9] = [
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "credential",
+    "signature",
+    "databaseurl",
+    "connectionstring",
+];
+/// or at the end of one of its parts, with some ordinary words that end alike,
+const SECRET_ENDS: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
+const ORDINARY: [&str; 8] =
+    ["monkey", "donkey", "turkey", "hockey", "hotkey", "whiskey", "bypass", "compass"];
+/// or as one of them.
+const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
 const MASK: &str = "***";
+
+/// Whether a variable, a header or a parameter of this name has a value that nobody should see.
+pub(crate) fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let whole: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let mut parts = name.split(|char: char| !char.is_ascii_alphanumeric());
+    SECRET_WITHIN.iter().any(|word| whole.contains(word))
+        || parts.any(|part| {
+            let part = part.trim_end_matches(|char: char| char.is_ascii_digit());
+            let forms = [part, part.strip_suffix('s').unwrap_or(part)];
+            let ends = |part: &&str| SECRET_ENDS.iter().any(|word| part.ends_with(word));
+            let is_ordinary = forms.iter().any(|part| ORDINARY.contains(part));
+            SECRET_PARTS.contains(&part) || !is_ordinary && forms.iter().any(ends)
+        })
+}
 
 /// Texts that are written as `***`.
 #[derive(Default)]
@@ -26,11 +59,12 @@ impl Hidden {
     pub(crate) fn of(server: &Server, credential: Option<&Secret>) -> Self {
         let mut secrets = Vec::new();
         if let Transport::Stdio(launch) = &server.transport {
-            let is_secret =
-                |name: &str| SECRET_NAMES.iter().any(|part| name.to_ascii_uppercase().contains(part));
-            let values =
-                launch.env.iter().filter(|(name, value)| is_secret(name) && value.len() >= SHORTEST_NAMED);
-            secrets.extend(values.map(|(_, value)| Secret::new(value.as_str())));
+            for (name, value) in &launch.env {
+                if looks_secret(name) && value.len() >= SHORTEST_NAMED {
+                    secrets.push(Secret::new(value.as_str()));
+                }
+                secrets.extend(in_urls(value));
+            }
         }
         if let Some(credential) = credential {
             if let Authentication::Basic { username } = &server.settings.authentication {
@@ -49,7 +83,8 @@ impl Hidden {
                 secret.to_owned(),
                 digits.to_ascii_uppercase(),
                 digits,
-                percent(secret),
+                percent(secret, str::to_ascii_uppercase),
+                percent(secret, str::to_owned),
                 escaped(secret),
             ]);
             // Within a longer text that is written so, at any of the three places where it can begin.
@@ -93,6 +128,36 @@ impl Hidden {
     }
 }
 
+/// Who signs in by the URLs in a text, as it is written and as it is meant: user and password, and the password alone.
+fn in_urls(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for rest in text.split("://").skip(1) {
+        let end = rest.find(|char: char| char.is_whitespace() || "/?#\"".contains(char));
+        let Some((who, _)) = rest[..end.unwrap_or(rest.len())].rsplit_once('@') else { continue };
+        let (user, password) =
+            who.split_once(':').map_or((who, None), |(user, password)| (user, Some(password)));
+        let user = (user.len() >= SHORTEST_USER).then_some(user);
+        let whole = password.map(|_| who);
+        for secret in [whole, password, user].into_iter().flatten() {
+            found.push(Secret::new(secret));
+            found.extend(decoded(secret).map(Secret::new));
+        }
+    }
+    found
+}
+
+/// What a text means that has something written as `%2F` in it.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        bytes.extend(unhex(&digits.to_ascii_lowercase())?);
+        bytes.extend(rest.bytes());
+    }
+    String::from_utf8(bytes).ok().filter(|decoded| decoded != text)
+}
+
 fn shifted(secret: &str, begin: usize) -> Vec<u8> {
     std::iter::repeat_n(0, begin).chain(secret.bytes()).collect()
 }
@@ -103,14 +168,14 @@ fn core(encoded: &str, begin: usize, length: usize) -> String {
     encoded.get(first..last).unwrap_or_default().to_owned()
 }
 
-fn percent(text: &str) -> String {
+fn percent(text: &str, digits: fn(&str) -> String) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
             out.push('%');
-            out.push_str(&hex(&[byte]).to_ascii_uppercase());
+            out.push_str(&digits(&hex(&[byte])));
         }
     }
     out
@@ -128,6 +193,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::server::Launch;
 
     #[test]
     fn a_secret_is_hidden_in_every_form() {
@@ -137,7 +203,8 @@ mod tests {
             secret.to_owned(),
             hex(secret.as_bytes()),
             hex(secret.as_bytes()).to_ascii_uppercase(),
-            percent(secret),
+            percent(secret, str::to_ascii_uppercase),
+            percent(secret, str::to_owned),
             json!({ "inner": secret }).to_string(),
         ];
         for around in ["", "a", "ab", "abc", "user:"] {
@@ -151,6 +218,132 @@ mod tests {
             assert_ne!(hidden.hide_in(form.clone()), form);
         }
         assert_eq!(hidden.hide(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
+    }
+
+    #[test]
+    fn names_of_secrets_are_known() {
+        for name in [
+            "GITHUB_PAT",
+            "SENTRY_DSN",
+            "DATABASE_URL",
+            "MYSQLPWD",
+            "MYSQL_PWD",
+            "PGPASSWORD",
+            "APIKEY",
+            "OPENAIKEY",
+            "DB_PASS",
+            "SMTPPASS",
+            "KEY",
+            "KEY_2",
+            "TOKENS",
+            "API_KEYS",
+            "TOKEN1",
+            "OAUTH2",
+            "AUTH",
+            "PRIVATE",
+            "CREDENTIALS",
+            "AZURE_STORAGE_CONNECTION_STRING",
+            "SECRETKEYBASE",
+            "x-api-key",
+            "X-Auth-Token",
+            "api-key",
+            "ocp-apim-subscription-key",
+            "x-functions-key",
+            "x-client-secret",
+            "x-password-hint",
+            "x-authorization",
+            "key",
+            "token",
+            "secret",
+            "password",
+            "sig",
+            "signature",
+            "api_key",
+            "access_token",
+            "accessToken",
+            "apiKey",
+            "X-Amz-Signature",
+            "x.pat",
+            "jwt",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in [
+            "x-keyboard",
+            "monkey",
+            "monkeys",
+            "tokenizer",
+            "X-Author",
+            "author",
+            "keyword",
+            "keywords",
+            "pattern",
+            "path",
+            "x-team",
+            "compass",
+            "x-bypass-cache",
+            "design",
+            "signal",
+            "x-request-id",
+            "PATH",
+            "HOME",
+            "NODE_ENV",
+            "LANG",
+            "page",
+            "tenant",
+            "authority",
+            "",
+            "-",
+            "s",
+            "x-passage",
+            "URL",
+        ] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_secret_in_the_environment_of_a_program_is_hidden() {
+        let hide = |name: &str, value: &str, said: &str| {
+            let env = [(name.to_owned(), value.to_owned())].into();
+            let launch = Launch { command: "x".into(), args: Vec::new(), env, directory: None };
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let server = Server {
+                id: crate::id::ServerId::fixed(1),
+                slug: crate::names::Slug::new("x").unwrap(),
+                settings: crate::server::Settings::named("x"),
+                transport: Transport::Stdio(launch),
+                is_from_file: true,
+                version: 1,
+                created: now,
+                updated: now,
+            };
+            Hidden::of(&server, None).hide_in(said.to_owned())
+        };
+        assert_eq!(hide("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
+        assert_eq!(hide("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
+        assert_eq!(hide("NODE_ENV", "production", "in production"), "in production");
+        let url = "postgres://ada:can%2fary@db.example:5432/x";
+        assert_eq!(hide("DATABASE_URL", url, &format!("to {url}")), "to ***");
+        for (said, seen) in [
+            ("as ada:can%2fary there", "as *** there"),
+            ("as ada with can%2fary or can%2Fary or can/ary", "as ada with *** or *** or ***"),
+            ("to db.example:5432/x", "to db.example:5432/x"),
+        ] {
+            assert_eq!(hide("WHERE", url, said), seen);
+            assert_eq!(hide("WHERE", &format!("a,{url}, redis://:other@b"), said), seen);
+        }
+        assert_eq!(hide("ALL", "redis://:first@a redis://:second@b", "first and second"), "*** and ***");
+        let token = "a-token-of-twenty-signs";
+        assert_eq!(
+            hide("REPO", &format!("https://{token}@git.example/x"), &format!("with {token}")),
+            "with ***"
+        );
+        assert_eq!(hide("REPO", "https://postgres@git.example/x", "postgres"), "postgres");
+        assert_eq!(hide("NPM", "https://npm.example:4430/@scope/x", "4430 scope"), "4430 scope");
+        for broken in ["://", "a://@", "a://:@b", "a://b:%@c", "a://b:%zz%é@c", "://é@"] {
+            hide("BROKEN", broken, "fine");
+        }
     }
 
     #[test]
