@@ -10,8 +10,10 @@ use serde_json::Value;
 use super::{Authentication, CredentialMode, Remote, Settings, Transport};
 use crate::error::{Error, Result};
 use crate::form::Form;
+use crate::hidden::looks_secret;
 use crate::names::Slug;
 use crate::pin::hides;
+use crate::text::shortened;
 
 const LONGEST_NAME: usize = 100;
 const LONGEST_DESCRIPTION: usize = 2_000;
@@ -24,6 +26,8 @@ const DEFAULT_TIMEOUT: u64 = 30_000;
 const MOST_RETRIES: u64 = 5;
 const DEFAULT_RETRIES: u8 = 3;
 const RATES: RangeInclusive<u64> = 1..=100_000;
+/// Where secrets belong.
+const ENTER: &str = "and enter the secret with `linchpin server credential set`";
 
 /// A server that somebody wants, by a name and a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,10 +158,18 @@ impl Remote {
             let text = "plain `http` can be read on the way and is for this machine alone: use `https`";
             return Err(Error::invalid("url", text));
         }
+        check_query(&url)?;
         let mut headers = BTreeMap::new();
         for (name, value) in form.object("headers")?.map(|inner| inner.members).unwrap_or_default() {
-            let field = format!("headers.{name}");
+            let field = format!("headers.{}", shortened(&name));
             check_header_name(&name).map_err(|text| Error::invalid(&*field, text))?;
+            if looks_secret(&name) {
+                let text = format!(
+                    "by its name it is secret, and headers are kept and shown as they are: use `authentication` of the \
+                     type `api-key` with this `header`, {ENTER}"
+                );
+                return Err(Error::invalid(&*field, text));
+            }
             let fits = |text: &&str| {
                 text.len() <= LONGEST_HEADER && text.bytes().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e))
             };
@@ -174,6 +186,18 @@ impl Remote {
         }
         Ok(Remote { url, headers })
     }
+}
+
+/// What is secret in a URL would be seen by everybody who sees the URL.
+fn check_query(url: &str) -> Result<()> {
+    let query = url.split('#').next().and_then(|url| url.split_once('?')).map_or("", |(_, query)| query);
+    let mut names = query.split(['&', ';']).map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    let Some(name) = names.find(|name| looks_secret(name)) else { return Ok(()) };
+    let text = format!(
+        "`{}` in its query is secret by its name, and URLs are kept and shown as they are: use `authentication`, {ENTER}",
+        shortened(name)
+    );
+    Err(Error::invalid("url", text))
 }
 
 /// Headers that say who asks are secret and belong to `authentication`; others are ours to write.

@@ -108,6 +108,49 @@ fn everything_out_of_range_names_its_field() {
 }
 
 #[test]
+fn secrets_have_a_place_of_their_own() {
+    let url = "https://a.example/mcp";
+    let cases = [
+        ("headers", json!({"X-Api-Key": "canary"}), "headers.X-Api-Key", "type `api-key` with this `header`"),
+        ("headers", json!({"x-auth-token": "canary"}), "headers.x-auth-token", "credential set"),
+        ("url", json!(format!("{url}?api_key=canary")), "url", "`api_key` in its query"),
+        ("url", json!(format!("{url}?a=1&accessToken=canary#b")), "url", "credential set"),
+        ("url", json!("https://ada:canary@a.example/mcp"), "url", "a user name or password"),
+    ];
+    for (name, value, field, text) in cases {
+        let operated = json!({"url": url});
+        let mut operated = operated.as_object().unwrap().clone();
+        operated.insert(name.into(), value.clone());
+        let errors = [
+            Draft::read(with(name, value.clone())).unwrap_err(),
+            Operated::read("a", operated.into()).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.field(), Some(field), "{value}: {error}");
+            assert!(
+                error.message().contains(text) && !error.to_string().contains("canary"),
+                "{value}: {error}"
+            );
+        }
+    }
+    Draft::read(with("authentication", json!({"type": "api-key", "header": "X-Auth-Token"}))).unwrap();
+    Draft::read(with("headers", json!({"x-keyboard": "a"}))).unwrap();
+    Draft::read(with("url", json!(format!("{url}?page=1&tenant=key")))).unwrap();
+}
+
+#[test]
+fn a_name_that_is_much_too_long_is_not_repeated() {
+    for name in ["x".repeat(1 << 20), format!("x-key-{}", "y".repeat(50))] {
+        let error = Draft::read(with("headers", json!({ &*name: "a" }))).unwrap_err();
+        assert_eq!(error.field(), Some(&*format!("headers.{}", &name[..40])));
+        assert!(error.to_string().len() < 300, "{error}");
+    }
+    let error = Draft::read(with("url", json!(format!("https://a.example/?key-{}=1", "y".repeat(1_000)))))
+        .unwrap_err();
+    assert!(error.to_string().len() < 300, "{error}");
+}
+
+#[test]
 fn a_misspelt_field_is_told_the_right_one() {
     let error = Draft::read(with("timeout", json!(1_000))).unwrap_err();
     assert_eq!(error.to_string(), "`timeout`: there is no such field: did you mean `timeout_ms`?");
