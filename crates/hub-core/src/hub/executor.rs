@@ -15,7 +15,6 @@ use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
-use crate::limit::{Bucket, Rate};
 use crate::policy::{self, Caller, Reason, Verdict};
 use crate::scope::Scope;
 use crate::server::Server;
@@ -87,7 +86,7 @@ impl Hub {
             if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
                 return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
             }
-            self.take_turn(scope, &plan).await?;
+            self.take_turn(scope, &plan.server, || self.about(scope, "call.limited", &plan)).await?;
             self.check_room(scope)?;
         }
         let id = plan.id;
@@ -173,23 +172,6 @@ impl Hub {
             return Err(format!("the arguments have {size} bytes, and {LARGEST} are taken at most"));
         }
         self.schemas.check(tool, arguments)
-    }
-
-    /// One call less for the server in this minute.
-    async fn take_turn(&self, scope: Scope, plan: &Plan) -> Result<()> {
-        let Some(per_minute) = plan.server.settings.calls_per_minute else { return Ok(()) };
-        let (rate, now) = (Rate { burst: per_minute, per_minute }, self.world.now());
-        let key = (scope.tenant(), plan.server.id);
-        let taken = lock(&self.limits).entry(key).or_insert_with(|| Bucket::full(rate, now)).take(rate, now);
-        let Err(wait) = taken else { return Ok(()) };
-        let entry = self.about(scope, "call.limited", plan);
-        self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-        let text = format!(
-            "`{}` takes {per_minute} calls a minute: try again in {} s",
-            plan.server.slug.as_str(),
-            wait.as_secs().max(1)
-        );
-        Err(Error::new(error::Kind::Exhausted, "rate_limited", text))
     }
 
     /// Nobody has more under way at once than this.

@@ -14,6 +14,7 @@ mod executor;
 mod health;
 mod history;
 mod late;
+mod limits;
 mod meters;
 mod offers;
 mod operated;

@@ -1,15 +1,15 @@
 //! What servers offer beside tools: resources and prompts, asked for when they are wanted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use linchpin::client::{Item, Pages};
 use linchpin::encode::{Encode, to_value};
-use linchpin::{CallError, ClientError, Revision, code};
+use linchpin::{CallError, Client, ClientError, Revision, code};
 use serde_json::Value;
 
 use super::Hub;
 use super::connecting::failed;
-use crate::connection::Reached;
 use crate::error::{Error, Result};
 use crate::hidden::Hidden;
 use crate::scope::Scope;
@@ -29,11 +29,21 @@ pub enum Offer {
     Prompts,
 }
 
+impl Offer {
+    fn name(self) -> &'static str {
+        match self {
+            Offer::Resources => "resources",
+            Offer::Templates => "resource templates",
+            Offer::Prompts => "prompts",
+        }
+    }
+}
+
 impl Hub {
     /// What a server offers, as it says it.
     pub async fn offers(&self, scope: Scope, server: &str, what: Offer) -> Result<Vec<Value>> {
-        let (server, client) = self.open_for(scope, server).await?;
-        let can = client.capabilities();
+        let server = self.server_for(scope, server).await?;
+        let can = self.client(scope, &server).await?.capabilities().clone();
         let is_offered = match what {
             Offer::Resources | Offer::Templates => can.resources.is_some(),
             Offer::Prompts => can.prompts.is_some(),
@@ -41,14 +51,17 @@ impl Hub {
         if !is_offered {
             return Ok(Vec::new());
         }
-        let listed = match what {
-            Offer::Resources => all(client.resources()).await,
-            Offer::Templates => all(client.resource_templates()).await,
-            Offer::Prompts => all(client.prompts()).await,
+        let entry = self.entry(scope, "call.limited").with("server", server.id.to_string());
+        self.take_turn(scope, &server, || entry.with("list", what.name())).await?;
+        let ask = |client: Client| async move {
+            match what {
+                Offer::Resources => all(client.resources()).await,
+                Offer::Templates => all(client.resource_templates()).await,
+                Offer::Prompts => all(client.prompts()).await,
+            }
         };
-        let listed =
-            listed.map_err(|error| failed(&server, &client.hidden, "its list cannot be read", &error))?;
-        Ok(listed.into_iter().map(|item| client.hidden.hide(item)).collect())
+        let (listed, hidden) = self.ask_server(scope, &server, "its list cannot be read", ask).await?;
+        Ok(listed.into_iter().map(|item| hidden.hide(item)).collect())
     }
 
     /// Reads a resource of a server. The audit says who did.
@@ -56,14 +69,11 @@ impl Hub {
         if uri.is_empty() || uri.len() > LONGEST_URI {
             return Err(Error::invalid("uri", format!("1 to {LONGEST_URI} characters are a URI")));
         }
-        let (server, client) = self.open_for(scope, server).await?;
-        let entry = self.entry(scope, "resource.read").with("server", server.id.to_string()).with("uri", uri);
-        self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-        let read = client
-            .read(uri)
-            .await
-            .map_err(|error| failed(&server, &client.hidden, "the resource cannot be read", &error))?;
-        self.passed_on(&client.hidden, to_value(&read, Revision::LATEST))
+        let server = self.server_for(scope, server).await?;
+        self.note(scope, &server, "resource.read", ("uri", uri)).await?;
+        let ask = |client: Client| client.read(uri).into_future();
+        let (read, hidden) = self.ask_server(scope, &server, "the resource cannot be read", ask).await?;
+        self.passed_on(&hidden, to_value(&read, Revision::LATEST))
     }
 
     /// Fills in a prompt of a server. The audit says who did.
@@ -74,14 +84,49 @@ impl Hub {
         name: &str,
         arguments: BTreeMap<String, String>,
     ) -> Result<Value> {
-        let (server, client) = self.open_for(scope, server).await?;
-        let entry =
-            self.entry(scope, "prompt.got").with("server", server.id.to_string()).with("prompt", name);
-        self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-        let got = client.prompt(name, arguments).await;
-        let got =
-            got.map_err(|error| failed(&server, &client.hidden, "the prompt cannot be filled in", &error))?;
-        self.passed_on(&client.hidden, to_value(&got, Revision::LATEST))
+        let server = self.server_for(scope, server).await?;
+        self.note(scope, &server, "prompt.got", ("prompt", name)).await?;
+        let ask = |client: Client| client.prompt(name, arguments.clone()).into_future();
+        let (got, hidden) = self.ask_server(scope, &server, "the prompt cannot be filled in", ask).await?;
+        self.passed_on(&hidden, to_value(&got, Revision::LATEST))
+    }
+
+    /// A server that the subject may see.
+    async fn server_for(&self, scope: Scope, server: &str) -> Result<Server> {
+        let server = self.find_server(scope.tenant(), server).await?;
+        self.may_see(scope, &server).await?;
+        Ok(server)
+    }
+
+    /// Says in the audit what is about to be asked for, or that it is too often.
+    async fn note(
+        &self,
+        scope: Scope,
+        server: &Server,
+        action: &'static str,
+        (name, what): (&'static str, &str),
+    ) -> Result<()> {
+        let entry = |action| self.entry(scope, action).with("server", server.id.to_string()).with(name, what);
+        self.take_turn(scope, server, || entry("call.limited")).await?;
+        self.store.commit(scope.tenant(), Batch::new().audit(entry(action))).await
+    }
+
+    /// Asks a server for something; once more, if the connection had ended before anything was sent.
+    async fn ask_server<T, F: Future<Output = Result<T, ClientError>>>(
+        &self,
+        scope: Scope,
+        server: &Server,
+        trouble: &str,
+        ask: impl Fn(Client) -> F,
+    ) -> Result<(T, Arc<Hidden>)> {
+        let mut client = self.client(scope, server).await?;
+        let mut answer = ask(Client::clone(&client)).await;
+        if let Err(ClientError::Call(CallError::Closed(_))) = answer {
+            client = self.client(scope, server).await?;
+            answer = ask(Client::clone(&client)).await;
+        }
+        let answer = answer.map_err(|error| failed(server, &client.hidden, trouble, &error))?;
+        Ok((answer, client.hidden.clone()))
     }
 
     /// Nothing secret of ours comes back, and nothing without end.
@@ -93,13 +138,6 @@ impl Hub {
             return Err(Error::new(crate::Kind::Exhausted, "result_too_large", text));
         }
         Ok(result)
-    }
-
-    async fn open_for(&self, scope: Scope, server: &str) -> Result<(Server, Reached)> {
-        let server = self.find_server(scope.tenant(), server).await?;
-        self.may_see(scope, &server).await?;
-        let client = self.client(scope, &server).await?;
-        Ok((server, client))
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Settings {
     pub enabled: bool,
     /// Whether arguments and results of its calls are kept.
     pub keep_history: bool,
-    /// How many calls a minute may bring; as many as there are without it.
+    /// How many calls, reads and prompts a minute may bring; as many as there are without it.
     pub calls_per_minute: Option<u32>,
 }
 

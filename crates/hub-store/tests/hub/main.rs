@@ -6,6 +6,7 @@ mod audit;
 mod calls;
 mod credentials;
 mod looks;
+mod offers;
 mod operated;
 mod stage;
 mod tenants;
