@@ -4,26 +4,39 @@ use axum::body::Body;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
-use linchpin::server::web::{Limits, ParseErrorKind, Unread, check_json, decode_form};
+use linchpin::server::web::{Limits, ParseErrorKind, Unread, Whole, check_json, decode_form};
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::problem::{Problem, Result};
-use crate::route::{FORM, JSON, Route};
+use crate::route::{FORM, JSON, Route, Who};
 
-/// Reads what a request sends; an empty object if it sends nothing. The fields of a form are texts.
-pub(crate) async fn read(app: &App, route: &Route, parts: &Parts, body: Body) -> Result<Value> {
-    let whole = app.bodies.read(parts, body, route.most).await.map_err(|why| unread(why, route.most))?;
+/// Reads what a request sends, with the room that it takes until the request is over; an empty object if it sends
+/// nothing. The fields of a form are texts.
+pub(crate) async fn read<'a>(
+    app: &'a App,
+    route: &Route,
+    parts: &Parts,
+    body: Body,
+) -> Result<(Value, Whole<'a>)> {
+    // Nobody who is not known makes the hub read what it does not want.
+    let most = if route.takes.is_none() && route.who == Who::Anybody { 0 } else { route.most };
+    let whole = app.bodies.read(parts, body, most).await.map_err(|why| unread(why, most))?;
+    Ok((value(route, parts, &whole.bytes)?, whole))
+}
+
+fn value(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
     let kind = route.takes.map_or(JSON, |takes| takes.kind);
     let is_needed = route.takes.is_some_and(|takes| !takes.is_optional);
-    if whole.bytes.is_empty() && !is_needed {
+    if bytes.is_empty() && !is_needed {
         return Ok(Map::new().into());
     }
-    if parts.headers.get_all(CONTENT_TYPE).iter().map(HeaderValue::as_bytes).ne([kind.as_bytes()]) {
+    let mut types = parts.headers.get_all(CONTENT_TYPE).iter();
+    if !(types.next().is_some_and(|said| is_of(said, kind)) && types.next().is_none()) {
         let text = format!("what is sent here is of the type {kind}: say so in the header Content-Type");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "wrong_content_type", text));
     }
-    let text = std::str::from_utf8(&whole.bytes)
+    let text = std::str::from_utf8(bytes)
         .map_err(|error| Problem::malformed("not_utf8", format!("the body is no UTF-8 text: {error}")))?;
     if kind == FORM {
         return form(text);
@@ -38,6 +51,14 @@ pub(crate) async fn read(app: &App, route: &Route, parts: &Parts, body: Body) ->
     })?;
     serde_json::from_str(text)
         .map_err(|error| Problem::malformed("not_json", format!("the body is not JSON: {error}")))
+}
+
+/// Whether a type is the one that is wanted, in whatever way it says that texts are UTF-8.
+fn is_of(said: &HeaderValue, kind: &str) -> bool {
+    let Ok(said) = said.to_str() else { return false };
+    let (media, parameter) = said.split_once(';').unwrap_or((said, ""));
+    let parameter = parameter.trim().to_ascii_lowercase().replace('"', "");
+    media.trim().eq_ignore_ascii_case(kind) && matches!(&*parameter, "" | "charset=utf-8" | "charset=utf8")
 }
 
 fn form(text: &str) -> Result<Value> {

@@ -106,12 +106,12 @@ async fn serve(
         }
     };
     let query = Query::read(parts.uri.query().unwrap_or_default(), &route.query)?;
-    let mut body = body::read(&app, &route, &parts, body).await?;
+    let (mut body, _room) = body::read(&app, &route, &parts, body).await?;
     if route.takes.is_none() {
         Form::new(body.take())?.end()?;
     }
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
-    handler(Asked { app, caller, path: path?, query, method, headers, body }).await
+    handler(Asked { app: app.clone(), caller, path: path?, query, method, headers, body }).await
 }
 
 #[cfg(test)]

@@ -71,9 +71,7 @@ impl Caller {
     pub(crate) async fn is_still_known(&self, app: &App) -> bool {
         let known = match &self.proof {
             Proof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
-            Proof::Session(cookie) => {
-                app.hub.session(cookie).await.map(|known| known.map(|(scope, _)| scope))
-            }
+            Proof::Session(cookie) => app.hub.session_of(cookie).await,
         };
         known.is_ok_and(|scope| scope == Some(self.scope))
     }

@@ -185,7 +185,9 @@ fn an_agent_asks_and_a_person_answers() {
         home.json(&["agent", "update", "Aide", "--enabled", "--approval", "auto"])["approval"],
         "auto"
     );
-    home.ok(&["token", "revoke", listed[0]["id"].as_str().unwrap()]);
+    let revoke = ["token", "revoke", listed[0]["id"].as_str().unwrap(), "--agent"];
+    home.run(&revoke[..3]).said(1, &["token"]);
+    home.ok(&[&revoke[..], &["Aide"]].concat());
     let refused = as_agent(&["tool", "list"]);
     assert_eq!((refused.code, &refused.json()["error"]["status"]), (Some(1), &401.into()));
     home.ok(&["agent", "remove", "Aide"]);

@@ -20,13 +20,16 @@ use crate::scope::{Scope, Subject};
 use crate::store::{Approval, ApprovalFilter, Batch, Call, Change, Decision, Page, Paging, Status};
 use crate::text::first_line;
 
+/// Larger arguments are not in lists, as JSON: nobody's questions are hidden behind those of another.
+const LARGEST_LISTED: usize = 4 << 10;
+
 /// A question to a person.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ApprovalView {
     /// Its id.
     #[schemars(with = "String")]
     pub id: ApprovalId,
-    /// The call, with its exact arguments.
+    /// The call, with its exact arguments. In lists, those of more than 4 KiB are left out.
     pub call: CallView,
     /// What was said.
     pub decision: Decision,
@@ -58,7 +61,13 @@ impl Hub {
         let Page { items, next } = self.store.approvals(scope.tenant(), &filter, paging).await?;
         let mut views = Vec::with_capacity(items.len());
         for approval in items {
-            views.push(self.view_approval(scope, approval).await?);
+            let mut view = self.view_approval(scope, approval).await?;
+            let call = &mut view.call;
+            (call.result, call.summary) = (None, None);
+            for arguments in [&mut call.arguments, &mut call.asked] {
+                arguments.take_if(|arguments| arguments.to_string().len() > LARGEST_LISTED);
+            }
+            views.push(view);
         }
         Ok(Page { items: views, next })
     }

@@ -150,13 +150,8 @@ impl Hub {
 
     /// Who has this cookie, and what their pages send with whatever changes something.
     pub async fn session(&self, cookie: &Secret) -> Result<Option<(Scope, Secret)>> {
-        let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
-        let now = self.world.now();
-        let user = self.find::<User>(tenant, Kind::User, session.user).await?;
-        if session.is_over(now) || user.is_none_or(|(user, _)| user.passwords != session.passwords) {
-            return Ok(None);
-        }
-        let scope = Scope::new(tenant, Subject::User(session.user));
+        let Some((tenant, session, version)) = self.known_session(cookie).await? else { return Ok(None) };
+        let (scope, now) = (Scope::new(tenant, Subject::User(session.user)), self.world.now());
         if now >= session.used + NOTED {
             let session = Session { used: now, ..session };
             let batch = Batch::new().change(put(session.document()?, version));
@@ -166,6 +161,21 @@ impl Hub {
             }
         }
         Ok(Some((scope, csrf(cookie))))
+    }
+
+    /// Who has this cookie, without that counting as a use of it: for what goes on by itself.
+    pub async fn session_of(&self, cookie: &Secret) -> Result<Option<Scope>> {
+        let known = self.known_session(cookie).await?;
+        Ok(known.map(|(tenant, session, _)| Scope::new(tenant, Subject::User(session.user))))
+    }
+
+    /// A session that still counts.
+    async fn known_session(&self, cookie: &Secret) -> Result<Option<(TenantId, Session, u64)>> {
+        let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
+        let user = self.find::<User>(tenant, Kind::User, session.user).await?;
+        let is_of_before = user.is_none_or(|(user, _)| user.passwords != session.passwords);
+        Ok(Some((tenant, session, version))
+            .filter(|(_, session, _)| !is_of_before && !session.is_over(self.world.now())))
     }
 
     async fn find_session(&self, cookie: &Secret) -> Result<Option<(TenantId, Session, u64)>> {

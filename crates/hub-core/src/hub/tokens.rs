@@ -116,10 +116,13 @@ impl Hub {
         Ok(all.into_iter().map(|(token, _)| token.view()).collect())
     }
 
-    /// Takes a token back. From the next request on it counts for nothing.
-    pub async fn revoke_token(&self, scope: Scope, id: TokenId) -> Result<()> {
+    /// Takes a token of somebody back. From the next request on it counts for nothing.
+    pub async fn revoke_token(&self, scope: Scope, owner: Subject, id: TokenId) -> Result<()> {
         scope.person()?;
         let (token, _) = self.need::<Token>(scope.tenant(), Kind::Token, id).await?;
+        if token.owner != owner.to_string() {
+            return Err(Error::not_found("token", id));
+        }
         let entry =
             self.entry(scope, "token.revoked").with("token", id.to_string()).with("owner", &*token.owner);
         let gone = Change::Remove(Key::new(Kind::Token, id));

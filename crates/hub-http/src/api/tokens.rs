@@ -57,6 +57,6 @@ pub(crate) async fn issue(mut asked: Asked) -> Result<Response> {
 }
 
 pub(crate) async fn revoke(asked: Asked) -> Result<Response> {
-    asked.hub().revoke_token(asked.scope()?, asked.path("token").parse()?).await?;
+    asked.hub().revoke_token(asked.scope()?, owner(&asked)?, asked.path("token").parse()?).await?;
     Ok(done())
 }

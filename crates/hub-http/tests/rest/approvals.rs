@@ -48,6 +48,25 @@ async fn a_person_says_yes_and_whoever_waits_has_the_answer() {
 }
 
 #[tokio::test]
+async fn nobodys_questions_are_hidden_behind_large_ones() {
+    let site = Site::with_server().await;
+    let (_, token) = site.agent("always-ask").await;
+    let (_, small) = ask(&site, &token, "small").await;
+    let (_, large) = ask(&site, &token, &"x".repeat(3 << 20)).await;
+    let listed = site.get("/approvals?decision=open").await;
+    assert!(listed.body.len() < 100 << 10, "{}", listed.body.len());
+    let listed = listed.ok();
+    let arguments = |id: &str| {
+        let found = listed["items"].as_array().unwrap().iter().find(|item| item["id"] == id);
+        found.unwrap()["call"]["arguments"].clone()
+    };
+    assert_eq!(arguments(&small), json!({"message": "small"}));
+    assert_eq!(arguments(&large), Value::Null);
+    let whole = site.get(&format!("/approvals/{large}")).await.ok();
+    assert_eq!(whole["call"]["arguments"]["message"].as_str().unwrap().len(), 3 << 20, "exactly, on its own");
+}
+
+#[tokio::test]
 async fn other_arguments_are_checked_and_recorded() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("always-ask").await;

@@ -21,6 +21,14 @@ async fn what_is_sent_is_json_and_says_so() {
     site.send("POST", "/api/v1/agents", &[authorized, JSON, JSON], Some(form))
         .await
         .problem(415, "wrong_content_type");
+    for (number, kind) in
+        ["application/json; charset=utf-8", "Application/JSON ; charset=\"UTF-8\""].iter().enumerate()
+    {
+        let form = format!(r#"{{"name":"agent {number}"}}"#);
+        let headers = [authorized, ("Content-Type", kind)];
+        let made = site.send("POST", "/api/v1/agents", &headers, Some(&form)).await.ok();
+        site.delete(&format!("/agents/{}", made["id"].as_str().unwrap())).await.ok();
+    }
     let send = async |body: &str| site.send("POST", "/api/v1/agents", &[authorized, JSON], Some(body)).await;
     for (body, code) in [
         ("", "not_json"),
@@ -63,6 +71,9 @@ async fn what_is_too_long_is_refused_before_it_is_read() {
     site.raw(head("/agents", (1 << 20) + 1).as_bytes()).await.problem(413, "body_too_large");
     site.raw(head("/agents", usize::MAX >> 8).as_bytes()).await.problem(413, "body_too_large");
     site.raw(head("/session", (4 << 10) + 1).as_bytes()).await.problem(413, "body_too_large");
+    let stranger =
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1\r\n\r\n";
+    site.raw(stranger.as_bytes()).await.problem(413, "body_too_large");
     site.raw(head("/calls", (4 << 20) + 1).as_bytes()).await.problem(413, "body_too_large");
     let long = json!({"tool": "mcp_up__echo", "arguments": {"message": "x".repeat(2 << 20)}});
     let call = site.post("/calls", long).await.ok();

@@ -156,7 +156,7 @@ impl Model {
             }
             15 if self.dice.roll(10) == 0 => {
                 if let Some(token) = any(&self.known.tokens, tenant, &mut self.dice) {
-                    let revoked = hub.revoke_token(scope, token).await;
+                    let revoked = hub.revoke_token(scope, Subject::Agent(agent), token).await;
                     self.look(tenant, &revoked);
                 }
             }

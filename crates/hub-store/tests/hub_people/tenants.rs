@@ -14,7 +14,7 @@ async fn everything(stage: &Stage, scope: Scope, user: UserId, agent: AgentId) -
         code(hub.tokens(scope, Subject::User(user)).await),
         code(hub.tokens(scope, owner).await),
         code(hub.issue_token(scope, owner, "mine", None).await),
-        code(hub.revoke_token(scope, token).await),
+        code(hub.revoke_token(scope, owner, token).await),
         code(hub.agent(scope, agent).await),
         code(hub.update_agent(scope, agent, json!({"enabled": false})).await),
         code(hub.remove_agent(scope, agent).await),

@@ -82,7 +82,14 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
     let process_id = process.expose().split('_').nth(1).unwrap();
     stage.pass(1);
     let mut events = stage.hub.events().watch(LOCAL, None);
-    stage.hub.revoke_token(ADA, revoked_id).await.unwrap();
+    for other in [Subject::Agent(gone), ADA.subject()] {
+        assert_eq!(
+            code(stage.hub.revoke_token(ADA, other, revoked_id).await),
+            "not_found",
+            "it is another's"
+        );
+    }
+    stage.hub.revoke_token(ADA, Subject::Agent(kept), revoked_id).await.unwrap();
     let event = next(&mut events).await;
     assert_eq!((event.kind, &event.body["token"]), ("token", &json!(revoked_id)));
     stage.hub.update_agent(ADA, off, json!({"enabled": false})).await.unwrap();
@@ -113,7 +120,7 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
     // An agent that is enabled again has its tokens.
     stage.hub.update_agent(ADA, off, json!({"enabled": true})).await.unwrap();
     assert_eq!(code(stage.hub.authenticate(&of_off).await), "done");
-    assert_eq!(code(stage.hub.revoke_token(ADA, revoked_id).await), "not_found");
+    assert_eq!(code(stage.hub.revoke_token(ADA, Subject::Agent(kept), revoked_id).await), "not_found");
 }
 
 #[tokio::test]

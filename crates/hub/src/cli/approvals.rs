@@ -18,6 +18,18 @@ const LIST: [Field; 6] = [
     field("arguments", "/call/arguments"),
 ];
 
+const ONE: [Field; 9] = [
+    name("id", "/id"),
+    field("decision", "/decision"),
+    field("by", "/decided_by"),
+    field("who", "/call/subject"),
+    field("asked", "/created"),
+    field("expires", "/expires"),
+    field("tool", "/call/name"),
+    field("call", "/call/id"),
+    field("arguments", "/call/arguments"),
+];
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List what waits for an answer
@@ -25,6 +37,11 @@ pub(crate) enum Command {
         /// Those with this answer instead: open, approved, denied, expired, used, all
         #[arg(long, default_value = "open")]
         decision: String,
+    },
+    /// Show a question with the exact arguments of the call
+    Show {
+        /// The id of the question
+        approval: String,
     },
     /// Say yes
     Approve {
@@ -51,6 +68,9 @@ pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), F
             let decision = Some(decision).filter(|decision| decision != "all");
             let path = format!("/approvals{}", query([("decision", decision)]));
             output.list(&api.list(&path, 1_000).await?, &LIST, "nothing waits for an answer")?;
+        }
+        Command::Show { approval } => {
+            output.one(&api.get(&format!("/approvals/{}", encoded(&approval))).await?, &ONE)?;
         }
         Command::Approve { approval, args } => {
             let arguments = args.map(|args| arguments::read(&args)).transpose()?;

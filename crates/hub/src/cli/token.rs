@@ -39,6 +39,9 @@ pub(crate) enum Command {
     Revoke {
         /// The id of the token
         token: String,
+        /// The agent whose it is, by its name or id; yours without it
+        #[arg(long)]
+        agent: Option<String>,
     },
 }
 
@@ -56,8 +59,9 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             let agent = agent::find_if(&api, agent.as_deref()).await?;
             output.list(&api.list(&tokens(agent), usize::MAX).await?, &LIST, "there are no tokens")?;
         }
-        Command::Revoke { token } => {
-            api.delete(&format!("/tokens/{}", encoded(&token))).await?;
+        Command::Revoke { token, agent } => {
+            let agent = agent::find_if(&api, agent.as_deref()).await?;
+            api.delete(&format!("{}/{}", tokens(agent), encoded(&token))).await?;
             output.done(&json!({ "revoked": token }), "the token counts for nothing any more")?;
         }
     }
