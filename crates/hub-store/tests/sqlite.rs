@@ -51,6 +51,19 @@ async fn a_disk_without_room_fails_what_needs_room_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn nothing_is_left_beside_a_file_that_was_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hub.db");
+    for number in 0..100 {
+        let store = Sqlite::open(&path).unwrap();
+        store.commit(ADA, put(&number.to_string(), "x")).await.unwrap();
+        drop(store);
+        let names = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["hub.db"], "after {number}");
+    }
+}
+
+#[tokio::test]
 async fn two_programs_can_have_it_open() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hub.db");

@@ -35,7 +35,8 @@ struct Write {
 pub(super) struct Database {
     writing: Option<mpsc::Sender<Write>>,
     reading: Option<mpsc::Sender<Read>>,
-    threads: Vec<JoinHandle<()>>,
+    writer: Option<JoinHandle<()>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Database {
@@ -61,11 +62,12 @@ impl Database {
         let reader = connect().map_err(|error| failed(&error))?;
         reader.pragma_update(None, "query_only", true).map_err(|error| failed(&error))?;
         let ((writing, writes), (reading, reads)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
-        let threads = vec![
-            start("store-writer", move || write_all(&first, writes))?,
-            start("store-reader", move || read_all(&reader, reads))?,
-        ];
-        Ok(Database { writing: Some(writing), reading: Some(reading), threads })
+        Ok(Database {
+            writing: Some(writing),
+            reading: Some(reading),
+            writer: Some(start("store-writer", move || write_all(&first, writes))?),
+            reader: Some(start("store-reader", move || read_all(&reader, reads))?),
+        })
     }
 
     /// Reads something.
@@ -94,13 +96,14 @@ impl Database {
     }
 }
 
-/// What was taken is done before the threads end.
+/// What was taken is done before the threads end. They end one after the other: the last connection takes in the journal
+/// and removes it, and of two that close at once neither is the last.
 impl Drop for Database {
     fn drop(&mut self) {
-        (self.writing, self.reading) = (None, None);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join(); // what made it panic has been said
-        }
+        self.reading = None;
+        let _ = self.reader.take().map(JoinHandle::join); // what made it panic has been said
+        self.writing = None;
+        let _ = self.writer.take().map(JoinHandle::join);
     }
 }
 

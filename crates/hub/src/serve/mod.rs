@@ -74,23 +74,23 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
 
     let shown = linchpin_hub_http::Options { file_problem: Some(watched.problem()), ..Default::default() };
     let web = Web::new(hub.clone(), Arc::new(System), shown);
-    let (end, ending) = watch::channel(false);
-    let ended = move || {
-        let mut ending = ending.clone();
-        async move { drop(ending.wait_for(|is_over| *is_over).await) }
+    let end = watch::Sender::new(Phase::Serving);
+    let until = |phase: Phase| {
+        let mut now = end.subscribe();
+        async move { drop(now.wait_for(|now| *now >= phase).await) }
     };
-    let mut work = JoinSet::new();
+    let (mut work, mut own) = (JoinSet::new(), JoinSet::new());
     let url = listener.origin();
-    let (service, until) = (web.service(), ended());
+    let (service, ending) = (web.service(), until(Phase::Answering));
     work.spawn(async move {
-        listener.run_until(until, service).await.map_err(|error| from_linchpin(error).into())
+        listener.run_until(ending, service).await.map_err(|error| from_linchpin(error).into())
     });
-    let (running, until) = (hub.clone(), ended());
-    work.spawn(async move {
-        running.run(until).await;
+    work.spawn(follow(hub.clone(), watched, hangup, until(Phase::Answering)));
+    let (running, ending) = (hub.clone(), until(Phase::Ending));
+    own.spawn(async move {
+        running.run(ending).await;
         Ok(())
     });
-    work.spawn(follow(hub.clone(), watched, hangup, ended()));
 
     let running = Running { url, token: hub.process_token(), pid: std::process::id() };
     lock.announce(&running).map_err(|error| cannot_write(place.data(), &error))?;
@@ -104,20 +104,48 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
 
     // Whatever ends first ends the rest.
     let first = tokio::select! {
-        () = ends.wait() => None,
-        first = work.join_next() => first,
+        () = ends.wait() => Ok(()),
+        first = next(&mut work) => first,
+        first = next(&mut own) => first,
     };
     tracing::info!("the hub is ending");
     web.close();
-    end.send_replace(true);
-    let mut result =
-        first.map_or(Ok(()), |first| first.map_err(|error| Failure::new(Kind::Other, error.to_string()))?);
-    while let Some(next) = work.join_next().await {
-        result = result.and(next.map_err(|error| Failure::new(Kind::Other, error.to_string()))?);
-    }
-    // It looks for programs that are still there, and waits for their end.
-    drop(spawn_blocking(move || drop(guard)).await);
+    end.send_replace(Phase::Answering);
+    let answered = all(&mut work).await;
+    // Only now: whoever was still to be answered needed it.
+    end.send_replace(Phase::Ending);
+    let result = first.and(answered).and(all(&mut own).await);
+    drop(web);
+    // The last who has the hub closes its database; the guard looks for programs that are still there. Both wait.
+    drop(spawn_blocking(move || drop((hub, guard))).await);
     drop(lock);
+    result
+}
+
+/// How far a hub has come. Each begins when everything of the one before is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Phase {
+    Serving,
+    /// Nobody comes in any more; what is under way is answered.
+    Answering,
+    /// What goes on by itself ends, and everything is kept.
+    Ending,
+}
+
+type Work = JoinSet<Result<(), Failure>>;
+
+/// How the next of these ends; well, if there is none.
+async fn next(work: &mut Work) -> Result<(), Failure> {
+    let ended = work.join_next().await;
+    ended.unwrap_or(Ok(Ok(()))).map_err(|error| Failure::new(Kind::Other, error.to_string()))?
+}
+
+/// How all of these end: the first failure, if there is one.
+async fn all(work: &mut Work) -> Result<(), Failure> {
+    let mut result = Ok(());
+    while !work.is_empty() {
+        result = result.and(next(work).await);
+    }
     result
 }
 

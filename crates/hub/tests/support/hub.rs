@@ -141,8 +141,13 @@ impl Hub {
     }
 
     /// Asks it to end, and waits for that: how it ended, and everything that it wrote.
-    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+    pub(crate) fn end(self) -> (ExitStatus, String) {
         self.signal(Signal::TERM);
+        self.ended()
+    }
+
+    /// Waits for its end, which somebody has asked for.
+    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
         let mut written = self.end_of_log();
         self.stdout.read_to_string(&mut written).unwrap();

@@ -58,7 +58,7 @@ impl Rest {
 
     /// Asks in the name of whoever has the token.
     pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
-        let authorization = format!("Bearer {}", self.token);
+        let authorization = self.authorization();
         let body = body.map(Value::to_string);
         let kind = body.as_ref().map(|_| ("content-type", "application/json"));
         let headers: Vec<_> = [("authorization", authorization.as_str())].into_iter().chain(kind).collect();
@@ -73,19 +73,36 @@ impl Rest {
         headers: &[(&str, &str)],
         body: &str,
     ) -> io::Result<Answer> {
+        let mut socket = self.begin(method, path, headers, body.len())?;
+        socket.write_all(body.as_bytes())?;
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer)?;
+        whole(&answer).ok_or_else(|| Error::from(ErrorKind::UnexpectedEof))
+    }
+
+    /// The same up to the body, of so many bytes.
+    pub(crate) fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        length: usize,
+    ) -> io::Result<TcpStream> {
         let mut socket = TcpStream::connect(&self.address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let lines =
             headers.iter().fold(String::new(), |lines, (name, value)| lines + name + ": " + value + "\r\n");
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n{lines}\r\n",
-            self.address,
-            body.len()
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {length}\r\n{lines}\r\n",
+            self.address
         );
-        socket.write_all(format!("{head}{body}").as_bytes())?;
-        let mut answer = Vec::new();
-        socket.read_to_end(&mut answer)?;
-        whole(&answer).ok_or_else(|| Error::from(ErrorKind::UnexpectedEof))
+        socket.write_all(head.as_bytes())?;
+        Ok(socket)
+    }
+
+    /// What proves who asks.
+    pub(crate) fn authorization(&self) -> String {
+        format!("Bearer {}", self.token)
     }
 }
 
