@@ -139,6 +139,10 @@ fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
     home.ok(&["server", "test", "one"]);
     home.run(&["server", "disable", "one"]).said(1, &["line 4, column 11"]);
 
+    home.write(&format!("listen = \"127.0.0.1:1\"\n{program}"));
+    let line: Value = serde_json::from_str(&hub.wait_for("after the next start")).unwrap();
+    assert_eq!((&line["level"], &line["late"]), (&"WARN".into(), &"listen".into()));
+
     home.write(&program);
     home.ok(&["server", "disable", "one"]);
     assert_eq!(home.json(&["server", "show", "one"])["enabled"], false);

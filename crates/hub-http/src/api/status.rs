@@ -35,7 +35,7 @@ pub(crate) struct Status {
     pub(crate) pending_approvals: usize,
     /// How many entries the audit has.
     pub(crate) audit_entries: u64,
-    /// What is wrong with the operator's file; then what it said before is in force.
+    /// Why not all that the operator's file says is in force, if that is so.
     pub(crate) file_problem: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn ready(asked: Asked) -> Result<Response> {
     match asked.hub().check().await {
         // What exactly is not for whoever comes.
         Ok(()) if asked.app.file_problem().is_some() => {
-            let text = "ok, but the operator's file has a mistake: the log says which\n";
+            let text = "ok, but not all that the operator's file says is in force: the log says why\n";
             Ok(with(StatusCode::OK, TEXT, text))
         }
         Ok(()) => Ok(with(StatusCode::OK, TEXT, "ok\n")),

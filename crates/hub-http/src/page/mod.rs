@@ -110,10 +110,8 @@ fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timest
     html.markup("<header><h1>Linchpin</h1><span class=\"faint\">").text(status.version);
     html.markup(", running since ").text(moment(status.started)).markup("</span></header><main>");
     if let Some(problem) = &status.file_problem {
-        html.markup(
-            "<p class=\"error\" role=\"alert\">The operator's file has a mistake, so what it said before ",
-        );
-        html.markup("is in force. ").text(problem).markup("</p>");
+        html.markup("<p class=\"error\" role=\"alert\">Not all that the operator's file says is in force. ");
+        html.text(problem).markup("</p>");
     }
     html.markup("<p>");
     html.text(counted(status.servers, "server")).markup(", ").text(counted(status.tools, "tool"));

@@ -28,7 +28,10 @@ async fn a_mistake_in_the_operators_file_is_shown_to_people_alone() {
     assert_eq!(site.get("/status").await.ok()["file_problem"], text);
     let ready = site.send("GET", "/readyz", &[], None).await;
     assert_eq!(ready.status, 200);
-    assert!(ready.body.contains("the operator's file has a mistake") && !ready.body.contains("line 3"));
+    assert!(
+        ready.body.contains("not all that the operator's file says is in force")
+            && !ready.body.contains("line 3")
+    );
     let token = format!("Bearer {}", site.token);
     let page = site.send("GET", "/", &[("Authorization", &token)], None).await.body;
     assert!(page.contains("line 3, column 1: &#96;&lt;b&gt;&#96;: it is a text"), "{page}");

@@ -14,6 +14,8 @@ pub(crate) struct Watched {
     path: PathBuf,
     state: Mutex<State>,
     hurry: Notify,
+    /// What the hub was started with.
+    first: Arc<Config>,
     /// The first thing that is wrong.
     shown: watch::Sender<Option<String>>,
 }
@@ -34,8 +36,9 @@ impl Watched {
         Ok(Watched {
             shown: watch::Sender::new(None),
             path,
-            state: Mutex::new(State { stamp, config, problem: None, left_out: Vec::new() }),
+            state: Mutex::new(State { stamp, config: config.clone(), problem: None, left_out: Vec::new() }),
             hurry: Notify::new(),
+            first: config,
         })
     }
 
@@ -65,8 +68,24 @@ impl Watched {
             let text = "another server has this slug: remove that one, or choose another slug";
             Problem::new(&self.path, text).field(format!("servers.{slug}"))
         };
-        let problem = state.problem.clone().or_else(|| state.left_out.first().map(taken));
+        let late = || {
+            let names = self.late(&state.config);
+            let text = "it has changed, which counts only after the next start of the hub";
+            (!names.is_empty()).then(|| Problem::new(&self.path, text).field(names.join("`, `")))
+        };
+        let problem = state.problem.clone().or_else(|| state.left_out.first().map(taken)).or_else(late);
         self.shown.send_replace(problem.map(|problem| problem.to_string()));
+    }
+
+    /// What is not as it was when the hub was started, and is looked at only then.
+    fn late(&self, config: &Config) -> Vec<&'static str> {
+        let Config { listen, days, networks, .. } = &*self.first;
+        let all = [
+            ("listen", *listen == config.listen),
+            ("history", *days == config.days),
+            ("egress", *networks == config.networks),
+        ];
+        all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }
 
     /// Has the file read at once, whether it looks changed or not.
@@ -105,11 +124,18 @@ impl Watched {
             }
             Ok(config) => {
                 state.problem = None;
-                self.show(&state);
                 let is_new = *state.config != config;
+                state.config = Arc::new(config);
+                self.show(&state);
                 is_new.then(|| {
-                    state.config = Arc::new(config);
                     tracing::info!(path = %self.path.display(), "the operator's file has changed");
+                    let late = self.late(&state.config).join(", ");
+                    if !late.is_empty() {
+                        tracing::warn!(
+                            late,
+                            "some of what has changed counts only after the next start of the hub"
+                        );
+                    }
                     state.config.clone()
                 })
             }
@@ -180,6 +206,24 @@ mod tests {
         ));
         write(&folder, "");
         assert!(slugs(&*changed(&watched).await).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_counts_at_the_next_start_is_named_until_it_is_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder, "[history]\ndays = 3\n");
+        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
+        write(&folder, "listen = \"127.0.0.1:1\"\n[history]\ndays = 3\n[egress]\nallow = [\"10.0.0.0/8\"]\n");
+        changed(&watched).await;
+        let expected = "linchpin.toml`: `listen`, `egress`: it has changed, which counts only after the next start of the hub";
+        let problem = wrong_with(&watched).unwrap();
+        assert!(problem.ends_with(expected), "{problem}");
+        write(&folder, "[history]\ndays = 4\n[servers.a]\ncommand = \"x\"\n");
+        assert_eq!(slugs(&*changed(&watched).await), ["a"], "the rest counts at once");
+        assert!(wrong_with(&watched).unwrap().contains("`: `history`: it has changed"));
+        write(&folder, "[history]\ndays = 3\n");
+        changed(&watched).await;
+        assert_eq!(wrong_with(&watched), None);
     }
 
     #[tokio::test(start_paused = true)]
