@@ -54,6 +54,16 @@ fn programs_are_added_to_the_operators_file() {
 }
 
 #[test]
+fn a_server_in_a_private_network_is_refused_with_the_way_out() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&["server", "add", "Inside", "--url", "https://10.1.2.3/mcp", "--retries", "0"]);
+    let expected =
+        ["10.1.2.3 is a private address", "`linchpin.toml`", "`[egress] allow = [\"10.0.0.0/8\"]`"];
+    home.run(&["server", "connect", "inside"]).said(1, &expected);
+}
+
+#[test]
 fn servers_at_a_url_and_their_credentials() {
     let (home, demo) = (Home::new(), Demo::start());
     home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");

@@ -71,6 +71,8 @@ fn on_a_terminal_the_first_sign_in_is_shown_and_nowhere_else() {
     let token = url.split_once("token=").unwrap().1.trim_end_matches("\u{1b}[0m");
     assert_eq!(token.len(), 64, "{url}");
     assert_eq!(shown.matches(token).count(), 1, "{shown}");
+    let next = format!("In another terminal: linchpin --data-dir {} tool list", data.display());
+    assert!(shown.contains(&next), "{shown}");
     let (status, written) = home.start().end();
     assert!(status.success() && !written.contains("sign-in"), "{written}");
 }
@@ -101,7 +103,10 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
 
     let other = Home::new();
     other.start().end();
-    home.run(&["--key-file", other.keys().to_str().unwrap()]).said(1, &["key"]);
+    home.run(&["--key-file", other.keys().to_str().unwrap()]).said(1, &["key", "--key-file"]);
+    let broken = home.file("private");
+    linchpin_hub_core::private::write(&broken, b"no keys", &linchpin_hub_core::world::System).unwrap();
+    home.run(&["--key-file", broken.to_str().unwrap()]).said(1, &["is no key file", "say with --key-file"]);
     let broken = home.file("broken");
     write_open(&broken, "no keys");
     home.run(&["--key-file", broken.to_str().unwrap()]).said(1, &["others can read", "chmod 600"]);

@@ -16,6 +16,10 @@ use crate::server::{Authentication, CredentialMode, Launch, Remote, Server, Tran
 /// The pause before connecting is tried again; it doubles.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How the operator allows a network.
+const ALLOW: &str = "in the operator's file `linchpin.toml` with `[egress] allow = [\"10.0.0.0/8\"]`, or whichever it \
+                     is, and start the hub again";
+
 /// Opens a connection. `changed` is told when the server's lists change.
 pub(super) async fn open(
     server: &Server,
@@ -110,7 +114,8 @@ fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
     let slug = server.slug.as_str();
     let why = match error {
         ClientError::Call(CallError::Transport { status: Some(401), .. }) => unknown(server),
-        other => other.to_string(),
+        // The policy of the hub is what the operator says.
+        other => other.to_string().replace("in the egress policy", ALLOW),
     };
     let text = visible(&hidden.hide_in(format!("`{slug}` cannot be connected to: {why}")));
     Error::new(Kind::Unavailable, "server_unavailable", text)

@@ -15,6 +15,7 @@ use linchpin_hub_core::world::System;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
+use crate::terminal::quoted;
 
 /// How often the lock is tried, in case somebody only looks whether it is taken.
 const TRIES: u32 = 20;
@@ -96,6 +97,15 @@ impl Place {
             keys: typed.key_file.clone().or(keys).ok_or_else(nowhere)?,
             data,
         })
+    }
+
+    /// How this program is called for the hub here, as it is typed into a shell.
+    pub(crate) fn command(&self) -> String {
+        let usual = directory(&variable, "XDG_DATA_HOME", ".local/share");
+        if usual.is_ok_and(|usual| usual == self.data) {
+            return "linchpin".to_owned();
+        }
+        format!("linchpin --data-dir {}", quoted(&self.data.to_string_lossy()))
     }
 
     /// Makes the data directory, for its owner alone.

@@ -99,7 +99,7 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         let written = private::write(file, format!("{text}\n").as_bytes(), &System);
         written.map_err(|error| cannot_write(file, &error))?;
     }
-    welcome(&hub, &running.url, json).await?;
+    welcome(&hub, &place, &running.url, json).await?;
     tracing::info!(url = running.url, data = %place.data().display(), "the hub is ready");
 
     // Whatever ends first ends the rest.
@@ -218,7 +218,7 @@ async fn follow(
 }
 
 /// Says where the hub is. What signs in is for a terminal alone: other output may be kept by somebody.
-async fn welcome(hub: &Hub, url: &str, json: bool) -> Result<(), Failure> {
+async fn welcome(hub: &Hub, place: &Place, url: &str, json: bool) -> Result<(), Failure> {
     if json {
         return Ok(print(&format!("{}\n", json!({ "url": url })))?);
     }
@@ -226,17 +226,20 @@ async fn welcome(hub: &Hub, url: &str, json: bool) -> Result<(), Failure> {
         return Ok(print(&format!("{url}\n"))?);
     }
     let look = Look::stdout();
-    let (place, advice) = match hub.one_time().await? {
+    let (address, advice) = match hub.one_time().await? {
         Some(token) => {
             let advice = "It signs you in once, within 15 minutes.";
             (format!("{url}/sign-in?token={}", token.expose()), advice)
         }
         None => (url.to_owned(), "Sign in with your password."),
     };
-    let place = look.paint(Style::Name, &place);
+    let address = look.paint(Style::Name, &address);
     let version = env!("CARGO_PKG_VERSION");
-    let next = "In another terminal: linchpin tool list, linchpin tool call mcp_demo__add --args '{\"a\": 2, \"b\": 40}'";
-    Ok(print(&format!("Linchpin {version} is ready:\n\n  {place}\n\n{advice}\n{next}\nCtrl-C ends it.\n"))?)
+    let linchpin = place.command();
+    let next = format!(
+        "In another terminal: {linchpin} tool list, {linchpin} tool call mcp_demo__add --args '{{\"a\": 2, \"b\": 40}}'"
+    );
+    Ok(print(&format!("Linchpin {version} is ready:\n\n  {address}\n\n{advice}\n{next}\nCtrl-C ends it.\n"))?)
 }
 
 /// The wish for an end, by the user or the system.

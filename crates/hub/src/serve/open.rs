@@ -30,7 +30,13 @@ pub(super) async fn hub(place: &Place, config: &Config, lineage: Lineage) -> Res
     }
     let hub = Arc::new(Hub::new(Arc::new(System), store, keys, egress, options));
     hub.ensure_local().await?;
-    hub.unlock().await?;
+    hub.unlock().await.map_err(|error| match error.code() {
+        "wrong_key_file" => {
+            let path = place.keys.display();
+            Failure::new(Kind::Other, format!("`{path}`: {error}, and say with --key-file where it is"))
+        }
+        _ => error.into(),
+    })?;
     let ended = hub.recover().await?;
     if ended > 0 {
         tracing::warn!(
@@ -59,8 +65,8 @@ fn keys(place: &Place) -> Result<KeyFile, Failure> {
     }
     let (keys, is_new) = KeyFile::open(path, &System).map_err(|error| {
         let advice = match error {
-            KeyFileError::Io { .. } => ", or say with --key-file where another one is",
-            _ => "",
+            KeyFileError::Open(_) => "",
+            _ => ", or say with --key-file where another one is",
         };
         Failure::new(Kind::Other, format!("{error}{advice}"))
     })?;

@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal};
 
 pub(crate) use screen::Screen;
 pub(crate) use table::{Cell, table};
-pub(crate) use text::{clean, first_paragraph, one_line, shorten, width_of, wrap};
+pub(crate) use text::{clean, first_paragraph, one_line, quoted, shorten, width_of, wrap};
 
 /// The least width that lines are fitted into.
 const NARROWEST: usize = 40;

@@ -15,6 +15,16 @@ fn is_hidden(char: char) -> bool {
     is_format || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
+/// A word as it is typed in a shell.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |char: char| char.is_alphanumeric() || "-_./:@=,+%".contains(char);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 /// On one line.
 pub(crate) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")

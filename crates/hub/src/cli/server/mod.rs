@@ -12,6 +12,7 @@ use super::output::{Field, field, name};
 use super::{Asked, agent};
 use crate::api::{encoded, query};
 use crate::failure::Failure;
+use crate::terminal::quoted;
 
 const LIST: [Field; 6] = [
     name("slug", "/slug"),
@@ -146,16 +147,6 @@ fn show(asked: &Asked, mut server: Value) -> Result<(), Failure> {
         server["command"] = json!(words.join(" "));
     }
     Ok(asked.output.one(&server, &ONE)?)
-}
-
-/// A word as it is typed in a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |char: char| char.is_alphanumeric() || "-_./:@=,+%".contains(char);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 async fn sync(asked: &Asked, which: &Which, agent: Option<String>) -> Result<(), Failure> {
