@@ -2,6 +2,7 @@
 //! and the field it is about. Nothing secret is in it.
 
 use std::fmt;
+use std::time::Duration;
 
 /// What kind of thing went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +35,7 @@ pub struct Error {
     /// The field that it is about, as it is written in requests.
     field: Option<String>,
     message: String,
+    retry_after: Option<Duration>,
 }
 
 /// What the hub's functions give.
@@ -42,7 +44,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error with a code that stays the same.
     pub fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
-        Error { kind, code, field: None, message: message.into() }
+        Error { kind, code, field: None, message: message.into(), retry_after: None }
     }
 
     /// What stands in a field cannot be.
@@ -54,6 +56,12 @@ impl Error {
     #[must_use]
     pub fn about(self, field: impl Into<String>) -> Self {
         Error { field: Some(field.into()), ..self }
+    }
+
+    /// The same, which may work after this time, in whole seconds.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        Error { retry_after: Some(Duration::from_secs(seconds(wait))), ..self }
     }
 
     /// There is no such thing.
@@ -76,10 +84,20 @@ impl Error {
         self.field.as_deref()
     }
 
+    /// When it may work, if that is known: after so many seconds.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
     /// What happened and what to do, without the field.
     pub fn message(&self) -> &str {
         &self.message
     }
+}
+
+/// How many seconds to wait so that this time has passed: at least one.
+pub(crate) fn seconds(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX).max(1)
 }
 
 impl fmt::Display for Error {

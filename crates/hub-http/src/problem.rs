@@ -1,9 +1,11 @@
 //! What went wrong, as whoever asked sees it: a problem document (RFC 9457) with a status, a code that stays the same, the
 //! field it is about, and what to do.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::world::{System, random};
@@ -18,6 +20,7 @@ pub(crate) struct Problem {
     code: &'static str,
     field: Option<String>,
     detail: String,
+    retry_after: Option<Duration>,
 }
 
 /// The document.
@@ -43,7 +46,7 @@ pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Problem { status, code, field: None, detail: detail.into() }
+        Problem { status, code, field: None, detail: detail.into(), retry_after: None }
     }
 
     pub(crate) fn about(mut self, field: impl Into<String>) -> Self {
@@ -96,7 +99,8 @@ impl From<Error> for Problem {
             _ => return broken(&error),
         };
         let field = error.field().map(str::to_owned);
-        Problem { status, code: error.code(), field, detail: error.message().to_owned() }
+        let retry_after = error.retry_after();
+        Problem { status, code: error.code(), field, detail: error.message().to_owned(), retry_after }
     }
 }
 
@@ -126,6 +130,9 @@ impl IntoResponse for Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(wait) = self.retry_after {
+            headers.insert(RETRY_AFTER, wait.as_secs().into());
         }
         response
     }

@@ -26,8 +26,8 @@ impl Hub {
         let text = format!(
             "`{}` takes {per_minute} calls a minute: try again in {} s",
             server.slug.as_str(),
-            wait.as_secs().max(1)
+            error::seconds(wait)
         );
-        Err(Error::new(error::Kind::Exhausted, "rate_limited", text))
+        Err(Error::new(error::Kind::Exhausted, "rate_limited", text).after(wait))
     }
 }

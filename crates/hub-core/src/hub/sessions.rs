@@ -103,8 +103,8 @@ impl Hub {
     pub async fn sign_in(&self, tenant: TenantId, name: &str, password: &Secret) -> Result<SignedIn> {
         let who = Digest::of("linchpin sign-in").part(tenant.to_string()).part(name.trim()).end();
         self.people.tries.begin(who, self.world.now()).map_err(|wait| {
-            let text = format!("too many tries: wait {} seconds", wait.as_secs() + 1);
-            Error::new(error::Kind::Exhausted, "too_many_tries", text)
+            let text = format!("too many tries: wait {} s", error::seconds(wait));
+            Error::new(error::Kind::Exhausted, "too_many_tries", text).after(wait)
         })?;
         let found = self.store.named(tenant, Kind::User, name.trim()).await?;
         let user = found.map(|stored| stored.document.read::<User>()).transpose()?;

@@ -42,6 +42,17 @@ async fn a_call_is_made_and_remembered() {
 }
 
 #[tokio::test]
+async fn who_calls_too_often_is_told_how_long_to_wait() {
+    let site = Site::with_server().await;
+    site.patch("/servers/up", json!({"calls_per_minute": 1})).await.ok();
+    assert_eq!(site.post("/calls", echo("a")).await.header("retry-after"), None);
+    let answer = site.post("/calls", echo("b")).await;
+    let detail = answer.problem(429, "rate_limited")["detail"].as_str().unwrap().to_owned();
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait) && detail.ends_with(&format!("try again in {wait} s")), "{answer:?}");
+}
+
+#[tokio::test]
 async fn what_is_to_be_called_must_be_clear() {
     let site = Site::with_server().await;
     for (form, field) in [

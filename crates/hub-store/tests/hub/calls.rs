@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use linchpin::egress::Egress;
 use linchpin_hub_core::Kind;
@@ -133,6 +134,7 @@ async fn a_server_takes_so_many_calls_a_minute() {
     let error = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap_err();
     assert_eq!((error.kind(), error.code()), (Kind::Exhausted, "rate_limited"));
     assert!(error.message().ends_with("try again in 20 s"), "{error}");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(20)));
     assert_eq!(stage.upstream.ran(), 3);
     stage.clock.turn(20);
     stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();

@@ -106,6 +106,8 @@ async fn who_fails_again_and_again_waits_whether_there_is_such_a_person_or_not()
     }
     let error = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap_err();
     assert_eq!((error.code(), error.kind()), ("too_many_tries", linchpin_hub_core::Kind::Exhausted));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
+    assert!(error.message().ends_with("wait 1 s"), "{error}");
     stage.pass(1);
     assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await), "done");
     assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &"wrong password".into()).await), "unauthorized");
