@@ -107,6 +107,44 @@ fn servers_at_a_url_and_their_credentials() {
 }
 
 #[test]
+fn servers_are_changed_where_they_are_kept() {
+    let home = Home::new();
+    home.ok(&["server", "add", "Mine", "--", LINCHPIN, "demo"]);
+    home.ok(&["server", "update", "mine", "--timeout", "4000"]);
+    let _hub = home.start();
+    assert_eq!(home.json(&["server", "show", "mine"])["timeout_ms"], 4_000);
+    let update =
+        ["server", "update", "mine", "--name", "Ours", "--timeout", "5000", "--calls-per-minute", "7"];
+    for _ in 0..2 {
+        let ours = home.json(&update);
+        assert_eq!((&ours["name"], &ours["timeout_ms"]), (&"Ours".into(), &5_000.into()));
+        assert_eq!((&ours["calls_per_minute"], &ours["is_from_file"]), (&7.into(), &true.into()));
+    }
+    assert_eq!(home.json(&["server", "update", "mine", "--no-limit"])["calls_per_minute"], Value::Null);
+    home.run(&["server", "update", "mine", "--url", "https://a.example"]).said(1, &["`servers.mine.url`"]);
+    home.run(&["server", "update", "mine", "--retries", "9"]).said(1, &["`servers.mine.retry_attempts`"]);
+
+    home.ok(&["server", "add", "Far", "--url", "https://a.example/mcp", "--auth", "bearer", "--disabled"]);
+    let said =
+        home.ok(&["server", "update", "far", "--url", "https://b.example/mcp", "--header", "x-team: a"]);
+    assert!(
+        said.contains("`far` is changed") && said.contains("linchpin server credential set far"),
+        "{said}"
+    );
+    let far = home.json(&["server", "update", "far", "--retries", "0", "--description", "Elsewhere"]);
+    assert_eq!((&far["url"], &far["headers"]), (&"https://b.example/mcp".into(), &json!({ "x-team": "a" })));
+    assert_eq!((&far["retry_attempts"], &far["description"]), (&0.into(), &"Elsewhere".into()));
+    let far =
+        home.json(&["server", "update", "far", "--auth", "api-key", "--no-headers", "--description", ""]);
+    assert_eq!((&far["authentication"]["header"], &far["headers"]), (&"x-api-key".into(), &json!({})));
+    assert_eq!(far["description"], Value::Null);
+    home.run(&["server", "update", "far"]).said(2, &["say what is to change"]);
+    home.run(&["server", "update", "demo", "--timeout", "5000"]).said(1, &["`demo` is built in"]);
+    home.run(&["server", "update", "nothing", "--timeout", "5000"])
+        .said(1, &["there is no server `nothing`"]);
+}
+
+#[test]
 fn tools_resources_and_prompts() {
     let home = Home::new();
     let _hub = home.start();

@@ -8,7 +8,7 @@ use std::path::Path;
 use linchpin_hub_core::private;
 use linchpin_hub_core::world::System;
 use serde_json::{Map, Value};
-use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, value};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
 
 use super::{Config, Problem, file};
 
@@ -34,6 +34,7 @@ pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Resul
         servers.insert(slug, Item::Table(fields.collect()));
         Ok(())
     })
+    .map(drop)
 }
 
 /// A value as it stands in the file; `None` for what cannot stand there.
@@ -54,14 +55,26 @@ fn toml(value: &Value) -> Option<toml_edit::Value> {
 /// Removes a server with the comments right above it.
 pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), Problem> {
     edit(path, |document| servers(document, slug)?.remove(slug).map(drop).ok_or_else(|| missing(slug)))
+        .map(drop)
 }
 
 /// Switches a server on or off.
 pub(crate) fn switch(path: &Path, slug: &str, is_enabled: bool) -> Result<(), Problem> {
+    let changes = Map::from_iter([("enabled".to_owned(), is_enabled.into())]);
+    update(path, slug, &changes).map(drop)
+}
+
+/// Changes these fields of a server; null takes one away. Whether the file says something else then.
+pub(crate) fn update(path: &Path, slug: &str, changes: &Map<String, Value>) -> Result<bool, Problem> {
     edit(path, |document| {
         let server = servers(document, slug)?.get_mut(slug).and_then(Item::as_table_like_mut);
         let server = server.ok_or_else(|| missing(slug))?;
-        set(server, "enabled", is_enabled);
+        for (name, field) in changes {
+            match toml(field) {
+                Some(field) => set(server, name, field),
+                None => drop(server.remove(name)),
+            }
+        }
         Ok(())
     })
 }
@@ -69,20 +82,21 @@ pub(crate) fn switch(path: &Path, slug: &str, is_enabled: bool) -> Result<(), Pr
 /// Switches the demo server on or off.
 pub(crate) fn switch_demo(path: &Path, is_enabled: bool) -> Result<(), Problem> {
     edit(path, |document| {
-        set(document.as_table_mut(), "demo", is_enabled);
+        set(document.as_table_mut(), "demo", is_enabled.into());
         Ok(())
     })
+    .map(drop)
 }
 
 /// Sets a value, and keeps what stands around it.
-fn set(table: &mut dyn TableLike, key: &str, is_so: bool) {
+fn set(table: &mut dyn TableLike, key: &str, new: toml_edit::Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
-        Some(flag) => {
-            let around = flag.decor().clone();
-            *flag = is_so.into();
-            *flag.decor_mut() = around;
+        Some(old) => {
+            let around = old.decor().clone();
+            *old = new;
+            *old.decor_mut() = around;
         }
-        None => drop(table.insert(key, value(is_so))),
+        None => drop(table.insert(key, Item::Value(new))),
     }
 }
 
@@ -94,8 +108,9 @@ fn missing(slug: &str) -> String {
     format!("there is no server `{slug}` in it")
 }
 
-/// Changes the text of the file, one at a time. A change that would make it wrong is not written.
-fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<(), Problem> {
+/// Changes the text of the file, one at a time. A change that would make it wrong is not written. Whether it says
+/// something else then.
+fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<bool, Problem> {
     let failed = |error: io::Error| Problem::new(path, format!("it cannot be changed: {error}"));
     // A link stays one.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -108,15 +123,16 @@ fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) ->
     for _ in 0..TRIES {
         let before = file::stamp(&target);
         let text = file::text(&target)?.unwrap_or_default();
-        Config::parse(path, &text)?;
+        let said = Config::parse(path, &text)?;
         let mut document: DocumentMut =
             text.parse().map_err(|error: toml_edit::TomlError| Problem::new(path, error.message()))?;
         change(&mut document).map_err(|text| Problem::new(path, text))?;
         let text = document.to_string();
-        Config::parse(path, &text)?;
+        let has_changed = Config::parse(path, &text)? != said;
         // An editor takes no lock.
         if file::stamp(&target) == before {
-            return private::write(&target, text.as_bytes(), &System).map_err(failed);
+            private::write(&target, text.as_bytes(), &System).map_err(failed)?;
+            return Ok(has_changed);
         }
     }
     Err(Problem::new(path, "somebody else keeps changing it: try again when that is over"))
@@ -210,6 +226,33 @@ url = "https://a.example/mcp"
             let error = error.unwrap_err().to_string();
             assert!(error.ends_with("there is no server `far` in it"), "{error}");
         }
+    }
+
+    #[test]
+    fn fields_are_changed_and_taken_away_and_everything_else_stays() {
+        let (_folder, path) = folder(TEXT);
+        let changed = |slug: &str, changes: Value| {
+            let done = update(&path, slug, changes.as_object().unwrap());
+            done.map_err(|problem| problem.to_string())
+        };
+        assert_eq!(changed("files", json!({ "enabled": false, "timeout_ms": 5_000 })), Ok(true));
+        let expected =
+            TEXT.replace("enabled = true # for now\n", "enabled = false # for now\ntimeout_ms = 5000\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        assert_eq!(changed("files", json!({ "enabled": false })), Ok(false));
+        assert_eq!(
+            changed("files", json!({ "enabled": true, "timeout_ms": null, "description": null })),
+            Ok(true)
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+        let error = changed("files", json!({ "url": "https://a.example" })).unwrap_err();
+        assert!(error.contains("`servers.files.url`: it is for a server with a `url`"), "{error}");
+        assert!(changed("nothing", json!({})).unwrap_err().ends_with("there is no server `nothing` in it"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
+        let folded = format!("{TEXT}[servers.far.headers]\nx-old = \"1\"\n");
+        private::write(&path, folded.as_bytes(), &System).unwrap();
+        assert_eq!(changed("far", json!({ "headers": { "x-new": "2" } })), Ok(true));
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{TEXT}headers = {{ x-new = \"2\" }}\n"));
     }
 
     #[test]

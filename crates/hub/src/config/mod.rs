@@ -20,7 +20,7 @@ use linchpin_hub_core::server::Operated;
 use serde_json::Value;
 use toml_edit::Document;
 
-pub(crate) use edit::{add, remove, switch, switch_demo};
+pub(crate) use edit::{add, remove, switch, switch_demo, update};
 pub(crate) use place::{Place, Running, Typed, directory, variable};
 pub(crate) use problem::Problem;
 pub(crate) use watch::Watched;

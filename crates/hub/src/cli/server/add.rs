@@ -4,9 +4,9 @@ use clap::Args;
 use linchpin_hub_core::names::Slug;
 use serde_json::{Map, Value, json};
 
+use super::fields::{Fields, members, pairs};
 use super::file::taken_over;
-use crate::api::object;
-use crate::cli::{Asked, parse_header, parse_pair};
+use crate::cli::{Asked, parse_pair};
 use crate::config;
 use crate::failure::{Failure, Kind};
 
@@ -17,18 +17,8 @@ pub(crate) struct Add {
     /// Its short name, for ever; made of the name when left out
     #[arg(long)]
     slug: Option<String>,
-    /// What it is for
-    #[arg(long)]
-    description: Option<String>,
-    /// Milliseconds for an answer, 1000 to 300000; 30000 when left out
-    #[arg(long, value_name = "MS")]
-    timeout: Option<u32>,
-    /// How often connecting and listing is tried again, 0 to 5; 3 when left out
-    #[arg(long, value_name = "COUNT")]
-    retries: Option<u32>,
-    /// How many calls a minute it takes
-    #[arg(long, value_name = "COUNT")]
-    calls_per_minute: Option<u32>,
+    #[command(flatten)]
+    fields: Fields,
     /// Keep no arguments and results of its calls
     #[arg(long)]
     no_history: bool,
@@ -36,24 +26,6 @@ pub(crate) struct Add {
     #[arg(long)]
     disabled: bool,
 
-    /// A server on the network
-    #[arg(long, help_heading = "At a URL", conflicts_with = "command")]
-    url: Option<String>,
-    /// http, or sse for the first revision of the protocol
-    #[arg(long, help_heading = "At a URL", requires = "url")]
-    transport: Option<String>,
-    /// A header for every request, nothing secret; may be given again
-    #[arg(long = "header", help_heading = "At a URL", value_name = "NAME: VALUE", value_parser = parse_header, requires = "url")]
-    headers: Vec<(String, String)>,
-    /// How requests say who asks: none, bearer, api-key or basic; the secret is entered with `credential set`
-    #[arg(long, help_heading = "At a URL", value_name = "KIND", requires = "url")]
-    auth: Option<String>,
-    /// The header of an api-key; x-api-key when left out
-    #[arg(long, help_heading = "At a URL", value_name = "NAME", requires = "auth")]
-    auth_header: Option<String>,
-    /// The user name for basic
-    #[arg(long, help_heading = "At a URL", value_name = "NAME", requires = "auth")]
-    username: Option<String>,
     /// Each agent has credentials of its own
     #[arg(long, help_heading = "At a URL", requires = "url")]
     per_agent: bool,
@@ -68,63 +40,40 @@ pub(crate) struct Add {
     #[arg(long, help_heading = "A program", conflicts_with = "url")]
     directory: Option<String>,
     /// The command that starts it, as you would type it, after `--`
-    #[arg(last = true, help_heading = "A program")]
+    #[arg(last = true, help_heading = "A program", conflicts_with_all = ["url", "transport", "headers", "auth", "per_agent"])]
     command: Vec<String>,
 }
 
 impl Add {
     /// What is said of it, in the words of the operator's file and of the API, which are the same.
-    fn fields(&self) -> Map<String, Value> {
-        let pairs = |pairs: &[(String, String)]| {
-            let object =
-                pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>();
-            (!object.is_empty()).then_some(Value::Object(object))
-        };
+    fn said(&self) -> Map<String, Value> {
         let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));
-        let authentication = self.auth.as_ref().map(|kind| {
-            object([
-                ("type", Some(json!(kind))),
-                ("header", self.auth_header.as_ref().map(|name| json!(name))),
-                ("username", self.username.as_ref().map(|name| json!(name))),
-            ])
-        });
-        let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let (command, args) = self.command.split_first().unzip();
-        let fields = object([
-            ("name", Some(json!(self.name))),
-            ("description", text(&self.description)),
-            ("url", text(&self.url)),
-            ("transport", text(&self.transport)),
-            ("headers", pairs(&self.headers)),
-            ("authentication", authentication),
+        let mut said = members([("name", Some(json!(self.name)))]);
+        said.extend(self.fields.said());
+        said.extend(members([
             ("credentials", self.per_agent.then(|| json!("per-agent"))),
             ("command", command.map(|command| json!(command))),
             ("args", args.and_then(list)),
             ("env", pairs(&self.env)),
             ("inherit", list(&self.inherit)),
-            ("directory", text(&self.directory)),
-            ("timeout_ms", self.timeout.map(|time| json!(time))),
-            ("retry_attempts", self.retries.map(|count| json!(count))),
-            ("calls_per_minute", self.calls_per_minute.map(|count| json!(count))),
+            ("directory", self.directory.as_ref().map(|path| json!(path))),
             ("keep_history", self.no_history.then(|| json!(false))),
             ("enabled", self.disabled.then(|| json!(false))),
-        ]);
-        match fields {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
+        ]));
+        said
     }
 }
 
 pub(super) async fn run(asked: &Asked, add: &Add) -> Result<(), Failure> {
-    if add.url.is_none() {
+    if add.fields.url.is_none() {
         return add_program(asked, add).await;
     }
-    let mut fields = add.fields();
+    let mut fields = add.said();
     fields.extend(add.slug.as_ref().map(|slug| ("slug".to_owned(), json!(slug))));
     let server = asked.api()?.post("/servers", &Value::Object(fields)).await?;
     let slug = server["slug"].as_str().unwrap_or_default();
-    let next = match add.auth.as_deref() {
+    let next = match add.fields.auth.as_deref() {
         None | Some("none") => format!("look at its tools with `linchpin server sync {slug}`"),
         Some(_) => format!("enter the secret with `linchpin server credential set {slug}`"),
     };
@@ -156,7 +105,7 @@ async fn add_program(asked: &Asked, add: &Add) -> Result<(), Failure> {
         );
         return Err(Failure::new(Kind::Other, text));
     }
-    config::add(&place.config, slug.as_str(), &add.fields())?;
+    config::add(&place.config, slug.as_str(), &add.said())?;
     let file = place.config.display();
     let Some(api) = api else {
         let answer = json!({ "slug": slug, "file": file.to_string() });

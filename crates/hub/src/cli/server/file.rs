@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a server is kept.
 #[derive(PartialEq, Eq)]
-enum Home {
+pub(super) enum Home {
     /// In the hub.
     Hub,
     /// In the operator's file.
@@ -29,7 +29,7 @@ enum Home {
 
 impl Which {
     /// Where it is kept. The hub knows, if one runs; else the operator's file does.
-    async fn home(&self, asked: &Asked) -> Result<Home, Failure> {
+    pub(super) async fn home(&self, asked: &Asked) -> Result<Home, Failure> {
         if asked.hub.is_some() {
             return Ok(Home::Hub);
         }

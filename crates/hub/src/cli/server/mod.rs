@@ -3,7 +3,9 @@
 
 mod add;
 mod credential;
+mod fields;
 mod file;
+mod update;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -62,6 +64,10 @@ pub(crate) enum Command {
     ///
     /// Example: linchpin server add Everything -- npx -y @modelcontextprotocol/server-everything
     Add(Box<add::Add>),
+    /// Change what is known of a server, but for what starts a program
+    ///
+    /// Example: linchpin server update tracker --timeout 60000
+    Update(Box<update::Update>),
     /// List servers
     List {
         /// Those that are connected so: disconnected, connecting, connected, error
@@ -112,6 +118,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
     let output = asked.output;
     match command {
         Command::Add(add) => add::run(asked, &add).await?,
+        Command::Update(update) => update::run(asked, &update).await?,
         Command::List { status, q } => {
             let path = format!("/servers{}", query([("status", status), ("q", q)]));
             let none = "there are no servers: add one with `linchpin server add`";

@@ -1,0 +1,77 @@
+//! What can be said of a server when it is added and later.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::api::object;
+use crate::cli::parse_header;
+
+#[derive(Args)]
+pub(crate) struct Fields {
+    /// What it is for
+    #[arg(long)]
+    description: Option<String>,
+    /// Milliseconds for an answer, 1000 to 300000; 30000 when nothing is said
+    #[arg(long, value_name = "MS")]
+    timeout: Option<u32>,
+    /// How often connecting and listing is tried again, 0 to 5; 3 when nothing is said
+    #[arg(long, value_name = "COUNT")]
+    retries: Option<u32>,
+    /// How many calls a minute it takes
+    #[arg(long, value_name = "COUNT")]
+    calls_per_minute: Option<u32>,
+
+    /// A server on the network
+    #[arg(long, help_heading = "At a URL")]
+    pub(super) url: Option<String>,
+    /// http, or sse for the first revision of the protocol
+    #[arg(long, help_heading = "At a URL")]
+    transport: Option<String>,
+    /// A header for every request, nothing secret; may be given again
+    #[arg(long = "header", help_heading = "At a URL", value_name = "NAME: VALUE", value_parser = parse_header)]
+    headers: Vec<(String, String)>,
+    /// How requests say who asks: none, bearer, api-key or basic; the secret is entered with `credential set`
+    #[arg(long, help_heading = "At a URL", value_name = "KIND")]
+    pub(super) auth: Option<String>,
+    /// The header of an api-key; x-api-key when left out
+    #[arg(long, help_heading = "At a URL", value_name = "NAME", requires = "auth")]
+    auth_header: Option<String>,
+    /// The user name for basic
+    #[arg(long, help_heading = "At a URL", value_name = "NAME", requires = "auth")]
+    username: Option<String>,
+}
+
+impl Fields {
+    /// What is said, in the words of the operator's file and of the API, which are the same.
+    pub(super) fn said(&self) -> Map<String, Value> {
+        let authentication = self.auth.as_ref().map(|kind| {
+            object([
+                ("type", Some(json!(kind))),
+                ("header", self.auth_header.as_ref().map(|name| json!(name))),
+                ("username", self.username.as_ref().map(|name| json!(name))),
+            ])
+        });
+        let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+        members([
+            ("description", text(&self.description)),
+            ("url", text(&self.url)),
+            ("transport", text(&self.transport)),
+            ("headers", pairs(&self.headers)),
+            ("authentication", authentication),
+            ("timeout_ms", self.timeout.map(|time| json!(time))),
+            ("retry_attempts", self.retries.map(|count| json!(count))),
+            ("calls_per_minute", self.calls_per_minute.map(|count| json!(count))),
+        ])
+    }
+}
+
+/// Those that have a value.
+pub(super) fn members<const N: usize>(all: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// Pairs as an object, if there are any.
+pub(super) fn pairs(pairs: &[(String, String)]) -> Option<Value> {
+    let object: Map<_, _> = pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    (!object.is_empty()).then_some(Value::Object(object))
+}

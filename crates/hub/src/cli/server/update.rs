@@ -1,0 +1,83 @@
+//! `linchpin server update`: what is given is changed, in the hub or in the operator's file, and the rest stays.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::Which;
+use super::fields::{Fields, members};
+use super::file::{Home, taken_over};
+use crate::cli::Asked;
+use crate::config;
+use crate::failure::{Failure, Kind};
+
+#[derive(Args)]
+pub(crate) struct Update {
+    #[command(flatten)]
+    which: Which,
+    /// What people call it
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    fields: Fields,
+    /// Take as many calls as there are
+    #[arg(long, conflicts_with = "calls_per_minute")]
+    no_limit: bool,
+    /// Send no headers any more
+    #[arg(long, help_heading = "At a URL", conflicts_with = "headers")]
+    no_headers: bool,
+}
+
+impl Update {
+    /// What is to change; null for what shall not be there any more.
+    fn changes(&self) -> Map<String, Value> {
+        let mut changes = members([
+            ("name", self.name.as_ref().map(|name| json!(name))),
+            ("calls_per_minute", self.no_limit.then_some(Value::Null)),
+            ("headers", self.no_headers.then_some(Value::Null)),
+        ]);
+        changes.extend(self.fields.said());
+        if let Some(description) = changes.get_mut("description").filter(|text| **text == "") {
+            *description = Value::Null;
+        }
+        changes
+    }
+}
+
+pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
+    let (which, changes) = (&update.which, update.changes());
+    if changes.is_empty() {
+        return Err(Failure::usage("say what is to change, such as --timeout 60000"));
+    }
+    let slug = &which.server;
+    let answer = match which.home(asked).await? {
+        Home::Hub => asked.api()?.patch(&which.path(""), &Value::Object(changes)).await?,
+        Home::File => in_file(asked, which, &changes).await?,
+        Home::Demo => {
+            let text = format!("`{slug}` is built in and stays as it is: it can be disabled");
+            return Err(Failure::new(Kind::Other, text));
+        }
+    };
+    let is_open = answer["authentication"]["type"].as_str().is_none_or(|kind| kind == "none");
+    let may_lack = !is_open && (update.fields.url.is_some() || update.fields.auth.is_some());
+    let next = if may_lack {
+        format!(
+            "; a secret for another place or of another kind is gone: enter it with `linchpin server credential set {slug}`"
+        )
+    } else {
+        String::new()
+    };
+    Ok(asked.output.done(&answer, &format!("`{slug}` is changed{next}"))?)
+}
+
+/// Writes it into the operator's file. The server as the hub that runs has it then, if one does.
+async fn in_file(asked: &Asked, which: &Which, changes: &Map<String, Value>) -> Result<Value, Failure> {
+    let (place, slug) = (asked.place()?, &which.server);
+    let api = place.running().is_some().then(|| asked.api()).transpose()?;
+    let Some(api) = api else {
+        config::update(&place.config, slug, changes)?;
+        return Ok(json!({ "slug": slug, "file": place.config.display().to_string() }));
+    };
+    let before = api.get(&which.path("")).await?;
+    let has_changed = config::update(&place.config, slug, changes)?;
+    taken_over(asked, &api, slug, |server| !has_changed || server["version"] != before["version"]).await
+}
