@@ -26,16 +26,17 @@ pub(crate) struct Api {
 impl Api {
     /// Finds the hub: the one at `hub`, or the one that runs on the data directory.
     pub(crate) fn find(typed: &Typed, hub: Option<&str>) -> Result<Self, Failure> {
-        let (url, token) = if let Some(url) = hub {
+        let (base, token) = if let Some(url) = hub {
             let missing = "--hub needs a token: put one into the variable LINCHPIN_TOKEN; `linchpin token add` makes it";
             let token = variable("LINCHPIN_TOKEN").and_then(|token| token.into_string().ok());
-            (url.to_owned(), Secret::new(token.ok_or_else(|| Failure::usage(missing))?))
+            (named(url)?, Secret::new(token.ok_or_else(|| Failure::usage(missing))?))
         } else {
             let place = Place::find(typed, &variable)?;
             let running = place.running().ok_or_else(|| nobody(&place))?;
-            (running.url, running.token)
+            let base =
+                Target::typed(&running.url).map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+            (base, running.token)
         };
-        let base = Target::typed(&url).map_err(|error| Failure::usage(error.to_string()))?;
         let egress = Egress::builder().policy(Policy::default()).build();
         let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
         Ok(Api { egress, base, token })
@@ -106,10 +107,29 @@ impl Api {
         let status = response.status();
         let bytes = response.into_body().read_to_end(LARGEST).await;
         let bytes = bytes.map_err(|error| Failure::new(Kind::Connection, error.to_string()))?;
-        let answer =
-            if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap_or_default() };
-        if status.is_success() { Ok(answer) } else { Err(refused(status, &answer)) }
+        match (status.is_success(), serde_json::from_slice(&bytes)) {
+            (true, Ok(answer)) => Ok(answer),
+            (true, Err(_)) if status == StatusCode::NO_CONTENT && bytes.is_empty() => Ok(Value::Null),
+            (true, Err(_)) => {
+                let text = format!("what answers at {} is no hub: check --hub", self.base.origin());
+                Err(Failure::new(Kind::Protocol, text))
+            }
+            (false, problem) => Err(refused(status, &problem.unwrap_or_default())),
+        }
     }
+}
+
+/// Where a hub is that somebody named. Everything below its address is the hub's own.
+fn named(url: &str) -> Result<Target, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        let text = "give scheme, host and port alone, such as https://hub.example:7420";
+        Failure::usage(format!("--hub: {why}: {text}"))
+    };
+    let base = Target::typed(url).map_err(|error| wrong(&error))?;
+    if url.contains('#') || base.url() != format!("{}/", base.origin()) {
+        return Err(wrong(&"it has a path or a query, which would be left out"));
+    }
+    Ok(base)
 }
 
 /// No hub runs, and what to do about it.
@@ -168,6 +188,28 @@ mod tests {
         assert_eq!(encoded("a/b?c=d&é%"), "a%2Fb%3Fc%3Dd%26%C3%A9%25");
         assert_eq!(query([("a", None), ("b", Some("x y".into())), ("c", Some("1".into()))]), "?b=x%20y&c=1");
         assert_eq!(query([("a", None)]), "");
+    }
+
+    #[test]
+    fn a_hub_is_named_by_its_origin_alone() {
+        for url in ["http://127.0.0.1:7420", "https://hub.example/"] {
+            assert_eq!(named(url).unwrap().origin(), url.trim_end_matches('/'));
+        }
+        for url in [
+            "https://hub.example/prefix",
+            "https://hub.example/?a=b",
+            "https://hub.example#a",
+            "https://ada:x@hub.example",
+            "hub",
+        ] {
+            let failure = named(url).err().unwrap();
+            assert_eq!(failure.kind, Kind::Usage, "{url}");
+            assert!(
+                failure
+                    .to_string()
+                    .ends_with("give scheme, host and port alone, such as https://hub.example:7420")
+            );
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use script::{HttpScript, Reply, Speaking, speak};
 use serde_json::{Value, json};
-use support::{LINCHPIN, run};
+use support::{LINCHPIN, run, run_in};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -95,6 +95,33 @@ fn what_was_typed_wrongly_is_named() {
     run(&["demo", "--http", "nowhere"]).said(1, &["nowhere", "listened at"]);
 }
 
+#[test]
+fn what_is_no_hub_does_nothing() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
+        "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    ] {
+        let url = answering(answer);
+        let asked = |hub: &str| {
+            run_in(&[("LINCHPIN_TOKEN", "x")], &["--json", "--hub", hub, "server", "remove", "a"])
+        };
+        let error = asked(url.trim_end_matches("/mcp")).said(1, &[]).json()["error"].clone();
+        assert_eq!(error["kind"], "protocol", "{error}");
+        assert!(
+            error["message"].as_str().is_some_and(|text| text.ends_with("is no hub: check --hub")),
+            "{error}"
+        );
+        let error = asked(&url).said(2, &[]).json()["error"].clone();
+        assert!(
+            error["message"].as_str().is_some_and(|text| text.contains("--hub: it has a path")),
+            "{error}"
+        );
+    }
+    let done = answering("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+    let removed = ["--hub", done.trim_end_matches("/mcp"), "server", "remove", "a"];
+    run_in(&[("LINCHPIN_TOKEN", "x")], &removed).said(0, &[]);
+}
+
 /// What the doctor says of each step, and whether it went well.
 fn steps(run: &support::Run) -> Vec<(String, bool, String)> {
     let found = run.json();
@@ -129,7 +156,7 @@ fn the_doctor_shows_every_step() {
 /// What the doctor says of a server that lives in this process.
 async fn examined(url: &str, trusting: &str) -> support::Run {
     let (url, root) = (url.to_owned(), format!("{CERTIFICATES}/{trusting}"));
-    let work = move || support::run_in(&[("SSL_CERT_FILE", &root)], &["--json", "doctor", &url]);
+    let work = move || run_in(&[("SSL_CERT_FILE", &root)], &["--json", "doctor", &url]);
     tokio::task::spawn_blocking(work).await.expect("it ends")
 }
 
