@@ -3,17 +3,19 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use linchpin_hub_core::private;
 use linchpin_hub_core::world::System;
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
 
-use super::{Config, Problem, file};
+use super::{Config, Problem, comments, file};
 
 /// How often it is tried again when somebody else writes the file at the same moment.
 const TRIES: usize = 10;
+/// As many links after one another as the system follows.
+const MOST_LINKS: usize = 40;
 
 /// Adds a server, with these fields.
 pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
@@ -52,10 +54,9 @@ fn toml(value: &Value) -> Option<toml_edit::Value> {
     })
 }
 
-/// Removes a server with the comments right above it.
+/// Removes a server with the comments right above it, and nothing else.
 pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), Problem> {
-    edit(path, |document| servers(document, slug)?.remove(slug).map(drop).ok_or_else(|| missing(slug)))
-        .map(drop)
+    edit(path, |document| comments::remove(document, slug).ok_or_else(|| missing(slug))).map(drop)
 }
 
 /// Switches a server on or off.
@@ -108,12 +109,22 @@ fn missing(slug: &str) -> String {
     format!("there is no server `{slug}` in it")
 }
 
+/// Where a link leads to whose end is not there yet.
+fn followed(path: &Path) -> PathBuf {
+    let mut target = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = std::fs::read_link(&target) else { break };
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    target
+}
+
 /// Changes the text of the file, one at a time. A change that would make it wrong is not written. Whether it says
 /// something else then.
 fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<bool, Problem> {
     let failed = |error: io::Error| Problem::new(path, format!("it cannot be changed: {error}"));
     // A link stays one.
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| followed(path));
     private::make_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
     let mut lock = target.clone().into_os_string();
     lock.push(".lock");
@@ -142,7 +153,6 @@ fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) ->
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::path::PathBuf;
     use std::thread;
 
     use serde_json::json;
@@ -286,6 +296,20 @@ url = "https://a.example/mcp"
         program(&link, "a").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert!(fs::read_to_string(&path).unwrap().contains("[servers.a]"));
+    }
+
+    #[test]
+    fn a_link_to_what_is_not_there_yet_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("second.toml", at("first.toml")).unwrap();
+        std::os::unix::fs::symlink(at("deep/linchpin.toml"), at("second.toml")).unwrap();
+        program(&at("first.toml"), "a").unwrap();
+        assert!(fs::symlink_metadata(at("first.toml")).unwrap().is_symlink());
+        assert!(fs::read_to_string(at("deep/linchpin.toml")).unwrap().contains("[servers.a]"));
+        std::os::unix::fs::symlink(at("round.toml"), at("round.toml")).unwrap();
+        program(&at("round.toml"), "a").unwrap_err();
+        assert!(fs::symlink_metadata(at("round.toml")).unwrap().is_symlink());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The operator's file `linchpin.toml`: which servers there are, and how the hub is to behave.
 //!
-//! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its comments, and [`place`] says where
+//! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its [`comments`], and [`place`] says where
 //! it and everything else of the hub is. A server in it is read by the rules of [`Operated`], as any other.
 
+mod comments;
 mod edit;
 mod file;
 mod place;

@@ -1,0 +1,123 @@
+//! Removes a server from the text of the operator's file, with the comments right above it. What stands above an empty
+//! line belongs to the file or to what comes before, and goes over to what comes next.
+
+use toml_edit::{Decor, DocumentMut, Item, Table};
+
+/// Removes a server; `None` if there is none.
+pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
+    let place = document.get("servers").and_then(Item::as_table).and_then(Table::position);
+    let servers = document.get_mut("servers")?.as_table_like_mut()?;
+    let next = servers.iter().map(|(name, _)| name.to_owned()).skip_while(|name| name != slug).nth(1);
+    let above = servers.key(slug).map(|key| kept(key.leaf_decor())).unwrap_or_default();
+    let removed = servers.remove(slug)?;
+    if removed.is_value() {
+        match next.and_then(|next| servers.key_mut(&next)) {
+            Some(mut next) => put(next.leaf_decor_mut(), &above),
+            None => give(document, place, &above),
+        }
+    }
+    let mut tables = Vec::new();
+    collect(removed.as_table(), &mut tables);
+    // Each is put before what was there.
+    tables.sort_by_key(|table| std::cmp::Reverse(table.position()));
+    for table in tables {
+        give(document, table.position(), &kept(table.decor()));
+    }
+    Some(())
+}
+
+/// A table and those below it that have a heading of their own.
+fn collect<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
+    let Some(table) = table else { return };
+    tables.extend(table.position().map(|_| table));
+    for (_, item) in table {
+        collect(item.as_table(), tables);
+    }
+}
+
+/// Of what stands above something, everything up to the last empty line.
+fn kept(decor: &Decor) -> String {
+    let above = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    let lines: Vec<_> = above.split_inclusive('\n').collect();
+    let last = lines.iter().rposition(|line| line.ends_with('\n') && line.trim().is_empty());
+    let kept = lines[..last.unwrap_or_default()].concat();
+    if kept.trim().is_empty() { String::new() } else { kept }
+}
+
+/// Puts a text above the first table after this place, or at the end of the file.
+fn give(document: &mut DocumentMut, place: Option<isize>, text: &str) {
+    let mut tables = Vec::new();
+    collect(Some(document.as_table()), &mut tables);
+    let next = tables.iter().filter_map(|table| table.position()).filter(|next| Some(*next) > place).min();
+    if let Some(table) = next.and_then(|next| at(document.as_table_mut(), next)) {
+        return put(table.decor_mut(), text);
+    }
+    let end = document.trailing().as_str().unwrap_or_default();
+    let end = if end.is_empty() { text.to_owned() } else { above(text, end) };
+    document.set_trailing(end);
+}
+
+/// The table at a place.
+fn at(table: &mut Table, place: isize) -> Option<&mut Table> {
+    if table.position() == Some(place) {
+        return Some(table);
+    }
+    table.iter_mut().filter_map(|(_, item)| item.as_table_mut()).find_map(|table| at(table, place))
+}
+
+fn put(decor: &mut Decor, text: &str) {
+    let before = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    decor.set_prefix(above(text, before));
+}
+
+/// A text above another, with an empty line between them.
+fn above(text: &str, rest: &str) -> String {
+    let is_apart = text.is_empty() || rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n');
+    format!("{text}{}{rest}", if is_apart { "" } else { "\n" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without(text: &str, slug: &str) -> String {
+        let mut document: DocumentMut = text.parse().unwrap();
+        remove(&mut document, slug).unwrap();
+        document.to_string()
+    }
+
+    const TEXT: &str = "# Ours.\n\n# The files.\n[servers.files]\ncommand = \"x\" # so\n\n# Of the files, too.\n\n# Elsewhere.\n\
+                        [servers.far]\nurl = \"https://a.example\"\n[servers.far.headers]\na = \"b\"\n\n# The end.\n";
+
+    #[test]
+    fn only_comments_right_above_go_with_a_server() {
+        let files = "# Ours.\n\n# Of the files, too.\n\n# Elsewhere.\n[servers.far]\nurl = \"https://a.example\"\n\
+                     [servers.far.headers]\na = \"b\"\n\n# The end.\n";
+        assert_eq!(without(TEXT, "files"), files);
+        let far = "# Ours.\n\n# The files.\n[servers.files]\ncommand = \"x\" # so\n\n# Of the files, too.\n\n# The end.\n";
+        assert_eq!(without(TEXT, "far"), far);
+        assert_eq!(
+            without(&without(TEXT, "far"), "files"),
+            "# Ours.\n\n# Of the files, too.\n\n# The end.\n"
+        );
+        assert!(remove(&mut TEXT.parse().unwrap(), "other").is_none());
+    }
+
+    #[test]
+    fn what_stays_does_not_become_a_comment_of_what_comes_next() {
+        let text = "# Ours.\n\n[servers.a]\ncommand = \"x\"\n[servers.b]\ncommand = \"y\"\n";
+        assert_eq!(without(text, "a"), "# Ours.\n\n[servers.b]\ncommand = \"y\"\n");
+        assert_eq!(without(&without(text, "a"), "b"), "# Ours.\n");
+        let text = "# Ours.\n\n[servers.a]\ncommand = \"x\"\n\n[history]\ndays = 1\n\n# Its heads.\n\n[servers.a.env]\nA = \"b\"\n";
+        assert_eq!(without(text, "a"), "# Ours.\n\n[history]\ndays = 1\n\n# Its heads.\n");
+    }
+
+    #[test]
+    fn servers_on_one_line_are_removed_so_too() {
+        let text = "[servers]\n# Ours.\n\n# One.\na = { command = \"x\" }\n# Two.\nb = { command = \"y\" }\n\n[history]\ndays = 1\n";
+        let one = "[servers]\n# Ours.\n\n# Two.\nb = { command = \"y\" }\n\n[history]\ndays = 1\n";
+        assert_eq!(without(text, "a"), one);
+        assert_eq!(without(one, "b"), "[servers]\n# Ours.\n\n[history]\ndays = 1\n");
+        assert_eq!(without("servers = { a = { command = \"x\" } }\n", "a"), "servers = {}\n");
+    }
+}
