@@ -1,35 +1,44 @@
 //! Reading the operator's file. Whoever can write it starts programs, and what it says may be secret: only its owner may
 //! read it.
 
-use std::fs::File;
+use std::fs::{FileType, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::time::SystemTime;
 
 use linchpin_hub_core::private::is_open_to_others;
+use rustix::fs::OFlags;
 
 use super::{Config, Problem};
 
 const LONGEST: u64 = 4 << 20;
 
-/// What tells one state of a file from another without reading it: its number, its size, and when it was written.
+/// What tells one state of a file from another without reading it: its number, its size, and when it or its mode was
+/// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp(u64, u64, Option<SystemTime>);
+pub(super) struct Stamp(u64, u64, (i64, i64));
 
 /// What `path` is like now; `None` if there is no such file.
 pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
-    let number = std::os::unix::fs::MetadataExt::ino(&metadata);
-    Some(Stamp(number, metadata.len(), metadata.modified().ok()))
+    Some(Stamp(metadata.ino(), metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
 }
 
 /// The text; `None` if there is no such file.
 pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
     let failed = |error: io::Error| Problem::new(path, format!("it cannot be read: {error}"));
-    let file = match File::open(path) {
+    // A pipe would wait for somebody who writes.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
+    let kind = file.metadata().map_err(failed)?.file_type();
+    if !kind.is_file() {
+        let text =
+            format!("it is {}, not a file: put a file there, or name another one with --config", named(kind));
+        return Err(Problem::new(path, text));
+    }
     if is_open_to_others(&file).map_err(failed)? {
         let text =
             "others can read or change it, and it decides what is started: take that away with `chmod 600`";
@@ -46,7 +55,44 @@ pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
     Ok(Some(text))
 }
 
+fn named(kind: FileType) -> &'static str {
+    match () {
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a pipe",
+        () => "a device",
+    }
+}
+
 /// What the file says; `None` if there is none.
 pub(super) fn read(path: &Path) -> Result<Option<Config>, Problem> {
     text(path)?.map(|text| Config::parse(path, &text)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::sync_channel;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (directory, pipe) = (folder.path().join("directory"), folder.path().join("pipe"));
+        fs::create_dir(&directory).unwrap();
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        for (path, expected) in [
+            (directory, "it is a directory, not a file"),
+            (pipe, "it is a pipe, not a file"),
+            ("/dev/null".into(), "it is a device, not a file"),
+        ] {
+            let (done, read) = sync_channel(1);
+            std::thread::spawn(move || done.send(text(&path)));
+            let problem = read.recv_timeout(Duration::from_mins(1)).expect("it does not wait").unwrap_err();
+            assert!(problem.to_string().contains(expected), "{problem}");
+        }
+    }
 }

@@ -208,6 +208,26 @@ mod tests {
         assert!(slugs(&*changed(&watched).await).is_empty());
     }
 
+    fn set_mode(folder: &TempDir, mode: u32) {
+        fs::set_permissions(folder.path().join("linchpin.toml"), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mended_mode_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder, "");
+        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
+        let looked = async || tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_ok();
+        for (mode, is_wrong) in [(0o644, true), (0o600, false)] {
+            let before = file::stamp(&watched.path);
+            // The clock of a file system is coarse.
+            let mut changes = (0..1_000_000).map(|_| set_mode(&folder, mode));
+            assert!(changes.any(|()| file::stamp(&watched.path) != before), "{mode:o} is seen");
+            assert!(!looked().await, "it says the same");
+            assert_eq!(wrong_with(&watched).is_some(), is_wrong);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_counts_at_the_next_start_is_named_until_it_is_as_before() {
         let folder = tempfile::tempdir().unwrap();
@@ -231,8 +251,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, "");
         let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
-        // A mended mode does not change the stamp.
-        fs::set_permissions(folder.path().join("linchpin.toml"), fs::Permissions::from_mode(0o644)).unwrap();
+        set_mode(&folder, 0o644);
         watched.hurry();
         let hour = Duration::from_hours(1);
         assert!(tokio::time::timeout(SECOND, watched.changed(hour)).await.is_err());
