@@ -1,5 +1,6 @@
 //! The program `linchpin`.
 
+mod apart;
 mod api;
 mod ask;
 mod call;

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use linchpin::auth::Secret;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
+use crate::apart::apart;
 use crate::failure::Failure;
 use crate::signals::Signals;
 
@@ -22,9 +23,7 @@ pub(crate) async fn read(question: &str) -> Result<Secret, Failure> {
         let _ = writeln!(io::stderr());
         typed??
     } else {
-        let mut text = String::new();
-        io::stdin().take(LONGEST).read_to_string(&mut text)?;
-        text
+        apart(|| io::read_to_string(io::stdin().take(LONGEST))).await?
     };
     match text.trim_end_matches(['\r', '\n']) {
         "" => Err(Failure::usage("a secret is needed: type it, or send it on standard input")),
@@ -32,15 +31,12 @@ pub(crate) async fn read(question: &str) -> Result<Secret, Failure> {
     }
 }
 
-/// One line, on a thread of its own: the program must be able to end meanwhile.
 async fn line() -> io::Result<String> {
-    let (sender, typed) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
+    apart(|| {
         let mut line = String::new();
-        let read = io::stdin().read_line(&mut line).map(|_| line);
-        let _ = sender.send(read); // nobody may wait any longer
-    });
-    typed.await.unwrap_or_else(|_| Ok(String::new()))
+        io::stdin().read_line(&mut line).map(|_| line)
+    })
+    .await
 }
 
 /// Nothing that is typed is shown as long as this is there.

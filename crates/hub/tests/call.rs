@@ -35,7 +35,8 @@ fn arguments_come_from_where_they_are() {
 #[test]
 fn wrong_usage_says_what_is_wrong() {
     let cases = [
-        (["--args", r#"{"a":"#], "--args: this is no JSON: EOF"),
+        (["--args", r#"{"a":"#], "--args: this is no JSON as it is read here: the JSON text ends too early"),
+        (["--args", r#"{"a": 1, "a": 2}"#], "the key \"a\" stands twice"),
         (["--args", "[1]"], r#"arguments are a JSON object like {"name": "value"}, not [1]"#),
         (["--args", "@/no/such/file"], "/no/such/file cannot be read"),
         (["--answer", "size"], "an answer looks like field=value"),

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use hub::{Demo, Home};
 use serde_json::{Value, json};
-use support::{LINCHPIN, on_terminal, run_in};
+use support::{LINCHPIN, on_terminal, run_in, run_until_asked};
 
 #[test]
 fn programs_are_added_to_the_operators_file() {
@@ -161,6 +161,11 @@ fn tools_resources_and_prompts() {
     home.run(&["tool", "describe", "mcp_demo__nothing"]).said(1, &["there is no tool"]);
     home.run(&["tool", "describe", "nothing", "--server", "demo"]).said(1, &["`demo` has no tool `nothing`"]);
     home.run(&["tool", "call", "mcp_demo__add", "--args", "[]"]).said(2, &["arguments are a JSON object"]);
+    let twice = r#"{"a": 1, "b": 2, "a": 3}"#;
+    home.run(&["tool", "call", "mcp_demo__add", "--args", twice])
+        .said(2, &["--args", "the key \"a\" stands twice"]);
+    home.run(&["approvals", "approve", "1", "--args", twice])
+        .said(2, &["--args", "the key \"a\" stands twice"]);
     let failed = home.run(&["tool", "call", "mcp_demo__add", "--args", r#"{"a": "x", "b": 1}"#]);
     failed.said(1, &["error: ", "a"]);
     let failed = home.run(&["tool", "call", "mcp_demo__add", "--json"]);
@@ -241,6 +246,27 @@ fn an_agent_asks_and_a_person_answers() {
     home.ok(&["agent", "remove", "Aide"]);
     home.run(&["agent", "show", "Aide"]).said(1, &["there is no agent `Aide`"]);
     run_in(&[("LINCHPIN_TOKEN", "")], &["--hub", &hub.url, "tool", "list"]).said(2, &["LINCHPIN_TOKEN"]);
+}
+
+#[test]
+fn whoever_waits_for_input_can_be_asked_to_end() {
+    let home = Home::new();
+    let _hub = home.start();
+    let data = home.data();
+    for command in [
+        &["user", "password", "local"][..],
+        &["tool", "call", "mcp_demo__add", "--args", "-"],
+        &["tool", "call", "mcp_demo__add", "--args", "@/dev/stdin"],
+        &["approvals", "approve", "1", "--args", "-"],
+        &["agent", "add", "Helper", "--instructions", "@/dev/stdin"],
+        &["call", "add", "--args", "-", LINCHPIN, "demo"],
+    ] {
+        let place = ["--data-dir", data.to_str().unwrap()];
+        let ended = run_until_asked(&[&place, command].concat());
+        // Before it has a server there is nothing to tidy up, and `call` just ends.
+        let expected = (command[0] != "call").then_some(143);
+        assert_eq!((ended.code, &*ended.stderr), (expected, ""), "{command:?}");
+    }
 }
 
 #[test]

@@ -1,25 +1,30 @@
 //! What is typed for a tool: its arguments, and answers given beforehand.
 
-use std::io::{self, Read};
+use std::io;
 
+use linchpin::server::web::{Limits, check_json};
 use serde_json::{Map, Value};
 
+use crate::apart::{self, apart};
 use crate::failure::Failure;
 
 /// The arguments: JSON itself, `@file`, or `-` for standard input.
-pub(crate) fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
+pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
     let (source, text) = if typed == "-" {
-        let mut text = String::new();
-        let read = io::stdin().read_to_string(&mut text);
-        read.map_err(|error| Failure::usage(format!("--args: standard input cannot be read: {error}")))?;
+        let read = apart(|| io::read_to_string(io::stdin())).await;
+        let text =
+            read.map_err(|error| Failure::usage(format!("--args: standard input cannot be read: {error}")))?;
         ("--args from standard input".to_owned(), text)
     } else if let Some(path) = typed.strip_prefix('@') {
-        let text = std::fs::read_to_string(path)
+        let text = apart::file(path)
+            .await
             .map_err(|error| Failure::usage(format!("--args: {path} cannot be read: {error}")))?;
         (format!("--args from {path}"), text)
     } else {
         ("--args".to_owned(), typed.to_owned())
     };
+    check_json(&text, Limits::default())
+        .map_err(|error| Failure::usage(format!("{source}: this is no JSON as it is read here: {error}")))?;
     match serde_json::from_str(&text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(other) => {

@@ -38,7 +38,7 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(server: Target, options: Options) -> Result<ExitCode, Failure> {
     let Options { tool, args, answers, json } = options;
-    let arguments = arguments::read(&args)?;
+    let arguments = arguments::read(&args).await?;
     let (screen, verbose) = (server.screen.clone(), server.verbose);
     let timeout = server.timeout;
     let asker = Asker::new(screen.clone(), answers);

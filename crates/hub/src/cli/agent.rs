@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::Asked;
 use super::output::{Field, field, name};
+use crate::apart;
 use crate::api::{Api, encoded, object};
 use crate::failure::{Failure, Kind};
 
@@ -91,11 +92,11 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn fields(&self) -> Result<Vec<(&'static str, Option<Value>)>, Failure> {
+    async fn fields(&self) -> Result<Vec<(&'static str, Option<Value>)>, Failure> {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let instructions = match self.instructions.as_deref().map(|text| (text, text.strip_prefix('@'))) {
             Some((_, Some(path))) => {
-                let read = std::fs::read_to_string(path);
+                let read = apart::file(path).await;
                 Some(json!(read.map_err(|error| Failure::usage(format!("{path} cannot be read: {error}")))?))
             }
             Some((text, None)) => Some(json!(text)),
@@ -136,7 +137,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
     let (api, output) = (asked.api()?, asked.output);
     match command {
         Command::Add { name, said } => {
-            let mut fields = said.fields()?;
+            let mut fields = said.fields().await?;
             fields.push(("name", Some(json!(name))));
             let agent = api.post("/agents", &object(fields)).await?;
             let next = "give it a token with `linchpin token add NAME --agent";
@@ -154,7 +155,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             output.one(&agent, &ONE)?;
         }
         Command::Update { which, name, enabled, said } => {
-            let mut fields = said.fields()?;
+            let mut fields = said.fields().await?;
             fields.push(("name", name.map(|name| json!(name))));
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));
             let agent = api.patch(&which.path(&api).await?, &object(fields)).await?;

@@ -73,7 +73,10 @@ pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), F
             output.one(&api.get(&format!("/approvals/{}", encoded(&approval))).await?, &ONE)?;
         }
         Command::Approve { approval, args } => {
-            let arguments = args.map(|args| arguments::read(&args)).transpose()?;
+            let arguments = match args {
+                Some(args) => Some(arguments::read(&args).await?),
+                None => None,
+            };
             let body = object([("arguments", arguments.map(|arguments| json!(arguments)))]);
             let answer = api.post(&format!("/approvals/{}/approve", encoded(&approval)), &body).await?;
             output.done(&answer, "approved")?;

@@ -118,7 +118,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
             }
         }
         Command::Call { which, args, no_wait } => {
-            let arguments = arguments::read(&args)?;
+            let arguments = arguments::read(&args).await?;
             let path = which.path(&api, "/call").await?;
             let path = format!("{path}{}", query([("wait", no_wait.then(|| "false".to_owned()))]));
             return called(asked, &api.post(&path, &json!({ "arguments": arguments })).await?);

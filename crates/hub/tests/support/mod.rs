@@ -81,6 +81,38 @@ fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     Run::new(output.expect("it ends"))
 }
 
+/// Without a terminal, and with something to read that never ends: asked to end when it is sure to read.
+pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
+    let mut child = Command::new(LINCHPIN)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut pipe = child.stdin.take().expect("it is a pipe");
+    let size = rustix::pipe::fcntl_setpipe_size(&pipe, 4_096).expect("it can be small");
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("it has a number");
+    let (step, steps) = sync_channel(2);
+    std::thread::spawn(move || {
+        // There is room for more only when something was read.
+        let written = pipe.write_all(&vec![b' '; size + 1]).map(|()| None);
+        step.send(written).ok()?;
+        let output = child.wait_with_output().map(Some);
+        drop(pipe);
+        step.send(output).ok()
+    });
+    let late = |_| {
+        let _ = kill_process(pid, Signal::KILL); // it may just have ended
+        panic!("it does not read, or does not end: {arguments:?}")
+    };
+    let read = steps.recv_timeout(PATIENCE).unwrap_or_else(late);
+    assert!(matches!(read, Ok(None)), "it reads: {read:?}");
+    kill_process(pid, Signal::TERM).expect("it runs");
+    let output = steps.recv_timeout(PATIENCE).unwrap_or_else(late).expect("it ends");
+    Run::new(output.expect("it was asked to end"))
+}
+
 /// On a terminal of 80 columns: waits for each text, and types what belongs to it. Everything that was shown
 /// is standard output here.
 pub(crate) fn on_terminal(steps: &[(&str, &str)], arguments: &[&str]) -> Run {
