@@ -175,7 +175,7 @@ impl Hub {
         Ok(view.summarised())
     }
 
-    /// Waits until a call is over. `watching` was begun before anything could happen to it. What is kept is looked at
+    /// Waits until a call is over, or the hub is about to end. `watching` was begun before anything could happen to it. What is kept is looked at
     /// every now and then, should nobody have told of it.
     pub(super) async fn until_over(
         &self,
@@ -183,9 +183,13 @@ impl Hub {
         id: CallId,
         watching: &mut Watching,
     ) -> Result<()> {
-        let id_text = id.to_string();
+        let (id_text, mut ending) = (id.to_string(), self.ending.subscribe());
         loop {
-            let is_over = match tokio::time::timeout(LOOK_AGAIN, watching.next()).await {
+            let next = tokio::select! {
+                _ = ending.wait_for(|is_ending| *is_ending) => return Ok(()),
+                next = tokio::time::timeout(LOOK_AGAIN, watching.next()) => next,
+            };
+            let is_over = match next {
                 Ok(Ok(event)) if event.kind == "call" && event.body["call"] == *id_text => {
                     event.body["status"].as_str().and_then(Status::find).is_some_and(Status::is_final)
                 }

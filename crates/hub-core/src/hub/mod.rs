@@ -40,6 +40,7 @@ use linchpin::client::{Changed, Lineage};
 use linchpin::egress::Egress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use crate::agent::Agent;
 use crate::audit::{Entry, Signer};
@@ -127,6 +128,8 @@ pub struct Hub {
     tasks: Tasks,
     meters: Meters,
     people: people::People,
+    /// Whether the hub is about to end.
+    ending: watch::Sender<bool>,
 }
 
 impl Hub {
@@ -173,7 +176,13 @@ impl Hub {
             tasks: Tasks::default(),
             meters: Meters::default(),
             people,
+            ending: watch::Sender::new(false),
         }
+    }
+
+    /// The hub is about to end: whoever waits for a person is told how far it is instead.
+    pub fn stop_waiting(&self) {
+        self.ending.send_replace(true);
     }
 
     /// What happens, as it happens.

@@ -116,7 +116,9 @@ impl Said {
         let mut servers = Map::new();
         for typed in &self.servers {
             let (server, tools) = typed.split_once(':').unwrap_or((typed, ""));
-            servers.insert(server.to_owned(), json!({ "tools": names(tools) }));
+            // Without a word about tools the agent has all of them.
+            let selection = if tools.is_empty() { json!({}) } else { json!({ "tools": names(tools) }) };
+            servers.insert(server.to_owned(), selection);
         }
         for typed in &self.trusted {
             let (server, tools) = typed.split_once(':').unwrap_or((typed, ""));
@@ -179,7 +181,11 @@ async fn selected(api: &Api, servers: &Value) -> Result<Value, Failure> {
             let names = selection[name].as_array().into_iter().flatten().filter_map(Value::as_str);
             names.collect::<Vec<_>>().join(",")
         };
-        let tools = if list("tools").is_empty() { "all".to_owned() } else { list("tools") };
+        let tools = match &selection["tools"] {
+            Value::Array(tools) if tools.is_empty() => "none".to_owned(),
+            Value::Array(_) => list("tools"),
+            _ => "all".to_owned(),
+        };
         let trusted = list("trusted");
         let trusted = if trusted.is_empty() { trusted } else { format!(" (trusts {trusted})") };
         format!("{}:{tools}{trusted}", slug.unwrap_or(id))
@@ -232,8 +238,7 @@ mod tests {
             trusted: texts(&["files:read"]),
             disabled: false,
         };
-        let expected =
-            json!({"demo": {"tools": []}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});
+        let expected = json!({"demo": {}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});
         assert_eq!(said.servers().unwrap(), expected);
         said.trusted = texts(&["other:x"]);
         assert_eq!(said.servers().unwrap_err().to_string(), "--trust other:x: there is no --server other");

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use linchpin::egress::Network;
+use linchpin::server::web::Guard;
 use linchpin_hub_core::Error;
 use linchpin_hub_core::form::Form;
 use linchpin_hub_core::server::Operated;
@@ -30,11 +31,42 @@ pub(crate) use watch::Watched;
 const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
 const MOST_NETWORKS: usize = 256;
 
+/// The address of a proxy with TLS before the hub.
+#[derive(Debug, Clone)]
+pub(crate) struct Public {
+    /// The address itself.
+    pub(crate) text: String,
+    /// Who may come by it.
+    pub(crate) guard: Guard,
+}
+
+impl PartialEq for Public {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Public {}
+
+impl Public {
+    fn read(text: &str) -> linchpin_hub_core::Result<Self> {
+        let advice = "it is the address of a proxy with TLS before the hub, such as `https://hub.example`";
+        let wrong = || Error::invalid("url", advice);
+        let text = text.trim_end_matches('/').to_owned();
+        let host = text.strip_prefix("https://").ok_or_else(wrong)?;
+        let mut guard = Guard::default();
+        guard.allow_host(host).and_then(|()| guard.allow_origin(&text)).map_err(|_| wrong())?;
+        Ok(Public { text, guard })
+    }
+}
+
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     /// Where the hub listens.
     pub(crate) listen: Option<SocketAddr>,
+    /// Where browsers find it, through a proxy with TLS.
+    pub(crate) url: Option<Public>,
     /// Days that arguments and results of calls are kept.
     pub(crate) days: Option<u64>,
     /// Private networks that servers may be in.
@@ -47,7 +79,7 @@ pub(crate) struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { listen: None, days: None, networks: Vec::new(), demo: true, servers: Vec::new() }
+        Config { listen: None, url: None, days: None, networks: Vec::new(), demo: true, servers: Vec::new() }
     }
 }
 
@@ -100,6 +132,7 @@ impl Config {
             let advice = "it is an address and a port, such as `127.0.0.1:7420`";
             text.parse().map_err(|_| Error::invalid("listen", advice))
         });
+        let url = form.text("url", 300)?.map(|text| Public::read(&text));
         let days = form.object("history")?.map(|mut history| {
             let days = history.number("days", DAYS)?;
             history.end().map(|()| days)
@@ -117,6 +150,7 @@ impl Config {
         Ok(Config {
             demo,
             listen: listen.transpose()?,
+            url: url.transpose()?,
             days: days.transpose()?.flatten(),
             networks: networks.transpose()?.unwrap_or_default(),
             servers: Vec::new(),

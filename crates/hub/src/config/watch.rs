@@ -79,9 +79,10 @@ impl Watched {
 
     /// What is not as it was when the hub was started, and is looked at only then.
     fn late(&self, config: &Config) -> Vec<&'static str> {
-        let Config { listen, days, networks, .. } = &*self.first;
+        let Config { listen, url, days, networks, .. } = &*self.first;
         let all = [
             ("listen", *listen == config.listen),
+            ("url", *url == config.url),
             ("history", *days == config.days),
             ("egress", *networks == config.networks),
         ];

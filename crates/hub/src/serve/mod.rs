@@ -1,16 +1,16 @@
 //! `linchpin`: the hub itself. Everything is opened in one order, told to whoever waits for it, and ended in the other.
 
+mod listen;
 mod open;
 pub(crate) mod programs;
 
 use std::io::{self, IsTerminal as _};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use linchpin::server::web::Listener;
 use linchpin_hub_core::guard::Guard;
 use linchpin_hub_core::hub::{Hub, LOCAL};
 use linchpin_hub_core::private;
@@ -26,8 +26,6 @@ use crate::config::{Place, Running, Typed, Watched, variable};
 use crate::failure::{Failure, Kind};
 use crate::terminal::{Look, Style};
 
-/// Where the hub listens when nothing is said.
-const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
 /// How often the operator's file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// When it is taken over again if that did not work; longer than a look at the file, which begins anew then.
@@ -62,17 +60,22 @@ pub(crate) enum Log {
 pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
     // From here on signals end nothing by themselves.
     let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
-    options.listen.map_or(Ok(()), check)?;
+    options.listen.map_or(Ok(()), listen::check)?;
     let place = Place::find(typed, &variable)?;
     place.make()?;
     let lock = place.lock()?;
     let guard = guard(&place).await?;
     let watched = Arc::new(Watched::open(place.config.clone())?);
-    let listener = listen(options.listen.or(watched.config().listen)).await?;
+    let listener = listen::listen(options.listen.or(watched.config().listen)).await?;
     let hub = open::hub(&place, &watched.config(), guard.lineage().clone()).await?;
     programs::take(&hub, &watched).await?;
 
-    let shown = linchpin_hub_http::Options { file_problem: Some(watched.problem()), ..Default::default() };
+    let public = watched.config().url.clone();
+    let shown = linchpin_hub_http::Options {
+        guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
+        is_secure: public.is_some(),
+        file_problem: Some(watched.problem()),
+    };
     let web = Web::new(hub.clone(), Arc::new(System), shown);
     let end = watch::Sender::new(Phase::Serving);
     let until = |phase: Phase| {
@@ -99,7 +102,10 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         let written = private::write(file, format!("{text}\n").as_bytes(), &System);
         written.map_err(|error| cannot_write(file, &error))?;
     }
-    welcome(&hub, &place, &running.url, json).await?;
+    let shown = public.as_ref().map_or(&running.url, |url| &url.text);
+    if let Err(error) = welcome(&hub, &place, (&running.url, shown), json).await {
+        tracing::warn!(%error, "nobody could be told where the hub is");
+    }
     tracing::info!(url = running.url, data = %place.data().display(), "the hub is ready");
 
     // Whatever ends first ends the rest.
@@ -111,10 +117,23 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     tracing::info!("the hub is ending");
     web.close();
     end.send_replace(Phase::Answering);
-    let answered = all(&mut work).await;
-    // Only now: whoever was still to be answered needed it.
-    end.send_replace(Phase::Ending);
-    let result = first.and(answered).and(all(&mut own).await);
+    hub.stop_waiting();
+    let in_order = async {
+        let answered = all(&mut work).await;
+        // Only now: whoever was still to be answered needed it.
+        end.send_replace(Phase::Ending);
+        answered.and(all(&mut own).await)
+    };
+    let ended = tokio::select! {
+        ended = in_order => ended,
+        () = ends.wait() => {
+            tracing::warn!("the hub ends at once: what is under way is given up");
+            Ok(())
+        }
+    };
+    let result = first.and(ended);
+    work.shutdown().await;
+    own.shutdown().await;
     drop(web);
     // The last who has the hub closes its database; the guard looks for programs that are still there. Both wait.
     drop(spawn_blocking(move || drop((hub, guard))).await);
@@ -164,33 +183,6 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Kind::Other, format!("`{}` cannot be written: {error}", path.display()))
 }
 
-/// Listens at the address that was asked for, or at the usual one, or at any port if that one is taken.
-async fn listen(address: Option<SocketAddr>) -> Result<Listener, Failure> {
-    let Some(address) = address else {
-        if let Ok(listener) = Listener::bind(USUAL).await {
-            return Ok(listener);
-        }
-        tracing::warn!(port = USUAL.port(), "the usual port is taken, so another one is used");
-        let free = SocketAddr::new(USUAL.ip(), 0);
-        return Listener::bind(free).await.map_err(|error| from_linchpin(error).into());
-    };
-    check(address)?;
-    let cannot = |error| Failure::from(from_linchpin(error)).during(&address.to_string());
-    Listener::bind(address).await.map_err(cannot)
-}
-
-/// Others may come only where nobody reads along.
-fn check(address: SocketAddr) -> Result<(), Failure> {
-    if address.ip().is_loopback() {
-        return Ok(());
-    }
-    let text = format!(
-        "{address} can be reached by others, and without TLS what they send can be read on the way: the hub listens on \
-         this machine alone, such as at {USUAL}; to let others in, put a proxy with TLS before it"
-    );
-    Err(Failure::usage(text))
-}
-
 /// Takes over what the operator's file says, whenever that changes.
 async fn follow(
     hub: Arc<Hub>,
@@ -218,7 +210,8 @@ async fn follow(
 }
 
 /// Says where the hub is. What signs in is for a terminal alone: other output may be kept by somebody.
-async fn welcome(hub: &Hub, place: &Place, url: &str, json: bool) -> Result<(), Failure> {
+/// Browsers use the second address.
+async fn welcome(hub: &Hub, place: &Place, (url, shown): (&str, &str), json: bool) -> Result<(), Failure> {
     if json {
         return Ok(print(&format!("{}\n", json!({ "url": url })))?);
     }
@@ -229,9 +222,9 @@ async fn welcome(hub: &Hub, place: &Place, url: &str, json: bool) -> Result<(), 
     let (address, advice) = match hub.one_time().await? {
         Some(token) => {
             let advice = "It signs you in once, within 15 minutes.";
-            (format!("{url}/sign-in?token={}", token.expose()), advice)
+            (format!("{shown}/sign-in?token={}", token.expose()), advice)
         }
-        None => (url.to_owned(), "Sign in with your password."),
+        None => (shown.to_owned(), "Sign in with your password."),
     };
     let address = look.paint(Style::Name, &address);
     let version = env!("CARGO_PKG_VERSION");

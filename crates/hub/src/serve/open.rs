@@ -1,7 +1,7 @@
 //! Opens what the hub is made of: its keys, its store, and the way out.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +79,6 @@ fn keys(place: &Place) -> Result<KeyFile, Failure> {
 /// Makes a file for its owner alone, if there is none. What the database keeps beside it is as open as this is.
 fn private_file(path: &Path) -> Result<(), Failure> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    made.map(drop)
+    made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
         .map_err(|error| Failure::new(Kind::Other, format!("`{}` cannot be used: {error}", path.display())))
 }

@@ -1,6 +1,7 @@
 //! The programs of the operator's file, with the environment that each gets, and the demo server beside them.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::names::Slug;
@@ -55,7 +56,10 @@ fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Resul
 
 /// This program, as a server to try things on.
 fn demo(enabled: bool) -> Result<Operated, Failure> {
-    let command = std::env::current_exe()?.to_string_lossy().into_owned();
+    // As it was at the start: the file may be replaced while the hub runs.
+    static OWN: OnceLock<String> = OnceLock::new();
+    let now = std::env::current_exe()?.to_string_lossy().into_owned();
+    let command = OWN.get_or_init(|| now).clone();
     let args = vec!["demo".to_owned()];
     let settings = Settings {
         enabled,
