@@ -20,7 +20,9 @@ pub(crate) const AFTER: [Parameter; 1] = [PAGING[0]];
 /// The number of an entry.
 fn after(asked: &Asked) -> Result<u64> {
     let Some(after) = asked.query.text("after") else { return Ok(0) };
-    Ok(after.parse().map_err(|_| Error::invalid("after", "it is the number of an entry"))?)
+    let number = after.parse::<i64>().ok().and_then(|number| number.try_into().ok());
+    let wrong = || Error::invalid("after", format!("it is the number of an entry, 0 to {}", i64::MAX));
+    Ok(number.ok_or_else(wrong)?)
 }
 
 pub(crate) async fn list(asked: Asked) -> Result<Response> {

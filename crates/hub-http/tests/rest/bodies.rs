@@ -159,8 +159,13 @@ async fn what_nobody_asked_for_is_an_error() {
         ("/calls?since=yesterday", "since"),
         ("/approvals?decision=maybe", "decision"),
         ("/audit?after=x", "after"),
+        ("/audit?after=-1", "after"),
+        ("/audit?after=9223372036854775808", "after"),
+        ("/audit?after=18446744073709551615", "after"),
+        ("/audit/export?after=18446744073709551615", "after"),
         ("/status?x=1", "x"),
     ] {
         site.get(path).await.wrong(field);
     }
+    assert_eq!(site.get("/audit?after=9223372036854775807").await.ok()["items"], json!([]));
 }

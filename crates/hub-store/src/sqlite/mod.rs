@@ -50,8 +50,14 @@ fn failed(error: &rusqlite::Error) -> Error {
         Some(DatabaseCorrupt | NotADatabase) => "the database is damaged: restore it from a backup",
         _ => "the database does not work now",
     };
-    tracing::error!(error = error.sqlite_error().map(|error| error.extended_code), "{text}");
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    tracing::error!(error = code, kind = kind(error), "{text}");
     Error::new(error::Kind::Unavailable, "store_unavailable", text)
+}
+
+/// The name of what went wrong. What comes after it may be from the database.
+fn kind(error: &rusqlite::Error) -> String {
+    format!("{error:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 
 /// A change contradicts what is there.
@@ -153,5 +159,20 @@ impl Store for Sqlite {
 
     async fn tenants(&self) -> Result<Vec<TenantId>> {
         self.0.read(documents::tenants).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_by_its_kind_without_what_it_is_about() {
+        let db = Connection::open_in_memory().unwrap();
+        let read = |sql: &str| db.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap_err();
+        assert_eq!(kind(&read("SELECT 'secret'")), "InvalidColumnType");
+        assert_eq!(kind(&read("SELECT -5")), "IntegralValueOutOfRange");
+        assert_eq!(kind(&read("SELECT 'secret' WHERE 0")), "QueryReturnedNoRows");
+        assert_eq!(kind(&db.execute("SELECT ?1", [u64::MAX]).unwrap_err()), "ToSqlConversionFailure");
     }
 }

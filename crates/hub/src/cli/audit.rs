@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// Write every entry as a line of JSON
     Export {
         /// Only those after this number
-        #[arg(long, value_name = "NUMBER", default_value = "0")]
+        #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
         after: u64,
     },
 }
