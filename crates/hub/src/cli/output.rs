@@ -5,7 +5,7 @@ use std::io;
 use serde_json::Value;
 
 use super::print;
-use crate::terminal::{Cell, Look, Style, one_line, table};
+use crate::terminal::{Cell, Look, Style, clean, one_line, table};
 
 /// A column of a table, or a line about one thing: its heading, where it stands in the answer, and how it looks.
 pub(crate) struct Field(&'static str, &'static str, Style);
@@ -74,7 +74,8 @@ impl Field {
             (Style::Plain, "error" | "denied" | "expired") => Style::Bad,
             (style, _) => style,
         };
-        Cell::new(text, style)
+        let cell = Cell::new(text, style);
+        if value.is_object() { cell.exact() } else { cell }
     }
 }
 
@@ -97,7 +98,8 @@ fn shown(value: &Value) -> String {
         Value::Array(list) if list.iter().all(|item| !item.is_object()) => {
             list.iter().map(shown).collect::<Vec<_>>().join(", ")
         }
-        other => one_line(&other.to_string()),
+        // Such as arguments that somebody says yes to: as they are.
+        other => clean(&other.to_string()),
     }
 }
 
@@ -116,6 +118,7 @@ mod tests {
             (json!("a\n\u{1b}[31mb"), "a \u{FFFD}[31mb"),
             (json!(["a", 1]), "a, 1"),
             (json!({"a": [1]}), "{\"a\":[1]}"),
+            (json!({"a  b": "\u{1b}[31m c\n   d\u{202E}"}), "{\"a  b\":\"\\u001b[31m c\\n   d\u{FFFD}\"}"),
         ];
         for (value, expected) in cases {
             assert_eq!(shown(&value), expected);

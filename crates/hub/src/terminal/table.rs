@@ -12,11 +12,21 @@ const LEAST: usize = 24;
 pub(crate) struct Cell {
     text: String,
     style: Style,
+    is_exact: bool,
 }
 
 impl Cell {
     pub(crate) fn new(text: impl Into<String>, style: Style) -> Self {
-        Cell { text: text.into(), style }
+        Cell { text: text.into(), style, is_exact: false }
+    }
+
+    /// One whose spaces count: it stands on one line, however long.
+    pub(crate) fn exact(self) -> Self {
+        Cell { is_exact: true, ..self }
+    }
+
+    fn lines(&self, width: usize) -> Vec<String> {
+        if self.is_exact { vec![self.text.clone()] } else { wrap(&self.text, width) }
     }
 }
 
@@ -37,11 +47,11 @@ pub(crate) fn table(rows: &[Vec<Cell>], indent: usize, look: Look) -> String {
             let gap = " ".repeat(width + GAP - width_of(&cell.text));
             let _ = write!(line, "{}{gap}", look.paint(cell.style, &cell.text));
         }
-        let mut wrapped = wrap(&last.text, room).into_iter();
+        let mut wrapped = last.lines(room).into_iter();
         if let Some(first) = wrapped.next().filter(|_| !is_below) {
             line.push_str(&look.paint(last.style, &first));
         } else {
-            wrapped = wrap(&last.text, room).into_iter();
+            wrapped = last.lines(room).into_iter();
         }
         let _ = writeln!(out, "{}", line.trim_end());
         for more in wrapped {
@@ -67,6 +77,9 @@ mod tests {
         assert_eq!(shown(80), "  a    the first of all the numbers\n  bbb\n       alone\n");
         assert_eq!(shown(31), "  a    the first of all the\n       numbers\n  bbb\n       alone\n");
         assert_eq!(shown(30), "  a\n      the first of all the\n      numbers\n  bbb\n\n      alone\n");
+        let exact = [vec![Cell::new("a", Style::Plain), Cell::new("one  two   three", Style::Plain).exact()]];
+        assert_eq!(table(&exact, 0, Look::plain(30)), "a  one  two   three\n");
+        assert_eq!(table(&exact, 0, Look::plain(10)), "a\n    one  two   three\n");
         assert_eq!(table(&[], 2, Look::plain(80)), "");
         assert!(shown(usize::MAX).starts_with("  a    the first"));
     }
