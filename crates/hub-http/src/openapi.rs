@@ -8,7 +8,7 @@ use crate::problem::Document;
 use crate::route::{API, Gives, Route, Who};
 
 /// What is said of the parts of paths.
-const IN_PATHS: [(&str, &str); 9] = [
+const IN_PATHS: [(&str, &str); 8] = [
     ("server", "The id or the slug of a server"),
     ("tool", "The name of a tool for models, such as mcp_demo__echo"),
     ("prompt", "The name of a prompt"),
@@ -17,7 +17,6 @@ const IN_PATHS: [(&str, &str); 9] = [
     ("agent", "The id of an agent"),
     ("token", "The id of a token"),
     ("user", "The id of a user"),
-    ("session", "The id of a session"),
 ];
 
 /// The document.
