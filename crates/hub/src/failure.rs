@@ -85,6 +85,11 @@ impl Failure {
         self.status
     }
 
+    /// Whether the hub refused with this code.
+    pub(crate) fn has_code(&self, code: &str) -> bool {
+        self.problem.as_deref().is_some_and(|(known, _)| known.as_deref() == Some(code))
+    }
+
     /// Whether signing in failed.
     pub(crate) fn is_about_signing_in(&self) -> bool {
         self.needs_person() || self.name == Some("HTTP_AUTHORIZATION")

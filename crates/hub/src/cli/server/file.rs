@@ -99,6 +99,8 @@ pub(super) async fn taken_over(
     let wait = async {
         loop {
             match api.get(&format!("/servers/{}", encoded(slug))).await {
+                // It is about to be removed.
+                Err(failure) if failure.has_code("server_not_in_file") => {}
                 Err(failure) if failure.status() != Some(404) => return Err(failure),
                 answer => {
                     let server = answer.unwrap_or_default();
