@@ -46,11 +46,23 @@ fn programs_are_added_to_the_operators_file() {
         (vec!["server", "add", "X", "--url", "https://a.example", "--", "x"], "cannot be used with"),
         (vec!["server", "add", "X", "--url", "https://a.example", "--env", "A=B"], "cannot be used with"),
         (vec!["server", "add", "日本", "--", "x"], "--slug"),
+        (vec!["server", "add", "X", "--slug", "No", "--", "x"], "--slug"),
+        (vec!["server", "add", "X", "--slug", "No", "--url", "https://a.example"], "--slug"),
+        (
+            vec!["server", "add", "X", "--timeout", "1", "--", "x"],
+            "linchpin: --timeout: it is a whole number",
+        ),
+        (vec!["server", "add", "X", "--retries", "9", "--", "x"], "linchpin: --retries: "),
+        (vec!["server", "add", "X", "--calls-per-minute", "0", "--", "x"], "linchpin: --calls-per-minute: "),
+        (vec!["server", "add", "X", "--env", "=c", "--", "x"], "linchpin: --env: "),
+        (vec!["server", "add", "X", "--inherit", "A=B", "--", "x"], "linchpin: --inherit: "),
+        (vec!["server", "add", "X", "--directory", "a", "--", "x"], "linchpin: --directory: "),
+        (vec!["server", "add", "", "--slug", "x", "--", "x"], "linchpin: the name: "),
+        (vec!["server", "add", "X", "--", ""], "linchpin: the command after `--`: "),
         (vec!["server", "add", "X", "--hub", "http://127.0.0.1:1", "--", "x"], "on the machine of the hub"),
     ] {
         home.run(&wrong).said(2, &[expected]);
     }
-    home.run(&["server", "add", "X", "--timeout", "1", "--", "x"]).said(1, &["`servers.x.timeout_ms`"]);
 }
 
 #[test]
@@ -212,7 +224,9 @@ fn an_agent_asks_and_a_person_answers() {
         assert_eq!(call["status"], "pending", "{call}");
         (call["id"].as_str().unwrap().to_owned(), call["approval"].as_str().unwrap().to_owned())
     };
-    let ((first, yes), (second, no)) = (call("one"), call("two"));
+    let ((first, yes), (second, no)) = (call("one"), call("two  and   three"));
+    let waiting = home.ok(&["approvals"]);
+    assert!(waiting.contains(r#"{"message":"two  and   three"}"#), "{waiting}");
     as_agent(&["approvals", "approve", &yes]).said(1, &[]);
     assert_eq!(home.json(&["approvals"]).as_array().unwrap().len(), 2);
     home.ok(&["approvals", "approve", &yes, "--args", r#"{"message": "three"}"#]);
@@ -231,6 +245,7 @@ fn an_agent_asks_and_a_person_answers() {
     assert_eq!(denied.as_array().unwrap().len(), 1);
     home.run(&["calls", "cancel", first["id"].as_str().unwrap()]).said(1, &[]);
 
+    home.run(&["agent", "update", "Helper"]).said(2, &["say what to change", "--approval"]);
     let changed = home.json(&["agent", "update", "Helper", "--name", "Aide", "--disabled"]);
     assert_eq!((&changed["name"], &changed["enabled"]), (&"Aide".into(), &false.into()));
     as_agent(&["tool", "list"]).said(1, &[]);
@@ -307,6 +322,9 @@ fn the_audit_is_checked_with_and_without_a_hub() {
     assert_eq!(rows.len() as u64, entries);
     assert!(rows.iter().any(|row| row["action"] == "server.added"), "{exported}");
     assert_eq!(home.ok(&["audit", "export", "--after", &(entries - 1).to_string()]).lines().count(), 1);
+    assert_eq!(home.ok(&["audit", "export", "--after", "9223372036854775807"]), "");
+    home.run(&["audit", "export", "--after", "9223372036854775808"])
+        .said(2, &["--after", "9223372036854775807"]);
 
     sql(&home, &format!("DELETE FROM audit WHERE number = {entries}"));
     let cut = home.run(&["audit", "verify", "--json"]);

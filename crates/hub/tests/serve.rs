@@ -46,6 +46,20 @@ fn a_newcomer_calls_a_tool_and_finds_it_again() {
 }
 
 #[test]
+fn options_stand_before_or_after_the_command() {
+    let home = Home::new();
+    let [first, second] = ["first.json", "second.json"].map(|name| home.file(name));
+    let [before, after] = [&first, &second].map(|path| path.to_str().unwrap());
+    let hub = home.start_with(&["--log", "json", "--ready-file", before, "serve"]);
+    assert!(first.exists());
+    let (_, written) = hub.end();
+    assert!(written.lines().any(|line| line.starts_with('{')), "{written}");
+    let _hub = home.start_with(&["--ready-file", before, "serve", "--ready-file", after]);
+    assert!(second.exists());
+    home.run(&["--listen", "127.0.0.1:0", "calls"]).said(2, &["are for serving"]);
+}
+
+#[test]
 fn one_hub_for_each_directory_and_none_that_others_reach() {
     let home = Home::new();
     let first = home.start();

@@ -160,6 +160,11 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             let mut fields = said.fields().await?;
             fields.push(("name", name.map(|name| json!(name))));
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));
+            if fields.iter().all(|(_, value)| value.is_none()) {
+                let text = "say what to change: --name, --instructions, --model, --approval, --server, --trust, \
+                            --enabled or --disabled";
+                return Err(Failure::usage(text));
+            }
             let agent = api.patch(&which.path(&api).await?, &object(fields)).await?;
             output.done(&agent, &format!("`{}` is changed", which.agent))?;
         }

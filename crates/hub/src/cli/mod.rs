@@ -205,7 +205,7 @@ impl Cli {
     /// How the log is written.
     pub(crate) fn log(&self) -> Option<serve::Log> {
         match &self.command {
-            Some(Command::Serve(options)) => options.log,
+            Some(Command::Serve(options)) => options.log.or(self.serve.log),
             _ => self.serve.log,
         }
     }
@@ -225,14 +225,15 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let (json, verbose) = (cli.json, cli.verbose > 0);
     let asked = Asked { place: cli.place, hub: cli.hub, output: Output { json } };
-    if cli.command.is_some() && cli.serve != serve::Options::default() {
+    let is_serving = matches!(cli.command, None | Some(Command::Serve(_)));
+    if !is_serving && cli.serve != serve::Options::default() {
         return Err(Failure::usage(
             "--listen, --ready-file and --log are for serving: give no other command",
         ));
     }
     match cli.command {
         None => serve::run(&asked.place, cli.serve, json).await?,
-        Some(Command::Serve(options)) => serve::run(&asked.place, options, json).await?,
+        Some(Command::Serve(options)) => serve::run(&asked.place, options.or(cli.serve), json).await?,
         Some(Command::Server { command }) => ended(server::run(&asked, command)).await?,
         Some(Command::Tool { command }) => return ended(tool::run(&asked, command)).await,
         Some(Command::Resource { command }) => ended(offers::resource(&asked, command)).await?,

@@ -47,6 +47,17 @@ pub(crate) struct Options {
     pub(crate) log: Option<Log>,
 }
 
+impl Options {
+    /// These, and those of `before` that are not said here.
+    pub(crate) fn or(self, before: Self) -> Self {
+        Options {
+            listen: self.listen.or(before.listen),
+            ready_file: self.ready_file.or(before.ready_file),
+            log: self.log.or(before.log),
+        }
+    }
+}
+
 /// How a log is written.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {

@@ -1,7 +1,9 @@
 //! `linchpin server add`: a program is written into the operator's file, a URL is told to the hub.
 
 use clap::Args;
+use linchpin_hub_core::Error;
 use linchpin_hub_core::names::Slug;
+use linchpin_hub_core::server::Operated;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, members, pairs};
@@ -15,8 +17,8 @@ pub(crate) struct Add {
     /// What people call it
     name: String,
     /// Its short name, for ever; made of the name when left out
-    #[arg(long)]
-    slug: Option<String>,
+    #[arg(long, value_parser = parse_slug)]
+    slug: Option<Slug>,
     #[command(flatten)]
     fields: Fields,
     /// Keep no arguments and results of its calls
@@ -65,6 +67,27 @@ impl Add {
     }
 }
 
+fn parse_slug(text: &str) -> Result<Slug, String> {
+    Slug::new(text).map_err(|error| error.message().to_owned())
+}
+
+/// What is wrong, by the option that said it.
+fn wrong(error: &Error) -> Failure {
+    let field = error.field().and_then(|field| field.split('.').next()).unwrap_or_default();
+    let option = match field {
+        "name" => "the name",
+        "description" => "--description",
+        "timeout_ms" => "--timeout",
+        "retry_attempts" => "--retries",
+        "calls_per_minute" => "--calls-per-minute",
+        "env" => "--env",
+        "inherit" => "--inherit",
+        "directory" => "--directory",
+        _ => "the command after `--`",
+    };
+    Failure::usage(format!("{option}: {}", error.message()))
+}
+
 pub(super) async fn run(asked: &Asked, add: &Add) -> Result<(), Failure> {
     if add.fields.url.is_none() {
         return add_program(asked, add).await;
@@ -89,10 +112,11 @@ async fn add_program(asked: &Asked, add: &Add) -> Result<(), Failure> {
         return Err(Failure::usage("give the command that starts it after `--`, or its URL with --url"));
     }
     let slug = match &add.slug {
-        Some(slug) => Slug::new(slug)?,
+        Some(slug) => slug.clone(),
         None => Slug::from_name(&add.name)
             .ok_or_else(|| Failure::usage("no slug can be made of this name: give one with --slug"))?,
     };
+    Operated::read(slug.as_str(), Value::Object(add.said())).map_err(|error| wrong(&error))?;
     let place = asked.place()?;
     let api = place.running().is_some().then(|| asked.api()).transpose()?;
     if let Some(api) = &api
