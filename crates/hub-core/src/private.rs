@@ -1,18 +1,41 @@
 //! Files that only their owner may read.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use crate::text::hex;
 use crate::world::{World, random};
 
-/// Whether others may read a file, or change it.
-pub fn is_open_to_others(file: &File) -> io::Result<bool> {
+/// Why something is not in the hands of this user alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Exposed {
+    /// Others may read it, or change it.
+    #[error("others can read or change it: take that away with `chmod 600`")]
+    ToOthers,
+    /// Others may put files into it.
+    #[error("others can put files into it: take that away with `chmod 700`")]
+    ToWriters,
+    /// Whoever owns it may do anything with it.
+    #[error("it belongs to another user: make it yours with `chown`")]
+    ToOwner,
+}
+
+/// Who else can get at a file, or write into a folder.
+pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
     #[cfg(unix)]
-    return Ok(std::os::unix::fs::MetadataExt::mode(&file.metadata()?) & 0o077 != 0);
-    #[cfg(not(unix))]
-    file.metadata().map(|_| false)
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(Exposed::ToOwner);
+        }
+        let (others, why) =
+            if metadata.is_dir() { (0o022, Exposed::ToWriters) } else { (0o077, Exposed::ToOthers) };
+        if metadata.mode() & others != 0 {
+            return Err(why);
+        }
+    }
+    Ok(())
 }
 
 /// Writes a file. Beside the old one first, so that there is always a whole one.
@@ -39,4 +62,35 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    use super::*;
+
+    #[test]
+    fn what_others_can_get_at_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, file) = (place.path().join("folder"), place.path().join("folder/file"));
+        write(&file, b"x", &crate::world::System).unwrap();
+        let check = |path: &Path| check(&fs::metadata(path).unwrap());
+        assert_eq!((check(&folder), check(&file)), (Ok(()), Ok(())));
+        for (path, mode, expected) in [
+            (&file, 0o640, Err(Exposed::ToOthers)),
+            (&file, 0o602, Err(Exposed::ToOthers)),
+            (&file, 0o400, Ok(())),
+            (&folder, 0o755, Ok(())),
+            (&folder, 0o777, Err(Exposed::ToWriters)),
+            (&folder, 0o720, Err(Exposed::ToWriters)),
+        ] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check(path), expected, "{mode:o}");
+        }
+        // Only the owner of the machine can give files away.
+        if chown(&file, Some(65_534), None).is_ok() {
+            assert_eq!(check(&file), Err(Exposed::ToOwner));
+        }
+    }
 }

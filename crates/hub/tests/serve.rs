@@ -3,13 +3,17 @@
 
 #[path = "support/hub.rs"]
 mod hub;
+#[path = "support/rest.rs"]
+mod rest;
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use hub::{Home, is_private, write_open};
+use rest::Rest;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{LINCHPIN, on_terminal};
 
 const ADD: [&str; 5] = ["tool", "call", "mcp_demo__add", "--args", r#"{"a": 2, "b": 40}"#];
@@ -76,6 +80,46 @@ fn one_hub_for_each_directory_and_none_that_others_reach() {
 }
 
 #[test]
+fn others_come_through_a_proxy_that_is_named() {
+    let home = Home::new();
+    let ready = home.file("ready.json");
+    home.write("url = \"http://hub.example\"");
+    home.run(&[]).said(1, &["`url`", "a proxy with TLS", "https://hub.example"]);
+    home.write("url = \"https://hub.example/\"");
+    let _hub = home.start_with(&["--ready-file", ready.to_str().unwrap()]);
+    home.run_with("a long password\n", &["user", "password", "local"]).said(0, &[]);
+    let rest = Rest::ready(&ready);
+    let status = |host: &str| {
+        let headers = [("host", host)];
+        rest.ask_of("GET", "/healthz", &headers, "").unwrap().status
+    };
+    assert_eq!((status("hub.example"), status("evil.example")), (200, 403));
+    let sign_in = |origin: &str| {
+        let form = json!({ "name": "local", "password": "a long password" }).to_string();
+        let kind = ("content-type", "application/json");
+        rest.ask_of("POST", "/api/v1/session", &[("host", "hub.example"), ("origin", origin), kind], &form)
+            .unwrap()
+    };
+    assert_eq!(sign_in("https://evil.example").status, 403);
+    let signed_in = sign_in("https://hub.example");
+    let cookie = signed_in.header("set-cookie").unwrap_or_else(|| panic!("{}", signed_in.text()));
+    assert!(cookie.starts_with("__Host-linchpin=") && cookie.ends_with("; Secure"), "{cookie}");
+}
+
+#[test]
+fn nobody_else_can_put_files_into_the_data_directory() {
+    let home = Home::new();
+    home.start().end();
+    fs::set_permissions(home.data(), fs::Permissions::from_mode(0o777)).unwrap();
+    home.run(&[]).said(1, &["data`", "others can put files into it", "chmod 700"]);
+    fs::set_permissions(home.data(), fs::Permissions::from_mode(0o700)).unwrap();
+    let database = home.data().join("hub.db");
+    fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
+    home.start().end();
+    assert!(is_private(&database));
+}
+
+#[test]
 fn on_a_terminal_the_first_sign_in_is_shown_and_nowhere_else() {
     let home = Home::new();
     let data = home.data();
@@ -127,7 +171,7 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
 
     let with_keys = ["--key-file", keys.to_str().unwrap()];
     write_open(&home.config(), "");
-    home.run(&with_keys).said(1, &["linchpin.toml`: others can read", "chmod 600"]);
+    home.run(&with_keys).said(1, &["linchpin.toml`", "others can read", "chmod 600"]);
     fs::remove_file(home.config()).unwrap();
     home.write("[servers.a]\ncommand = \"x\"\ntimeout = 1\n");
     let expected = ["linchpin.toml`, line 3, column 1: `servers.a.timeout`", "did you mean `timeout_ms`?"];

@@ -8,15 +8,12 @@ mod rest;
 mod support;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use hub::Home;
 use rest::Rest;
-use rustix::process::Signal;
 use serde_json::{Value, json};
-use support::LINCHPIN;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/trouble.py");
 
@@ -87,22 +84,6 @@ fn a_damaged_database_is_told_and_left_as_it_is() {
 }
 
 #[test]
-fn a_hub_that_ends_lets_its_programs_end_in_good_order() {
-    let home = Home::new();
-    fs::create_dir_all(home.data()).unwrap();
-    let last = home.file("last words");
-    let script = "\"$0\" demo; echo ended > \"$1\"";
-    let words = [script, LINCHPIN, last.to_str().unwrap()].map(|word| format!("{word:?}")).join(", ");
-    home.write(&format!("[servers.polite]\ncommand = \"sh\"\nargs = [\"-c\", {words}]\n"));
-    let hub = home.start();
-    home.ok(&["server", "connect", "polite"]);
-    assert!(!last.exists());
-    let (status, written) = hub.end();
-    assert!(status.success(), "{written}");
-    assert_eq!(fs::read_to_string(&last).unwrap(), "ended\n");
-}
-
-#[test]
 fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
     let home = Home::new();
     let (file, ready) = (home.file("called"), home.file("ready.json"));
@@ -139,38 +120,4 @@ fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "echo\nhang\ndie\necho\n", "each was made once");
     let running = rest.send("GET", "/api/v1/calls?status=running", None).unwrap().json();
     assert_eq!(running["items"], json!([]), "nothing is left under way");
-}
-
-#[test]
-fn what_is_under_way_is_answered_and_the_database_closed_before_the_hub_has_ended() {
-    let home = Home::new();
-    let ready = home.file("ready.json");
-    let mut hub = home.start_with(&["--ready-file", ready.to_str().unwrap()]);
-    home.ok(&["server", "connect", "demo"]);
-    let rest = Rest::ready(&ready);
-    let authorization = rest.authorization();
-    let who = ("authorization", authorization.as_str());
-    let mut events = BufReader::new(rest.begin("GET", "/api/v1/events", &[who], 0).unwrap()).lines();
-    assert!(events.any(|line| line.unwrap().starts_with("retry")), "somebody watches");
-    let form = json!({ "server": "demo", "name": "echo", "arguments": { "message": "hi" } }).to_string();
-    let headers = [who, ("content-type", "application/json"), ("expect", "100-continue")];
-    let mut call = BufReader::new(rest.begin("POST", "/api/v1/calls", &headers, form.len()).unwrap());
-    let mut line = String::new();
-    call.read_line(&mut line).unwrap();
-    assert!(line.contains(" 100 "), "the hub waits for the rest: {line}");
-
-    hub.signal(Signal::TERM);
-    hub.wait_for("the hub is ending");
-    assert_eq!(events.map_while(Result::ok).last().as_deref(), Some(""), "nobody watches any more");
-    call.get_mut().write_all(form.as_bytes()).unwrap();
-    let mut answer = String::new();
-    call.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains(" 200 OK") && answer.contains(r#""status":"success""#), "{answer}");
-    let (status, written) = hub.ended();
-    assert!(status.success() && !written.contains("WARN"), "{written}");
-    for file in ["hub.db-wal", "hub.db-shm", "hub.json"] {
-        assert!(!home.data().join(file).exists(), "{file}");
-    }
-    let _hub = home.start();
-    assert_eq!(home.json(&["calls"])[0]["status"], "success");
 }

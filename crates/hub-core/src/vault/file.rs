@@ -34,9 +34,14 @@ pub enum KeyFileError {
         /// Why.
         error: io::Error,
     },
-    /// Others can read it.
-    #[error("others can read the key file `{}`: take that away with `chmod 600`", .0.display())]
-    Open(PathBuf),
+    /// Others can get at it.
+    #[error("the key file `{}` is not yours alone: {why}", path.display())]
+    Exposed {
+        /// Which.
+        path: PathBuf,
+        /// Who can.
+        why: private::Exposed,
+    },
     /// It is no key file.
     #[error("`{}` is no key file (line {line}): give the one that the hub made, or a copy of it", path.display())]
     Broken {
@@ -74,9 +79,8 @@ impl KeyFile {
 
     fn read(path: &Path, file: File) -> Result<Self, KeyFileError> {
         let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
-        if private::is_open_to_others(&file).map_err(failed)? {
-            return Err(KeyFileError::Open(path.to_owned()));
-        }
+        private::check(&file.metadata().map_err(failed)?)
+            .map_err(|why| KeyFileError::Exposed { path: path.to_owned(), why })?;
         let mut text = Zeroizing::new(String::new());
         file.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
         let broken = |line| KeyFileError::Broken { path: path.to_owned(), line };
@@ -189,7 +193,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = open(&folder).err().unwrap();
         assert!(
-            error.starts_with("others can read the key file") && error.ends_with("`chmod 600`"),
+            error.starts_with("the key file") && error.contains("others can read") && error.ends_with("`chmod 600`"),
             "{error}"
         );
     }

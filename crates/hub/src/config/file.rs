@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use linchpin_hub_core::private::is_open_to_others;
+use linchpin_hub_core::private;
 use rustix::fs::OFlags;
 
 use super::{Config, Problem};
@@ -33,17 +33,16 @@ pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
-    let kind = file.metadata().map_err(failed)?.file_type();
+    let metadata = file.metadata().map_err(failed)?;
+    let kind = metadata.file_type();
     if !kind.is_file() {
         let text =
             format!("it is {}, not a file: put a file there, or name another one with --config", named(kind));
         return Err(Problem::new(path, text));
     }
-    if is_open_to_others(&file).map_err(failed)? {
-        let text =
-            "others can read or change it, and it decides what is started: take that away with `chmod 600`";
-        return Err(Problem::new(path, text));
-    }
+    private::check(&metadata).map_err(|why| {
+        Problem::new(path, format!("it decides what is started, and is not yours alone: {why}"))
+    })?;
     let mut text = String::new();
     file.take(LONGEST + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > LONGEST {

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -110,7 +110,9 @@ impl Place {
 
     /// Makes the data directory, for its owner alone.
     pub(crate) fn make(&self) -> Result<(), Failure> {
-        private::make_folder(&self.data).map_err(|error| unusable(&self.data, &error))
+        let made = private::make_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
+        let metadata = made.map_err(|error| unusable(&self.data, &error))?;
+        private::check(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))
     }
 
     /// The directory itself.
@@ -213,7 +215,12 @@ pub(crate) struct Running {
 
 impl Running {
     fn read(path: &Path) -> Option<Self> {
-        let read: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        // Whoever else could write it would get what is sent there.
+        let mut file = File::open(path).ok()?;
+        private::check(&file.metadata().ok()?).ok()?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).ok()?;
+        let read: Value = serde_json::from_slice(&text).ok()?;
         Some(Running {
             url: read["url"].as_str()?.to_owned(),
             token: Secret::new(read["token"].as_str()?),

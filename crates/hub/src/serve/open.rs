@@ -65,7 +65,7 @@ fn keys(place: &Place) -> Result<KeyFile, Failure> {
     }
     let (keys, is_new) = KeyFile::open(path, &System).map_err(|error| {
         let advice = match error {
-            KeyFileError::Open(_) => "",
+            KeyFileError::Exposed { .. } => "",
             _ => ", or say with --key-file where another one is",
         };
         Failure::new(Kind::Other, format!("{error}{advice}"))
