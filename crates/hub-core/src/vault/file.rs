@@ -193,7 +193,9 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = open(&folder).err().unwrap();
         assert!(
-            error.starts_with("the key file") && error.contains("others can read") && error.ends_with("`chmod 600`"),
+            error.starts_with("the key file")
+                && error.contains("others can read")
+                && error.ends_with("`chmod 600`"),
             "{error}"
         );
     }
