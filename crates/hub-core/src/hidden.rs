@@ -31,6 +31,20 @@ const SECRET_WITHIN: [&str; 9] = [
 const SECRET_ENDS: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
 const ORDINARY: [&str; 8] =
     ["monkey", "donkey", "turkey", "hockey", "hotkey", "whiskey", "bypass", "compass"];
+/// Keys that open nothing.
+const OTHER_KEYS: [&str; 11] = [
+    "idempotency",
+    "partition",
+    "routing",
+    "sort",
+    "primary",
+    "foreign",
+    "public",
+    "shard",
+    "cache",
+    "row",
+    "column",
+];
 /// or as one of them.
 const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
 const MASK: &str = "***";
@@ -39,14 +53,16 @@ const MASK: &str = "***";
 pub(crate) fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let whole: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    let mut parts = name.split(|char: char| !char.is_ascii_alphanumeric());
+    let (mut parts, mut before) = (name.split(|char: char| !char.is_ascii_alphanumeric()), "");
     SECRET_WITHIN.iter().any(|word| whole.contains(word))
         || parts.any(|part| {
             let part = part.trim_end_matches(|char: char| char.is_ascii_digit());
             let forms = [part, part.strip_suffix('s').unwrap_or(part)];
             let ends = |part: &&str| SECRET_ENDS.iter().any(|word| part.ends_with(word));
             let is_ordinary = forms.iter().any(|part| ORDINARY.contains(part));
-            SECRET_PARTS.contains(&part) || !is_ordinary && forms.iter().any(ends)
+            let is_other_key = forms.contains(&"key") && OTHER_KEYS.contains(&before);
+            before = part;
+            SECRET_PARTS.contains(&part) || !is_ordinary && !is_other_key && forms.iter().any(ends)
         })
 }
 
@@ -136,6 +152,8 @@ fn in_urls(text: &str) -> Vec<Secret> {
         let Some((who, _)) = rest[..end.unwrap_or(rest.len())].rsplit_once('@') else { continue };
         let (user, password) =
             who.split_once(':').map_or((who, None), |(user, password)| (user, Some(password)));
+        // Short ones, and those that are no secret, occur everywhere.
+        let password = password.filter(|password| password.len() >= SHORTEST_NAMED && *password != user);
         let user = (user.len() >= SHORTEST_USER).then_some(user);
         let whole = password.map(|_| who);
         for secret in [whole, password, user].into_iter().flatten() {
@@ -249,6 +267,7 @@ mod tests {
             "api-key",
             "ocp-apim-subscription-key",
             "x-functions-key",
+            "partition-api-key",
             "x-client-secret",
             "x-password-hint",
             "x-authorization",
@@ -270,6 +289,8 @@ mod tests {
         }
         for name in [
             "x-keyboard",
+            "Idempotency-Key",
+            "sort_key",
             "monkey",
             "monkeys",
             "tokenizer",
@@ -333,7 +354,13 @@ mod tests {
             assert_eq!(hide("WHERE", url, said), seen);
             assert_eq!(hide("WHERE", &format!("a,{url}, redis://:other@b"), said), seen);
         }
-        assert_eq!(hide("ALL", "redis://:first@a redis://:second@b", "first and second"), "*** and ***");
+        assert_eq!(
+            hide("ALL", "redis://:the-first@a redis://:the-second@b", "the-first and the-second"),
+            "*** and ***"
+        );
+        for plain in ["postgres://postgres:postgres@db", "mysql://ada:echo@db"] {
+            assert_eq!(hide("WHERE", plain, "postgres_query, echo"), "postgres_query, echo");
+        }
         let token = "a-token-of-twenty-signs";
         assert_eq!(
             hide("REPO", &format!("https://{token}@git.example/x"), &format!("with {token}")),

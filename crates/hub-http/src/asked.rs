@@ -7,6 +7,7 @@ use linchpin_hub_core::Scope;
 use linchpin_hub_core::form::Form;
 use linchpin_hub_core::hub::Hub;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::app::App;
 use crate::problem::{Problem, Result};
@@ -24,6 +25,8 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
     /// What was sent; an empty object if nothing was.
     pub(crate) body: Value,
+    /// Told when what was sent is not needed any more.
+    pub(crate) is_read: Arc<Notify>,
 }
 
 impl Asked {

@@ -11,6 +11,7 @@ use axum::routing::{MethodFilter, on};
 use http::StatusCode;
 use http::request::Parts;
 use linchpin_hub_core::form::Form;
+use tokio::sync::Notify;
 
 use crate::app::App;
 use crate::asked::Asked;
@@ -106,12 +107,19 @@ async fn serve(
         }
     };
     let query = Query::read(parts.uri.query().unwrap_or_default(), &route.query)?;
-    let (mut body, _room) = body::read(&app, &route, &parts, body).await?;
+    let (mut body, room) = body::read(&app, &route, &parts, body).await?;
     if route.takes.is_none() {
         Form::new(body.take())?.end()?;
     }
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
-    handler(Asked { app: app.clone(), caller, path: path?, query, method, headers, body }).await
+    let is_read = Arc::new(Notify::new());
+    let (app, released) = (app.clone(), is_read.clone());
+    let mut answer = handler(Asked { app, caller, path: path?, query, method, headers, body, is_read });
+    tokio::select! {
+        answer = &mut answer => return answer,
+        () = released.notified() => drop(room),
+    }
+    answer.await
 }
 
 #[cfg(test)]

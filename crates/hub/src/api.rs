@@ -134,6 +134,10 @@ fn named(url: &str) -> Result<Target, Failure> {
 
 /// No hub runs, and what to do about it.
 fn nobody(place: &Place) -> Failure {
+    if let Some(why) = place.distrust() {
+        let text = format!("what `{}` says of a hub is not believed: {why}", place.data().display());
+        return Failure::new(Kind::Connection, text);
+    }
     let text = format!(
         "no hub runs on `{}`: start one with `linchpin` in another terminal, or say with --data-dir or --hub where it is",
         place.data().display()

@@ -13,7 +13,10 @@ fn e3_tools_are_looked_at_when_asked_on_connecting_and_when_they_change() {
     let first = hub.get("/servers/guarded");
     assert_eq!((&first["tools"], first["last_synced"].is_string()), (&9.into(), true));
     let synced = hub.post("/servers/guarded/sync", Value::Null);
-    assert_eq!(synced, json!({ "tools": 9, "added": [], "changed": [], "gone": [], "left_out": [] }));
+    assert_eq!(
+        synced,
+        json!({ "tools": 9, "added": [], "changed": [], "gone": [], "back": [], "left_out": [] })
+    );
 
     let events = hub.watch(None);
     assert_eq!(hub.call("mcp_guarded__grow", json!({ "name": "novel" }))["summary"], "grown");

@@ -132,9 +132,10 @@ fn unknown(server: &Server) -> String {
             "it wants to know who asks, and only agents have credentials for it: enter one with `linchpin server \
              credential set {slug} --agent NAME`"
         ),
-        _ => format!(
+        (_, mode) => format!(
             "it does not accept the credential that the hub has: enter another one with `linchpin server credential set \
-             {slug}`"
+             {slug}{}`",
+            if mode == CredentialMode::PerAgent { " --agent NAME" } else { "" }
         ),
     }
 }

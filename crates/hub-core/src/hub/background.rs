@@ -11,7 +11,7 @@ use super::Hub;
 use super::due::Look;
 use crate::error::Result;
 use crate::id::TenantId;
-use crate::scope::Scope;
+use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -46,7 +46,9 @@ impl Hub {
 
     /// Waits for what is under way, keeps everything and signs the audit.
     pub async fn end(&self) {
-        self.tasks.end(PATIENCE).await;
+        self.looks.end(Duration::ZERO).await; // nobody waits for them
+        let since = self.ending.borrow().map_or(Duration::ZERO, |since| since.elapsed());
+        self.tasks.end(PATIENCE.saturating_sub(since)).await;
         self.keep_late().await;
         self.connections.end_all().await;
         if let Ok(tenants) = self.store.tenants().await {
@@ -100,21 +102,20 @@ impl Hub {
 
     /// Looks at the servers that wait for it, each for itself: one that does not answer holds up no other.
     fn look_at_due(self: &Arc<Self>) {
-        for look in self.due.begin() {
+        for looking in self.due.begin() {
             let hub = self.clone();
-            self.tasks.start(async move {
-                if let Err(error) = hub.look(look).await {
-                    tracing::info!(server.id = %look.1, %error, "the tools of a server cannot be looked at now");
+            self.looks.start(async move {
+                if let Err(error) = hub.look(looking.look).await {
+                    tracing::info!(server.id = %looking.look.1, %error, "the tools of a server cannot be looked at now");
                 }
-                hub.due.end(look);
             });
         }
     }
 
-    async fn look(&self, (tenant, server, subject): Look) -> Result<()> {
+    async fn look(&self, (tenant, server): Look) -> Result<()> {
         let server = self.find_server(tenant, &server.to_string()).await?;
         if server.settings.enabled {
-            self.sync(Scope::new(tenant, subject), &server, false).await?;
+            self.sync(Scope::new(tenant, Subject::Hub), &server, false).await?;
         }
         Ok(())
     }

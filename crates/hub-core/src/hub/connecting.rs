@@ -67,6 +67,13 @@ impl Hub {
     pub async fn test_server(&self, scope: Scope, name: &str) -> Result<Tried> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
+        // Where each agent has its own credentials, one of them tries.
+        let agents = match server.settings.credentials {
+            CredentialMode::Shared => Vec::new(),
+            CredentialMode::PerAgent => self.agents_with_credentials(scope.tenant(), &server).await?.0,
+        };
+        let subject = agents.first().map_or(scope.subject(), |agent| Subject::Agent(*agent));
+        let scope = Scope::new(scope.tenant(), subject);
         let credential = self.credential_of(scope, &server).await?;
         let (server, began) = (without_credentials(scope, server, credential.is_some()), self.world.now());
         let tried = self.try_out(&server, credential.as_ref().map(|known| &known.secret), began).await;
@@ -96,7 +103,9 @@ impl Hub {
     pub async fn connect_server(&self, scope: Scope, name: &str) -> Result<ServerView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
-        if let Err(error) = self.reach_server(scope, &server, true).await {
+        let is_shared = server.settings.credentials == CredentialMode::Shared || !server.settings.enabled;
+        // Where each agent has its own credentials, a person has none: the agents connect.
+        if is_shared && let Err(error) = self.reach_server(scope, &server, true).await {
             // A server that is turned off was not even tried.
             if server.settings.enabled {
                 self.contacted(scope.tenant(), server.id, Some(&error)).await?;
@@ -121,8 +130,7 @@ impl Hub {
     pub(super) async fn client(&self, scope: Scope, server: &Server) -> Result<Reached> {
         let reached = self.reach_server(scope, server, false).await?;
         if reached.is_new {
-            let agent = scope.agent().filter(|_| server.settings.credentials == CredentialMode::PerAgent);
-            self.look_soon_as(scope.tenant(), server.id, agent.map_or(Subject::Hub, Subject::Agent));
+            self.look_soon(scope.tenant(), server.id);
         }
         Ok(reached)
     }

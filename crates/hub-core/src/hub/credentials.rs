@@ -13,7 +13,7 @@ use crate::error::{self, Error, Result};
 use crate::hidden::Hidden;
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
 use crate::keys::Sealed;
-use crate::scope::{Scope, Subject};
+use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, Change, Key, Kind};
 use crate::vault::Label;
@@ -89,7 +89,7 @@ impl Hub {
         // Whoever is connected with the one before is connected wrongly now.
         self.connections.end(tenant, server.id);
         self.server_changed(tenant, server.id, "credential");
-        self.look_soon_as(tenant, server.id, agent.map_or(Subject::Hub, Subject::Agent));
+        self.look_soon(tenant, server.id);
         Ok(CredentialView {
             kind: label.kind,
             bound_to: label.bound_to,

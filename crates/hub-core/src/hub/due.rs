@@ -2,21 +2,20 @@
 //! second at most, and never twice at once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::id::{ServerId, TenantId};
-use crate::scope::Subject;
 use crate::sync::lock;
 
 /// The shortest time from the beginning of one look to that of the next.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// A server, and as whom to look at it.
-pub(super) type Look = (TenantId, ServerId, Subject);
+/// A server.
+pub(super) type Look = (TenantId, ServerId);
 
 /// Looks that are wanted, and those that were begun lately.
 #[derive(Default)]
@@ -39,7 +38,11 @@ impl Due {
     }
 
     /// Those that can begin now. The others wait until the next time that somebody asks.
-    pub(super) fn begin(&self) -> Vec<Look> {
+    pub(super) fn begin(self: &Arc<Self>) -> Vec<Looking> {
+        self.ready().into_iter().map(|look| Looking { due: self.clone(), look }).collect()
+    }
+
+    fn ready(&self) -> Vec<Look> {
         let (mut looks, now) = (lock(&self.looks), Instant::now());
         let Looks { wanted, begun } = &mut *looks;
         begun.retain(|_, (at, goes_on)| *goes_on || now.duration_since(*at) < SHORTEST);
@@ -48,10 +51,22 @@ impl Due {
         ready
     }
 
-    pub(super) fn end(&self, look: Look) {
+    fn end(&self, look: Look) {
         if let Some((_, goes_on)) = lock(&self.looks).begun.get_mut(&look) {
             *goes_on = false;
         }
+    }
+}
+
+/// A look that goes on for as long as this is there.
+pub(super) struct Looking {
+    due: Arc<Due>,
+    pub(super) look: Look,
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.due.end(self.look);
     }
 }
 
@@ -59,8 +74,8 @@ impl Due {
 mod tests {
     use super::*;
 
-    const FIRST: Look = (TenantId::fixed(1), ServerId::fixed(1), Subject::Hub);
-    const SECOND: Look = (TenantId::fixed(1), ServerId::fixed(2), Subject::Hub);
+    const FIRST: Look = (TenantId::fixed(1), ServerId::fixed(1));
+    const SECOND: Look = (TenantId::fixed(1), ServerId::fixed(2));
 
     #[tokio::test(start_paused = true)]
     async fn whoever_shouts_is_looked_at_once_at_a_time_and_not_all_the_time() {
@@ -68,19 +83,19 @@ mod tests {
         for _ in 0..1_000 {
             due.add(FIRST);
         }
-        assert_eq!(due.begin(), [FIRST]);
-        assert_eq!(due.begin(), []);
+        assert_eq!(due.ready(), [FIRST]);
+        assert_eq!(due.ready(), []);
         tokio::time::advance(SHORTEST).await;
         due.add(FIRST);
         due.add(SECOND);
-        assert_eq!(due.begin(), [SECOND], "the first look goes on");
+        assert_eq!(due.ready(), [SECOND], "the first look goes on");
         due.end(FIRST);
-        assert_eq!(due.begin(), [FIRST], "what was said meanwhile is not forgotten");
+        assert_eq!(due.ready(), [FIRST], "what was said meanwhile is not forgotten");
         due.end(FIRST);
         due.add(FIRST);
-        assert_eq!(due.begin(), [], "it was a moment ago");
+        assert_eq!(due.ready(), [], "it was a moment ago");
         tokio::time::advance(SHORTEST).await;
-        assert_eq!(due.begin(), [FIRST]);
+        assert_eq!(due.ready(), [FIRST]);
         assert_eq!(lock(&due.looks).begun.len(), 2, "the second still goes on");
     }
 }

@@ -81,6 +81,12 @@ impl Hub {
     /// Calls a tool. Whatever comes of it is a record, which is what this gives: also when the rules, or a person, said
     /// no. If a person must be asked this waits for them, unless told not to.
     pub async fn call_tool(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
+        let call = self.begin_call(scope, wanted, wait).await?;
+        if wait && call.status == Status::Pending { self.wait(scope, call.id).await } else { Ok(call) }
+    }
+
+    /// As [`Self::call_tool`], without waiting for a person.
+    pub async fn begin_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let plan = self.plan(scope, wanted).await?;
         if !matches!(plan.verdict, Verdict::Deny(_)) {
             if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
@@ -92,11 +98,7 @@ impl Hub {
         let id = plan.id;
         match plan.verdict {
             Verdict::Ask(reason) => {
-                let mut watching = self.events.watch(scope.tenant(), None);
                 self.ask(scope, &plan, reason).await?;
-                if wait {
-                    self.until_over(scope.tenant(), id, &mut watching).await?;
-                }
                 self.call(scope, id).await
             }
             Verdict::Allow(reason) => {

@@ -112,6 +112,17 @@ impl Hub {
         })
     }
 
+    /// Waits until a call is over, as it must if a person is asked. How far it is then.
+    pub async fn wait(&self, scope: Scope, id: CallId) -> Result<CallView> {
+        let mut watching = self.events.watch(scope.tenant(), None);
+        let call = self.call(scope, id).await?;
+        if call.status.is_final() {
+            return Ok(call);
+        }
+        self.until_over(scope.tenant(), id, &mut watching).await?;
+        self.call(scope, id).await
+    }
+
     /// Calls, the newest first, without arguments and results. An agent sees its own.
     pub async fn calls(
         &self,
@@ -175,18 +186,26 @@ impl Hub {
         Ok(view.summarised())
     }
 
-    /// Waits until a call is over, or the hub is about to end. `watching` was begun before anything could happen to it. What is kept is looked at
-    /// every now and then, should nobody have told of it.
+    /// Waits until a call is over; as long as it waits for a person, not longer than until the hub is about to end.
+    /// `watching` was begun before anything could happen to it. What is kept is looked at every now and then, should nobody
+    /// have told of it.
     pub(super) async fn until_over(
         &self,
         tenant: TenantId,
         id: CallId,
         watching: &mut Watching,
     ) -> Result<()> {
-        let (id_text, mut ending) = (id.to_string(), self.ending.subscribe());
+        let (id_text, mut ending, mut is_ending) = (id.to_string(), self.ending.subscribe(), false);
         loop {
             let next = tokio::select! {
-                _ = ending.wait_for(|is_ending| *is_ending) => return Ok(()),
+                () = async { drop(ending.wait_for(Option::is_some).await) }, if !is_ending => {
+                    is_ending = true;
+                    let call = self.store.call(tenant, id).await?;
+                    if call.is_none_or(|call| call.status == Status::Pending) {
+                        return Ok(());
+                    }
+                    continue;
+                }
                 next = tokio::time::timeout(LOOK_AGAIN, watching.next()) => next,
             };
             let is_over = match next {

@@ -41,6 +41,7 @@ use linchpin::egress::Egress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::audit::{Entry, Signer};
@@ -51,7 +52,7 @@ use crate::events::Events;
 use crate::id::{CallId, ServerId, TenantId, UserId};
 use crate::keys::Keys;
 use crate::limit::Bucket;
-use crate::scope::{Scope, Subject};
+use crate::scope::Scope;
 use crate::server::{Launch, Server};
 use crate::store::{Batch, Cached, Change, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored};
 use crate::tasks::Tasks;
@@ -126,10 +127,11 @@ pub struct Hub {
     due: Arc<due::Due>,
     turns: sync::Turns,
     tasks: Tasks,
+    looks: Tasks,
     meters: Meters,
     people: people::People,
-    /// Whether the hub is about to end.
-    ending: watch::Sender<bool>,
+    /// Since when the hub is about to end, if it is.
+    ending: watch::Sender<Option<Instant>>,
 }
 
 impl Hub {
@@ -149,7 +151,7 @@ impl Hub {
             let due = due.clone();
             Arc::new(move |tenant, server, changed| {
                 if changed == Changed::Tools {
-                    due.add((tenant, server, Subject::Hub));
+                    due.add((tenant, server));
                 }
             })
         };
@@ -174,15 +176,16 @@ impl Hub {
             due,
             turns: sync::Turns::default(),
             tasks: Tasks::default(),
+            looks: Tasks::default(),
             meters: Meters::default(),
             people,
-            ending: watch::Sender::new(false),
+            ending: watch::Sender::new(None),
         }
     }
 
     /// The hub is about to end: whoever waits for a person is told how far it is instead.
     pub fn stop_waiting(&self) {
-        self.ending.send_replace(true);
+        self.ending.send_replace(Some(Instant::now()));
     }
 
     /// What happens, as it happens.

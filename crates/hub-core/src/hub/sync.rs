@@ -1,7 +1,6 @@
 //! Looking at the tools of servers: when somebody asks, when a server says that they changed, and every now and then. A
 //! server that cannot be reached keeps the tools that are known of it, and nobody else's are touched.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
@@ -50,6 +49,8 @@ pub struct Synced {
     pub changed: Vec<String>,
     /// Those that it no longer has.
     pub gone: Vec<String>,
+    /// Those that it has again, or that are again what they were.
+    pub back: Vec<String>,
     /// Those that cannot be kept: their name comes twice or is too long, or they say too much of themselves.
     pub left_out: Vec<String>,
 }
@@ -57,12 +58,14 @@ pub struct Synced {
 /// What a server lists.
 #[derive(Default)]
 struct Listed {
-    /// The definitions, by name, without anything that must not be seen.
-    tools: BTreeMap<String, Value>,
+    /// The definitions, by name, without anything that must not be seen. Where each agent sees another one, all of them.
+    tools: BTreeMap<String, Vec<Value>>,
     left_out: BTreeSet<String>,
     size: usize,
     /// Whether it is all that it has for anybody: what is not in it is gone.
     is_whole: bool,
+    /// Whether it is what one of several sees: what is known of others is not touched by it.
+    is_of_one: bool,
 }
 
 impl Listed {
@@ -80,9 +83,12 @@ impl Listed {
             // What is left out hides nothing else.
             if !fits || !names.insert(tool.name.clone()) {
                 self.left_out.insert(shortened(&hidden.hide_in(tool.name)));
-            } else if let Entry::Vacant(place) = self.tools.entry(tool.name) {
+                continue;
+            }
+            let known = self.tools.entry(tool.name).or_default();
+            if !known.contains(&definition) {
                 self.size += size;
-                place.insert(definition);
+                known.push(definition);
             }
         }
     }
@@ -119,11 +125,7 @@ impl Hub {
 
     /// A server is looked at soon, by the hub itself.
     pub(super) fn look_soon(&self, tenant: TenantId, server: ServerId) {
-        self.look_soon_as(tenant, server, Subject::Hub);
-    }
-
-    pub(super) fn look_soon_as(&self, tenant: TenantId, server: ServerId, subject: Subject) {
-        self.due.add((tenant, server, subject));
+        self.due.add((tenant, server));
     }
 
     /// Looks at the tools of a server, and keeps what went wrong if something did.
@@ -151,17 +153,18 @@ impl Hub {
 
     /// What a server lists for the subject. Where each agent has its own credentials, that is what all of them see.
     async fn listed(&self, scope: Scope, server: &Server, insist: bool) -> Result<Listed> {
-        let mut listed = Listed { is_whole: true, ..Listed::default() };
-        let mut agents = match server.settings.credentials {
-            CredentialMode::Shared => Vec::new(),
+        let mut listed = Listed::default();
+        let (mut agents, are_all) = match server.settings.credentials {
+            CredentialMode::Shared => (Vec::new(), true),
             CredentialMode::PerAgent => self.agents_with_credentials(scope.tenant(), server).await?,
         };
-        if let Some(own) = scope.agent() {
-            listed.is_whole = agents.iter().all(|agent| *agent == own);
+        listed.is_whole = are_all && agents.len() <= MOST_AGENTS;
+        if let Some(own) = scope.agent().filter(|_| server.settings.credentials == CredentialMode::PerAgent) {
+            listed.is_whole &= agents.iter().all(|agent| *agent == own);
+            listed.is_of_one = !listed.is_whole;
             agents.clear();
         }
-        listed.is_whole &= agents.len() <= MOST_AGENTS;
-        let mut has_answered = false;
+        let (mut has_answered, mut last) = (false, None);
         for agent in agents.into_iter().take(MOST_AGENTS) {
             let scope = Scope::new(scope.tenant(), Subject::Agent(agent));
             match self.listed_by(scope, server, insist).await {
@@ -171,26 +174,35 @@ impl Hub {
                 }
                 Err(error) => {
                     tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "an agent cannot list");
-                    listed.is_whole = false;
+                    (listed.is_whole, last) = (false, Some(error));
                 }
             }
         }
         if !has_answered {
-            let (tools, hidden) = self.listed_by(scope, server, insist).await?;
+            // Some let everybody look; if not, what an agent was told says more.
+            let (tools, hidden) =
+                self.listed_by(scope, server, insist).await.map_err(|error| last.unwrap_or(error))?;
             listed.add(tools, &hidden);
         }
         Ok(listed)
     }
 
-    async fn agents_with_credentials(&self, tenant: TenantId, server: &Server) -> Result<Vec<AgentId>> {
-        let mut found = Vec::new();
+    /// The agents that can be asked as, and whether no other has credentials.
+    pub(super) async fn agents_with_credentials(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+    ) -> Result<(Vec<AgentId>, bool)> {
+        let (mut found, mut are_all) = (Vec::new(), true);
         for (agent, _) in self.all::<Agent>(tenant, Kind::Agent, None).await? {
             let scope = Scope::new(tenant, Subject::Agent(agent.id));
-            if agent.enabled && matches!(self.credential_of(scope, server).await, Ok(Some(_))) {
-                found.push(agent.id);
+            match self.credential_of(scope, server).await {
+                Ok(None) => {}
+                Ok(Some(_)) if agent.enabled => found.push(agent.id),
+                _ => are_all = false,
             }
         }
-        Ok(found)
+        Ok((found, are_all))
     }
 
     async fn listed_by(
@@ -229,36 +241,44 @@ impl Hub {
     /// Keeps what a server lists. What is not as it was is set aside.
     async fn take_in(&self, tenant: TenantId, server: &Server, listed: &Listed) -> Result<Synced> {
         let left_out = listed.left_out.iter().cloned().collect();
-        let (now, mut found) =
-            (self.world.now(), Synced { tools: listed.tools.len(), left_out, ..Synced::default() });
+        let (now, mut found) = (self.world.now(), Synced { left_out, ..Synced::default() });
         let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
         let mut known: HashMap<_, _> =
             known.into_iter().map(|(tool, version)| (tool.name.clone(), (tool, version))).collect();
         let mut batch = Batch::new();
-        for (name, definition) in &listed.tools {
+        for (name, definitions) in &listed.tools {
             let Some((mut tool, version)) = known.remove(name) else {
                 found.added.push(name.clone());
-                let tool = Tool::new(server.id, name.as_str(), definition.clone(), now);
+                let tool = Tool::new(server.id, name.as_str(), definitions[0].clone(), now);
                 batch = batch.change(put(kept(&tool)?, 0));
                 continue;
             };
-            if !tool.is_gone && tool.definition == *definition {
+            if !tool.is_gone && (listed.is_of_one || definitions.contains(&tool.definition)) {
                 continue;
             }
-            let state = tool.state();
+            // What was looked at counts, if anybody still sees it so.
+            let definition = definitions.iter().find(|seen| **seen == tool.pinned).unwrap_or(&definitions[0]);
+            let (state, was_gone) = (tool.state(), tool.is_gone);
             tool.listed(definition.clone(), now);
-            if state != State::Changed && tool.state() == State::Changed {
+            if tool.state() == State::Changed && state != State::Changed {
                 found.changed.push(name.clone());
                 batch = batch.audit(self.noticed(server, "tool.changed", &tool));
+            } else if was_gone || tool.state() != State::Changed && state == State::Changed {
+                found.back.push(name.clone());
             }
             batch = batch.change(put(kept(&tool)?, version));
         }
-        let are_gone = |tool: &Tool| listed.is_whole && !tool.is_gone;
-        for (mut tool, version) in known.into_values().filter(|(tool, _)| are_gone(tool)) {
-            tool.is_gone = true;
-            found.gone.push(tool.name.clone());
-            batch = batch.change(put(kept(&tool)?, version));
+        let mut others = 0;
+        for (mut tool, version) in known.into_values().filter(|(tool, _)| !tool.is_gone) {
+            if listed.is_whole {
+                tool.is_gone = true;
+                found.gone.push(tool.name.clone());
+                batch = batch.change(put(kept(&tool)?, version));
+            } else {
+                others += 1;
+            }
         }
+        found.tools = listed.tools.len() + others;
         let has_news = !batch.changes.is_empty();
         let (before, version) = self.contact(tenant, server.id).await?;
         let contact =
@@ -272,7 +292,8 @@ impl Hub {
                     .with("tools", found.tools)
                     .with("added", count(&found.added))
                     .with("changed", count(&found.changed))
-                    .with("gone", count(&found.gone)),
+                    .with("gone", count(&found.gone))
+                    .with("back", count(&found.back)),
             );
         }
         let is_there = Change::Need(Key::new(Kind::Server, server.id));
@@ -282,13 +303,13 @@ impl Hub {
         }
         if has_news {
             self.adapted.forget(tenant, server.id);
-            let news = [&found.added, &found.changed, &found.gone].map(|names| {
+            let news = [&found.added, &found.changed, &found.gone, &found.back].map(|names| {
                 let first: Vec<_> = names.iter().take(MOST_NAMES).map(|name| shortened(name)).collect();
                 json!({ "count": names.len(), "first": first })
             });
-            let [added, changed, gone] = news;
+            let [added, changed, gone, back] = news;
             let body = json!({ "server": server.id, "tools": found.tools, "added": added, "changed": changed,
-                "gone": gone });
+                "gone": gone, "back": back });
             self.events.publish(tenant, "tools", body);
         }
         self.server_changed(tenant, server.id, "synced");

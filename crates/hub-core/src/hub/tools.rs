@@ -190,7 +190,8 @@ impl Hub {
         {
             return Ok((server, tool, version));
         }
-        if self.adapted.find(tenant, server.id, name).is_none() {
+        let mut own = self.adapted.find(tenant, server.id, name);
+        if own.is_none() {
             let all = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
             let mut names = HashMap::new();
             let mut doubles = HashSet::new();
@@ -201,10 +202,10 @@ impl Hub {
                 }
             }
             names.retain(|here, _| !doubles.contains(here));
+            own = names.get(name).cloned();
             self.adapted.keep(tenant, server.id, names);
         }
-        let own = self.adapted.find(tenant, server.id, name).ok_or_else(|| missing(name))?;
-        let found = self.tool_of(tenant, server.id, &own).await?;
+        let found = self.tool_of(tenant, server.id, &own.ok_or_else(|| missing(name))?).await?;
         let (tool, version) = found.ok_or_else(|| missing(name))?;
         Ok((server, tool, version))
     }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use linchpin::egress::Target;
+use linchpin::server::web::decode_form;
 use serde_json::Value;
 
 use super::{Authentication, CredentialMode, Remote, Settings, Transport};
@@ -191,11 +192,11 @@ impl Remote {
 /// What is secret in a URL would be seen by everybody who sees the URL.
 fn check_query(url: &str) -> Result<()> {
     let query = url.split('#').next().and_then(|url| url.split_once('?')).map_or("", |(_, query)| query);
-    let mut names = query.split(['&', ';']).map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    let mut names = query.split(';').flat_map(decode_form).map(|(name, _)| name);
     let Some(name) = names.find(|name| looks_secret(name)) else { return Ok(()) };
     let text = format!(
         "`{}` in its query is secret by its name, and URLs are kept and shown as they are: use `authentication`, {ENTER}",
-        shortened(name)
+        shortened(&name)
     );
     Err(Error::invalid("url", text))
 }

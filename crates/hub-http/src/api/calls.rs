@@ -6,7 +6,7 @@ use linchpin_hub_core::Error;
 use linchpin_hub_core::form::Form;
 use linchpin_hub_core::hub::{CallView, Wanted, Which};
 use linchpin_hub_core::id::ServerId;
-use linchpin_hub_core::store::CallFilter;
+use linchpin_hub_core::store::{CallFilter, Status};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -79,7 +79,12 @@ pub(super) async fn make(asked: &Asked, tool: Which, arguments: Value) -> Result
     let mut prefers = prefers.flat_map(|value| value.split(',')).map(str::trim);
     let is_async = prefers.any(|preference| preference.eq_ignore_ascii_case("respond-async"));
     let wait = asked.query.flag("wait").unwrap_or(!is_async);
-    let call = asked.hub().call_tool(asked.scope()?, Wanted { tool, arguments }, wait).await?;
+    let (hub, scope) = (asked.hub(), asked.scope()?);
+    let mut call = hub.begin_call(scope, Wanted { tool, arguments }, wait).await?;
+    if wait && call.status == Status::Pending {
+        asked.is_read.notify_one(); // a person may take long
+        call = hub.wait(scope, call.id).await?;
+    }
     let status = if call.status.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = located(json_with(status, &call)?, &place(&call));
     if is_async && !wait {

@@ -72,8 +72,17 @@ async fn what_one_agent_does_not_see_another_may() {
     give(two, "token-of-two").await;
     stage.upstream.handle.remove_tool("fail");
     assert_eq!(look(Some(agent_of(one))).await.gone, Vec::<String>::new(), "the other may see it");
+    let enable = async |agent, enabled: bool| {
+        let changes = json!({ "enabled": enabled });
+        stage.hub.update_agent(person(ADA), agent_of(agent), changes).await.unwrap();
+    };
+    enable(two, false).await;
+    let synced = look(None).await;
+    assert_eq!((synced.gone.len(), synced.tools), (0, 5), "who is not asked may see it");
+    enable(two, true).await;
     stage.upstream.tokens.lock().unwrap().clear();
-    assert_eq!(look(None).await.gone, ["fail"], "all have looked");
+    let synced = look(None).await;
+    assert_eq!((synced.gone, synced.tools), (vec!["fail".to_owned()], 4), "all have looked");
     let tokens = stage.upstream.tokens.lock().unwrap().clone();
     for token in ["Bearer token-of-one", "Bearer token-of-two"] {
         assert!(tokens.iter().any(|sent| sent == token), "{tokens:?}");

@@ -152,6 +152,13 @@ async fn what_is_gone_is_gone_until_it_comes_back() {
     stage.upstream.handle.add(tool("big", "Is another one")).unwrap();
     let synced = stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
     assert_eq!((synced.changed, synced.added.len()), (vec!["big".to_owned()], 0));
+    for name in ["fail", "token"] {
+        stage.upstream.handle.remove_tool(name);
+    }
+    assert_eq!(stage.hub.sync_server(person(ADA), "up", None).await.unwrap().gone.len(), 2);
+    stage.upstream.handle.add(tool("fresh", "Is new")).unwrap();
+    let synced = stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
+    assert_eq!((synced.added, synced.back.len(), synced.tools), (vec!["fresh".to_owned()], 0, 5));
 }
 
 #[tokio::test]

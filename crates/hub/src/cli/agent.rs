@@ -115,10 +115,18 @@ impl Said {
     fn servers(&self) -> Result<Value, Failure> {
         let mut servers = Map::new();
         for typed in &self.servers {
-            let (server, tools) = typed.split_once(':').unwrap_or((typed, ""));
             // Without a word about tools the agent has all of them.
-            let selection = if tools.is_empty() { json!({}) } else { json!({ "tools": names(tools) }) };
-            servers.insert(server.to_owned(), selection);
+            let Some((server, tools)) = typed.split_once(':') else {
+                servers.insert(typed.clone(), json!({}));
+                continue;
+            };
+            let tools = names(tools);
+            if tools.is_empty() {
+                let text =
+                    format!("--server {typed}: name tools behind the `:`, or leave it out for all of them");
+                return Err(Failure::usage(text));
+            }
+            servers.insert(server.to_owned(), json!({ "tools": tools }));
         }
         for typed in &self.trusted {
             let (server, tools) = typed.split_once(':').unwrap_or((typed, ""));
@@ -245,7 +253,9 @@ mod tests {
         };
         let expected = json!({"demo": {}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});
         assert_eq!(said.servers().unwrap(), expected);
-        said.trusted = texts(&["other:x"]);
+        said.servers = texts(&["demo:", "files"]);
+        assert!(said.servers().unwrap_err().to_string().contains("name tools behind the `:`"));
+        (said.servers, said.trusted) = (texts(&["files"]), texts(&["other:x"]));
         assert_eq!(said.servers().unwrap_err().to_string(), "--trust other:x: there is no --server other");
     }
 

@@ -67,7 +67,11 @@ pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), F
         Command::List { decision } => {
             let decision = Some(decision).filter(|decision| decision != "all");
             let path = format!("/approvals{}", query([("decision", decision)]));
-            output.list(&api.list(&path, 1_000).await?, &LIST, "nothing waits for an answer")?;
+            let mut open = api.list(&path, 1_000).await?;
+            for item in open.iter_mut().filter(|item| !output.json && item["call"]["arguments"].is_null()) {
+                item["call"]["arguments"] = json!("too long for a list: see `linchpin approvals show`");
+            }
+            output.list(&open, &LIST, "nothing waits for an answer")?;
         }
         Command::Show { approval } => {
             output.one(&api.get(&format!("/approvals/{}", encoded(&approval))).await?, &ONE)?;

@@ -52,7 +52,9 @@ impl Public {
     fn read(text: &str) -> linchpin_hub_core::Result<Self> {
         let advice = "it is the address of a proxy with TLS before the hub, such as `https://hub.example`";
         let wrong = || Error::invalid("url", advice);
-        let text = text.trim_end_matches('/').to_owned();
+        let text = text.trim_end_matches('/').to_ascii_lowercase();
+        // As browsers say it.
+        let text = text.strip_suffix(":443").map_or(text.clone(), str::to_owned);
         let host = text.strip_prefix("https://").ok_or_else(wrong)?;
         let mut guard = Guard::default();
         guard.allow_host(host).and_then(|()| guard.allow_origin(&text)).map_err(|_| wrong())?;

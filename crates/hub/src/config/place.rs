@@ -169,6 +169,11 @@ impl Place {
         Err(Failure::new(Kind::Other, text))
     }
 
+    /// Why what says where the hub is is not believed, if it is there.
+    pub(crate) fn distrust(&self) -> Option<private::Exposed> {
+        private::check(&std::fs::metadata(self.running_file()).ok()?).err()
+    }
+
     /// The hub that runs on this directory. What a dead one has left behind is not believed: somebody else may listen at
     /// its address now.
     pub(crate) fn running(&self) -> Option<Running> {

@@ -96,9 +96,10 @@ pub(super) async fn run(asked: &Asked, add: &Add) -> Result<(), Failure> {
     fields.extend(add.slug.as_ref().map(|slug| ("slug".to_owned(), json!(slug))));
     let server = asked.api()?.post("/servers", &Value::Object(fields)).await?;
     let slug = server["slug"].as_str().unwrap_or_default();
+    let whose = if add.per_agent { " --agent NAME" } else { "" };
     let next = match add.fields.auth.as_deref() {
         None | Some("none") => format!("look at its tools with `linchpin server sync {slug}`"),
-        Some(_) => format!("enter the secret with `linchpin server credential set {slug}`"),
+        Some(_) => format!("enter the secret with `linchpin server credential set {slug}{whose}`"),
     };
     Ok(asked.output.done(&server, &format!("`{slug}` is added: {next}"))?)
 }

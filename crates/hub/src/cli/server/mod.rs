@@ -165,6 +165,7 @@ async fn sync(asked: &Asked, which: &Which, agent: Option<String>) -> Result<(),
         field("new", "/added"),
         field("changed", "/changed"),
         field("gone", "/gone"),
+        field("back", "/back"),
         field("left out", "/left_out"),
     ];
     Ok(asked.output.one(&answer, &fields)?)

@@ -59,9 +59,10 @@ pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
     };
     let is_open = answer["authentication"]["type"].as_str().is_none_or(|kind| kind == "none");
     let may_lack = !is_open && (update.fields.url.is_some() || update.fields.auth.is_some());
+    let whose = if answer["credentials"] == "per-agent" { " --agent NAME" } else { "" };
     let next = if may_lack {
         format!(
-            "; a secret for another place or of another kind is gone: enter it with `linchpin server credential set {slug}`"
+            "; if its place or the kind of its secret is another one, that is gone: enter it with `linchpin server credential set {slug}{whose}`"
         )
     } else {
         String::new()
