@@ -48,6 +48,18 @@ pub(crate) fn need(program: &str, why: &str) -> anyhow::Result<()> {
     })
 }
 
+/// Installs a package of Debian, which only root can.
+pub(crate) fn install_package(name: &str) -> anyhow::Result<()> {
+    if output("id", &["-u"])?.trim() != "0" {
+        bail!("only root can install {name}");
+    }
+    let apt = |arguments: &[&str]| {
+        run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(["-q"]).args(arguments))
+    };
+    apt(&["update"])?;
+    apt(&["install", "--yes", "--no-install-recommends", name])
+}
+
 /// The command as one could type it in a shell.
 fn show(command: &Command) -> String {
     let changes = command.get_envs().filter_map(|(name, value)| Some((name, value?)));

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::command::{cargo, output, root, run};
+use crate::command::{cargo, install_package, output, root, run};
 
 /// The oldest major version of node that the TypeScript SDK runs on.
 const NODE: u32 = 20;
@@ -76,16 +76,8 @@ fn install_chromium() -> anyhow::Result<()> {
     }
     let advice = "tests sign in with Chromium, and /usr/bin/chromium is missing: install it \
                   (apt-get install chromium, as root) and try again";
-    if output("id", &["-u"])?.trim() != "0" {
-        bail!(advice);
-    }
     println!("installing Debian's chromium: {CHROMIUM} is missing");
-    let apt = |arguments: &[&str]| {
-        run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(["-q"]).args(arguments))
-    };
-    apt(&["update"])
-        .and_then(|()| apt(&["install", "--yes", "--no-install-recommends", "chromium"]))
-        .context(advice)
+    install_package("chromium").context(advice)
 }
 
 fn node_modules(root: &Path) -> Installation {

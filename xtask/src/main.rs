@@ -12,6 +12,7 @@ mod conformance;
 mod crates;
 mod fuzz;
 mod interop;
+mod postgres;
 mod test;
 mod tidy;
 

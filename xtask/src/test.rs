@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use crate::command::{cargo, need, root};
-use crate::interop;
+use crate::{interop, postgres};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     need("python3", "by the tests that drive a server through a terminal (pty)")?;
@@ -16,6 +16,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         );
     }
     interop::install()?;
+    postgres::install()?;
     let examples = examples(&root().join("examples"))?;
     cargo(&["test", "--workspace", "--all-targets"])?;
     cargo(&["test", "--workspace", "--doc"])?;

@@ -12,22 +12,33 @@ use linchpin_hub_core::store::{
     Approval, ApprovalFilter, Batch, Cached, Call, CallFilter, Change, Decision, Document, Key, Kind,
     Outcome, Paging, Status, Store, Stored,
 };
-use linchpin_hub_store::Sqlite;
+use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
 
-/// Opens a store on the files in a folder, or makes it.
-type Open = fn(&TempDir) -> Arc<dyn Store>;
+/// Opens a store on what is at a place, or makes it.
+trait Open: AsyncFn(&TempDir) -> Arc<dyn Store> {}
 
-fn sqlite(folder: &TempDir) -> Arc<dyn Store> {
+impl<F: AsyncFn(&TempDir) -> Arc<dyn Store>> Open for F {}
+
+async fn sqlite(folder: &TempDir) -> Arc<dyn Store> {
     Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap())
 }
 
-fn cached(folder: &TempDir) -> Arc<dyn Store> {
-    Arc::new(Cached::new(sqlite(folder)))
+async fn cached(folder: &TempDir) -> Arc<dyn Store> {
+    Arc::new(Cached::new(sqlite(folder).await))
+}
+
+/// The folder says which database it is.
+async fn postgres(folder: &TempDir) -> Arc<dyn Store> {
+    let (name, server) = (folder.path().join("database"), test_postgres::server());
+    if !name.exists() {
+        std::fs::write(&name, server.database()).unwrap();
+    }
+    Arc::new(Postgres::open(&server.url(&std::fs::read_to_string(name).unwrap())).await.unwrap())
 }
 
 /// Every test for every store: another database is one line more.
@@ -46,7 +57,7 @@ macro_rules! contract {
 }
 
 contract!(
-    [sqlite, cached],
+    [sqlite, cached, postgres],
     documents_are_kept_changed_and_forgotten,
     what_belongs_to_something_comes_and_goes_with_it,
     what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is,
@@ -110,9 +121,9 @@ async fn code(store: &dyn Store, tenant: TenantId, batch: Batch) -> &'static str
     store.commit(tenant, batch).await.map_or_else(|error| error.code(), |()| "done")
 }
 
-async fn documents_are_kept_changed_and_forgotten(open: Open) {
+async fn documents_are_kept_changed_and_forgotten(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     let first = document(Kind::Server, "a", json!({"n": 1})).named("files").of("parent");
     store.commit(ADA, put(&first, 0)).await.unwrap();
     let found = store.document(ADA, &first.key).await.unwrap();
@@ -144,9 +155,9 @@ async fn documents_are_kept_changed_and_forgotten(open: Open) {
     assert_eq!(store.tenants().await.unwrap(), [ADA, BOB]);
 }
 
-async fn what_belongs_to_something_comes_and_goes_with_it(open: Open) {
+async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     let server = document(Kind::Server, "s", json!({}));
     let part =
         |kind, id: &str, parent: &str| document(kind, id, json!({})).of(parent).named(format!("{id} of it"));
@@ -185,9 +196,9 @@ async fn what_belongs_to_something_comes_and_goes_with_it(open: Open) {
     assert_eq!(code(&*store, ADA, gone()).await, "not_found", "and nothing else of it is done");
 }
 
-async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(open: Open) {
+async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     for kind in Kind::ALL {
         let proves = matches!(kind, Kind::Token | Kind::Session);
         let of_ada = document(kind, "1", json!("ada")).of("owner");
@@ -213,9 +224,9 @@ async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(op
     }
 }
 
-async fn lists_come_in_pages(open: Open) {
+async fn lists_come_in_pages(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     for number in 0..25 {
         let parent = if number % 2 == 0 { "even" } else { "odd" };
         let tool = document(Kind::Tool, &format!("{number:02}"), json!(number)).of(parent);
@@ -242,9 +253,9 @@ async fn lists_come_in_pages(open: Open) {
     assert_eq!((all.items.len(), all.next), (25, None));
 }
 
-async fn a_batch_is_done_whole_or_not_at_all(open: Open) {
+async fn a_batch_is_done_whole_or_not_at_all(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     let (one, two) = (document(Kind::Agent, "1", json!(1)), document(Kind::Agent, "2", json!(2)));
     store.commit(ADA, put(&one, 0)).await.unwrap();
     let batch = || {
@@ -276,9 +287,9 @@ async fn a_batch_is_done_whole_or_not_at_all(open: Open) {
     assert_eq!(store.head(ADA).await.unwrap().number, 101);
 }
 
-async fn a_call_goes_one_way_only(open: Open) {
+async fn a_call_goes_one_way_only(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     let pending = call(1, Status::Pending);
     let open = |call: &Call| Batch::new().change(Change::Open(Box::new(call.clone())));
     store.commit(ADA, open(&pending)).await.unwrap();
@@ -325,9 +336,9 @@ async fn a_call_goes_one_way_only(open: Open) {
     assert_eq!(code(&*store, ADA, missing).await, "not_found");
 }
 
-async fn calls_are_found_by_what_they_are(open: Open) {
+async fn calls_are_found_by_what_they_are(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     for number in 0..12 {
         let status = Status::ALL[usize::try_from(number).unwrap() % Status::ALL.len()];
         for tenant in [ADA, BOB] {
@@ -363,9 +374,9 @@ async fn calls_are_found_by_what_they_are(open: Open) {
     assert_eq!(store.calls(TenantId::fixed(3), &none(), &page(5, None)).await.unwrap().items, []);
 }
 
-async fn an_approval_is_given_once_and_used_once(open: Open) {
+async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     let own = approval(1).digest;
     for tenant in [ADA, BOB] {
         let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
@@ -421,9 +432,9 @@ async fn an_approval_is_given_once_and_used_once(open: Open) {
     assert_eq!(code(&*store, BOB, use_up(other, 2)).await, "done");
 }
 
-async fn what_expires_can_only_be_said_to_have(open: Open) {
+async fn what_expires_can_only_be_said_to_have(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
     store.commit(ADA, asked.change(Change::Ask(approval(1)))).await.unwrap();
     let expire = || Change::Decide {
@@ -437,9 +448,9 @@ async fn what_expires_can_only_be_said_to_have(open: Open) {
     assert_eq!(code(&*store, ADA, Batch::new().change(expire())).await, "approval_decided");
 }
 
-async fn the_audit_is_one_chain_per_tenant(open: Open) {
+async fn the_audit_is_one_chain_per_tenant(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let (store, signer) = (open(&place), Signer::new(&[1; 32]));
+    let (store, signer) = (open(&place).await, Signer::new(&[1; 32]));
     for number in 0..40 {
         let tenant = if number % 4 == 0 { BOB } else { ADA };
         let entry = Entry::new(at(number), "user:1", "call.intent").with("call", number);
@@ -448,7 +459,7 @@ async fn the_audit_is_one_chain_per_tenant(open: Open) {
     let checkpoint = signer.sign(ADA, store.head(ADA).await.unwrap(), at(50));
     store.commit(ADA, Batch::new().change(Change::Checkpoint(checkpoint.clone()))).await.unwrap();
     drop(store);
-    let store = open(&place);
+    let store = open(&place).await;
     for (tenant, count) in [(ADA, 60), (BOB, 20), (TenantId::fixed(3), 0)] {
         let kept = store.checkpoint(tenant).await.unwrap();
         assert_eq!(kept, Some(checkpoint.clone()).filter(|_| tenant == ADA));
@@ -467,16 +478,16 @@ async fn the_audit_is_one_chain_per_tenant(open: Open) {
     }
 }
 
-async fn everything_is_there_again(open: Open) {
+async fn everything_is_there_again(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let store = open(&place);
+    let store = open(&place).await;
     let one = document(Kind::Setting, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));
     let batch = put(&one, 0)
         .change(Change::Open(Box::new(call(1, Status::Pending))))
         .change(Change::Ask(approval(1)));
     store.commit(ADA, batch).await.unwrap();
     drop(store);
-    let store = open(&place);
+    let store = open(&place).await;
     assert_eq!(store.document(ADA, &one.key).await.unwrap().unwrap().document, one);
     assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), Some(call(1, Status::Pending)));
     assert_eq!(store.approval(ADA, ApprovalId::fixed(1)).await.unwrap(), Some(approval(1)));

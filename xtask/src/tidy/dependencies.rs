@@ -28,7 +28,7 @@ pub(super) fn crates_depend_downwards(files: &[SourceFile]) -> Vec<Finding> {
                 || match (&*manifest.name, &*dependency.name) {
                     ("linchpin-protocol", "tokio") | ("linchpin-hub-core", "axum" | "hyper" | "http") => true,
                     (package, "axum") => !MAY_USE_AXUM.contains(&package),
-                    (package, "rusqlite") => package != "linchpin-hub-store",
+                    (package, "rusqlite" | "tokio-postgres") => package != "linchpin-hub-store",
                     ("linchpin-jsonrpc", "tokio") => {
                         dependency.features().any(|feature| !TOKIO_IN_JSONRPC.contains(&feature))
                     }
@@ -120,6 +120,7 @@ mod tests {
             ("bench", "linchpin-hub.workspace = true"),
             ("linchpin-hub-http", "linchpin-hub-store.workspace = true"),
             ("linchpin-hub", "axum.workspace = true"),
+            ("linchpin-hub-core", "tokio-postgres.workspace = true"),
         ] {
             assert!(upward(name, wrong), "{name}: {wrong}");
         }

@@ -13,6 +13,7 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use super::failed;
+use crate::Durability;
 
 /// How many wait for a thread before others wait for their turn to wait.
 const QUEUE: usize = 1_024;
@@ -40,13 +41,21 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn open(path: &Path, prepare: impl FnOnce(&mut Connection) -> Result<()>) -> Result<Self> {
+    pub(super) fn open(
+        path: &Path,
+        durability: Durability,
+        prepare: impl FnOnce(&mut Connection) -> Result<()>,
+    ) -> Result<Self> {
+        // What is in the journal survives the end of the process; only the end of the machine asks for more.
+        let synchronous = match durability {
+            Durability::Process => "NORMAL",
+            Durability::Power => "FULL",
+        };
         let connect = || -> rusqlite::Result<Connection> {
             let db = Connection::open(path)?;
             db.busy_timeout(PATIENCE)?;
             db.pragma_update(None, "journal_mode", "WAL")?;
-            // What is in the journal survives the end of the process; only the end of the machine asks for more.
-            db.pragma_update(None, "synchronous", "NORMAL")?;
+            db.pragma_update(None, "synchronous", synchronous)?;
             db.pragma_update(None, "foreign_keys", true)?;
             // A statement is planned once, whatever values it gets.
             db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -203,6 +212,24 @@ impl Drop for Begun<'_> {
             && let Err(error) = self.run("ROLLBACK")
         {
             failed(&error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_machine_is_waited_for_when_that_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        for (durability, expected) in [(Durability::Process, 1), (Durability::Power, 2)] {
+            let db = Database::open(&folder.path().join("hub.db"), durability, |_| Ok(())).unwrap();
+            let level = db.read(|db| {
+                db.pragma_query_value(None, "synchronous", |row| row.get::<_, u8>(0))
+                    .map_err(|error| failed(&error))
+            });
+            assert_eq!(level.await.unwrap(), expected);
         }
     }
 }

@@ -17,6 +17,7 @@ use linchpin_hub_core::store::{
 use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
 
+use crate::Durability;
 use database::Database;
 
 /// Keeps everything in one file.
@@ -25,7 +26,12 @@ pub struct Sqlite(Database);
 impl Sqlite {
     /// Opens the file, or makes it. What an older hub left is brought to the form of today.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Sqlite(Database::open(path, schema::bring_up)?))
+        Self::open_with(path, Durability::default())
+    }
+
+    /// As [`Self::open`], and says what a batch survives.
+    pub fn open_with(path: &Path, durability: Durability) -> Result<Self> {
+        Ok(Sqlite(Database::open(path, durability, schema::bring_up)?))
     }
 
     /// As [`Self::open`], of a file that never becomes larger than so many bytes.
@@ -38,7 +44,7 @@ impl Sqlite {
             });
             set.map_err(|error| failed(&error))
         };
-        Ok(Sqlite(Database::open(path, bound)?))
+        Ok(Sqlite(Database::open(path, Durability::default(), bound)?))
     }
 }
 

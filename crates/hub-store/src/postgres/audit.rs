@@ -1,0 +1,127 @@
+//! The audit: rows are added, and never changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linchpin_hub_core::audit::{Checkpoint, Entry, Head, Row};
+use linchpin_hub_core::digest::Digest;
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::store::MOST_ON_PAGE;
+
+use super::calls::{digest, time, times};
+use super::documents::{number, numbers};
+use super::link::Connected;
+use super::{Ask, Stop, unkept};
+
+type Result<T> = std::result::Result<T, Stop>;
+
+const ROW: &str = "number, at, actor, action, fields, hash";
+
+/// The ends of the chains of some tenants. As long as a transaction has them, whatever other hubs want to change of these
+/// tenants waits: the chains have no gap and no fork.
+pub(super) struct Chains {
+    heads: BTreeMap<TenantId, Head>,
+    added: Vec<(TenantId, Row)>,
+}
+
+impl Chains {
+    /// Takes them, always in the same order: of two that want the same ones, neither waits for ever.
+    pub(super) async fn take(db: &Connected, tenants: impl Iterator<Item = TenantId>) -> Result<Self> {
+        let mut heads: BTreeMap<_, _> = tenants.map(|tenant| (tenant, Head::start(tenant))).collect();
+        let keys: BTreeSet<_> = heads.keys().map(|tenant| lock(*tenant)).collect();
+        let (keys, names) = (Vec::from_iter(keys), heads.keys().map(TenantId::to_string).collect::<Vec<_>>());
+        db.execute("SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) AS key", &[&keys]).await?;
+        // A statement sees what was there when it began: this one begins when the locks are held.
+        let ends =
+            "SELECT last.* FROM unnest($1::TEXT[]) AS name, LATERAL (SELECT tenant, number, hash FROM audit
+                    WHERE tenant = name ORDER BY number DESC LIMIT 1) AS last";
+        for row in db.query(ends, &[&names]).await? {
+            heads.insert(row.try_get::<_, &str>(0)?.parse()?, read_head(&row, 1)?);
+        }
+        Ok(Chains { heads, added: Vec::new() })
+    }
+
+    /// Adds entries, which are kept with all others at the end.
+    pub(super) fn append(&mut self, tenant: TenantId, entries: &[Entry]) -> linchpin_hub_core::Result<()> {
+        // All are kept by one statement: what it would refuse has to be found here.
+        if entries.iter().any(|entry| entry.actor.contains('\0')) {
+            return Err(unkept());
+        }
+        let head = self.heads.entry(tenant).or_insert_with(|| Head::start(tenant));
+        self.added.extend(entries.iter().map(|entry| (tenant, head.append(entry.clone()))));
+        Ok(())
+    }
+
+    /// Keeps what was added.
+    pub(super) async fn keep(self, db: &Connected) -> Result<()> {
+        if self.added.is_empty() {
+            return Ok(());
+        }
+        let sql = format!(
+            "INSERT INTO audit (tenant, {ROW}) SELECT * FROM
+             unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::BYTEA[])"
+        );
+        let all = &self.added;
+        let tenants: Vec<_> = all.iter().map(|(tenant, _)| tenant.to_string()).collect();
+        let numbers: Vec<_> = all.iter().map(|(_, row)| number(row.number)).collect();
+        let times: Vec<_> = all.iter().map(|(_, row)| time(row.at)).collect();
+        let actors: Vec<_> = all.iter().map(|(_, row)| &*row.actor).collect();
+        let actions: Vec<_> = all.iter().map(|(_, row)| &*row.action).collect();
+        let fields: Vec<_> = all.iter().map(|(_, row)| &*row.fields).collect();
+        let hashes: Vec<_> = all.iter().map(|(_, row)| &row.hash.bytes()[..]).collect();
+        db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes]).await.map(drop)
+    }
+}
+
+/// What is locked for a tenant. Two with the same number wait for each other without need, and nothing else.
+fn lock(tenant: TenantId) -> i64 {
+    let digest = Digest::of("linchpin tenant lock").part(tenant.to_string()).end();
+    i64::from_be_bytes(*digest.bytes().first_chunk().expect("a digest is longer than that"))
+}
+
+fn read_head(row: &tokio_postgres::Row, column: usize) -> Result<Head> {
+    Ok(Head { number: numbers(row, column)?, hash: digest(row, column + 1)? })
+}
+
+pub(super) async fn head(db: &impl Ask, tenant: TenantId) -> Result<Head> {
+    let sql = "SELECT number, hash FROM audit WHERE tenant = $1 ORDER BY number DESC LIMIT 1";
+    let found = db.query(sql, &[&tenant.to_string()]).await?;
+    found.first().map_or_else(|| Ok(Head::start(tenant)), |row| read_head(row, 0))
+}
+
+pub(super) async fn rows(db: &impl Ask, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
+    let sql = format!("SELECT {ROW} FROM audit WHERE tenant = $1 AND number > $2 ORDER BY number LIMIT $3");
+    let limit = number(limit.clamp(1, MOST_ON_PAGE) as u64);
+    let found = db.query(&sql, &[&tenant.to_string(), &number(after), &limit]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        Ok(Row {
+            number: numbers(row, 0)?,
+            at: times(row.try_get(1)?)?,
+            actor: row.try_get(2)?,
+            action: row.try_get(3)?,
+            fields: row.try_get(4)?,
+            hash: digest(row, 5)?,
+        })
+    };
+    found.iter().map(read).collect()
+}
+
+pub(super) async fn keep_checkpoint(db: &Connected, tenant: TenantId, checkpoint: &Checkpoint) -> Result<()> {
+    let Checkpoint { head, at, signature, .. } = checkpoint;
+    let sql = "INSERT INTO checkpoints (tenant, number, at, hash, signature) VALUES ($1, $2, $3, $4, $5)
+               ON CONFLICT DO NOTHING";
+    let (hash, signature) = (&head.hash.bytes()[..], &signature[..]);
+    let values: super::Values<'_> =
+        &[&tenant.to_string(), &number(head.number), &time(*at), &hash, &signature];
+    db.execute(sql, values).await.map(drop)
+}
+
+pub(super) async fn checkpoint(db: &impl Ask, tenant: TenantId) -> Result<Option<Checkpoint>> {
+    let sql =
+        "SELECT number, hash, at, signature FROM checkpoints WHERE tenant = $1 ORDER BY number DESC LIMIT 1";
+    let found = db.query(sql, &[&tenant.to_string()]).await?;
+    let read = |row: &tokio_postgres::Row| {
+        let (head, at) = (read_head(row, 0)?, times(row.try_get(2)?)?);
+        Ok(Checkpoint { tenant, head, at, signature: row.try_get(3)? })
+    };
+    found.first().map(read).transpose()
+}

@@ -1,0 +1,377 @@
+//! Calls and approvals. Each change says in its own words what must be true before it.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use linchpin_hub_core::Error;
+use linchpin_hub_core::digest::Digest;
+use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
+use linchpin_hub_core::store::{
+    Approval, ApprovalFilter, Call, CallFilter, Decision, MOST_ON_PAGE, Outcome, Page, Paging, Status,
+};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::documents::{number, page};
+use super::link::{Connected, Values};
+use super::{Ask, Stop, conflict, unreadable};
+
+type Result<T> = std::result::Result<T, Stop>;
+
+const CALL: &str =
+    "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
+/// The same for lists, without what may be long.
+const LISTED: &str = "id, server, tool, subject, status, digest, NULL::BYTEA, NULL::BYTEA, error, created, started, completed \
+                      FROM calls";
+const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
+
+/// Times are kept in milliseconds.
+pub(super) fn time(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+pub(super) fn times(at: i64) -> Result<Timestamp> {
+    Timestamp::from_millisecond(at).map_err(|_| unreadable("no time"))
+}
+
+fn maybe(row: &Row, column: usize) -> Result<Option<Timestamp>> {
+    row.try_get::<_, Option<i64>>(column)?.map(times).transpose()
+}
+
+pub(super) fn digest(row: &Row, column: usize) -> Result<Digest> {
+    let bytes: &[u8] = row.try_get(column)?;
+    bytes.try_into().map(Digest::from_bytes).map_err(|_| unreadable("no digest"))
+}
+
+fn parsed<T: std::str::FromStr<Err = Error>>(row: &Row, column: usize) -> Result<T> {
+    row.try_get::<_, &str>(column)?.parse().map_err(|_| unreadable("no id"))
+}
+
+/// Does one change that must meet exactly one row.
+async fn meets(db: &Connected, sql: &str, values: Values<'_>) -> Result<bool> {
+    Ok(db.execute(sql, values).await? > 0)
+}
+
+pub(super) async fn open(db: &Connected, tenant: TenantId, call: &Call) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO calls (tenant, {CALL}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+         ON CONFLICT (tenant, id) DO NOTHING"
+    );
+    let values: Values<'_> = &[
+        &tenant.to_string(),
+        &call.id.to_string(),
+        &call.server.to_string(),
+        &call.tool,
+        &call.subject,
+        &call.status.name(),
+        &&call.digest.bytes()[..],
+        &call.arguments,
+        &call.result,
+        &call.error,
+        &time(call.created),
+        &call.started.map(time),
+        &call.completed.map(time),
+    ];
+    if meets(db, &sql, values).await? {
+        return Ok(());
+    }
+    Err(conflict("call_exists", format!("there is a call {} already", call.id)))
+}
+
+/// Changes a call, or says why it cannot go on as was wanted.
+async fn advance(
+    db: &Connected,
+    tenant: TenantId,
+    call: CallId,
+    sql: &str,
+    values: Values<'_>,
+) -> Result<()> {
+    if meets(db, sql, values).await? {
+        return Ok(());
+    }
+    Err(match get(db, tenant, call).await? {
+        None => Error::not_found("call", call).into(),
+        Some(found) => {
+            conflict("call_elsewhere", format!("the call {call} is {} already", found.status.name()))
+        }
+    })
+}
+
+pub(super) async fn start(db: &Connected, tenant: TenantId, call: CallId, at: Timestamp) -> Result<()> {
+    let sql = "UPDATE calls SET status = 'running', started = $3 WHERE tenant = $1 AND id = $2 AND status = 'pending'";
+    advance(db, tenant, call, sql, &[&tenant.to_string(), &call.to_string(), &time(at)]).await
+}
+
+pub(super) async fn finish(db: &Connected, tenant: TenantId, call: CallId, outcome: &Outcome) -> Result<()> {
+    let sql = "UPDATE calls SET status = $3, result = $4, error = $5, completed = $6,
+               arguments = CASE WHEN $7 THEN arguments END
+               WHERE tenant = $1 AND id = $2 AND status IN ('pending', 'running')";
+    let Outcome { status, result, error, at, keeps_arguments } = outcome;
+    let (owner, id) = (tenant.to_string(), call.to_string());
+    let values: Values<'_> = &[&owner, &id, &status.name(), result, error, &time(*at), keeps_arguments];
+    advance(db, tenant, call, sql, values).await
+}
+
+pub(super) async fn edit(
+    db: &Connected,
+    tenant: TenantId,
+    call: CallId,
+    digest: Digest,
+    arguments: Option<&[u8]>,
+) -> Result<()> {
+    let sql =
+        "UPDATE calls SET digest = $3, arguments = $4 WHERE tenant = $1 AND id = $2 AND status = 'pending'";
+    let values: Values<'_> = &[&tenant.to_string(), &call.to_string(), &&digest.bytes()[..], &arguments];
+    advance(db, tenant, call, sql, values).await
+}
+
+pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp) -> Result<()> {
+    let sql = "DELETE FROM calls WHERE tenant = $1 AND completed < $2";
+    db.execute(sql, &[&tenant.to_string(), &time(before)]).await.map(drop)
+}
+
+fn read_call(row: &Row) -> Result<Call> {
+    Ok(Call {
+        id: parsed(row, 0)?,
+        server: parsed(row, 1)?,
+        tool: row.try_get(2)?,
+        subject: row.try_get(3)?,
+        status: Status::find(row.try_get(4)?).ok_or_else(|| unreadable("no status"))?,
+        digest: digest(row, 5)?,
+        arguments: row.try_get(6)?,
+        result: row.try_get(7)?,
+        error: row.try_get(8)?,
+        created: times(row.try_get(9)?)?,
+        started: maybe(row, 10)?,
+        completed: maybe(row, 11)?,
+    })
+}
+
+pub(super) async fn get(db: &impl Ask, tenant: TenantId, call: CallId) -> Result<Option<Call>> {
+    let sql = format!("SELECT {CALL} FROM calls WHERE tenant = $1 AND id = $2");
+    let found = db.query(&sql, &[&tenant.to_string(), &call.to_string()]).await?;
+    found.first().map(read_call).transpose()
+}
+
+/// The conditions that were asked for, one after the other, and their values.
+#[derive(Default)]
+struct Conditions {
+    text: String,
+    values: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl Conditions {
+    fn new(tenant: TenantId, paging: &Paging) -> Self {
+        let mut all = Conditions::default();
+        all.add("tenant =", Some(tenant.to_string()));
+        all.add("id <", paging.after.clone());
+        all
+    }
+
+    fn add(&mut self, what: &str, value: Option<impl ToSql + Sync + Send + 'static>) {
+        let Some(value) = value else { return };
+        self.values.push(Box::new(value));
+        let and = if self.text.is_empty() { "" } else { " AND " };
+        write!(self.text, "{and}{what} ${}", self.values.len()).expect("a text takes everything");
+    }
+
+    fn sql(&self, columns_from: &str) -> String {
+        format!("SELECT {columns_from} WHERE {} ORDER BY id DESC LIMIT ${}", self.text, self.values.len() + 1)
+    }
+
+    fn values<'a>(&'a self, limit: &'a i64) -> Vec<&'a (dyn ToSql + Sync)> {
+        let values = self.values.iter().map(|value| &**value as &(dyn ToSql + Sync));
+        values.chain([limit as _]).collect()
+    }
+
+    /// What meets them all, the newest first.
+    async fn list<T>(
+        self,
+        db: &impl Ask,
+        columns_from: &str,
+        paging: &Paging,
+        read: impl Fn(&Row) -> Result<T>,
+        name: impl Fn(&T) -> String,
+    ) -> Result<Page<T>> {
+        let limit = paging.limit.clamp(1, MOST_ON_PAGE);
+        let most = number(limit as u64 + 1);
+        let found = db.query(&self.sql(columns_from), &self.values(&most)).await?;
+        Ok(page(found.iter().map(read).collect::<Result<Vec<_>>>()?, limit, name))
+    }
+}
+
+fn calls_of(tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Conditions {
+    let mut conditions = Conditions::new(tenant, paging);
+    conditions.add("tool =", filter.tool.clone());
+    conditions.add("server =", filter.server.map(|server| server.to_string()));
+    conditions.add("subject =", filter.subject.clone());
+    conditions.add("status =", filter.status.map(Status::name));
+    conditions.add("created >=", filter.since.map(time));
+    conditions.add("created <", filter.until.map(time));
+    conditions
+}
+
+pub(super) async fn list(
+    db: &impl Ask,
+    tenant: TenantId,
+    filter: &CallFilter,
+    paging: &Paging,
+) -> Result<Page<Call>> {
+    let name = |call: &Call| call.id.to_string();
+    calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name).await
+}
+
+pub(super) async fn ask(db: &Connected, tenant: TenantId, approval: &Approval) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO approvals (tenant, {APPROVAL}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (tenant, id) DO NOTHING"
+    );
+    let values: Values<'_> = &[
+        &tenant.to_string(),
+        &approval.id.to_string(),
+        &approval.call.to_string(),
+        &&approval.digest.bytes()[..],
+        &approval.decision.name(),
+        &approval.decided_by,
+        &time(approval.created),
+        &time(approval.expires),
+        &approval.decided.map(time),
+    ];
+    if meets(db, &sql, values).await? {
+        return Ok(());
+    }
+    Err(conflict("approval_exists", format!("there is an approval {} already", approval.id)))
+}
+
+/// Why an approval cannot be answered, or used.
+fn closed(id: ApprovalId, found: Option<&Approval>, at: Timestamp) -> Stop {
+    match found {
+        None => Error::not_found("approval", id).into(),
+        Some(found)
+            if found.expires <= at && matches!(found.decision, Decision::Open | Decision::Approved) =>
+        {
+            conflict(
+                "approval_expired",
+                format!("the approval {id} has expired: the call must be asked for again"),
+            )
+        }
+        Some(found) => {
+            let text = format!("the approval {id} is {} already", found.decision.name());
+            conflict("approval_decided", text)
+        }
+    }
+}
+
+pub(super) async fn decide(
+    db: &Connected,
+    tenant: TenantId,
+    id: ApprovalId,
+    decision: Decision,
+    by: &str,
+    at: Timestamp,
+    digest: Option<Digest>,
+) -> Result<()> {
+    // What is over can only be said to be over.
+    let sql =
+        "UPDATE approvals SET decision = $3, decided_by = $4, decided = $5, digest = COALESCE($6, digest)
+               WHERE tenant = $1 AND id = $2 AND decision = 'open' AND (expires > $5 OR $3 IN ('expired', 'withdrawn'))";
+    let (owner, digest) = (tenant.to_string(), digest.as_ref().map(|digest| &digest.bytes()[..]));
+    let values: Values<'_> = &[&owner, &id.to_string(), &decision.name(), &by, &time(at), &digest];
+    if meets(db, sql, values).await? {
+        return Ok(());
+    }
+    Err(closed(id, approval(db, tenant, id).await?.as_ref(), at))
+}
+
+pub(super) async fn use_up(
+    db: &Connected,
+    tenant: TenantId,
+    id: ApprovalId,
+    digest: Digest,
+    at: Timestamp,
+) -> Result<()> {
+    let sql = "UPDATE approvals SET decision = 'used'
+               WHERE tenant = $1 AND id = $2 AND decision = 'approved' AND digest = $3 AND expires > $4";
+    let values: Values<'_> = &[&tenant.to_string(), &id.to_string(), &&digest.bytes()[..], &time(at)];
+    if meets(db, sql, values).await? {
+        return Ok(());
+    }
+    Err(match approval(db, tenant, id).await? {
+        Some(found) if found.decision == Decision::Approved && found.digest != digest => {
+            conflict("approval_for_another", format!("the approval {id} is for another call than this"))
+        }
+        found => closed(id, found.as_ref(), at),
+    })
+}
+
+fn read_approval(row: &Row) -> Result<Approval> {
+    Ok(Approval {
+        id: parsed(row, 0)?,
+        call: parsed(row, 1)?,
+        digest: digest(row, 2)?,
+        decision: Decision::find(row.try_get(3)?).ok_or_else(|| unreadable("no decision"))?,
+        decided_by: row.try_get(4)?,
+        created: times(row.try_get(5)?)?,
+        expires: times(row.try_get(6)?)?,
+        decided: maybe(row, 7)?,
+    })
+}
+
+pub(super) async fn approval(db: &impl Ask, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
+    let sql = format!("SELECT {APPROVAL} FROM approvals WHERE tenant = $1 AND id = $2");
+    let found = db.query(&sql, &[&tenant.to_string(), &id.to_string()]).await?;
+    found.first().map(read_approval).transpose()
+}
+
+fn approvals_of(tenant: TenantId, filter: &ApprovalFilter, paging: &Paging) -> Conditions {
+    let mut conditions = Conditions::new(tenant, paging);
+    conditions.add("call =", filter.call.map(|call| call.to_string()));
+    conditions.add("decision =", filter.decision.map(Decision::name));
+    conditions
+}
+
+pub(super) async fn approvals(
+    db: &impl Ask,
+    tenant: TenantId,
+    filter: &ApprovalFilter,
+    paging: &Paging,
+) -> Result<Page<Approval>> {
+    let (columns_from, name) =
+        (format!("{APPROVAL} FROM approvals"), |approval: &Approval| approval.id.to_string());
+    approvals_of(tenant, filter, paging).list(db, &columns_from, paging, read_approval, name).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::tests::{filled, plan};
+
+    #[tokio::test]
+    async fn every_list_has_an_index() {
+        let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
+        let db = filled(tenant).await;
+        let planned = async |conditions: Conditions, columns_from: &str| {
+            plan(&db, &conditions.sql(columns_from), &conditions.values(&100)).await
+        };
+        for after in [None, Some("x".to_owned())] {
+            let paging = Paging { after, limit: 100 };
+            for (filter, index) in [
+                (none(), "calls_pkey"),
+                (CallFilter { status: Some(Status::Running), ..none() }, "calls_by_status"),
+                (
+                    CallFilter { status: Some(Status::Error), since: now, until: now, ..none() },
+                    "calls_by_status",
+                ),
+                (CallFilter { subject: Some("1".into()), ..none() }, "calls_by_subject"),
+                (CallFilter { tool: Some("1".into()), ..none() }, "calls_by_tool"),
+            ] {
+                let plan = planned(calls_of(tenant, &filter, &paging), LISTED).await;
+                assert!(plan.contains(index) && !plan.contains("Seq Scan"), "{filter:?}: {plan}");
+            }
+            let open = ApprovalFilter { decision: Some(Decision::Open), ..ApprovalFilter::default() };
+            let plan =
+                planned(approvals_of(tenant, &open, &paging), &format!("{APPROVAL} FROM approvals")).await;
+            assert!(plan.contains("approvals_by_decision") && !plan.contains("Seq Scan"), "{plan}");
+        }
+    }
+}

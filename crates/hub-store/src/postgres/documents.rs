@@ -1,0 +1,168 @@
+//! Documents.
+
+use linchpin_hub_core::Error;
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::store::{Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Stored};
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+
+use super::link::Connected;
+use super::{Ask, Stop, conflict, unreadable};
+
+const COLUMNS: &str = "id, name, parent, version, body";
+/// What proves who asks, and is found without knowing whose it is.
+const PROVES: &str = "kind IN ('token', 'session')";
+
+type Result<T> = std::result::Result<T, Stop>;
+
+/// A number as databases of this kind keep it.
+pub(super) fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// And back.
+pub(super) fn numbers(row: &Row, column: usize) -> Result<u64> {
+    u64::try_from(row.try_get::<_, i64>(column)?).map_err(|_| unreadable("a number below zero"))
+}
+
+pub(super) async fn put(db: &Connected, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
+    let Document { key, name, parent, body } = document;
+    let (tenant, kind, body) = (tenant.to_string(), key.kind.name(), body.to_string());
+    let sql = match version {
+        0 => {
+            "INSERT INTO documents (tenant, kind, id, name, parent, body, version)
+             VALUES ($1, $2, $3, $4, $5, $6, $7::BIGINT + 1) ON CONFLICT (tenant, kind, id) DO NOTHING"
+        }
+        _ => {
+            "UPDATE documents SET name = $4, parent = $5, body = $6, version = $7::BIGINT + 1
+             WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $7"
+        }
+    };
+    match db.execute(sql, &[&tenant, &kind, &key.id, name, parent, &body, &number(version)]).await {
+        Ok(1) => Ok(()),
+        Ok(_) => {
+            Err(conflict("changed_meanwhile", format!("the {kind} was changed meanwhile: read it again")))
+        }
+        Err(Stop::Fault(error)) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Err(match name {
+            Some(name) => {
+                conflict("name_taken", format!("another {kind} has the name `{name}`: choose another one"))
+            }
+            None => conflict("id_taken", format!("another {kind} has this id")),
+        }),
+        Err(stop) => Err(stop),
+    }
+}
+
+fn missing(key: &Key) -> Stop {
+    Error::not_found(key.kind.name(), &key.id).into()
+}
+
+/// Holds it, too: nobody removes it before this is done.
+pub(super) async fn need(db: &Connected, tenant: TenantId, key: &Key) -> Result<()> {
+    let sql = "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3 FOR KEY SHARE";
+    let found = db.query(sql, &[&tenant.to_string(), &key.kind.name(), &key.id]).await?;
+    found.first().map(|_| ()).ok_or_else(|| missing(key))
+}
+
+pub(super) async fn remove_parts(db: &Connected, tenant: TenantId, kind: Kind, parent: &str) -> Result<()> {
+    let sql = "DELETE FROM documents WHERE tenant = $1 AND kind = $2 AND parent = $3";
+    db.execute(sql, &[&tenant.to_string(), &kind.name(), &parent]).await.map(drop)
+}
+
+pub(super) async fn remove(db: &Connected, tenant: TenantId, key: &Key) -> Result<()> {
+    let sql = "DELETE FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3";
+    match db.execute(sql, &[&tenant.to_string(), &key.kind.name(), &key.id]).await? {
+        0 => Err(missing(key)),
+        _ => Ok(()),
+    }
+}
+
+fn stored(kind: Kind, row: &Row) -> Result<Stored> {
+    let body = serde_json::from_str(row.try_get(4)?).map_err(|_| unreadable("a document that is no JSON"))?;
+    let key = Key::new(kind, row.try_get::<_, String>(0)?);
+    let document = Document { key, name: row.try_get(1)?, parent: row.try_get(2)?, body };
+    Ok(Stored { document, version: numbers(row, 3)? })
+}
+
+pub(super) async fn get(db: &impl Ask, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
+    let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3");
+    let found = db.query(&sql, &[&tenant.to_string(), &key.kind.name(), &key.id]).await?;
+    found.first().map(|row| stored(key.kind, row)).transpose()
+}
+
+pub(super) async fn anywhere(db: &impl Ask, key: &Key) -> Result<Option<(TenantId, Stored)>> {
+    let sql = format!("SELECT {COLUMNS}, tenant FROM documents WHERE kind = $1 AND id = $2 AND {PROVES}");
+    let found = db.query(&sql, &[&key.kind.name(), &key.id]).await?;
+    let read = |row: &Row| Ok((row.try_get::<_, &str>(5)?.parse()?, stored(key.kind, row)?));
+    found.first().map(read).transpose()
+}
+
+pub(super) async fn named(db: &impl Ask, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
+    let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = $1 AND kind = $2 AND name = $3");
+    let found = db.query(&sql, &[&tenant.to_string(), &kind.name(), &name]).await?;
+    found.first().map(|row| stored(kind, row)).transpose()
+}
+
+pub(super) async fn list(
+    db: &impl Ask,
+    tenant: TenantId,
+    kind: Kind,
+    parent: Option<&str>,
+    paging: &Paging,
+) -> Result<Page<Stored>> {
+    let limit = paging.limit.clamp(1, MOST_ON_PAGE);
+    let after = paging.after.as_deref().unwrap_or_default();
+    let values = (tenant.to_string(), kind.name(), number(limit as u64 + 1));
+    let found = db.query(&listing(parent), &[&values.0, &values.1, &after, &parent, &values.2]).await?;
+    let items = found.iter().map(|row| stored(kind, row)).collect::<Result<Vec<_>>>()?;
+    Ok(page(items, limit, |item| item.document.key.id.clone()))
+}
+
+fn listing(parent: Option<&str>) -> String {
+    let of_parent = if parent.is_some() { "parent = $4" } else { "$4::TEXT IS NULL" };
+    format!(
+        "SELECT {COLUMNS} FROM documents WHERE tenant = $1 AND kind = $2 AND id > $3 AND {of_parent} ORDER BY id LIMIT $5"
+    )
+}
+
+/// One more than a page was asked for: if it is there, there is a next one.
+pub(super) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| has_more).map(name);
+    Page { items, next }
+}
+
+/// From one tenant to the next, over whatever lies between them.
+const TENANTS: &str = "
+    WITH RECURSIVE found (tenant) AS (
+        SELECT min(tenant) FROM documents
+        UNION ALL
+        SELECT (SELECT min(tenant) FROM documents WHERE tenant > found.tenant) FROM found WHERE tenant IS NOT NULL
+    )
+    SELECT tenant FROM found WHERE tenant IS NOT NULL";
+
+pub(super) async fn tenants(db: &impl Ask) -> Result<Vec<TenantId>> {
+    let found = db.query(TENANTS, &[]).await?;
+    found.iter().map(|row| Ok(row.try_get::<_, &str>(0)?.parse()?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::tests::{filled, plan};
+
+    #[tokio::test]
+    async fn nothing_is_found_by_reading_everything() {
+        let tenant = TenantId::fixed(1);
+        let (db, owner) = (filled(tenant).await, tenant.to_string());
+        let limit = 100_i64;
+        for (parent, index) in [(None, "documents_pkey"), (Some("1"), "documents_by_parent")] {
+            let plan = plan(&db, &listing(parent), &[&owner, &"tool", &"", &parent, &limit]).await;
+            assert!(plan.contains(&format!(" {index} on documents")) && !plan.contains("Sort"), "{plan}");
+        }
+        let plan = plan(&db, TENANTS, &[]).await;
+        assert!(plan.contains("Index Only Scan using documents_") && !plan.contains("Seq Scan"), "{plan}");
+        assert_eq!(tenants(&*db).await.map_err(Error::from).unwrap(), [tenant]);
+    }
+}

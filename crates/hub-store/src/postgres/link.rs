@@ -1,0 +1,166 @@
+//! One connection to the database, made again when it is lost.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use linchpin_hub_core::{Error, Result, error};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_postgres::config::{Config, SslMode};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, Row, Statement};
+
+use super::{Ask, Stop, away, failed};
+
+/// How long a connection may take to come about.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the other side may be silent before a connection counts as lost.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long nothing is tried after the first failure, and how often that doubles.
+const PAUSE: (Duration, u32) = (Duration::from_millis(100), 4);
+
+/// What a statement is given.
+pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// What an URL says, which is never told to anybody.
+pub(super) fn config(url: &str) -> Result<Config> {
+    let refused = |text: &str| Err(Error::new(error::Kind::Invalid, "invalid_database", text));
+    let encrypted = "the URL of the database asks for TLS by its sslmode, which the hub does not speak yet: \
+                     connect by a socket, by a tunnel, or over a network of your own with sslmode=disable";
+    let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
+    let mut config: Config = match url.parse() {
+        Ok(config) if is_url => config,
+        _ if url.contains("sslmode=verify-") => return refused(encrypted),
+        _ => {
+            return refused(
+                "the URL of the database cannot be read: it looks like `postgres://user:password@host:5432/name`, \
+                 and `%`, `/`, `@`, `:` and `?` in a password are written as `%25`, `%2F`, `%40`, `%3A` and `%3F`",
+            );
+        }
+    };
+    if config.get_ssl_mode() == SslMode::Require {
+        return refused(encrypted);
+    }
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        return refused(
+            "the URL of the database names no host: it looks like `postgres://user:password@host:5432/name`",
+        );
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("linchpin");
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE);
+    }
+    config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
+    Ok(config)
+}
+
+/// A connection that is made when it is needed, and again when it was lost.
+pub(super) struct Link {
+    config: Config,
+    /// What is said first.
+    greeting: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    connected: Option<Arc<Connected>>,
+    /// Why there is none, and until when that is the answer.
+    failure: Option<(Error, Instant)>,
+    failures: u32,
+}
+
+impl Link {
+    pub(super) fn new(config: Config, greeting: String) -> Self {
+        Link { config, greeting, state: Mutex::default() }
+    }
+
+    /// The connection. While there is none, it is tried now and then; whoever asks in between hears at once why.
+    pub(super) async fn get(&self) -> Result<Arc<Connected>> {
+        let mut state = self.state.lock().await;
+        state.connected.take_if(|connected| connected.client.is_closed());
+        if let Some(connected) = &state.connected {
+            return Ok(connected.clone());
+        }
+        if let Some((error, until)) = &state.failure
+            && Instant::now() < *until
+        {
+            return Err(error.clone());
+        }
+        let made = match timeout(PATIENCE, self.connect()).await {
+            Ok(made) => made.map_err(|error| failed(&error)),
+            Err(_) => Err(away("it does not answer")),
+        };
+        match made {
+            Ok(connected) => {
+                let connected = Arc::new(connected);
+                *state = State { connected: Some(connected.clone()), ..State::default() };
+                Ok(connected)
+            }
+            Err(error) => {
+                let pause = PAUSE.0 * 2_u32.pow(state.failures.min(PAUSE.1));
+                state.failures += 1;
+                state.failure = Some((error.clone(), Instant::now() + pause));
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up a connection that does not work.
+    pub(super) async fn forget(&self, lost: &Arc<Connected>) {
+        self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, lost));
+    }
+
+    /// Another kind of line, such as TLS, is put in here.
+    async fn connect(&self) -> Result<Connected, tokio_postgres::Error> {
+        let (client, line) = self.config.connect(NoTls).await?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async {
+            if let Err(error) = line.await {
+                failed(&error);
+            }
+        });
+        client.batch_execute(&self.greeting).await?;
+        Ok(Connected { client, statements: std::sync::Mutex::default(), _driver: driver })
+    }
+}
+
+/// A connection with the statements that it knows already.
+pub(super) struct Connected {
+    client: Client,
+    statements: std::sync::Mutex<HashMap<String, Statement>>,
+    /// Moves the bytes, and ends with the connection.
+    _driver: JoinSet<()>,
+}
+
+impl Connected {
+    /// Does one statement, and says how many rows it met.
+    pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, Stop> {
+        Ok(self.client.execute(&self.prepared(sql).await?, values).await?)
+    }
+
+    /// Does statements that need no values.
+    pub(super) async fn run(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+        self.client.batch_execute(sql).await
+    }
+
+    async fn prepared(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+        let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = known().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        known().insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+impl Ask for Connected {
+    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Stop> {
+        Ok(self.client.query(&self.prepared(sql).await?, values).await?)
+    }
+}

@@ -1,0 +1,292 @@
+//! A database that several hubs may share: one connection that writes and a few that read.
+
+mod audit;
+mod calls;
+mod database;
+mod documents;
+mod link;
+mod schema;
+
+use std::error::Error as _;
+
+use async_trait::async_trait;
+use linchpin_hub_core::audit::{Checkpoint, Head, Row};
+use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
+use linchpin_hub_core::store::{
+    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Key, Kind, Page, Paging, Store, Stored,
+};
+use linchpin_hub_core::{Error, Result, error};
+use tokio_postgres::error::SqlState;
+
+use crate::Durability;
+use database::Database;
+use link::{Connected, Values};
+
+/// Keeps everything in a PostgreSQL database.
+pub struct Postgres(Database);
+
+impl Postgres {
+    /// Opens the database that an URL names, such as `postgres://user:password@host:5432/name`. What an older hub left is
+    /// brought to the form of today. It works on when the database goes away and comes back.
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url, Durability::default()).await
+    }
+
+    /// As [`Self::open`], and says what a batch survives: the end of the hub, or that of the database's machine, too.
+    pub async fn open_with(url: &str, durability: Durability) -> Result<Self> {
+        Ok(Postgres(Database::open(url, durability).await?))
+    }
+}
+
+/// Whoever can be asked something: the one that writes, in the middle of it, or any of those that read.
+trait Ask: Sync {
+    fn query(
+        &self,
+        sql: &str,
+        values: Values<'_>,
+    ) -> impl Future<Output = Result<Vec<tokio_postgres::Row>, Stop>> + Send;
+}
+
+/// Why something was not done: because of what is there, or because the database could not.
+enum Stop {
+    Refused(Error),
+    Fault(tokio_postgres::Error),
+}
+
+impl Stop {
+    /// Whether the connection is of no use any more.
+    fn is_lost(&self) -> bool {
+        matches!(self, Stop::Fault(error) if is_lost(error))
+    }
+
+    /// Whether two were in each other's way, and one of them was chosen to begin anew.
+    fn is_clash(&self) -> bool {
+        let clashes = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
+        matches!(self, Stop::Fault(error) if error.code().is_some_and(|code| clashes.contains(&code)))
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Refused(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Stop {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Stop::Fault(error)
+    }
+}
+
+impl From<Stop> for Error {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Refused(error) => error,
+            Stop::Fault(error) => failed(&error),
+        }
+    }
+}
+
+const REFUSED: &str = "the database refuses the hub: look at the user and the password in its URL";
+
+/// What the database says, without what is in it and without what its URL says.
+fn failed(error: &tokio_postgres::Error) -> Error {
+    let code = error.code().map(SqlState::code);
+    let text = match code {
+        None if is_lost(error) => {
+            return away(&error.source().map_or_else(|| "it was lost".to_owned(), ToString::to_string));
+        }
+        None if matches!(&*error.to_string(), "authentication error" | "invalid configuration") => REFUSED,
+        Some("57P01" | "57P02" | "57P03") => return away("it is being started or ended"),
+        Some("22021" | "22P05") => return unkept(),
+        Some("28000" | "28P01") => REFUSED,
+        Some("3D000") => "there is no database of that name: make it, or look at the name in its URL",
+        Some("42501") => {
+            "the database does not let the hub do its work: make it the owner of the database, or of a schema in it"
+        }
+        Some("25006") => "the database takes no changes: name the one that does in its URL, not a copy of it",
+        Some("53100") => "the disk is full: nothing can be kept until there is room",
+        Some("53300") => "the database has no connection left for the hub: allow more of them",
+        Some("55P03") => "another hub keeps the database busy: try again",
+        Some("XX001" | "XX002") => "the database is damaged: restore it from a backup",
+        _ => "the database does not work now",
+    };
+    // Of what has no code of the database, the text says what went wrong, and not with which value.
+    let kind = code.is_none().then(|| error.to_string());
+    tracing::error!(error = code, kind, "{text}");
+    Error::new(error::Kind::Unavailable, "store_unavailable", text)
+}
+
+/// The database cannot be had now.
+fn away(reason: &str) -> Error {
+    tracing::error!(reason, "the database cannot be reached");
+    let text = format!("the database cannot be reached now ({reason}): it is tried again");
+    Error::new(error::Kind::Unavailable, "store_unavailable", text)
+}
+
+/// There is a text that no database of this kind takes.
+fn unkept() -> Error {
+    let text = "a text holds a character that the database cannot keep, such as U+0000: leave it out";
+    Error::new(error::Kind::Invalid, "text_not_kept", text)
+}
+
+/// What is in the database is not what was put there.
+fn unreadable(what: &'static str) -> Stop {
+    tracing::error!(what, "the database holds what no hub has written");
+    let text = "the database is damaged: restore it from a backup";
+    Error::new(error::Kind::Unavailable, "store_unavailable", text).into()
+}
+
+fn is_lost(error: &tokio_postgres::Error) -> bool {
+    let is_io = || error.source().and_then(|error| error.downcast_ref::<std::io::Error>()).is_some();
+    let ended = ["57P01", "57P02", "57P03", "25P03"];
+    error.is_closed() || error.code().map_or_else(is_io, |code| ended.contains(&code.code()))
+}
+
+/// A change contradicts what is there.
+fn conflict(code: &'static str, text: impl Into<String>) -> Stop {
+    Error::new(error::Kind::Conflict, code, text).into()
+}
+
+async fn apply(db: &Connected, tenant: TenantId, batch: &Batch) -> Result<(), Stop> {
+    for change in &batch.changes {
+        match change {
+            Change::Put { document, version } => documents::put(db, tenant, document, *version).await?,
+            Change::Need(key) => documents::need(db, tenant, key).await?,
+            Change::Remove(key) => documents::remove(db, tenant, key).await?,
+            Change::RemoveParts { kind, parent } => {
+                documents::remove_parts(db, tenant, *kind, parent).await?;
+            }
+            Change::Open(call) => calls::open(db, tenant, call).await?,
+            Change::Start { call, at } => calls::start(db, tenant, *call, *at).await?,
+            Change::Finish { call, outcome } => calls::finish(db, tenant, *call, outcome).await?,
+            Change::Edit { call, digest, arguments } => {
+                calls::edit(db, tenant, *call, *digest, arguments.as_deref()).await?;
+            }
+            Change::Ask(approval) => calls::ask(db, tenant, approval).await?,
+            Change::Decide { approval, decision, by, at, digest } => {
+                calls::decide(db, tenant, *approval, *decision, by, *at, *digest).await?;
+            }
+            Change::Use { approval, digest, at } => {
+                calls::use_up(db, tenant, *approval, *digest, *at).await?;
+            }
+            Change::Forget { before } => calls::forget(db, tenant, *before).await?,
+            Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, checkpoint).await?,
+        }
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
+        self.0.write(tenant, batch).await
+    }
+
+    async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
+        Ok(documents::get(&self.0, tenant, key).await?)
+    }
+
+    async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>> {
+        Ok(documents::anywhere(&self.0, key).await?)
+    }
+
+    async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
+        Ok(documents::named(&self.0, tenant, kind, name).await?)
+    }
+
+    async fn documents(
+        &self,
+        tenant: TenantId,
+        kind: Kind,
+        parent: Option<&str>,
+        paging: &Paging,
+    ) -> Result<Page<Stored>> {
+        Ok(documents::list(&self.0, tenant, kind, parent, paging).await?)
+    }
+
+    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>> {
+        Ok(calls::get(&self.0, tenant, id).await?)
+    }
+
+    async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>> {
+        Ok(calls::list(&self.0, tenant, filter, paging).await?)
+    }
+
+    async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
+        Ok(calls::approval(&self.0, tenant, id).await?)
+    }
+
+    async fn approvals(
+        &self,
+        tenant: TenantId,
+        filter: &ApprovalFilter,
+        paging: &Paging,
+    ) -> Result<Page<Approval>> {
+        Ok(calls::approvals(&self.0, tenant, filter, paging).await?)
+    }
+
+    async fn head(&self, tenant: TenantId) -> Result<Head> {
+        Ok(audit::head(&self.0, tenant).await?)
+    }
+
+    async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
+        Ok(audit::rows(&self.0, tenant, after, limit).await?)
+    }
+
+    async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
+        Ok(audit::checkpoint(&self.0, tenant).await?)
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantId>> {
+        Ok(documents::tenants(&self.0).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use test_postgres::server;
+
+    use super::link::{Link, config};
+    use super::*;
+
+    /// A connection to a new database, with so much in it that no plan reads all of it.
+    pub(super) async fn filled(tenant: TenantId) -> Arc<Connected> {
+        let url = server().url(&server().database());
+        let db = Link::new(config(&url).unwrap(), String::new()).get().await.unwrap();
+        schema::bring_up(&db).await.unwrap();
+        let fill = format!(
+            "INSERT INTO documents SELECT '{tenant}', CASE WHEN n % 10 = 0 THEN 'token' ELSE 'tool' END, n, 'name-' || n, n % 100, 1, '{{}}'
+                 FROM generate_series(1, 20000) AS n;
+             INSERT INTO calls SELECT '{tenant}', n, n % 90, n % 100, n % 80,
+                 CASE WHEN n % 500 = 0 THEN 'running' WHEN n % 50 = 0 THEN 'error' ELSE 'success' END, '', '', '', '', n, n, n
+                 FROM generate_series(1, 20000) AS n;
+             INSERT INTO approvals SELECT '{tenant}', n, n, '', CASE WHEN n % 500 = 0 THEN 'open' ELSE 'used' END, '', n, n, n
+                 FROM generate_series(1, 20000) AS n;
+             ANALYZE"
+        );
+        db.run(&fill).await.unwrap();
+        db
+    }
+
+    /// How the database goes about something.
+    pub(super) async fn plan(db: &Connected, sql: &str, values: Values<'_>) -> String {
+        let steps = db.query(&format!("EXPLAIN {sql}"), values).await.map_err(Error::from).unwrap();
+        steps.iter().map(|step| step.get::<_, &str>(0)).collect::<Vec<_>>().join("\n")
+    }
+
+    #[tokio::test]
+    async fn an_error_is_told_by_its_code_without_what_it_is_about() {
+        let url = server().url(&server().database());
+        let db = Link::new(config(&url).unwrap(), String::new()).get().await.unwrap();
+        let error = Error::from(Stop::from(db.run("SELECT 'secret'::BIGINT").await.unwrap_err()));
+        assert_eq!(format!("{error}"), "the database does not work now");
+        let row = &db.query("SELECT 'secret', -5::BIGINT", &[]).await.map_err(Error::from).unwrap()[0];
+        let error = Error::from(Stop::from(row.try_get::<_, i64>(0).unwrap_err()));
+        assert_eq!(format!("{error}"), "the database does not work now");
+        let error = documents::numbers(row, 1).map_err(Error::from).unwrap_err();
+        assert_eq!(format!("{error}"), "the database is damaged: restore it from a backup");
+    }
+}

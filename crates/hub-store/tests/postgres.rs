@@ -1,0 +1,301 @@
+//! What can happen to a database that others use, too: it goes away and comes back, ends a connection at any moment, is of
+//! a newer hub, and several hubs want the same at once.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use linchpin_hub_core::audit::{Check, Entry, Signer};
+use linchpin_hub_core::error;
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Paging, Store};
+use linchpin_hub_store::{Durability, Postgres};
+use serde_json::json;
+use test_postgres::{Server, server};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+const ADA: TenantId = TenantId::fixed(1);
+const BOB: TenantId = TenantId::fixed(2);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn put(kind: Kind, id: &str) -> Change {
+    Change::Put {
+        document: Document { key: Key::new(kind, id), name: None, parent: None, body: json!(1) },
+        version: 0,
+    }
+}
+
+fn agent(id: &str) -> Batch {
+    Batch::new().change(put(Kind::Agent, id))
+}
+
+async fn open(database: &str) -> Arc<Postgres> {
+    Arc::new(Postgres::open(&server().url(database)).await.unwrap())
+}
+
+async fn is_there(store: &Postgres, id: &str) -> bool {
+    store.document(ADA, &Key::new(Kind::Agent, id)).await.unwrap().is_some()
+}
+
+/// Ends every connection to a database but the one that says so.
+fn cut(server: &Server, database: &str) {
+    let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'");
+    server.sql("postgres", &sql);
+}
+
+#[tokio::test]
+async fn two_hubs_write_one_chain() {
+    let database = server().database();
+    let stores = [open(&database).await, open(&database).await];
+    let mut all = JoinSet::new();
+    for number in 0..1_000 {
+        let store = stores[number % 2].clone();
+        let tenant = if number % 10 == 0 { BOB } else { ADA };
+        let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent").with("call", number);
+        let batch = agent(&number.to_string()).audit(entry.clone()).audit(entry);
+        all.spawn(async move { store.commit(tenant, batch).await.unwrap() });
+    }
+    timeout(PATIENCE, all.join_all()).await.unwrap();
+    for (tenant, count) in [(ADA, 1_800), (BOB, 200)] {
+        let mut check = Check::new(tenant, None, Signer::new(&[1; 32]).public_key()).unwrap();
+        let mut after = 0;
+        loop {
+            let rows = stores[0].audit(tenant, after, MOST_ON_PAGE).await.unwrap();
+            let Some(last) = rows.last() else { break };
+            after = last.number;
+            for row in &rows {
+                check.row(row).unwrap();
+            }
+        }
+        assert_eq!(check.end().unwrap().number, count);
+        assert_eq!(stores[1].head(tenant).await.unwrap().number, count);
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_something_never_outlives_it() {
+    let database = server().database();
+    let (one, other) = (open(&database).await, open(&database).await);
+    let key = Key::new(Kind::Server, "s");
+    for round in 0..50 {
+        one.commit(ADA, Batch::new().change(put(Kind::Server, "s"))).await.unwrap();
+        let mut all = JoinSet::new();
+        for number in 0..8 {
+            let (store, id) = (one.clone(), format!("{round}-{number}"));
+            let body = json!(1);
+            let tool = Document { key: Key::new(Kind::Tool, id), name: None, parent: None, body }.of("s");
+            let batch = Batch::new().change(Change::Need(key.clone()));
+            let batch = batch.change(Change::Put { document: tool, version: 0 });
+            all.spawn(async move { store.commit(ADA, batch).await });
+        }
+        let parts = Change::RemoveParts { kind: Kind::Tool, parent: "s".to_owned() };
+        let gone = Batch::new().change(Change::Remove(key.clone())).change(parts);
+        other.commit(ADA, gone).await.unwrap();
+        for outcome in timeout(PATIENCE, all.join_all()).await.unwrap() {
+            assert_eq!(outcome.err().map_or("not_found", |error| error.code()), "not_found");
+        }
+        let paging = Paging { after: None, limit: 100 };
+        let left = other.documents(ADA, Kind::Tool, Some("s"), &paging).await.unwrap();
+        assert_eq!(left.items, [], "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn two_that_are_in_each_others_way_both_get_through() {
+    let database = server().database();
+    let stores = [open(&database).await, open(&database).await];
+    let mut done = 0;
+    for round in 0..5 {
+        let mut all = JoinSet::new();
+        // Each takes ids that the other wants next, in a tenant of its own: only the database sees that.
+        for (index, tenant) in [ADA, BOB].into_iter().enumerate() {
+            let ids =
+                (0..40).map(|number| format!("{round}-{}", if index == 0 { number } else { 39 - number }));
+            for id in ids {
+                let (store, batch) = (stores[index].clone(), Batch::new().change(put(Kind::Token, &id)));
+                all.spawn(async move { store.commit(tenant, batch).await });
+            }
+        }
+        for outcome in timeout(PATIENCE, all.join_all()).await.unwrap() {
+            match outcome {
+                Ok(()) => done += 1,
+                Err(error) => assert_eq!(error.code(), "id_taken", "{error}"),
+            }
+        }
+    }
+    assert_eq!(done, 5 * 40, "each id was given once");
+}
+
+#[tokio::test]
+async fn a_database_that_was_away_is_used_again() {
+    let server = Server::start();
+    let database = server.database();
+    let store = Postgres::open(&server.url(&database)).await.unwrap();
+    store.commit(ADA, agent("before")).await.unwrap();
+    assert!(is_there(&store, "before").await);
+    server.end();
+    for _ in 0..20 {
+        for error in [
+            store.commit(ADA, agent("meanwhile")).await.unwrap_err(),
+            store.document(ADA, &Key::new(Kind::Agent, "before")).await.unwrap_err(),
+        ] {
+            assert_eq!((error.kind(), error.code()), (error::Kind::Unavailable, "store_unavailable"));
+            let text = error.to_string();
+            assert!(text.starts_with("the database cannot be reached now ("), "{text}");
+            assert!(!text.contains("tester") && !text.contains(&database), "{text}");
+        }
+    }
+    server.again();
+    let back = async {
+        while store.commit(ADA, agent("after")).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        while store.head(ADA).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, back).await.unwrap();
+    for (id, expected) in [("before", true), ("meanwhile", false), ("after", true)] {
+        let found = timeout(PATIENCE, async {
+            loop {
+                if let Ok(found) = store.document(ADA, &Key::new(Kind::Agent, id)).await {
+                    return found;
+                }
+            }
+        });
+        assert_eq!(found.await.unwrap().is_some(), expected, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_was_ended_is_made_again_and_nobody_notices() {
+    let database = server().database();
+    let store = open(&database).await;
+    for round in 0..10 {
+        cut(server(), &database);
+        let id = round.to_string();
+        store.commit(ADA, agent(&id)).await.unwrap();
+        assert!(is_there(&store, &id).await);
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_been_kept_is_not_kept_again() {
+    let database = server().database();
+    let store = open(&database).await;
+    store.commit(ADA, agent("before")).await.unwrap();
+    // The connection ends in the middle of the commit. Sequences count also what is undone.
+    server().sql(
+        &database,
+        "CREATE SEQUENCE ends;
+         CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM nextval('ends'), pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER dying AFTER INSERT ON documents DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION die()",
+    );
+    let error = store.commit(ADA, agent("lost")).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (error::Kind::Unavailable, "store_unavailable"));
+    assert!(error.to_string().contains("nobody knows whether that is kept now"), "{error}");
+    assert_eq!(server().sql(&database, "SELECT last_value FROM ends"), "1");
+    server().sql(&database, "DROP TRIGGER dying ON documents");
+    store.commit(ADA, agent("after")).await.unwrap();
+    assert!(!is_there(&store, "lost").await && is_there(&store, "after").await);
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_done_takes_nobody_with_it() {
+    let database = server().database();
+    let store = open(&database).await;
+    let mut all = JoinSet::new();
+    for number in 0..200 {
+        let store = store.clone();
+        // No text of this database holds a U+0000, wherever it stands.
+        let zero = |wanted: i32| if number % 4 == wanted { "\0" } else { "" };
+        let batch = agent(&format!("{number}{}", zero(1)));
+        let batch = batch.audit(Entry::new(Timestamp::UNIX_EPOCH, &format!("hub{}", zero(2)), "agent.added"));
+        all.spawn(async move { (number, store.commit(ADA, batch).await) });
+    }
+    for (number, outcome) in timeout(PATIENCE, all.join_all()).await.unwrap() {
+        let code = outcome.map_or_else(|error| error.code(), |()| "done");
+        assert_eq!(code, if matches!(number % 4, 1 | 2) { "text_not_kept" } else { "done" }, "{number}");
+        assert_eq!(is_there(&store, &number.to_string()).await, code == "done");
+    }
+    assert_eq!(store.head(ADA).await.unwrap().number, 100);
+    let error = store.document(ADA, &Key::new(Kind::Agent, "\0")).await.unwrap_err();
+    assert_eq!(error.kind(), error::Kind::Invalid);
+}
+
+#[tokio::test]
+async fn many_can_start_at_once() {
+    let database = server().database();
+    let mut all = JoinSet::new();
+    for _ in 0..8 {
+        let url = server().tcp_url(&database);
+        all.spawn(async move { Postgres::open(&url).await.map(drop) });
+    }
+    for outcome in timeout(PATIENCE, all.join_all()).await.unwrap() {
+        outcome.unwrap();
+    }
+    assert_eq!(server().sql(&database, "SELECT * FROM schema_version"), "1");
+}
+
+#[tokio::test]
+async fn a_newer_hub_is_asked_for() {
+    let database = server().database();
+    drop(open(&database).await);
+    server().sql(&database, "UPDATE schema_version SET version = 99");
+    let error = Postgres::open(&server().url(&database)).await.err().unwrap();
+    assert_eq!(error.code(), "store_too_new");
+    let text = "the database was used by a newer hub: run that one, or restore a backup from before";
+    assert_eq!(error.to_string(), text);
+}
+
+#[tokio::test]
+async fn the_machine_is_waited_for_when_that_is_asked() {
+    for (durability, expected) in [(Durability::Process, "off"), (Durability::Power, "on")] {
+        let database = server().database();
+        let store = Postgres::open_with(&server().url(&database), durability).await.unwrap();
+        server().sql(
+            &database,
+            "CREATE TABLE seen (what TEXT);
+             CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+             CREATE TRIGGER seeing AFTER INSERT ON documents FOR EACH ROW EXECUTE FUNCTION see()",
+        );
+        store.commit(ADA, agent("1")).await.unwrap();
+        assert_eq!(server().sql(&database, "SELECT * FROM seen"), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_url_that_is_of_no_use_is_told_without_what_it_says() {
+    let url = server().url("no_such");
+    for (url, expected) in [
+        ("mysql://hub:hunter2@db/hub", "cannot be read"),
+        ("host=db user=hub password=hunter2", "cannot be read"),
+        ("postgres://hub:hunter2%@db:port/hub", "cannot be read"),
+        ("postgres://hub:hunter2@db/hub?hunter2=1", "cannot be read"),
+        ("postgres://hub:hunter2@/hub", "names no host"),
+        ("postgres://hub:hunter2@db/hub?sslmode=require", "asks for TLS"),
+        ("postgres://hub:hunter2@db/hub?sslmode=verify-full", "asks for TLS"),
+        ("postgres://hub:hunter2@db/hub?sslmode=verify-ca", "asks for TLS"),
+        ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "cannot be reached"),
+        (&url, "there is no database of that name"),
+    ] {
+        let error = Postgres::open(url).await.err().unwrap();
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_may_not_make_tables_is_told() {
+    let database = server().database();
+    server().sql(&database, "CREATE ROLE guest LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    let url = server().url(&database).replace("tester@", "guest@");
+    let error = Postgres::open(&url).await.err().unwrap();
+    assert!(error.to_string().starts_with("the database does not let the hub do its work"), "{error}");
+}

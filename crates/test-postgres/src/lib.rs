@@ -1,0 +1,128 @@
+//! For tests alone: a PostgreSQL server of the test's own, which ends with the test, however that ends. `cargo xtask test`
+//! installs what it needs.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod guard;
+mod programs;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use guard::Guard;
+use programs::{Owner, Programs};
+
+/// Whoever may do everything, without a password.
+const USER: &str = "tester";
+
+/// A server with its files. It is removed when its process is gone.
+pub struct Server {
+    programs: Programs,
+    owner: Owner,
+    folder: PathBuf,
+    port: u16,
+    guard: Mutex<Option<Guard>>,
+    databases: AtomicU32,
+}
+
+/// The server that all tests of this process share.
+pub fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(Server::start)
+}
+
+impl Server {
+    /// A server that nobody else uses: for a test that ends it.
+    pub fn start() -> Self {
+        let (programs, owner) = (Programs::find(), Owner::find());
+        let folder = owner.folder();
+        let mut initdb = owner.command(&programs.path("initdb"));
+        initdb.args([
+            "--auth=trust",
+            "--no-locale",
+            "--encoding=UTF8",
+            "--no-sync",
+            "--username",
+            USER,
+            "-D",
+        ]);
+        ended_well(initdb.arg(folder.join("data")).output().unwrap());
+        let mut server = Server {
+            programs,
+            owner,
+            folder,
+            port: 0,
+            guard: Mutex::default(),
+            databases: AtomicU32::new(0),
+        };
+        // Whether a port is free is known only by taking it.
+        let first = u16::try_from(std::process::id() % 20_000).unwrap();
+        let mut last = String::new();
+        for port in (0..20).map(|turn| 20_000 + (first + 997 * turn) % 20_000) {
+            server.port = port;
+            match server.run() {
+                Ok(guard) => {
+                    server.guard = Mutex::new(Some(guard));
+                    return server;
+                }
+                Err(said) => last = said,
+            }
+        }
+        panic!("PostgreSQL does not start:\n{last}");
+    }
+
+    fn run(&self) -> Result<Guard, String> {
+        Guard::start(&self.owner, &self.programs.path("postgres"), &self.folder, self.port)
+    }
+
+    /// Ends it. Its files stay.
+    pub fn end(&self) {
+        self.guard.lock().unwrap().take().unwrap().end();
+    }
+
+    /// Starts it again.
+    pub fn again(&self) {
+        *self.guard.lock().unwrap() = Some(self.run().unwrap());
+    }
+
+    /// A new database: its name.
+    pub fn database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
+        name
+    }
+
+    /// The URL of a database, by the socket.
+    pub fn url(&self, database: &str) -> String {
+        let folder = self.folder.to_str().unwrap().replace('/', "%2F");
+        format!("postgres://{USER}@{folder}:{}/{database}", self.port)
+    }
+
+    /// The same over TCP.
+    pub fn tcp_url(&self, database: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// What statements give: a line for each row, with `|` between its columns.
+    pub fn sql(&self, database: &str, statements: &str) -> String {
+        let mut psql = Command::new(self.programs.path("psql"));
+        psql.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "--set=ON_ERROR_STOP=1",
+            "--username",
+            USER,
+        ]);
+        psql.arg("--host").arg(&self.folder).arg(format!("--port={}", self.port));
+        psql.arg("--dbname").arg(database).arg("--command").arg(statements);
+        ended_well(psql.output().unwrap()).trim().to_owned()
+    }
+}
+
+fn ended_well(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,76 @@
+//! Where PostgreSQL is on this machine, and who may run it.
+
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where Debian's packages put each version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
+
+/// The folder with the programs.
+pub(crate) struct Programs(PathBuf);
+
+impl Programs {
+    pub(crate) fn find() -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let on_path =
+            std::env::split_paths(&path).filter_map(|folder| folder.join("postgres").canonicalize().ok());
+        let mut folders: Vec<_> = on_path.filter_map(|program| Some(program.parent()?.to_owned())).collect();
+        let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+        folders.extend(versions.map(|version| version.path().join("bin")));
+        let found = folders.into_iter().find(|folder| NEEDED.iter().all(|name| folder.join(name).is_file()));
+        Programs(found.unwrap_or_else(|| {
+            panic!(
+                "PostgreSQL is neither on the PATH nor in {VERSIONS}: `cargo xtask test` installs it as root \
+                 (apt-get install --no-install-recommends postgresql)"
+            )
+        }))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+/// Who runs the server: it refuses root, so that root takes somebody else.
+pub(crate) struct Owner(Option<(u32, u32)>);
+
+impl Owner {
+    pub(crate) fn find() -> Self {
+        let own = tempfile::tempdir().unwrap();
+        if std::fs::metadata(own.path()).unwrap().uid() != 0 {
+            return Owner(None);
+        }
+        let number = |option: &str, name: &str| {
+            let id = Command::new("id").args([option, name]).output().ok()?;
+            String::from_utf8(id.stdout).ok()?.trim().parse::<u32>().ok()
+        };
+        let find = |name: &str| Some((number("-u", name)?, number("-g", name)?));
+        let found = find("postgres").or_else(|| find("nobody"));
+        assert!(
+            found.is_some(),
+            "there is no user `postgres` or `nobody` to run PostgreSQL, which refuses root"
+        );
+        Owner(found)
+    }
+
+    /// A folder of the owner's, which stays until somebody removes it.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap().keep();
+        if let Some((user, group)) = self.0 {
+            chown(&folder, Some(user), Some(group)).unwrap();
+        }
+        folder
+    }
+
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir("/");
+        if let Some((user, group)) = self.0 {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+}
