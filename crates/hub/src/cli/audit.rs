@@ -6,10 +6,9 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use linchpin_hub_core::audit::Signer;
 use linchpin_hub_core::hub::{AuditView, LOCAL, verify};
-use linchpin_hub_core::store::{MOST_ON_PAGE, Store as _};
+use linchpin_hub_core::store::MOST_ON_PAGE;
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
-use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 
 use super::output::{Field, field};
@@ -55,7 +54,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
                 let text = "the audit is exported on the machine of the hub: run this there, without --hub";
                 return Err(Failure::usage(text));
             }
-            let store = store(&asked.place()?)?;
+            let store = asked.place()?.found_store().await?;
             loop {
                 let rows = store.audit(LOCAL, after, MOST_ON_PAGE).await?;
                 let Some(last) = rows.last() else { return Ok(ExitCode::SUCCESS) };
@@ -69,7 +68,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
 }
 
 async fn verified(place: &Place) -> Result<Value, Failure> {
-    let store = store(place)?;
+    let store = place.found_store().await?;
     if !place.keys.exists() {
         let text =
             format!("there are no keys at `{}`: say with --key-file where they are", place.keys.display());
@@ -78,19 +77,6 @@ async fn verified(place: &Place) -> Result<Value, Failure> {
     let (keys, _) =
         KeyFile::open(&place.keys, &System).map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     let signer = Signer::new(&keys.audit);
-    let found = verify(&store, LOCAL, signer.public_key(), Some(&place.checkpoints())).await?;
+    let found = verify(&*store, LOCAL, signer.public_key(), Some(&place.checkpoints())).await?;
     Ok(json!(found))
-}
-
-/// The database, which must be there.
-fn store(place: &Place) -> Result<Sqlite, Failure> {
-    let path = place.database();
-    if !path.exists() {
-        let text = format!(
-            "there is no database at `{}`: say with --data-dir where the hub keeps its own",
-            path.display()
-        );
-        return Err(Failure::new(Kind::Other, text));
-    }
-    Ok(Sqlite::open(&path)?)
 }

@@ -2,16 +2,19 @@
 //! so that a copy of the data directory is worth nothing by itself.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use linchpin::auth::Secret;
 use linchpin_hub_core::private;
+use linchpin_hub_core::store::Store;
 use linchpin_hub_core::world::System;
+use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
@@ -35,6 +38,11 @@ pub(crate) struct Typed {
     /// The file with the keys; else ~/.config/linchpin/hub.keys, or NAME.keys beside the data directory NAME
     #[arg(long, global = true, value_name = "FILE", help_heading = "Where the hub is")]
     pub(crate) key_file: Option<PathBuf>,
+
+    /// A PostgreSQL database in place of a file in the data directory, such as `postgres://user@host/name`; else
+    /// `$LINCHPIN_DATABASE`, which keeps a password out of the list of processes
+    #[arg(long, global = true, value_name = "URL", help_heading = "Where the hub is")]
+    pub(crate) database: Option<Secret>,
 }
 
 /// Where everything is.
@@ -45,6 +53,8 @@ pub(crate) struct Place {
     pub(crate) config: PathBuf,
     /// The keys.
     pub(crate) keys: PathBuf,
+    /// The URL of the database, if it is not a file.
+    database: Option<Secret>,
 }
 
 /// The variables of the environment, by name.
@@ -86,6 +96,10 @@ impl Place {
             let data = directory(variables, "XDG_DATA_HOME", ".local/share")?;
             (data, typed.key_file.is_none().then(keys).transpose()?)
         };
+        let unreadable = |_| Failure::usage("LINCHPIN_DATABASE is not UTF-8, as every URL is");
+        let database =
+            variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
+        let database = database.map_err(unreadable)?;
         let nowhere = || {
             Failure::usage(format!(
                 "`{}` has nothing beside it: say with --key-file where the keys are",
@@ -95,6 +109,7 @@ impl Place {
         Ok(Place {
             config: typed.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
             keys: typed.key_file.clone().or(keys).ok_or_else(nowhere)?,
+            database: typed.database.clone().or(database),
             data,
         })
     }
@@ -120,9 +135,41 @@ impl Place {
         &self.data
     }
 
-    /// The database.
-    pub(crate) fn database(&self) -> PathBuf {
+    /// The file of the database, if it is one.
+    fn file(&self) -> PathBuf {
         self.data.join("hub.db")
+    }
+
+    /// Where everything is kept, in words.
+    pub(crate) fn kept_in(&self) -> String {
+        match self.database {
+            Some(_) => "the database".to_owned(),
+            None => format!("`{}`", self.data.display()),
+        }
+    }
+
+    /// Opens the database, or makes it for its owner alone.
+    pub(crate) async fn store(&self) -> Result<Arc<dyn Store>, Failure> {
+        if self.database.is_none() {
+            private_file(&self.file())?;
+        }
+        self.found_store().await
+    }
+
+    /// As [`Self::store`], of one that must be there.
+    pub(crate) async fn found_store(&self) -> Result<Arc<dyn Store>, Failure> {
+        if let Some(url) = &self.database {
+            return Ok(Arc::new(Postgres::open(url.expose()).await?));
+        }
+        let path = self.file();
+        if !path.exists() {
+            let text = format!(
+                "there is no database at `{}`: say with --data-dir where the hub keeps its own",
+                path.display()
+            );
+            return Err(Failure::new(Kind::Other, text));
+        }
+        Ok(Arc::new(Sqlite::open(&path)?))
     }
 
     /// Where checkpoints of the audit are kept, outside the database that they are about.
@@ -181,6 +228,13 @@ impl Place {
         let file = File::open(self.data.join("hub.lock")).ok()?;
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(running)
     }
+}
+
+/// Makes a file for its owner alone, if there is none. What the database keeps beside it is as open as this is.
+fn private_file(path: &Path) -> Result<(), Failure> {
+    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
+        .map_err(|error| unusable(path, &error))
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Failure {
@@ -251,8 +305,6 @@ impl Running {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     fn variables(set: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
@@ -286,14 +338,27 @@ mod tests {
             found(&typed, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
             ["/nowhere/t.1", "/nowhere/t.1/linchpin.toml", "/nowhere/t.1.keys"]
         );
-        let typed =
-            Typed { data_dir: Some("/".into()), config: Some("/c".into()), key_file: Some("/k".into()) };
+        let (config, key_file) = (Some("/c".into()), Some("/k".into()));
+        let typed = Typed { data_dir: Some("/".into()), config, key_file, database: None };
         assert_eq!(found(&typed, &[]), ["/", "/c", "/k"]);
         let typed = Typed { data_dir: Some("/".into()), ..Typed::default() };
         let error = Place::find(&typed, &variables(&[])).unwrap_err();
         assert!(error.to_string().contains("--key-file") && error.code() == 2, "{error}");
         let error = Place::find(&none, &variables(&[])).unwrap_err();
         assert!(error.to_string().starts_with("neither XDG_DATA_HOME nor HOME is set"), "{error}");
+    }
+
+    #[test]
+    fn the_database_is_named_by_an_option_or_else_a_variable_and_never_shown() {
+        let set = &[("HOME", "/h"), ("LINCHPIN_DATABASE", "postgres://a:canary@b/c")];
+        let typed = Typed { database: Some("postgres://d:canary@e/f".into()), ..Typed::default() };
+        for (typed, expected) in
+            [(&Typed::default(), "postgres://a:canary@b/c"), (&typed, "postgres://d:canary@e/f")]
+        {
+            let place = Place::find(typed, &variables(set)).unwrap();
+            assert_eq!(place.database.as_ref().unwrap().expose(), expected);
+            assert!(!format!("{place:?}{typed:?}").contains("canary"));
+        }
     }
 
     #[test]

@@ -1,8 +1,5 @@
 //! Opens what the hub is made of: its keys, its store, and the way out.
 
-use std::fs::{OpenOptions, Permissions};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +8,14 @@ use linchpin::egress::{Egress, Policy};
 use linchpin_hub_core::hub::{Hub, Options};
 use linchpin_hub_core::vault::{KeyFile, KeyFileError};
 use linchpin_hub_core::world::System;
-use linchpin_hub_store::Sqlite;
 
 use crate::config::{Config, Place};
 use crate::failure::{Failure, Kind};
 
 /// The hub that keeps everything at this place, with what was under way when it ended last brought to an end.
 pub(super) async fn hub(place: &Place, config: &Config, lineage: Lineage) -> Result<Arc<Hub>, Failure> {
-    let keys = keys(place)?;
-    private_file(&place.database())?;
-    let store = Arc::new(Sqlite::open(&place.database())?);
+    let store = place.store().await?;
+    let keys = keys(place, !store.tenants().await?.is_empty())?;
     let egress = Egress::builder().policy(policy(config)).build();
     let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     let (checkpoints, lineage) = (Some(place.checkpoints()), Some(lineage));
@@ -53,13 +48,13 @@ fn policy(config: &Config) -> Policy {
 }
 
 /// The keys; new ones for a new hub alone.
-fn keys(place: &Place) -> Result<KeyFile, Failure> {
+fn keys(place: &Place, is_used: bool) -> Result<KeyFile, Failure> {
     let path = &place.keys;
-    if place.database().exists() && !path.exists() {
+    if is_used && !path.exists() {
         let text = format!(
-            "`{}` is gone, with the keys that everything in `{}` is sealed with: put it back, or say with --key-file where it is",
+            "`{}` is gone, with the keys that everything in {} is sealed with: put it back, or say with --key-file where it is",
             path.display(),
-            place.data().display()
+            place.kept_in()
         );
         return Err(Failure::new(Kind::Other, text));
     }
@@ -74,11 +69,4 @@ fn keys(place: &Place) -> Result<KeyFile, Failure> {
         tracing::info!(path = %path.display(), "the hub has new keys: keep a copy of them elsewhere");
     }
     Ok(keys)
-}
-
-/// Makes a file for its owner alone, if there is none. What the database keeps beside it is as open as this is.
-fn private_file(path: &Path) -> Result<(), Failure> {
-    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
-        .map_err(|error| Failure::new(Kind::Other, format!("`{}` cannot be used: {error}", path.display())))
 }

@@ -12,24 +12,37 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{LINCHPIN, Run, run_with};
+use crate::support::{LINCHPIN, Run, spawned};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a hub keeps everything.
-pub(crate) struct Home(TempDir);
+pub(crate) struct Home {
+    folder: TempDir,
+    /// The URL of a database in place of a file.
+    database: Option<String>,
+}
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Home(tempfile::tempdir().unwrap())
+        Home { folder: tempfile::tempdir().unwrap(), database: None }
+    }
+
+    /// With everything in another database than a file.
+    pub(crate) fn on(database: String) -> Self {
+        Home { database: Some(database), ..Self::new() }
+    }
+
+    fn variables(&self) -> Vec<(&str, &str)> {
+        self.database.iter().map(|url| ("LINCHPIN_DATABASE", &**url)).collect()
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.0.path().join("data")
+        self.folder.path().join("data")
     }
 
     pub(crate) fn keys(&self) -> PathBuf {
-        self.0.path().join("data.keys")
+        self.folder.path().join("data.keys")
     }
 
     pub(crate) fn config(&self) -> PathBuf {
@@ -37,7 +50,7 @@ impl Home {
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.folder.path().join(name)
     }
 
     /// Writes the operator's file.
@@ -55,7 +68,7 @@ impl Home {
     pub(crate) fn run_with(&self, input: &str, arguments: &[&str]) -> Run {
         let data = self.data();
         let place = ["--data-dir", data.to_str().unwrap()];
-        run_with(input, &[&place, arguments].concat())
+        spawned(input, &self.variables(), &[&place, arguments].concat())
     }
 
     /// Runs a command that works.
@@ -81,6 +94,7 @@ impl Home {
             .arg(self.data())
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
+            .envs(self.variables())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -60,7 +60,7 @@ pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     spawned("", variables, arguments)
 }
 
-fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
+pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     let mut child = Command::new(LINCHPIN)
         .args(arguments)
         .envs(variables.iter().copied())

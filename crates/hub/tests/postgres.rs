@@ -1,0 +1,80 @@
+//! The hub with everything in PostgreSQL.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+mod support;
+
+use std::fs;
+
+use hub::Home;
+use rustix::process::Signal;
+use test_postgres::{Server, server};
+
+#[test]
+fn everything_is_in_the_database_and_what_opens_it_is_not() {
+    let database = server().database();
+    let home = Home::on(server().url(&database));
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    let call = ["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#];
+    home.ok(&call);
+    assert!(hub.end().0.success());
+    assert!(!home.data().join("hub.db").exists());
+    assert_eq!(server().sql(&database, "SELECT status FROM calls"), "success");
+    let hub = home.start();
+    assert_eq!(home.json(&["calls"])[0]["status"], "success");
+    hub.signal(Signal::KILL);
+    drop(hub);
+    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert!(home.ok(&["audit", "export"]).lines().count() > 2);
+    // The same by an option, and with the keys of somebody else.
+    let url = server().url(&database);
+    let other = Home::new();
+    fs::create_dir_all(other.file("elsewhere")).unwrap();
+    let nowhere = other.file("elsewhere/hub.keys");
+    let options = ["--database", &url, "--key-file", nowhere.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    other
+        .run(&options)
+        .said(1, &["elsewhere/hub.keys` is gone", "in the database is sealed with", "--key-file"]);
+    assert!(!nowhere.exists(), "nobody needs new ones");
+    // What was changed is found.
+    server().sql(&database, "DELETE FROM audit WHERE number = 2");
+    home.run(&["audit", "verify"]).said(1, &[]);
+}
+
+#[test]
+fn a_database_that_cannot_be_used_is_told_without_its_password() {
+    for (url, text) in [
+        ("postgres://hub:hunter2@db.invalid/hub?sslmode=verify-full", "asks for TLS"),
+        ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "the database cannot be reached now"),
+        ("mysql://hub:hunter2@localhost/hub", "the URL of the database cannot be read"),
+    ] {
+        let home = Home::on(url.to_owned());
+        for arguments in
+            [&["--listen", "127.0.0.1:0"][..], &["audit", "export"], &["--json", "audit", "export"]]
+        {
+            let said = home.run(arguments);
+            let all = format!("{}{}", said.stdout, said.stderr);
+            assert!(all.contains(text) && !all.contains("hunter2"), "{all}");
+            assert_eq!(said.code, Some(1), "{all}");
+        }
+    }
+}
+
+#[test]
+fn a_hub_works_on_when_its_database_is_back() {
+    let server = Server::start();
+    let home = Home::on(server.url(&server.database()));
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    let call = ["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#];
+    home.ok(&call);
+    server.end();
+    home.run(&call).said(1, &["the database cannot be reached now"]);
+    server.again();
+    // It looks again after a pause that grows to some seconds at most.
+    assert!((0..200).any(|_| home.run(&call).code == Some(0)), "it does not come back");
+    assert!(hub.end().0.success());
+    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+}
