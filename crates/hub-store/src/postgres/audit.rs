@@ -9,12 +9,17 @@ use linchpin_hub_core::store::MOST_ON_PAGE;
 
 use super::calls::{digest, time, times};
 use super::documents::{number, numbers};
-use super::link::Connected;
+use super::link::{Connected, Values};
 use super::{Ask, Stop, unkept};
 
 type Result<T> = std::result::Result<T, Stop>;
 
 const ROW: &str = "number, at, actor, action, fields, hash";
+
+const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) AS key";
+const ENDS: &str =
+    "SELECT last.* FROM unnest($1::TEXT[]) AS name, LATERAL (SELECT tenant, number, hash FROM audit
+                    WHERE tenant = name ORDER BY number DESC LIMIT 1) AS last";
 
 /// The ends of the chains of some tenants. As long as a transaction has them, whatever other hubs want to change of these
 /// tenants waits: the chains have no gap and no fork.
@@ -29,12 +34,13 @@ impl Chains {
         let mut heads: BTreeMap<_, _> = tenants.map(|tenant| (tenant, Head::start(tenant))).collect();
         let keys: BTreeSet<_> = heads.keys().map(|tenant| lock(*tenant)).collect();
         let (keys, names) = (Vec::from_iter(keys), heads.keys().map(TenantId::to_string).collect::<Vec<_>>());
-        db.execute("SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) AS key", &[&keys]).await?;
-        // A statement sees what was there when it began: this one begins when the locks are held.
-        let ends =
-            "SELECT last.* FROM unnest($1::TEXT[]) AS name, LATERAL (SELECT tenant, number, hash FROM audit
-                    WHERE tenant = name ORDER BY number DESC LIMIT 1) AS last";
-        for row in db.query(ends, &[&names]).await? {
+        // Both are known, so that they are sent in this order, without waiting for one another. The second sees what is there
+        // when it begins, which is when the locks are held.
+        db.know([LOCK, ENDS]).await?;
+        let (keys, names): (Values<'_>, Values<'_>) = (&[&keys], &[&names]);
+        let (locked, found) = tokio::join!(biased; db.execute(LOCK, keys), db.query(ENDS, names));
+        locked?;
+        for row in found? {
             heads.insert(row.try_get::<_, &str>(0)?.parse()?, read_head(&row, 1)?);
         }
         Ok(Chains { heads, added: Vec::new() })
@@ -110,8 +116,7 @@ pub(super) async fn keep_checkpoint(db: &Connected, tenant: TenantId, checkpoint
     let sql = "INSERT INTO checkpoints (tenant, number, at, hash, signature) VALUES ($1, $2, $3, $4, $5)
                ON CONFLICT DO NOTHING";
     let (hash, signature) = (&head.hash.bytes()[..], &signature[..]);
-    let values: super::Values<'_> =
-        &[&tenant.to_string(), &number(head.number), &time(*at), &hash, &signature];
+    let values: Values<'_> = &[&tenant.to_string(), &number(head.number), &time(*at), &hash, &signature];
     db.execute(sql, values).await.map(drop)
 }
 

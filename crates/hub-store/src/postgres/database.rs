@@ -156,7 +156,8 @@ async fn write_part(link: &Link, part: &[Write]) -> Result<Vec<Result<()>>, Stop
 }
 
 fn unsure() -> Error {
-    away("it was lost while something was kept, and nobody knows whether that is kept now")
+    let text = "the database was lost while this was kept, and nobody knows whether it is: look before you try again";
+    Error::new(error::Kind::Unavailable, "store_unavailable", text)
 }
 
 /// Does some batches. What cannot be done is undone alone.

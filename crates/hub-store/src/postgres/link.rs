@@ -148,6 +148,17 @@ impl Connected {
         self.client.batch_execute(sql).await
     }
 
+    /// Makes sure that statements are known: then each is sent as soon as it is begun.
+    pub(super) async fn know(
+        &self,
+        all: impl IntoIterator<Item = &str>,
+    ) -> Result<(), tokio_postgres::Error> {
+        for sql in all {
+            self.prepared(sql).await?;
+        }
+        Ok(())
+    }
+
     async fn prepared(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
         let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known().get(sql) {

@@ -120,7 +120,7 @@ fn failed(error: &tokio_postgres::Error) -> Error {
 /// The database cannot be had now.
 fn away(reason: &str) -> Error {
     tracing::error!(reason, "the database cannot be reached");
-    let text = format!("the database cannot be reached now ({reason}): it is tried again");
+    let text = format!("the database cannot be reached now ({reason}): try again when it is back");
     Error::new(error::Kind::Unavailable, "store_unavailable", text)
 }
 
