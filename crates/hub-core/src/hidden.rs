@@ -50,7 +50,7 @@ const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "b
 const MASK: &str = "***";
 
 /// Whether a variable, a header or a parameter of this name has a value that nobody should see.
-pub(crate) fn looks_secret(name: &str) -> bool {
+pub fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let whole: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let (mut parts, mut before) = (name.split(|char: char| !char.is_ascii_alphanumeric()), "");
@@ -76,7 +76,8 @@ impl Hidden {
         let mut secrets = Vec::new();
         if let Transport::Stdio(launch) = &server.transport {
             for (name, value) in &launch.env {
-                if looks_secret(name) && value.len() >= SHORTEST_NAMED {
+                let is_named = looks_secret(name) && value.len() >= SHORTEST_NAMED;
+                if is_named || launch.secrets.contains(name) {
                     secrets.push(Secret::new(value.as_str()));
                 }
                 secrets.extend(in_urls(value));
@@ -327,7 +328,8 @@ mod tests {
     fn what_is_secret_in_the_environment_of_a_program_is_hidden() {
         let hide = |name: &str, value: &str, said: &str| {
             let env = [(name.to_owned(), value.to_owned())].into();
-            let launch = Launch { command: "x".into(), args: Vec::new(), env, directory: None };
+            let secrets = ["CONFIDED".to_owned()].into();
+            let launch = Launch { command: "x".into(), args: Vec::new(), env, secrets, directory: None };
             let now = jiff::Timestamp::UNIX_EPOCH;
             let server = Server {
                 id: crate::id::ServerId::fixed(1),
@@ -344,6 +346,7 @@ mod tests {
         assert_eq!(hide("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
         assert_eq!(hide("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
         assert_eq!(hide("NODE_ENV", "production", "in production"), "in production");
+        assert_eq!(hide("CONFIDED", "short", "it is short"), "it is ***");
         let url = "postgres://ada:can%2fary@db.example:5432/x";
         assert_eq!(hide("DATABASE_URL", url, &format!("to {url}")), "to ***");
         for (said, seen) in [

@@ -44,5 +44,6 @@ pub mod vault;
 pub mod world;
 
 pub use error::{Error, Kind, Result};
+pub use hidden::looks_secret;
 pub use scope::{Scope, Subject};
 pub use world::World;

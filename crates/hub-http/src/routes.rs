@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::api::agents::{self, AgentChanges, NewAgent};
 use crate::api::approvals::{self, Approve, Deny};
 use crate::api::calls::{self, NewCall};
-use crate::api::credentials::{self, NewCredential, WHOSE};
+use crate::api::credentials::{self, NewCredential, NewSecret, WHOSE};
 use crate::api::keys::{self, RotatedKeys};
 use crate::api::offers::{self, PromptArguments, ResourceToRead};
 use crate::api::servers::{self, NewServer, ServerChanges, ServerToTry, TrustedTools};
@@ -22,7 +22,7 @@ use crate::api::status::{self, Status};
 use crate::api::tokens::{self, IssuedToken, NewToken};
 use crate::api::tools::{self, CallArguments, ToolSeen};
 use crate::api::users::{self, NewPassword, NewUser};
-use crate::api::{audit, document};
+use crate::api::{audit, document, export};
 use crate::route::{JSON, Route, delete, get, patch, post, put, route};
 use crate::{events, page};
 
@@ -70,6 +70,8 @@ pub(crate) fn all() -> Vec<Route> {
             .query(&WHOSE).gives::<CredentialView>(),
         put("/servers/{server}/credential", credentials::set).says("Keeps a credential").query(&WHOSE).takes::<NewCredential>().gives::<CredentialView>(),
         delete("/servers/{server}/credential", credentials::remove).says("Forgets a credential").query(&WHOSE).does(),
+        put("/servers/{server}/secrets/{variable}", credentials::set_variable).says("Keeps the value of a variable for a program")
+            .takes::<NewSecret>().gives::<ServerView>(),
         get("/servers/{server}/resources", offers::resources).says("Resources of a server").known().paged().gives::<Page<Value>>(),
         get("/servers/{server}/resource-templates", offers::templates).says("Patterns of resources of a server").known().paged().gives::<Page<Value>>(),
         post("/servers/{server}/resources/read", offers::read).says("Reads a resource").known().takes::<ResourceToRead>().gives::<Value>(),
@@ -81,6 +83,9 @@ pub(crate) fn all() -> Vec<Route> {
         post("/tools/{tool}/trust", tools::trust).says("Trusts a tool, as it was looked at").takes::<ToolSeen>().gives::<ToolView>(),
         post("/tools/{tool}/call", tools::call).says("Calls a tool").known().query(&calls::WAIT).may_take::<CallArguments>().at_most(LONG)
             .answers::<CallView>(200, "It is over", JSON).answers::<CallView>(202, "It is not over yet", JSON),
+
+        get("/export/{format}", export::get).says("Tools that can be called, as openai, anthropic or gemini want them described")
+            .known().query(&export::FILTERS).gives::<Vec<Value>>(),
 
         post("/calls", calls::make_any).says("Calls a tool").known().query(&calls::WAIT).takes::<NewCall>().at_most(LONG)
             .answers::<CallView>(200, "It is over", JSON).answers::<CallView>(202, "It is not over yet", JSON),

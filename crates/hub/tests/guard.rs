@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -182,7 +182,13 @@ fn server(number: u128, folder: &Path) -> Server {
         id: ServerId::fixed(number),
         slug: Slug::new("stubborn").unwrap(),
         settings: Settings::named("Stubborn"),
-        transport: Transport::Stdio(Launch { command: "sh".into(), args, env, directory: None }),
+        transport: Transport::Stdio(Launch {
+            command: "sh".into(),
+            args,
+            env,
+            secrets: BTreeSet::new(),
+            directory: None,
+        }),
         is_from_file: true,
         version: 1,
         created: now,

@@ -1,6 +1,6 @@
 //! Connections to real servers in this process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use linchpin::server::Http;
@@ -95,8 +95,13 @@ impl Stage {
     /// From now on it is a program that never answers.
     fn silence(&mut self) {
         let (command, args) = ("sleep".to_owned(), vec!["1000".to_owned()]);
-        self.server.transport =
-            Transport::Stdio(Launch { command, args, env: BTreeMap::new(), directory: None });
+        self.server.transport = Transport::Stdio(Launch {
+            command,
+            args,
+            env: BTreeMap::new(),
+            secrets: BTreeSet::new(),
+            directory: None,
+        });
     }
 
     /// Begins to connect, and leaves after what happens while it is tried.

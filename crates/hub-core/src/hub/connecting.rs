@@ -76,6 +76,7 @@ impl Hub {
         let scope = Scope::new(scope.tenant(), subject);
         let credential = self.credential_of(scope, &server).await?;
         let (server, began) = (without_credentials(scope, server, credential.is_some()), self.world.now());
+        let server = self.with_secrets(scope.tenant(), server).await?;
         let tried = self.try_out(&server, credential.as_ref().map(|known| &known.secret), began).await;
         self.contacted(scope.tenant(), server.id, tried.as_ref().err()).await?;
         tried
@@ -143,6 +144,7 @@ impl Hub {
         }
         let credential = self.credential_of(scope, server).await?;
         let server = without_credentials(scope, server.clone(), credential.is_some());
+        let server = self.with_secrets(scope.tenant(), server).await?;
         self.connections.get(scope, &server, credential.as_ref(), insist).await
     }
 

@@ -136,7 +136,8 @@ impl Hub {
     /// What a server gets from us and must not be seen by anybody else.
     pub(super) async fn secrets_of(&self, scope: Scope, server: &Server) -> Result<Hidden> {
         let credential = self.credential_of(scope, server).await?;
-        Ok(Hidden::of(server, credential.as_ref().map(|known| &known.secret)))
+        let server = self.with_secrets(scope.tenant(), server.clone()).await?;
+        Ok(Hidden::of(&server, credential.as_ref().map(|known| &known.secret)))
     }
 
     /// Removes the credentials of an agent.
@@ -155,7 +156,11 @@ impl Hub {
 /// A server has one place for everybody's credential and one for each agent's.
 fn secret_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
     let whose = agent.map(|agent| agent.to_string()).unwrap_or_default();
-    let digest = Digest::of("linchpin credential").part(server.to_string()).part(whose).end();
+    id_of(Digest::of("linchpin credential").part(server.to_string()).part(whose).end())
+}
+
+/// The place in the vault that a digest stands for.
+pub(super) fn id_of(digest: Digest) -> SecretId {
     let (half, _) = digest.bytes().split_at(16);
     SecretId::fixed(half.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }

@@ -74,6 +74,10 @@ pub struct ServerView {
     pub command: Option<Vec<String>>,
     /// The names of the variables in its environment.
     pub env: Vec<String>,
+    /// The names of those whose values are in the vault.
+    pub secrets: Vec<String>,
+    /// Those of them that nobody has entered yet: without them it is not started.
+    pub missing_secrets: Vec<String>,
     /// Whether the operator's file says that it is there: then it is changed in that file alone.
     pub is_from_file: bool,
     /// How requests say who asks.
@@ -245,7 +249,11 @@ impl Hub {
         let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
         let other_place = place.url() != before.place.url();
-        if other_place || settings.authentication != before.settings.authentication {
+        let other_program = match (&transport, self.launch(tenant, id)) {
+            (Transport::Stdio(launch), Some(before)) => launch.program() != before.program(),
+            _ => false,
+        };
+        if other_place || other_program || settings.authentication != before.settings.authentication {
             entry = entry.with("credentials", "dropped");
             batch.changes.push(without_parts(Kind::Secret, id));
         }
@@ -301,12 +309,13 @@ impl Hub {
 
     async fn view_server(&self, tenant: TenantId, server: Server) -> Result<ServerView> {
         let contact = self.contact(tenant, server.id).await?.0;
-        let (command, env) = match &server.transport {
-            Transport::Stdio(Launch { command, args, env, .. }) => {
+        let missing_secrets = self.missing_secrets(tenant, &server).await?;
+        let (command, env, secrets) = match &server.transport {
+            Transport::Stdio(Launch { command, args, env, secrets, .. }) => {
                 let words = std::iter::once(command).chain(args).cloned().collect();
-                (Some(words), env.keys().cloned().collect())
+                (Some(words), env.keys().cloned().collect(), secrets.iter().cloned().collect())
             }
-            Transport::Http(_) | Transport::Sse(_) => (None, Vec::new()),
+            Transport::Http(_) | Transport::Sse(_) => (None, Vec::new(), Vec::new()),
         };
         let remote = server.transport.place().cloned();
         let settings = server.settings;
@@ -320,6 +329,8 @@ impl Hub {
             headers: remote.map(|remote| remote.headers).unwrap_or_default(),
             command,
             env,
+            secrets,
+            missing_secrets,
             is_from_file: server.is_from_file,
             authentication: settings.authentication,
             credentials: settings.credentials,
@@ -396,7 +407,7 @@ impl Place {
 }
 
 impl Kept {
-    fn of(server: Server) -> Self {
+    pub(super) fn of(server: Server) -> Self {
         let place = Place::of(&server.transport);
         let Server { slug, settings, is_from_file, created, updated, .. } = server;
         Kept { slug, settings, place, is_from_file, created, updated }

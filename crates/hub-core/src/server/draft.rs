@@ -125,7 +125,7 @@ impl Draft {
         let mut form = Form::new(value)?;
         let text = "programs are started from the operator's file alone: run `linchpin server add NAME -- command \
                     arguments` on the machine of the hub";
-        form.refuse(&["command", "args", "env", "inherit", "directory", "cwd"], text)?;
+        form.refuse(&["command", "args", "env", "inherit", "secrets", "directory", "cwd"], text)?;
         let slug = form.text("slug", 64)?.map(|slug| Slug::new(&slug)).transpose()?;
         let settings = Settings::read(&mut form)?;
         let transport = Transport::remote(&mut form)?;

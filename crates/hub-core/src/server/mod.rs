@@ -8,7 +8,7 @@ mod operated;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::{Digest, Digesting};
 use crate::id::ServerId;
 use crate::names::Slug;
 
@@ -94,8 +95,10 @@ pub struct Launch {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its whole environment.
+    /// Its whole environment, but for the secrets.
     pub env: BTreeMap<String, String>,
+    /// Variables of its environment whose values are in the vault.
+    pub secrets: BTreeSet<String>,
     /// Where it runs.
     pub directory: Option<String>,
 }
@@ -164,6 +167,15 @@ impl Transport {
     }
 }
 
+impl Launch {
+    /// Which program it is, whatever its environment: what secrets are entered for.
+    pub(crate) fn program(&self) -> Digest {
+        let begin = Digest::of("linchpin program").part(&self.command);
+        let begin = begin.part(self.directory.as_deref().unwrap_or_default());
+        self.args.iter().fold(begin, Digesting::part).end()
+    }
+}
+
 /// Without the values of the environment, which may be secret.
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,6 +183,7 @@ impl fmt::Debug for Launch {
             .field("command", &self.command)
             .field("args", &self.args)
             .field("env", &self.env.keys())
+            .field("secrets", &self.secrets)
             .field("directory", &self.directory)
             .finish()
     }

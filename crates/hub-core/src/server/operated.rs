@@ -1,5 +1,6 @@
 //! What the operator's file says of a server: the same as a [`Draft`](super::Draft), or a program to start.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
@@ -40,7 +41,7 @@ impl Operated {
             form.refuse(&["url", "headers", "authentication", "credentials"], text)?;
         } else {
             let text = "it is for a program, and this server has no `command`";
-            form.refuse(&["args", "env", "inherit", "directory"], text)?;
+            form.refuse(&["args", "env", "inherit", "secrets", "directory"], text)?;
         }
         let settings = Settings::read(&mut form)?;
         let (transport, inherit) = if is_program {
@@ -77,18 +78,25 @@ impl Launch {
         let args = form.texts("args", MOST_ARGS, LONGEST_ARG)?;
         let env = form.map("env", MOST_VARIABLES, LONGEST_ARG)?;
         let inherit = form.texts("inherit", MOST_VARIABLES, LONGEST_VARIABLE)?;
-        for (field, name) in
-            env.keys().map(|name| ("env", name)).chain(inherit.iter().map(|name| ("inherit", name)))
-        {
+        let secrets = form.texts("secrets", MOST_VARIABLES, LONGEST_VARIABLE)?;
+        let named =
+            |field, names: &[String]| names.iter().map(|name| (field, name.clone())).collect::<Vec<_>>();
+        let own = env.keys().map(|name| ("env", name.clone()));
+        for (field, name) in own.chain(named("inherit", &inherit)).chain(named("secrets", &secrets)) {
             if name.is_empty() || name.contains(['=', '\0']) || name.len() > LONGEST_VARIABLE {
                 let text = "the name of a variable has no `=`, and 1 to 128 characters";
                 return Err(Error::invalid(field, text));
             }
         }
+        let secrets: BTreeSet<_> = secrets.into_iter().collect();
+        if let Some(name) = secrets.iter().find(|name| env.contains_key(*name) || inherit.contains(name)) {
+            let text = format!("`{name}` stands in `env` or `inherit`, too: a variable has one value");
+            return Err(Error::invalid("secrets", text));
+        }
         let directory = form.text("directory", LONGEST_PATH)?;
         if directory.as_deref().is_some_and(|path| !Path::new(path).is_absolute()) {
             return Err(Error::invalid("directory", "it is a whole path, such as `/srv/files`"));
         }
-        Ok((Launch { command, args, env, directory }, inherit))
+        Ok((Launch { command, args, env, secrets, directory }, inherit))
     }
 }

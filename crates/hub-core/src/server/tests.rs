@@ -164,7 +164,7 @@ fn a_misspelt_field_is_told_the_right_one() {
 fn the_operators_file_has_programs_and_places() {
     let launch = json!({
         "command": "npx", "args": ["-y", "server"], "env": {"KEY": "canary"}, "inherit": ["TOKEN"],
-        "directory": "/srv", "transport": "stdio", "timeout_ms": 1_000, "calls_per_minute": 600,
+        "secrets": ["PASSWORD"], "directory": "/srv", "transport": "stdio", "timeout_ms": 1_000, "calls_per_minute": 600,
     });
     let read = Operated::read("files", launch).unwrap();
     assert_eq!((&*read.settings.name, read.settings.calls_per_minute), ("files", Some(600)));
@@ -172,6 +172,7 @@ fn the_operators_file_has_programs_and_places() {
     assert!(!format!("{read:?}").contains("canary"));
     let Transport::Stdio(launch) = read.transport else { panic!("{:?}", read.transport) };
     assert_eq!((&*launch.command, launch.args.len(), &*launch.env["KEY"]), ("npx", 2, "canary"));
+    assert_eq!(launch.secrets, ["PASSWORD".to_owned()].into());
     let remote = json!({"name": "Remote", "url": "https://a.example/mcp", "transport": "sse", "credentials": "per-agent"});
     let read = Operated::read("remote", remote).unwrap();
     assert!(matches!(read.transport, Transport::Sse(_)) && read.settings.name == "Remote");
@@ -204,6 +205,10 @@ fn what_the_operators_file_gets_wrong() {
         (json!({"command": "x", "env": {"A": 1}}), "env.A", "it is a text"),
         (json!({"command": "x", "env": {"A=B": "1"}}), "env", "has no `=`"),
         (json!({"command": "x", "inherit": [""]}), "inherit", "has no `=`"),
+        (json!({"command": "x", "secrets": ["A=B"]}), "secrets", "has no `=`"),
+        (json!({"command": "x", "secrets": ["A"], "env": {"A": "1"}}), "secrets", "`A` stands in `env`"),
+        (json!({"command": "x", "secrets": ["A"], "inherit": ["A"]}), "secrets", "`A` stands in `env`"),
+        (json!({"url": url, "secrets": []}), "secrets", "no `command`"),
         (json!({"command": "x", "directory": "here"}), "directory", "a whole path"),
         (json!({"command": "x", "timeout_ms": 1}), "timeout_ms", "from 1000 to 300000"),
         (json!({"command": "x", "timeout": 1}), "timeout", "did you mean `timeout_ms`?"),

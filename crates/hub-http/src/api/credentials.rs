@@ -1,4 +1,4 @@
-//! Credentials of servers: written and removed, never read.
+//! Credentials of servers and secrets of programs: written and removed, never read.
 
 use axum::response::Response;
 use linchpin::auth::Secret;
@@ -23,6 +23,15 @@ pub(crate) struct NewCredential {
     secret: String,
 }
 
+/// The value of a variable that is to be kept.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+pub(crate) struct NewSecret {
+    /// The value.
+    #[schemars(length(min = 1, max = 32_768))]
+    secret: String,
+}
+
 fn agent(asked: &Asked) -> Result<Option<AgentId>> {
     Ok(asked.query.text("agent").map(str::parse).transpose()?)
 }
@@ -32,10 +41,7 @@ pub(crate) async fn get(asked: Asked) -> Result<Response> {
 }
 
 pub(crate) async fn set(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
-    let missing = || Error::invalid("secret", "a credential has a secret");
-    let secret = Secret::new(form.text("secret", 16_384)?.ok_or_else(missing)?);
-    form.end()?;
+    let secret = secret(&mut asked, 16_384)?;
     let agent = agent(&asked)?;
     json(&asked.hub().set_credential(asked.scope()?, asked.path("server"), agent, &secret).await?)
 }
@@ -43,4 +49,18 @@ pub(crate) async fn set(mut asked: Asked) -> Result<Response> {
 pub(crate) async fn remove(asked: Asked) -> Result<Response> {
     asked.hub().drop_credential(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
     Ok(done())
+}
+
+pub(crate) async fn set_variable(mut asked: Asked) -> Result<Response> {
+    let secret = secret(&mut asked, 32_768)?;
+    let (server, variable) = (asked.path("server"), asked.path("variable"));
+    json(&asked.hub().set_secret(asked.scope()?, server, variable, &secret).await?)
+}
+
+fn secret(asked: &mut Asked, longest: usize) -> Result<Secret> {
+    let mut form = asked.form()?;
+    let missing = || Error::invalid("secret", "what is kept is a secret: send it");
+    let secret = Secret::new(form.text("secret", longest)?.ok_or_else(missing)?);
+    form.end()?;
+    Ok(secret)
 }

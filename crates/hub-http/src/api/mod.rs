@@ -6,6 +6,7 @@ pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod credentials;
+pub(crate) mod export;
 pub(crate) mod keys;
 pub(crate) mod offers;
 pub(crate) mod servers;

@@ -60,3 +60,26 @@ async fn a_tool_is_called() {
     site.post("/tools/mcp_up__nothing/call", json!({})).await.problem(404, "not_found");
     assert_eq!(site.ran(), 1);
 }
+
+#[tokio::test]
+async fn tools_are_exported_for_providers() {
+    let site = Site::with_server().await;
+    let schema = site.get("/tools/mcp_up__echo").await.ok()["definition"]["inputSchema"].clone();
+    let echo = json!({"name": "mcp_up__echo", "description": "Says it back"});
+    let with = |name: &str| {
+        let mut echo = echo.clone();
+        echo[name] = schema.clone();
+        echo
+    };
+    let openai = site.get("/export/openai").await.ok();
+    assert_eq!(openai[0], json!({"type": "function", "function": with("parameters")}));
+    assert_eq!(openai[1]["function"]["name"], "mcp_up__wait");
+    assert_eq!(site.get("/export/anthropic?server=up").await.ok()[0], with("input_schema"));
+    let gemini = site.get("/export/gemini").await.ok();
+    assert_eq!(gemini[0]["functionDeclarations"][0], with("parametersJsonSchema"));
+    site.get("/export/other").await.problem(404, "not_found");
+    site.get("/export/openai?server=nobody").await.problem(404, "not_found");
+    let (_, token) = site.agent("auto").await;
+    let own = site.by(&token, "GET", "/export/anthropic", None).await.ok();
+    assert_eq!(own[0]["name"], "mcp_up__echo");
+}

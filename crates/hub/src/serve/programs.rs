@@ -1,6 +1,6 @@
 //! The programs of the operator's file, with the environment that each gets, and the demo server beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use linchpin_hub_core::hub::Hub;
@@ -66,7 +66,13 @@ fn demo(enabled: bool) -> Result<Operated, Failure> {
         description: Some("Shows what a server can do, without reaching outside".to_owned()),
         ..Settings::named("Demo")
     };
-    let transport = Transport::Stdio(Launch { command, args, env: BTreeMap::new(), directory: None });
+    let transport = Transport::Stdio(Launch {
+        command,
+        args,
+        env: BTreeMap::new(),
+        secrets: BTreeSet::new(),
+        directory: None,
+    });
     Ok(Operated { slug: Slug::new(DEMO)?, settings, transport, inherit: Vec::new() })
 }
 

@@ -1,0 +1,74 @@
+//! Tools as providers of models want them described. Schemas are passed through as servers wrote them.
+
+use serde_json::{Value, json};
+
+use super::{Hub, ToolFilter, ToolView};
+use crate::error::{self, Error, Result};
+use crate::scope::Scope;
+use crate::text::shortened;
+
+/// Whose description is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Of `OpenAI`, for chat completions.
+    OpenAi,
+    /// Of Anthropic, for messages.
+    Anthropic,
+    /// Of Gemini.
+    Gemini,
+}
+
+impl std::str::FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "openai" => Ok(Format::OpenAi),
+            "anthropic" => Ok(Format::Anthropic),
+            "gemini" => Ok(Format::Gemini),
+            _ => {
+                let text =
+                    format!("there is no format `{}`: it is openai, anthropic or gemini", shortened(text));
+                Err(Error::new(error::Kind::NotFound, "not_found", text))
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// The tools that can be called now, by their names: what stands in `tools` of a request to the provider.
+    pub async fn export(&self, scope: Scope, format: Format, filter: ToolFilter) -> Result<Vec<Value>> {
+        let filter = ToolFilter { callable: Some(true), ..filter };
+        let mut tools = self.tools(scope, &filter).await?;
+        tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let all = tools.iter().map(|tool| described(tool, format));
+        Ok(match format {
+            Format::OpenAi | Format::Anthropic => all.collect(),
+            // All of them are one tool there.
+            Format::Gemini if tools.is_empty() => Vec::new(),
+            Format::Gemini => vec![json!({ "functionDeclarations": all.collect::<Vec<_>>() })],
+        })
+    }
+}
+
+fn described(tool: &ToolView, format: Format) -> Value {
+    let schema = tool.definition.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+    let mut function = json!({ "name": tool.name });
+    if let Some(text) = tool.definition.get("description").filter(|text| text.is_string()) {
+        function["description"] = text.clone();
+    }
+    match format {
+        Format::OpenAi => {
+            function["parameters"] = schema;
+            json!({ "type": "function", "function": function })
+        }
+        Format::Anthropic => {
+            function["input_schema"] = schema;
+            function
+        }
+        Format::Gemini => {
+            function["parametersJsonSchema"] = schema;
+            function
+        }
+    }
+}

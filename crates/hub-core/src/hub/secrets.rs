@@ -1,0 +1,103 @@
+//! Secrets of programs: variables of their environment whose values are in the vault. Each is for one program as it was
+//! when the secret was entered, and is given to no other.
+
+use linchpin::auth::Secret;
+
+use super::credentials::id_of;
+use super::servers::{Kept, ServerView};
+use super::{Hub, put};
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::id::{SecretId, ServerId, TenantId};
+use crate::keys::Sealed;
+use crate::scope::Scope;
+use crate::server::{Launch, Server, Transport};
+use crate::store::{Batch, Kind};
+use crate::vault::Label;
+
+const LONGEST: usize = 32_768;
+
+impl Hub {
+    /// Keeps the value of a variable for a program, in place of the one before.
+    pub async fn set_secret(
+        &self,
+        scope: Scope,
+        server: &str,
+        variable: &str,
+        secret: &Secret,
+    ) -> Result<ServerView> {
+        scope.person()?;
+        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
+        let Transport::Stdio(launch) = &server.transport else {
+            return Err(Error::invalid(
+                "server",
+                "only programs have such secrets: this one has a credential",
+            ));
+        };
+        if !launch.secrets.contains(variable) {
+            let text = "this program has no such secret: name it in `secrets` of the operator's file first";
+            return Err(Error::invalid("variable", text));
+        }
+        if !(1..=LONGEST).contains(&secret.expose().len()) || secret.expose().contains('\0') {
+            return Err(Error::invalid(
+                "secret",
+                format!("1 to {LONGEST} bytes without a zero are a secret"),
+            ));
+        }
+        let label = label(server.id, launch, variable);
+        let before: Option<(Sealed, u64)> = self.find(tenant, Kind::Secret, label.id).await?;
+        let version = before.map_or(0, |(_, version)| version);
+        let (id, slug, is_enabled) = (server.id, server.slug.clone(), server.settings.enabled);
+        let change = self.keys.seal(tenant, &label, &id.to_string(), secret, version).await?;
+        let entry = self.entry(scope, "secret.set").with("server", id.to_string()).with("variable", variable);
+        // It is another server from now on: whoever has just read the secret before comes too late.
+        let version = server.version;
+        let kept = put(Kept::of(server).document(id)?, version);
+        self.store.commit(tenant, Batch::new().change(kept).change(change).audit(entry)).await?;
+        self.connections.outdated(tenant, id, Some(version + 1));
+        self.server_changed(tenant, id, "secret");
+        if is_enabled {
+            self.look_soon(tenant, id);
+        }
+        self.server(scope, slug.as_str()).await
+    }
+
+    /// A server as it is started: a program with its secrets. Without one of them it is not started at all.
+    pub(super) async fn with_secrets(&self, tenant: TenantId, mut server: Server) -> Result<Server> {
+        let Transport::Stdio(launch) = &mut server.transport else { return Ok(server) };
+        for variable in launch.secrets.clone() {
+            let wanted = label(server.id, launch, &variable);
+            let found = self.keys.open(tenant, wanted.id).await?;
+            let fits = found.filter(|(_, kept, _)| kept.bound_to == wanted.bound_to);
+            let Some((secret, ..)) = fits else {
+                let slug = server.slug.as_str();
+                let text = format!(
+                    "`{slug}` cannot be started: its secret `{variable}` is missing, or was for another command: enter it with \
+                     `linchpin server secret set {slug} {variable}`"
+                );
+                return Err(Error::new(error::Kind::Denied, "secret_missing", text));
+            };
+            launch.env.insert(variable, secret.expose().to_owned());
+        }
+        Ok(server)
+    }
+
+    /// The secrets of a program that nobody has entered yet.
+    pub(super) async fn missing_secrets(&self, tenant: TenantId, server: &Server) -> Result<Vec<String>> {
+        let Transport::Stdio(launch) = &server.transport else { return Ok(Vec::new()) };
+        let mut missing = Vec::new();
+        for variable in &launch.secrets {
+            let wanted = label(server.id, launch, variable);
+            let found: Option<(Sealed, u64)> = self.find(tenant, Kind::Secret, wanted.id).await?;
+            if found.is_none_or(|(kept, _)| kept.bound_to != wanted.bound_to) {
+                missing.push(variable.clone());
+            }
+        }
+        Ok(missing)
+    }
+}
+
+fn label(server: ServerId, launch: &Launch, variable: &str) -> Label {
+    let id: SecretId = id_of(Digest::of("linchpin variable").part(server.to_string()).part(variable).end());
+    Label { id, kind: "variable".into(), bound_to: format!("{variable} of {}", launch.program()) }
+}
