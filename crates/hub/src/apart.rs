@@ -11,6 +11,15 @@ pub(crate) async fn apart(read: impl FnOnce() -> io::Result<String> + Send + 'st
     text.await.unwrap_or_else(|_| Ok(String::new()))
 }
 
+/// A line that somebody types.
+pub(crate) async fn line() -> io::Result<String> {
+    apart(|| {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map(|_| line)
+    })
+    .await
+}
+
 /// The text of a file, which may be a pipe.
 pub(crate) async fn file(path: &str) -> io::Result<String> {
     let path = path.to_owned();

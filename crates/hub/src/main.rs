@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod failure;
 mod heard;
+mod import;
 mod inspect;
 mod roots;
 mod secret;

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use linchpin::auth::Secret;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::apart::apart;
+use crate::apart::{apart, line};
 use crate::failure::Failure;
 use crate::signals::Signals;
 
@@ -29,14 +29,6 @@ pub(crate) async fn read(question: &str) -> Result<Secret, Failure> {
         "" => Err(Failure::usage("a secret is needed: type it, or send it on standard input")),
         text => Ok(Secret::new(text)),
     }
-}
-
-async fn line() -> io::Result<String> {
-    apart(|| {
-        let mut line = String::new();
-        io::stdin().read_line(&mut line).map(|_| line)
-    })
-    .await
 }
 
 /// Nothing that is typed is shown as long as this is there.

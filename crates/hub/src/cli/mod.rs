@@ -4,6 +4,8 @@ mod agent;
 mod approvals;
 mod audit;
 mod calls;
+mod export;
+mod import;
 mod key;
 mod offers;
 mod output;
@@ -28,6 +30,7 @@ use crate::{call, demo, doctor, inspect, serve, sign_in};
 use output::Output;
 use tried::Tried;
 
+pub(crate) use server::taken_over;
 pub(crate) use tried::SignIn;
 
 /// The Model Context Protocol hub.
@@ -117,6 +120,14 @@ enum Command {
         #[command(subcommand)]
         command: key::Command,
     },
+    /// Import the servers of Claude Desktop, Claude Code, Cursor or VS Code
+    ///
+    /// Example: linchpin import ~/.cursor/mcp.json --dry-run
+    Import(import::Import),
+    /// Print the tools that can be called, in the format of a provider of models
+    ///
+    /// Example: linchpin export anthropic --agent Helper
+    Export(export::Export),
     /// Print what a shell needs to complete these commands
     Completions {
         /// The shell
@@ -169,18 +180,18 @@ enum Command {
 /// What every command about the hub needs.
 pub(crate) struct Asked {
     place: Typed,
-    hub: Option<String>,
-    output: Output,
+    pub(crate) hub: Option<String>,
+    pub(crate) output: Output,
 }
 
 impl Asked {
     /// The hub that runs.
-    fn api(&self) -> Result<Api, Failure> {
+    pub(crate) fn api(&self) -> Result<Api, Failure> {
         Api::find(&self.place, self.hub.as_deref())
     }
 
     /// Where everything is.
-    fn place(&self) -> Result<Place, Failure> {
+    pub(crate) fn place(&self) -> Result<Place, Failure> {
         Place::find(&self.place, &variable)
     }
 }
@@ -245,6 +256,8 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Token { command }) => ended(token::run(&asked, command)).await?,
         Some(Command::User { command }) => ended(user::run(&asked, command)).await?,
         Some(Command::Key { command }) => ended(key::run(&asked, &command)).await?,
+        Some(Command::Import(files)) => return ended(import::run(&asked, files)).await,
+        Some(Command::Export(what)) => ended(export::run(&asked, what)).await?,
         Some(Command::Completions { shell }) => complete(shell)?,
         Some(Command::Demo { http: None }) => demo::server().run().await.map_err(from_linchpin)?,
         Some(Command::Demo { http: Some(address) }) => serve_demo(&address, json).await?,

@@ -1,4 +1,4 @@
-//! What is wrong with the operator's file, and where.
+//! What is wrong with a file, and where.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,16 +16,16 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(path: &Path, message: impl Into<String>) -> Self {
+    pub(crate) fn new(path: &Path, message: impl Into<String>) -> Self {
         Problem { path: path.to_owned(), place: None, field: None, message: message.into() }
     }
 
-    pub(super) fn field(self, field: impl Into<String>) -> Self {
+    pub(crate) fn field(self, field: impl Into<String>) -> Self {
         Problem { field: Some(field.into()), ..self }
     }
 
     /// Where it is in the text.
-    pub(super) fn at(self, text: &str, span: Option<Range<usize>>) -> Self {
+    pub(crate) fn at(self, text: &str, span: Option<Range<usize>>) -> Self {
         let place = span.and_then(|span| text.get(..span.start)).map(|before| {
             let line = before.rsplit('\n').next().unwrap_or_default();
             (before.matches('\n').count() + 1, line.chars().count() + 1)

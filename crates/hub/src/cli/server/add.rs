@@ -38,6 +38,9 @@ pub(crate) struct Add {
     /// A variable that it gets from the environment of the hub; may be given again
     #[arg(long = "inherit", help_heading = "A program", value_name = "NAME", conflicts_with = "url")]
     inherit: Vec<String>,
+    /// A variable whose value is kept in the vault: enter it with `secret set`; may be given again
+    #[arg(long = "secret", help_heading = "A program", value_name = "NAME", conflicts_with = "url")]
+    secrets: Vec<String>,
     /// The directory to start in
     #[arg(long, help_heading = "A program", conflicts_with = "url")]
     directory: Option<String>,
@@ -59,6 +62,7 @@ impl Add {
             ("args", args.and_then(list)),
             ("env", pairs(&self.env)),
             ("inherit", list(&self.inherit)),
+            ("secrets", list(&self.secrets)),
             ("directory", self.directory.as_ref().map(|path| json!(path))),
             ("keep_history", self.no_history.then(|| json!(false))),
             ("enabled", self.disabled.then(|| json!(false))),
@@ -82,6 +86,7 @@ fn wrong(error: &Error) -> Failure {
         "calls_per_minute" => "--calls-per-minute",
         "env" => "--env",
         "inherit" => "--inherit",
+        "secrets" => "--secret",
         "directory" => "--directory",
         _ => "the command after `--`",
     };

@@ -89,7 +89,7 @@ pub(super) async fn remove(asked: &Asked, which: &Which) -> Result<(), Failure> 
 }
 
 /// Waits until the hub has taken over what the operator's file says of a server.
-pub(super) async fn taken_over(
+pub(crate) async fn taken_over(
     asked: &Asked,
     api: &Api,
     slug: &str,

@@ -5,6 +5,7 @@ mod add;
 mod credential;
 mod fields;
 mod file;
+mod secret;
 mod update;
 
 use clap::{Args, Subcommand};
@@ -24,7 +25,7 @@ const LIST: [Field; 6] = [
     field("tools", "/tools"),
     field("error", "/error"),
 ];
-const ONE: [Field; 23] = [
+const ONE: [Field; 25] = [
     name("slug", "/slug"),
     field("id", "/id"),
     field("name", "/name"),
@@ -34,6 +35,8 @@ const ONE: [Field; 23] = [
     field("headers", "/headers"),
     field("command", "/command"),
     field("variables", "/env"),
+    field("secrets", "/secrets"),
+    field("missing secrets", "/missing_secrets"),
     field("from the operator's file", "/is_from_file"),
     field("authentication", "/authentication/type"),
     field("credentials", "/credentials"),
@@ -57,6 +60,8 @@ const TRIED: [Field; 6] = [
     field("tools", "/tools"),
     field("took, ms", "/took_ms"),
 ];
+
+pub(crate) use file::taken_over;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -106,6 +111,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: credential::Command,
     },
+    /// The secrets of a program
+    Secret {
+        #[command(subcommand)]
+        command: secret::Command,
+    },
 }
 
 #[derive(Args)]
@@ -144,6 +154,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             output.done(&answer, &format!("`{}` is disconnected", which.server))?;
         }
         Command::Credential { command } => credential::run(asked, command).await?,
+        Command::Secret { command } => secret::run(asked, command).await?,
     }
     Ok(())
 }

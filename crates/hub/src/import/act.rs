@@ -1,0 +1,95 @@
+//! Does what was planned: programs into the operator's file, turned off; servers at URLs to the hub; secrets into the vault.
+
+use std::path::Path;
+
+use linchpin::auth::Secret;
+use serde_json::{Map, Value, json};
+
+use super::plan::{Row, Step};
+use super::server::{CREDENTIAL, Wanted};
+use crate::api::{Api, encoded};
+use crate::cli::{Asked, taken_over};
+use crate::config;
+use crate::failure::{Failure, Kind};
+
+/// The fields of a program that the operator's file may lose.
+const OPTIONAL: [&str; 4] = ["args", "env", "secrets", "directory"];
+
+/// Does it for one server.
+pub(super) async fn act(asked: &Asked, api: Option<&Api>, row: &Row) -> Result<(), Failure> {
+    let (Some(wanted), Some(slug)) = (&row.wanted, &row.slug) else { return Ok(()) };
+    let slug = slug.as_str();
+    if wanted.is_program {
+        let file = asked.place()?.config;
+        write(asked, api, &file, row, wanted, slug).await?;
+        enter(api, slug, wanted, &row.enter).await?;
+        if row.is_confirmed {
+            config::switch(&file, slug, true)?;
+            if let Some(api) = api {
+                taken_over(asked, api, slug, |server| server["enabled"] == true).await?;
+            }
+        }
+        return Ok(());
+    }
+    let Some(api) = api else { return Err(Failure::new(Kind::Other, "no hub runs")) };
+    let mut fields = wanted.fields.clone();
+    if row.step == Step::Added {
+        fields.insert("slug".into(), json!(slug));
+        fields.insert("enabled".into(), json!(!wanted.is_disabled));
+        api.post("/servers", &Value::Object(fields)).await?;
+    } else if row.changes.iter().any(|(field, ..)| !field.starts_with("secret ")) {
+        for (name, usual) in [
+            ("transport", json!("http")),
+            ("headers", json!({})),
+            ("authentication", json!({ "type": "none" })),
+        ] {
+            fields.entry(name).or_insert(usual);
+        }
+        api.patch(&format!("/servers/{slug}"), &Value::Object(fields)).await?;
+    }
+    enter(Some(api), slug, wanted, &row.enter).await
+}
+
+/// Writes a program into the operator's file, turned off, and has the hub take it over.
+async fn write(
+    asked: &Asked,
+    api: Option<&Api>,
+    file: &Path,
+    row: &Row,
+    wanted: &Wanted,
+    slug: &str,
+) -> Result<(), Failure> {
+    let mut fields: Map<_, _> = wanted.fields.clone();
+    fields.insert("enabled".into(), json!(false));
+    if row.step == Step::Added {
+        config::add(file, slug, &fields)?;
+        if let Some(api) = api {
+            taken_over(asked, api, slug, |server| !server.is_null()).await?;
+        }
+        return Ok(());
+    }
+    if !row.is_new_program() {
+        return Ok(());
+    }
+    for name in OPTIONAL {
+        fields.entry(name).or_insert(Value::Null);
+    }
+    let Some(api) = api else { return Ok(config::update(file, slug, &fields).map(drop)?) };
+    let before = api.get(&format!("/servers/{}", encoded(slug))).await?;
+    let has_changed = config::update(file, slug, &fields)?;
+    taken_over(asked, api, slug, |server| !has_changed || server["version"] != before["version"]).await?;
+    Ok(())
+}
+
+/// Puts secrets into the vault.
+async fn enter(api: Option<&Api>, slug: &str, wanted: &Wanted, names: &[String]) -> Result<(), Failure> {
+    for name in names {
+        let (Some(api), Some(Some(secret))) = (api, wanted.secrets.get(name)) else { continue };
+        let path = match name.as_str() {
+            CREDENTIAL if !wanted.is_program => format!("/servers/{slug}/{CREDENTIAL}"),
+            name => format!("/servers/{slug}/secrets/{}", encoded(name)),
+        };
+        api.put(&path, &json!({ "secret": Secret::expose(secret) })).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! The files of other clients: where they are, and which servers stand in them.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::refer::{Around, Input};
+use super::{Found, jsonc, server};
+use crate::config::{Problem, variable};
+use crate::failure::{Failure, Kind};
+
+/// The largest file that is read.
+const LARGEST: u64 = 64 << 20;
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    ClaudeDesktop,
+    ClaudeCode,
+    Cursor,
+    #[value(name = "vscode")]
+    VsCode,
+}
+
+/// A file to read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) format: Option<Format>,
+}
+
+/// The files that were named, or those of this user that there are.
+pub(super) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>, Failure> {
+    if !files.is_empty() {
+        return Ok(files.iter().map(|path| Source { path: path.clone(), format }).collect());
+    }
+    let mut usual = usual(home().as_deref(), &std::env::current_dir()?);
+    usual.retain(|source| format.is_none_or(|format| source.format == Some(format)));
+    let looked: Vec<_> = usual.iter().map(|source| format!("  {}", source.path.display())).collect();
+    usual.retain(|source| source.path.is_file());
+    if usual.is_empty() {
+        let text =
+            format!("there is no file to import: name one, or write one of these:\n{}", looked.join("\n"));
+        return Err(Failure::new(Kind::Other, text));
+    }
+    Ok(usual)
+}
+
+fn home() -> Option<PathBuf> {
+    variable("HOME").map(PathBuf::from)
+}
+
+/// Where the clients keep their files: those of the user, and those of this folder.
+fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
+    let mut all: Vec<(Format, PathBuf)> = Vec::new();
+    if let Some(home) = home {
+        let mac = home.join("Library/Application Support");
+        let config = variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        for folder in [config.unwrap_or_else(|| home.join(".config")), mac] {
+            all.push((Format::ClaudeDesktop, folder.join("Claude/claude_desktop_config.json")));
+            all.push((Format::VsCode, folder.join("Code/User/mcp.json")));
+            all.push((Format::VsCode, folder.join("Code/User/settings.json")));
+        }
+        all.push((Format::ClaudeCode, home.join(".claude.json")));
+        all.push((Format::Cursor, home.join(".cursor/mcp.json")));
+    }
+    all.push((Format::ClaudeCode, here.join(".mcp.json")));
+    all.push((Format::Cursor, here.join(".cursor/mcp.json")));
+    all.push((Format::VsCode, here.join(".vscode/mcp.json")));
+    let mut sources: Vec<Source> = Vec::new();
+    for (format, path) in all {
+        let source = Source { path, format: Some(format) };
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
+    sources
+}
+
+/// All servers of a file.
+pub(super) fn read(source: &Source) -> Result<Vec<Found>, Problem> {
+    let path = &source.path;
+    let failed = |error: std::io::Error| Problem::new(path, format!("it cannot be read: {error}"));
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(LARGEST + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > LARGEST {
+        return Err(Problem::new(
+            path,
+            format!("it is larger than {} MB: is it the right file?", LARGEST >> 20),
+        ));
+    }
+    servers(source, jsonc::read(path, &text)?, home())
+}
+
+fn servers(source: &Source, value: Value, home: Option<PathBuf>) -> Result<Vec<Found>, Problem> {
+    let path = &source.path;
+    let Value::Object(mut all) = value else {
+        return Err(Problem::new(path, "an object is expected"));
+    };
+    let format = source.format.or_else(|| known(path, &all)).ok_or_else(|| {
+        Problem::new(path, "it is not plain which client this file is of: say so with --format")
+    })?;
+    let folder = folder(path, home.as_deref());
+    let mut around = Around { home, folder, ..Around::default() };
+    let mut found = Vec::new();
+    if format == Format::VsCode {
+        let (above, mut all) = match all.remove("mcp") {
+            Some(mcp) if !all.contains_key("servers") => ("mcp.", object(path, "mcp", mcp)?),
+            _ => ("", all),
+        };
+        around.inputs = inputs(path, &format!("{above}inputs"), all.remove("inputs"))?;
+        take(path, format, &around, &format!("{above}servers"), all.remove("servers"), &mut found)?;
+        return Ok(found);
+    }
+    take(path, format, &around, "mcpServers", all.remove("mcpServers"), &mut found)?;
+    let projects = all.remove("projects").filter(|_| format == Format::ClaudeCode);
+    for (folder, project) in
+        projects.map(|all| object(path, "projects", all)).transpose()?.unwrap_or_default()
+    {
+        let at = format!("projects.{folder}");
+        let servers = object(path, &at, project)?.remove("mcpServers");
+        around.folder = Some(folder.into());
+        take(path, format, &around, &format!("{at}.mcpServers"), servers, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// Whose file it is, by its name and by what stands in it.
+fn known(path: &Path, all: &Map<String, Value>) -> Option<Format> {
+    let name = path.file_name()?.to_str()?;
+    let above = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    let has = |key: &str| all.contains_key(key);
+    match name {
+        "claude_desktop_config.json" => Some(Format::ClaudeDesktop),
+        ".mcp.json" | ".claude.json" => Some(Format::ClaudeCode),
+        _ if has("servers") || has("mcp") || above == Some(".vscode") => Some(Format::VsCode),
+        _ if above == Some(".cursor") => Some(Format::Cursor),
+        _ if has("projects") => Some(Format::ClaudeCode),
+        _ => None,
+    }
+}
+
+/// The folder that a file is for; none for those that are for all folders of a user.
+fn folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let above = path.parent()?;
+    let folder = match (path.file_name()?.to_str()?, above.file_name().and_then(|name| name.to_str())) {
+        (".mcp.json", _) => above,
+        (_, Some(".cursor" | ".vscode")) => above.parent()?,
+        _ => return None,
+    };
+    (Some(folder) != home).then(|| folder.to_owned())
+}
+
+fn object(path: &Path, at: &str, value: Value) -> Result<Map<String, Value>, Problem> {
+    match value {
+        Value::Object(members) => Ok(members),
+        _ => Err(Problem::new(path, "an object is expected").field(at)),
+    }
+}
+
+fn inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String, Input>, Problem> {
+    let wrong = || Problem::new(path, "a list of objects with an `id` is expected").field(at);
+    let Some(value) = value else { return Ok(BTreeMap::new()) };
+    let read = |input: &Value| {
+        let id = input.get("id")?.as_str()?.to_owned();
+        let is_password = input.get("password") == Some(&Value::Bool(true));
+        let default = input.get("default").and_then(Value::as_str).map(str::to_owned);
+        Some((id, Input { is_password, default }))
+    };
+    value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(wrong)
+}
+
+/// Adds the servers that stand at a place; a wrong one hinders no other.
+fn take(
+    path: &Path,
+    format: Format,
+    around: &Around,
+    at: &str,
+    servers: Option<Value>,
+    found: &mut Vec<Found>,
+) -> Result<(), Problem> {
+    let servers = servers.filter(|servers| !servers.is_null()).map(|servers| object(path, at, servers));
+    for (name, value) in servers.transpose()?.unwrap_or_default() {
+        let at = format!("{at}.{name}");
+        let wanted = server::read(format, around, &name, value).map_err(|wrong| wrong.below(&at));
+        found.push(Found { name, place: format!("{}: {at}", path.display()), wanted });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source(path: &str) -> Source {
+        Source { path: path.into(), format: None }
+    }
+
+    fn read(path: &str, value: Value) -> Result<Vec<Found>, String> {
+        servers(&source(path), value, Some("/home/ada".into())).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn a_client_is_known_by_its_file() {
+        let program = json!({"x": {"command": "y"}});
+        for (path, key, format) in [
+            ("/c/claude_desktop_config.json", "mcpServers", Some(Format::ClaudeDesktop)),
+            ("/work/.mcp.json", "mcpServers", Some(Format::ClaudeCode)),
+            ("/work/.cursor/mcp.json", "mcpServers", Some(Format::Cursor)),
+            ("/work/.vscode/mcp.json", "servers", Some(Format::VsCode)),
+            ("/c/Code/User/settings.json", "mcp", Some(Format::VsCode)),
+            ("/work/other.json", "mcpServers", None),
+        ] {
+            let all = json!({ key: program });
+            assert_eq!(known(Path::new(path), all.as_object().unwrap()), format, "{path}");
+        }
+        assert!(read("/work/other.json", json!({"mcpServers": {}})).unwrap_err().contains("--format"));
+    }
+
+    #[test]
+    fn servers_are_found_at_every_place() {
+        let program = json!({"command": "y"});
+        let names = |found: Vec<Found>| found.into_iter().map(|found| found.place).collect::<Vec<_>>();
+        let code = json!({"mcpServers": {"a": program}, "projects": {"/p": {"mcpServers": {"b": program}}, "/q": {}}});
+        assert_eq!(
+            names(read("/h/.claude.json", code).unwrap()),
+            ["/h/.claude.json: mcpServers.a", "/h/.claude.json: projects./p.mcpServers.b"]
+        );
+        let settings = json!({"mcp": {"servers": {"a": program}, "inputs": []}, "editor.tabSize": 2});
+        assert_eq!(names(read("/c/settings.json", settings).unwrap()), ["/c/settings.json: mcp.servers.a"]);
+        assert!(read("/work/.mcp.json", json!({})).unwrap().is_empty());
+    }
+
+    #[test]
+    fn wrong_types_are_named() {
+        for (value, expected) in [
+            (json!([]), "`/w/.mcp.json`: an object is expected"),
+            (json!({"mcpServers": []}), "`/w/.mcp.json`: `mcpServers`: an object is expected"),
+            (json!({"projects": {"/p": 1}}), "`/w/.mcp.json`: `projects./p`: an object is expected"),
+        ] {
+            assert_eq!(read("/w/.mcp.json", value).unwrap_err(), expected);
+        }
+        let wrong = read("/w/.vscode/mcp.json", json!({"inputs": [{}], "servers": {}})).unwrap_err();
+        assert!(wrong.contains("`inputs`: a list of objects"), "{wrong}");
+    }
+
+    #[test]
+    fn folders_of_files() {
+        let of = |path: &str| folder(Path::new(path), Some(Path::new("/home/ada")));
+        assert_eq!(of("/work/.mcp.json"), Some("/work".into()));
+        assert_eq!(of("/work/.vscode/mcp.json"), Some("/work".into()));
+        assert_eq!(of("/home/ada/.cursor/mcp.json"), None);
+        assert_eq!(of("/home/ada/.claude.json"), None);
+    }
+
+    #[test]
+    fn the_usual_places() {
+        let usual = usual(Some(Path::new("/home/ada")), Path::new("/home/ada"));
+        let has = |path: &str| usual.iter().filter(|source| source.path == Path::new(path)).count();
+        assert_eq!(has("/home/ada/.cursor/mcp.json"), 1, "once");
+        assert_eq!(has("/home/ada/Library/Application Support/Claude/claude_desktop_config.json"), 1);
+    }
+}

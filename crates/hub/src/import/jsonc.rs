@@ -1,0 +1,100 @@
+//! JSON as people write it in settings: with comments, and with a comma after the last item. It is made into plain JSON of
+//! the same length, so that every place in it stays what it was.
+
+use std::path::Path;
+
+use linchpin::server::web::{Limits, ParseErrorKind, check_json};
+use serde_json::Value;
+
+use crate::config::Problem;
+
+/// Programs keep much else beside their servers.
+const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 5_000_000 };
+
+/// Reads the text of the file at `path`.
+pub(super) fn read(path: &Path, text: &str) -> Result<Value, Problem> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let wrong = |message: &str, at: usize| Problem::new(path, message).at(text, Some(at..at));
+    let plain = plain(text).map_err(|at| wrong("a comment has no end", at))?;
+    check_json(&plain, LIMITS).map_err(|error| match error.kind {
+        ParseErrorKind::DuplicateKey => wrong("this key is there twice: remove one of them", error.at),
+        _ => wrong(&format!("it is no JSON: {}", error.message), error.at),
+    })?;
+    serde_json::from_str(&plain).map_err(|error| Problem::new(path, format!("it is no JSON: {error}")))
+}
+
+/// Spaces in place of comments and of commas that nothing comes after. Where a comment begins that has no end.
+fn plain(text: &str) -> Result<String, usize> {
+    let mut out = String::with_capacity(text.len());
+    let (mut comma, mut last) = (None, ',');
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        let at = text.len() - rest.len();
+        let length = match char {
+            '"' => string(rest),
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest[2..].find("*/").ok_or(at)? + 4,
+            _ => char.len_utf8(),
+        };
+        let (piece, after) = rest.split_at(length);
+        if char == '/' && length > 1 {
+            out.extend(piece.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+        } else {
+            if let ('}' | ']', Some(place)) = (char, comma) {
+                out.replace_range(place..=place, " ");
+            }
+            if !char.is_whitespace() {
+                comma = (char == ',' && !"[{,".contains(last)).then_some(out.len());
+                last = char;
+            }
+            out.push_str(piece);
+        }
+        rest = after;
+    }
+    Ok(out)
+}
+
+/// The length of a text in quotes, up to the end of everything if it has none.
+fn string(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text[1..].find(|char| {
+        let ends = char == '"' && !is_escaped;
+        is_escaped = char == '\\' && !is_escaped;
+        ends
+    });
+    end.map_or(text.len(), |end| end + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn error(text: &str) -> String {
+        read(Path::new("f.json"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn comments_and_last_commas_are_passed_over() {
+        let text = "\u{feff}// é\n{ /* a, \n b */ \"a//b\": [1, 2, /* c */ ], // ,\n \"c\\\"/*\": \"d,]\", \r\n}\n// end";
+        assert_eq!(read(Path::new("f"), text).unwrap(), json!({"a//b": [1, 2], "c\"/*": "d,]"}));
+        for text in ["{\"a\": 1, // é\n}", "[1,/**/]", "\"é\" //"] {
+            assert_eq!(plain(text).unwrap().len(), text.len(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        assert_eq!(
+            error("{\n  \"a\": 1,\n  // b\n  \"a\": 2\n}").split(": ").next(),
+            Some("`f.json`, line 4, column 3")
+        );
+        assert!(error("{\"a\": 1, \"a\": 2}").ends_with("this key is there twice: remove one of them"));
+        assert!(error("{} /* x").starts_with("`f.json`, line 1, column 4: a comment has no end"));
+        for text in ["", "{", "[,]", "[1,,]", "{,}", "\"a", "/", "/*/", "{\"a\": 'b'}", "\\", "\"\\"] {
+            assert!(error(text).starts_with("`f.json`"), "{text}");
+        }
+        assert!(error(&"[".repeat(200)).contains("it is no JSON"), "too deep");
+    }
+}

@@ -1,0 +1,335 @@
+//! What an import would do: each server of the files held against those that there are.
+
+use std::collections::{BTreeSet, HashMap};
+
+use linchpin::auth::Secret;
+use linchpin_hub_core::names::Slug;
+use linchpin_hub_core::server::{Draft, Launch, Operated, Settings, Transport};
+use serde_json::{Map, Value, json};
+
+use super::Found;
+use super::secrets::is_secret;
+use super::server::{CREDENTIAL, Wanted};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::serve::programs::DEMO;
+
+/// What becomes of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Added,
+    Changed,
+    Unchanged,
+    LeftOut,
+}
+
+/// A field that changes: its name, what it was, and what it will be.
+pub(super) type Change = (String, String, String);
+
+/// A server of a file, and what becomes of it.
+pub(super) struct Row {
+    pub(super) name: String,
+    /// The file, and where in it.
+    pub(super) place: String,
+    pub(super) slug: Option<Slug>,
+    pub(super) step: Step,
+    pub(super) wanted: Option<Wanted>,
+    pub(super) changes: Vec<Change>,
+    /// Secrets that go into the vault, by their names.
+    pub(super) enter: Vec<String>,
+    /// Secrets that somebody has to enter.
+    pub(super) missing: Vec<String>,
+    /// Whether somebody at the terminal has said that it may be started.
+    pub(super) is_confirmed: bool,
+    /// Why it is left out.
+    pub(super) reason: Option<String>,
+}
+
+impl Row {
+    pub(super) fn left_out(name: String, place: String, reason: String) -> Self {
+        Row {
+            name,
+            place,
+            slug: None,
+            step: Step::LeftOut,
+            wanted: None,
+            changes: Vec::new(),
+            enter: Vec::new(),
+            missing: Vec::new(),
+            is_confirmed: false,
+            reason: Some(reason),
+        }
+    }
+
+    /// Whether something is to be done.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.step, Step::Added | Step::Changed)
+    }
+
+    /// Whether what is started is another command than somebody has said yes to.
+    pub(super) fn is_new_program(&self) -> bool {
+        let counts = |(field, ..): &Change| !field.starts_with("secret ");
+        let is_program = self.wanted.as_ref().is_some_and(|wanted| wanted.is_program);
+        is_program
+            && (self.step == Step::Added || self.step == Step::Changed && self.changes.iter().any(counts))
+    }
+}
+
+/// The servers that there are.
+pub(super) struct Known<'a> {
+    /// Those of the operator's file; `None` if that is elsewhere.
+    pub(super) file: Option<Vec<Operated>>,
+    /// Those of the hub; `None` if no hub runs.
+    pub(super) hub: Option<Vec<Value>>,
+    pub(super) api: Option<&'a Api>,
+}
+
+/// A server that is there.
+struct There {
+    name: String,
+    is_program: bool,
+    is_from_file: bool,
+    fields: Map<String, Value>,
+}
+
+/// What becomes of each server.
+pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    // What this import has found a slug for: whether it is a program, and its fields.
+    let mut claimed: HashMap<Slug, (bool, Map<String, Value>)> = HashMap::new();
+    for Found { name, place, wanted } in found {
+        let wanted = match wanted {
+            Ok(wanted) if wanted.is_program && known.file.is_none() => {
+                Err("programs are added on the machine of the hub alone: import there, without --hub"
+                    .to_owned())
+            }
+            Ok(wanted) if !wanted.is_program && known.hub.is_none() => {
+                Err("it needs a hub that runs: start one with `linchpin`, and import again".to_owned())
+            }
+            other => other,
+        };
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(reason) => {
+                rows.push(Row::left_out(name, place, reason));
+                continue;
+            }
+        };
+        let fields = wanted.normal()?;
+        let mut row =
+            Row { step: Step::Unchanged, reason: None, ..Row::left_out(name, place, String::new()) };
+        for slug in slugs(&row.name) {
+            if let Some((is_program, other)) = claimed.get(&slug) {
+                if (*is_program, other) == (wanted.is_program, &fields) {
+                    row.slug = Some(slug);
+                    break;
+                }
+                continue;
+            }
+            match known.find(&slug) {
+                None => row.step = Step::Added,
+                Some(there) if (there.is_program, &there.name) == (wanted.is_program, &row.name) => {
+                    row.changes = differences(&there.fields, &fields);
+                    if !row.changes.is_empty() {
+                        row.step = Step::Changed;
+                        if there.is_from_file && !wanted.is_program {
+                            row.step = Step::LeftOut;
+                            row.reason = Some(
+                                "it is in the operator's file, with other fields: change it there".into(),
+                            );
+                        }
+                    }
+                }
+                Some(_) => continue,
+            }
+            claimed.insert(slug.clone(), (wanted.is_program, fields));
+            row.slug = Some(slug);
+            known.secrets(&mut row, &wanted).await?;
+            break;
+        }
+        row.wanted = Some(wanted);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The slugs that a server of this name may have, the best one first.
+fn slugs(name: &str) -> impl Iterator<Item = Slug> + use<> {
+    let first = Slug::from_name(name).or_else(|| Slug::from_name("server"));
+    first.into_iter().flat_map(|first| {
+        let numbered = first.clone();
+        std::iter::once(first).chain((2..10_000).map(move |number| numbered.numbered(number)))
+    })
+}
+
+impl Wanted {
+    /// Its fields as they are compared.
+    fn normal(&self) -> Result<Map<String, Value>, Failure> {
+        let fields = Value::Object(self.fields.clone());
+        if self.is_program {
+            let Operated { settings, transport, .. } = Operated::read("x", fields)?;
+            return Ok(normal(&settings, &transport));
+        }
+        let Draft { settings, transport, .. } = Draft::read(fields)?;
+        Ok(normal(&settings, &transport))
+    }
+
+    fn given(&self, name: &str) -> Option<&Secret> {
+        self.secrets.get(name)?.as_ref()
+    }
+}
+
+fn normal(settings: &Settings, transport: &Transport) -> Map<String, Value> {
+    let fields = match transport {
+        Transport::Stdio(Launch { command, args, env, secrets, directory }) => json!({
+            "command": command, "args": args, "env": env, "secrets": secrets, "directory": directory,
+        }),
+        Transport::Http(remote) | Transport::Sse(remote) => json!({
+            "url": remote.url, "transport": transport.name(), "headers": remote.headers,
+            "authentication": settings.authentication,
+        }),
+    };
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+impl Known<'_> {
+    fn view(&self, slug: &Slug) -> Option<&Value> {
+        self.hub.iter().flatten().find(|server| server["slug"] == slug.as_str())
+    }
+
+    /// Whoever has a slug.
+    fn find(&self, slug: &Slug) -> Option<There> {
+        if let Some(Operated { settings, transport, .. }) =
+            self.file.iter().flatten().find(|server| server.slug == *slug)
+        {
+            let is_program = matches!(transport, Transport::Stdio(_));
+            let fields = normal(settings, transport);
+            return Some(There { name: settings.name.clone(), is_program, is_from_file: true, fields });
+        }
+        let nobody =
+            || There { name: String::new(), is_program: true, is_from_file: true, fields: Map::new() };
+        let Some(view) = self.view(slug) else { return (slug.as_str() == DEMO).then(nobody) };
+        if view["transport"] == "stdio" {
+            return Some(nobody()); // built in, or about to be removed
+        }
+        let fields = ["url", "transport", "headers", "authentication"];
+        Some(There {
+            name: view["name"].as_str().unwrap_or_default().to_owned(),
+            is_program: false,
+            is_from_file: view["is_from_file"] == true,
+            fields: fields.into_iter().map(|name| (name.to_owned(), view[name].clone())).collect(),
+        })
+    }
+
+    /// Which secrets of a server go into the vault, and which are missing.
+    async fn secrets(&self, row: &mut Row, wanted: &Wanted) -> Result<(), Failure> {
+        let Some(slug) = row.slug.as_ref().filter(|_| row.step != Step::LeftOut) else { return Ok(()) };
+        let has_other = |fields: &[&str]| row.changes.iter().any(|(name, ..)| fields.contains(&&**name));
+        let lacks_all =
+            row.step == Step::Added || has_other(&["command", "args", "directory", "url", "authentication"]);
+        let mut lacking: Vec<_> = wanted.secrets.keys().cloned().collect();
+        if !lacks_all {
+            let view = self.view(slug);
+            let has = |list: &str, name: &str| {
+                view.and_then(|view| view[list].as_array())
+                    .is_some_and(|list| list.iter().any(|item| item == name))
+            };
+            lacking.retain(|name| match (wanted.is_program, view) {
+                (true, Some(_)) => has("missing_secrets", name) || !has("secrets", name),
+                (is_program, _) => !is_program,
+            });
+            if !wanted.is_program && !lacking.is_empty() && self.has_credential(slug).await? {
+                lacking.clear();
+            }
+        }
+        let can_enter = |name: &String| self.api.is_some() && wanted.given(name).is_some();
+        (row.enter, row.missing) = lacking.into_iter().partition(can_enter);
+        if row.step == Step::Unchanged && !row.enter.is_empty() {
+            row.step = Step::Changed;
+            let change =
+                |name: &String| (format!("secret {name}"), "missing".to_owned(), "in the vault".to_owned());
+            row.changes.extend(row.enter.iter().map(change));
+        }
+        Ok(())
+    }
+
+    async fn has_credential(&self, slug: &Slug) -> Result<bool, Failure> {
+        let Some(api) = self.api else { return Ok(true) };
+        match api.get(&format!("/servers/{}/{CREDENTIAL}", slug.as_str())).await {
+            Err(failure) if failure.status() == Some(404) => Ok(false),
+            other => other.map(|_| true),
+        }
+    }
+}
+
+/// What differs between two servers. Values that look secret are not shown.
+fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (name, new) in after {
+        let old = before.get(name).unwrap_or(&Value::Null);
+        match (old, new) {
+            _ if old == new => {}
+            (Value::Object(old), Value::Object(new)) if name != "authentication" => {
+                let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+                for key in keys.into_iter().filter(|key| old.get(*key) != new.get(*key)) {
+                    changes.push((
+                        format!("{name}.{key}"),
+                        shown(key, old.get(key)),
+                        shown(key, new.get(key)),
+                    ));
+                }
+            }
+            _ => changes.push((name.clone(), shown("", Some(old)), shown("", Some(new)))),
+        }
+    }
+    changes
+}
+
+fn shown(name: &str, value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "nothing".to_owned(),
+        Some(value) if is_secret(name, &value.to_string()) => "***".to_owned(),
+        Some(value) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(value: &Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn differences_are_shown_field_by_field_without_secrets() {
+        let before = fields(
+            &json!({"command": "a", "args": ["x"], "env": {"A": "1", "API_KEY": "canary"}, "directory": null}),
+        );
+        let after =
+            fields(&json!({"command": "a", "args": ["y"], "env": {"A": "2", "B": "3"}, "directory": "/w"}));
+        let expected = [
+            ("args", "[\"x\"]", "[\"y\"]"),
+            ("env.A", "\"1\"", "\"2\""),
+            ("env.API_KEY", "***", "nothing"),
+            ("env.B", "nothing", "\"3\""),
+            ("directory", "nothing", "\"/w\""),
+        ];
+        let mut changes = differences(&before, &after);
+        let mut expected = expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())).to_vec();
+        changes.sort();
+        expected.sort();
+        assert_eq!(changes, expected);
+        assert!(differences(&after, &after).is_empty());
+    }
+
+    #[test]
+    fn slugs_are_numbered() {
+        let slugs: Vec<_> = slugs("Git Hub").take(3).map(|slug| slug.as_str().to_owned()).collect();
+        assert_eq!(slugs, ["git-hub", "git-hub-2", "git-hub-3"]);
+        assert_eq!(super::slugs("日本").next().unwrap().as_str(), "server");
+    }
+}

@@ -1,0 +1,156 @@
+//! What stands in a file for something else: `${env:NAME}`, `${input:id}`, `${VAR:-default}` and the like, each client in
+//! its own way.
+
+use std::collections::BTreeMap;
+use std::path::{MAIN_SEPARATOR_STR, PathBuf};
+
+use linchpin_hub_core::looks_secret;
+
+use super::formats::Format;
+use crate::config::variable;
+
+/// What is known around a file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Around {
+    pub(super) home: Option<PathBuf>,
+    /// The folder that the file is for, if it is for one.
+    pub(super) folder: Option<PathBuf>,
+    /// What a person is asked when a server is started.
+    pub(super) inputs: BTreeMap<String, Input>,
+}
+
+/// A question to a person.
+#[derive(Debug, Clone)]
+pub(super) struct Input {
+    pub(super) is_password: bool,
+    pub(super) default: Option<String>,
+}
+
+/// A text that stood in a file.
+#[derive(Debug, PartialEq)]
+pub(super) enum Text {
+    /// What it means, and whether something secret by its name is in it.
+    Known(String, bool),
+    /// A part of it is not known here: why, and whether that part is secret.
+    Open(String, bool),
+}
+
+impl Around {
+    /// What a text of this format means.
+    pub(super) fn expand(&self, format: Format, text: &str) -> Result<Text, String> {
+        let (mut out, mut is_secret, mut rest) = (String::new(), false, text);
+        if format == Format::ClaudeDesktop {
+            return Ok(Text::Known(text.to_owned(), false));
+        }
+        while let Some((before, after)) = rest.split_once("${") {
+            let (name, after) = after.split_once('}').ok_or("a `${` has no `}`")?;
+            out.push_str(before);
+            match self.meaning(format, name)? {
+                Text::Known(text, secret) => {
+                    out.push_str(&text);
+                    is_secret |= secret;
+                }
+                open @ Text::Open(..) => return Ok(open),
+            }
+            rest = after;
+        }
+        out.push_str(rest);
+        Ok(Text::Known(out, is_secret))
+    }
+
+    fn meaning(&self, format: Format, name: &str) -> Result<Text, String> {
+        if format == Format::ClaudeCode {
+            let (name, default) =
+                name.split_once(":-").map_or((name, None), |(name, text)| (name, Some(text)));
+            return Ok(of_environment(name, default));
+        }
+        if let Some(name) = name.strip_prefix("env:") {
+            return Ok(of_environment(name, None));
+        }
+        if let Some(id) = name.strip_prefix("input:") {
+            let Input { is_password, default } =
+                self.inputs.get(id).ok_or_else(|| format!("there is no `{id}` in `inputs`"))?;
+            let why = format!("`{id}` is asked for when it is started: write it in its place");
+            return Ok(match default.as_ref().filter(|_| !is_password) {
+                Some(default) => Text::Known(default.clone(), false),
+                None => Text::Open(why, *is_password),
+            });
+        }
+        let missing = || format!("`${{{name}}}` has no meaning for this file: write what it stands for");
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let text = match name {
+            "userHome" => path(&self.home),
+            "workspaceFolder" => path(&self.folder),
+            "workspaceFolderBasename" => {
+                path(&self.folder.as_ref().and_then(|path| path.file_name()).map(PathBuf::from))
+            }
+            "pathSeparator" | "/" => Some(MAIN_SEPARATOR_STR.to_owned()),
+            _ => None,
+        };
+        text.map(|text| Text::Known(text, false)).ok_or_else(missing)
+    }
+}
+
+fn of_environment(name: &str, default: Option<&str>) -> Text {
+    let is_secret = looks_secret(name);
+    let found = variable(name).and_then(|text| text.into_string().ok());
+    match found.or_else(|| default.map(str::to_owned)) {
+        Some(text) => Text::Known(text, is_secret),
+        None => Text::Open(format!("the variable `{name}` is not set: set it, and import again"), is_secret),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around() -> Around {
+        let input =
+            |is_password, default: Option<&str>| Input { is_password, default: default.map(str::to_owned) };
+        let inputs = [
+            ("key", input(true, Some("x"))),
+            ("mode", input(false, Some("fast"))),
+            ("who", input(false, None)),
+        ];
+        Around {
+            home: Some("/home/ada".into()),
+            folder: Some("/work/site".into()),
+            inputs: inputs.map(|(id, input)| (id.to_owned(), input)).into(),
+        }
+    }
+
+    fn known(format: Format, text: &str) -> String {
+        match around().expand(format, text) {
+            Ok(Text::Known(text, false)) => text,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_client_has_its_own_way() {
+        assert_eq!(known(Format::ClaudeDesktop, "${A} ${"), "${A} ${");
+        assert_eq!(known(Format::ClaudeCode, "a${NOBODY_SETS_THIS:-b:-c}d"), "ab:-cd");
+        for format in [Format::Cursor, Format::VsCode] {
+            assert_eq!(known(format, "${userHome}${/}a"), "/home/ada/a");
+            assert_eq!(known(format, "${workspaceFolder}/${workspaceFolderBasename}"), "/work/site/site");
+            assert_eq!(known(format, "${input:mode}, $x {y}"), "fast, $x {y}");
+        }
+        assert_eq!(known(Format::VsCode, "${env:PATH}"), variable("PATH").unwrap().to_str().unwrap());
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let open = |format, text: &str| match around().expand(format, text) {
+            Ok(Text::Open(why, is_secret)) => (why, is_secret),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert!(open(Format::VsCode, "Bearer ${input:key}").1);
+        assert!(!open(Format::VsCode, "${input:who}").1);
+        let (why, is_secret) = open(Format::ClaudeCode, "${NOBODY_SETS_THIS_TOKEN}");
+        assert!(is_secret && why.contains("`NOBODY_SETS_THIS_TOKEN` is not set"), "{why}");
+        for wrong in ["${input:none}", "${command:pick}", "${A}", "${", "${workspaceFolder:x}"] {
+            assert!(around().expand(Format::VsCode, wrong).is_err(), "{wrong}");
+        }
+        assert!(Around::default().expand(Format::Cursor, "${workspaceFolder}").is_err());
+    }
+}

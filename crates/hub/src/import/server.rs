@@ -1,0 +1,319 @@
+//! One server of a file, as the hub would have it: a program or a place on the network, with what is secret apart.
+
+use std::collections::BTreeMap;
+
+use linchpin::auth::Secret;
+use linchpin_hub_core::Error;
+use linchpin_hub_core::form::Form;
+use linchpin_hub_core::server::{Draft, Operated};
+use serde_json::{Map, Value, json};
+
+use super::formats::Format;
+use super::refer::{Around, Text};
+use super::secrets::{has_secret, in_arguments, is_secret};
+
+/// How many items and characters are read; the hub takes less.
+const MOST: usize = 1_000;
+const LONGEST: usize = 100_000;
+/// What is read of a server, and what needs no word.
+const KNOWN: [&str; 9] = ["type", "command", "args", "env", "cwd", "url", "headers", "disabled", "name"];
+/// The name of the one secret of a server at a URL.
+pub(super) const CREDENTIAL: &str = "credential";
+
+/// A server that is to be there.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// In the words of the operator's file and of the API, which are the same.
+    pub(super) fields: Map<String, Value>,
+    pub(super) is_program: bool,
+    /// What belongs into the vault, by its variable; without a value somebody has to enter it.
+    pub(super) secrets: BTreeMap<String, Option<Secret>>,
+    pub(super) is_disabled: bool,
+    /// What is not taken over.
+    pub(super) notes: Vec<String>,
+}
+
+/// Why a server is left out, and at which field.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    field: String,
+    why: String,
+}
+
+impl Wrong {
+    fn at(field: &str, why: impl Into<String>) -> Self {
+        Wrong { field: field.to_owned(), why: why.into() }
+    }
+
+    /// In words, with what stands above the field.
+    pub(super) fn below(self, at: &str) -> String {
+        let dot = if self.field.is_empty() { "" } else { "." };
+        format!("`{at}{dot}{}`: {}", self.field, self.why)
+    }
+}
+
+impl From<Error> for Wrong {
+    fn from(error: Error) -> Self {
+        let field = error.field().filter(|field| *field != "body").unwrap_or_default();
+        Wrong::at(if field == "directory" { "cwd" } else { field }, error.message())
+    }
+}
+
+/// Reads what stands below the name of a server.
+pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) -> Result<Wanted, Wrong> {
+    let strange = value.as_object().into_iter().flat_map(Map::keys);
+    let strange = strange.filter(|name| !KNOWN.contains(&name.as_str()));
+    let notes = strange.map(|name| format!("`{name}` is not taken over")).collect();
+    let mut form = Form::new(value)?;
+    let kind = form.text("type", 40)?;
+    let is_disabled = form.flag("disabled")?.unwrap_or_default();
+    let is_program = match (form.has("command"), form.has("url")) {
+        (true, false) => true,
+        (false, true) => false,
+        (true, true) => return Err(Wrong::at("url", "it has a `command`, too: remove one of them")),
+        (false, false) => {
+            return Err(Wrong::at("command", "it has neither a `command` nor a `url`: add one of them"));
+        }
+    };
+    let transport = match (kind.as_deref(), is_program) {
+        (None, _) | (Some("stdio"), true) => None,
+        (Some("http" | "streamable-http" | "streamableHttp"), false) => Some("http"),
+        (Some("sse"), false) => Some("sse"),
+        (Some(_), true) => return Err(Wrong::at("type", "it is `stdio` for a `command`")),
+        (Some(_), false) => return Err(Wrong::at("type", "it is `http` or `sse` for a `url`")),
+    };
+    let reader = Reader { format, around };
+    let mut fields = Map::new();
+    fields.insert("name".into(), json!(name));
+    let secrets = if is_program {
+        reader.program(&mut form, &mut fields)?
+    } else {
+        fields.extend(transport.map(|kind| ("transport".to_owned(), json!(kind))));
+        reader.remote(&mut form, &mut fields)?
+    };
+    // By the rules of the hub, so that nothing is begun that it refuses.
+    if is_program {
+        Operated::read("x", Value::Object(fields.clone()))?;
+    } else {
+        Draft::read(Value::Object(fields.clone()))?;
+    }
+    Ok(Wanted { fields, is_program, secrets, is_disabled, notes })
+}
+
+struct Reader<'a> {
+    format: Format,
+    around: &'a Around,
+}
+
+type Secrets = BTreeMap<String, Option<Secret>>;
+
+impl Reader<'_> {
+    /// A text that has nothing secret in it, as far as anybody can tell.
+    fn plain(&self, field: &str, text: &str) -> Result<String, Wrong> {
+        match self.expand(field, text)? {
+            Text::Known(text, false) if !has_secret(&text) => Ok(text),
+            Text::Known(..) => Err(Wrong::at(
+                field,
+                "it has a secret in it, which would be seen by others: see below `env` or `headers`",
+            )),
+            Text::Open(why, _) => Err(Wrong::at(field, why)),
+        }
+    }
+
+    fn expand(&self, field: &str, text: &str) -> Result<Text, Wrong> {
+        self.around.expand(self.format, text).map_err(|why| Wrong::at(field, why))
+    }
+
+    fn program(&self, form: &mut Form, fields: &mut Map<String, Value>) -> Result<Secrets, Wrong> {
+        let command = form.text("command", LONGEST)?.unwrap_or_default();
+        fields.insert("command".into(), self.plain("command", &command)?.into());
+        let args = form.texts("args", MOST, LONGEST)?;
+        let args = args.iter().enumerate().map(|(index, text)| self.plain(&format!("args[{index}]"), text));
+        let args = args.collect::<Result<Vec<_>, _>>()?;
+        if let Some(index) = in_arguments(&args) {
+            let why = "it has a secret in it, and everybody on the machine sees arguments: give it by a variable in `env`";
+            return Err(Wrong::at(&format!("args[{index}]"), why));
+        }
+        let (mut env, mut secrets) = (Map::new(), Secrets::new());
+        for (name, text) in form.map("env", MOST, LONGEST)? {
+            let field = format!("env.{name}");
+            match self.expand(&field, &text)? {
+                Text::Known(text, by_name) if by_name || is_secret(&name, &text) => {
+                    secrets.insert(name, Some(text).filter(|text| !text.is_empty()).map(Secret::new));
+                }
+                Text::Known(text, _) => drop(env.insert(name, text.into())),
+                Text::Open(_, by_name) if by_name || is_secret(&name, "") => drop(secrets.insert(name, None)),
+                Text::Open(why, _) => return Err(Wrong::at(&field, why)),
+            }
+        }
+        let directory = match form.text("cwd", LONGEST)? {
+            Some(text) => {
+                let path = self.plain("cwd", &text)?;
+                Some(
+                    self.around
+                        .folder
+                        .as_ref()
+                        .map_or_else(|| path.clone().into(), |folder| folder.join(&path)),
+                )
+            }
+            None => self.around.folder.clone(),
+        };
+        let directory = directory.map(|path| json!(path.to_string_lossy()));
+        let names: Vec<_> = secrets.keys().collect();
+        let lists = [("args", json!(args)), ("env", Value::Object(env)), ("secrets", json!(names))];
+        let is_some = |value: &Value| *value != json!([]) && *value != json!({});
+        fields.extend(
+            lists
+                .into_iter()
+                .filter(|(_, value)| is_some(value))
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
+        fields.extend(directory.map(|path| ("directory".to_owned(), path)));
+        Ok(secrets)
+    }
+
+    fn remote(&self, form: &mut Form, fields: &mut Map<String, Value>) -> Result<Secrets, Wrong> {
+        let url = form.text("url", LONGEST)?.unwrap_or_default();
+        fields.insert("url".into(), self.plain("url", &url)?.into());
+        let (mut headers, mut found) = (Map::new(), Vec::new());
+        for (name, text) in form.map("headers", MOST, LONGEST)? {
+            let field = format!("headers.{name}");
+            let (text, is_open) = match self.expand(&field, &text)? {
+                Text::Known(text, by_name) if by_name || is_secret(&name, &text) => (text, false),
+                Text::Known(text, _) => {
+                    headers.insert(name, text.into());
+                    continue;
+                }
+                Text::Open(_, by_name) if by_name || is_secret(&name, "") => (text, true),
+                Text::Open(why, _) => return Err(Wrong::at(&field, why)),
+            };
+            let (kind, text) = authentication(&name, &text).ok_or_else(|| {
+                Wrong::at(&field, "only `Bearer` can be taken over: add it with `linchpin server add --auth`")
+            })?;
+            found.push((kind, Some(text).filter(|text| !is_open && !text.is_empty()).map(Secret::new)));
+        }
+        if found.len() > 1 {
+            return Err(Wrong::at(
+                "headers",
+                "more than one of them is secret, and the hub sends one credential",
+            ));
+        }
+        if !headers.is_empty() {
+            fields.insert("headers".into(), Value::Object(headers));
+        }
+        let Some((kind, secret)) = found.pop() else { return Ok(Secrets::new()) };
+        fields.insert("authentication".into(), kind);
+        Ok([(CREDENTIAL.to_owned(), secret)].into())
+    }
+}
+
+/// How a secret header is sent, and the secret in it.
+fn authentication(name: &str, text: &str) -> Option<(Value, String)> {
+    if !name.eq_ignore_ascii_case("authorization") {
+        return Some((json!({ "type": "api-key", "header": name }), text.to_owned()));
+    }
+    let (scheme, secret) = text.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| (json!({ "type": "bearer" }), secret.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::refer::Input;
+
+    fn with(format: Format, value: Value) -> Result<Wanted, String> {
+        let input = Input { is_password: true, default: None };
+        let around = Around {
+            home: None,
+            folder: (format == Format::VsCode).then(|| "/work".into()),
+            inputs: [("key".to_owned(), input)].into(),
+        };
+        read(format, &around, "The Server", value).map_err(|wrong| wrong.below("s"))
+    }
+
+    fn secrets(wanted: &Wanted) -> Vec<(&str, Option<&str>)> {
+        wanted.secrets.iter().map(|(name, secret)| (&**name, secret.as_ref().map(Secret::expose))).collect()
+    }
+
+    #[test]
+    fn a_program_and_its_secrets() {
+        let value = json!({
+            "type": "stdio", "command": "npx", "args": ["-y", "${workspaceFolder}/x"], "cwd": "sub", "envFile": ".env",
+            "env": {"NODE_ENV": "production", "GITHUB_TOKEN": "canary", "OTHER": "ghp_0123456789", "ASKED": "${input:key}", "A_KEY": ""},
+        });
+        let wanted = with(Format::VsCode, value).unwrap();
+        let expected = json!({
+            "name": "The Server", "command": "npx", "args": ["-y", "/work/x"], "env": {"NODE_ENV": "production"},
+            "secrets": ["ASKED", "A_KEY", "GITHUB_TOKEN", "OTHER"], "directory": "/work/sub",
+        });
+        assert_eq!(Value::Object(wanted.fields.clone()), expected);
+        let expected = [
+            ("ASKED", None),
+            ("A_KEY", None),
+            ("GITHUB_TOKEN", Some("canary")),
+            ("OTHER", Some("ghp_0123456789")),
+        ];
+        assert_eq!(secrets(&wanted), expected);
+        assert_eq!(wanted.notes, ["`envFile` is not taken over"]);
+        assert!(!format!("{wanted:?}").contains("canary"));
+    }
+
+    #[test]
+    fn a_place_and_its_credential() {
+        let url = "https://a.example/mcp";
+        let value = json!({"url": url, "headers": {"authorization": "bearer canary", "X-Team": "a"}, "disabled": true});
+        let wanted = with(Format::Cursor, value).unwrap();
+        let expected = json!({
+            "name": "The Server", "url": url, "headers": {"X-Team": "a"}, "authentication": {"type": "bearer"},
+        });
+        assert_eq!((Value::Object(wanted.fields.clone()), wanted.is_disabled), (expected, true));
+        assert_eq!(secrets(&wanted), [(CREDENTIAL, Some("canary"))]);
+        let value = json!({"type": "sse", "url": url, "headers": {"X-Api-Key": "${input:key}"}});
+        let wanted = with(Format::VsCode, value).unwrap();
+        assert_eq!(wanted.fields["authentication"], json!({"type": "api-key", "header": "X-Api-Key"}));
+        assert_eq!(
+            (secrets(&wanted), &wanted.fields["transport"]),
+            (vec![(CREDENTIAL, None)], &json!("sse"))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_taken_over_is_said_with_its_place() {
+        let url = "https://a.example/mcp";
+        for (value, expected) in [
+            (json!([]), "`s`: an object"),
+            (json!({}), "`s.command`: it has neither"),
+            (json!({"command": "x", "url": url}), "`s.url`: it has a `command`"),
+            (json!({"command": 1}), "`s.command`: it is a text"),
+            (json!({"command": "x", "args": "y"}), "`s.args`: it is a list"),
+            (json!({"command": "x", "env": {"A": 1}}), "`s.env.A`: it is a text"),
+            (json!({"command": "x", "env": []}), "`s.env`: it is an object"),
+            (json!({"command": "x", "disabled": "no"}), "`s.disabled`: it is `true`"),
+            (json!({"command": "x", "type": "http"}), "`s.type`: it is `stdio`"),
+            (json!({"command": "x", "cwd": "here"}), "`s.cwd`: it is a whole path"),
+            (json!({"command": "x", "args": ["--token", "canary-12345"]}), "`s.args[1]`: it has a secret"),
+            (json!({"command": "x", "args": ["a", "ghp_canary12345"]}), "`s.args[1]`: it has a secret"),
+            (
+                json!({"command": "x", "args": ["${env:NOBODY_SETS_THIS}"]}),
+                "`s.args[0]`: the variable `NOBODY_SETS_THIS`",
+            ),
+            (json!({"command": "x", "env": {"A": "${env:NOBODY_SETS_THIS}"}}), "`s.env.A`: the variable"),
+            (json!({"url": url, "type": "ws"}), "`s.type`: it is `http` or `sse`"),
+            (json!({"url": "http://a.example/mcp"}), "`s.url`: plain `http`"),
+            (json!({"url": format!("{url}?api_key=canary")}), "`s.url`: `api_key`"),
+            (json!({"url": "https://ada:canary@a.example"}), "`s.url`: it has a secret"),
+            (
+                json!({"url": url, "headers": {"Authorization": "Basic canary"}}),
+                "`s.headers.Authorization`: only `Bearer`",
+            ),
+            (
+                json!({"url": url, "headers": {"X-Key": "canary", "X-Token": "b"}}),
+                "`s.headers`: more than one",
+            ),
+            (json!({"url": url, "headers": {"Host": "a"}}), "`s.headers.Host`: the hub writes"),
+        ] {
+            let wrong = with(Format::Cursor, value.clone()).map(drop).unwrap_err();
+            assert!(wrong.starts_with(expected) && !wrong.contains("canary"), "{value}: {wrong}");
+        }
+    }
+}
