@@ -188,6 +188,9 @@ async fn a_credential_goes_in_and_never_comes_out() {
     assert_eq!(site.delete("/servers/up/credential").await.status, 204);
     site.get("/servers/up/credential").await.problem(404, "not_found");
     site.delete("/servers/up/credential").await.problem(404, "not_found");
+    site.put("/servers/up/secrets/A_TOKEN", json!({"secret": secret})).await.wrong("server");
+    site.put("/servers/up/secrets/A_TOKEN", json!({})).await.wrong("secret");
+    site.get("/servers/up/secrets/A_TOKEN").await.problem(405, "method_not_allowed");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The files of other clients: where they are, and which servers stand in them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::refer::{Around, Input};
 use super::{Found, jsonc, server};
+use crate::apart::apart;
 use crate::config::{Problem, variable};
 use crate::failure::{Failure, Kind};
 
@@ -80,12 +82,15 @@ fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
 }
 
 /// All servers of a file.
-pub(super) fn read(source: &Source) -> Result<Vec<Found>, Problem> {
+pub(super) async fn read(source: &Source) -> Result<Vec<Found>, Problem> {
     let path = &source.path;
     let failed = |error: std::io::Error| Problem::new(path, format!("it cannot be read: {error}"));
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(LARGEST + 1).read_to_string(&mut text).map_err(failed)?;
+    let file = path.clone();
+    let read = apart(move || {
+        let mut text = String::new();
+        File::open(file)?.take(LARGEST + 1).read_to_string(&mut text).map(|_| text)
+    });
+    let text = read.await.map_err(failed)?;
     if text.len() as u64 > LARGEST {
         return Err(Problem::new(
             path,

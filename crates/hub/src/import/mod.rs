@@ -50,7 +50,7 @@ struct Found {
 pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Failure> {
     let (mut found, mut rows) = (Vec::new(), Vec::new());
     for source in formats::sources(&options.files, options.format)? {
-        match formats::read(&source) {
+        match formats::read(&source).await {
             Ok(servers) => found.extend(servers),
             Err(problem) => {
                 let path = source.path.display().to_string();

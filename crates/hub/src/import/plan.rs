@@ -299,6 +299,9 @@ fn shown(name: &str, value: Option<&Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::import::formats::Format;
+    use crate::import::refer::Around;
+    use crate::import::server;
 
     fn fields(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -331,5 +334,50 @@ mod tests {
         let slugs: Vec<_> = slugs("Git Hub").take(3).map(|slug| slug.as_str().to_owned()).collect();
         assert_eq!(slugs, ["git-hub", "git-hub-2", "git-hub-3"]);
         assert_eq!(super::slugs("日本").next().unwrap().as_str(), "server");
+    }
+
+    fn found(name: &str, value: &Value) -> Found {
+        let wanted = server::read(Format::ClaudeDesktop, &Around::default(), name, value.clone());
+        Found { name: name.into(), place: "f".into(), wanted: wanted.map_err(|wrong| wrong.below("x")) }
+    }
+
+    async fn planned(file: &[(&str, Value)], found: Vec<Found>) -> Vec<(String, Step)> {
+        let file = file.iter().map(|(slug, value)| Operated::read(slug, value.clone()).unwrap()).collect();
+        let known = Known { file: Some(file), hub: Some(Vec::new()), api: None };
+        let rows = plan(found, &known).await.unwrap();
+        rows.into_iter().map(|row| (row.slug.unwrap().as_str().to_owned(), row.step)).collect()
+    }
+
+    #[tokio::test]
+    async fn a_slug_that_is_taken_by_something_else_is_numbered() {
+        let program = json!({"command": "x"});
+        assert_eq!(planned(&[], vec![found("Demo", &program)]).await, [("demo-2".to_owned(), Step::Added)]);
+        let remote = json!({"name": "A", "url": "https://a.example/mcp"});
+        let there = [("a", remote.clone()), ("a-2", json!({"name": "A", "command": "x"}))];
+        assert_eq!(planned(&there, vec![found("A", &program)]).await, [("a-2".to_owned(), Step::Unchanged)]);
+        let other = json!({"url": "https://b.example/mcp"});
+        assert_eq!(planned(&there, vec![found("A", &other)]).await, [("a".to_owned(), Step::LeftOut)]);
+    }
+
+    #[tokio::test]
+    async fn one_name_in_two_files_is_two_servers_unless_they_are_the_same() {
+        let (one, other) = (json!({"command": "x"}), json!({"command": "y"}));
+        let all = || vec![found("A", &one), found("A", &other), found("A", &one)];
+        let first = [("a", Step::Added), ("a-2", Step::Added), ("a", Step::Unchanged)];
+        let expected = |steps: [(&str, Step); 3]| steps.map(|(slug, step)| (slug.to_owned(), step)).to_vec();
+        assert_eq!(planned(&[], all()).await, expected(first));
+        let there =
+            [("a", json!({"name": "A", "command": "x"})), ("a-2", json!({"name": "A", "command": "y"}))];
+        assert_eq!(planned(&there, all()).await, expected(first.map(|(slug, _)| (slug, Step::Unchanged))));
+    }
+
+    #[tokio::test]
+    async fn what_is_started_is_shown_on_one_line() {
+        let value =
+            json!({"command": "sh", "args": ["-c", "a\nMay the hub\u{1b}[2J"], "env": {"LD_PRELOAD": "x y"}});
+        let known = Known { file: Some(Vec::new()), hub: None, api: None };
+        let rows = plan(vec![found("A", &value)], &known).await.unwrap();
+        let shown = crate::import::show::command(&rows[0]).unwrap();
+        assert_eq!(shown, "LD_PRELOAD='x y' sh -c 'a\\nMay the hub\u{FFFD}[2J'");
     }
 }

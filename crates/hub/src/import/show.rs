@@ -54,6 +54,9 @@ fn details(row: &Row) -> Vec<(String, bool)> {
     details.extend(row.reason.iter().map(|reason| (one_line(reason), false)));
     if row.is_open() {
         details.extend(command(row).map(|command| (command, true)));
+        let directory = row.wanted.as_ref().and_then(|wanted| wanted.fields.get("directory"));
+        details
+            .extend(directory.and_then(Value::as_str).map(|path| (format!("in {}", one_line(path)), false)));
     }
     for (field, before, after) in &row.changes {
         details.push((clean(&format!("{field}: {before} → {after}")), true));
@@ -83,10 +86,12 @@ pub(super) fn missing(row: &Row) -> Vec<String> {
     row.missing.iter().map(how).collect()
 }
 
-/// The exact command of a program, as it is typed.
+/// The exact command of a program, as it is typed, with its variables before it: whatever it does stands on one line.
 pub(super) fn command(row: &Row) -> Option<String> {
-    let words = words(row)?;
-    Some(clean(&words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")))
+    let env = row.wanted.as_ref()?.fields.get("env").and_then(Value::as_object).into_iter().flatten();
+    let env = env.map(|(name, value)| format!("{name}={}", quoted(value.as_str().unwrap_or_default())));
+    let words: Vec<_> = env.chain(words(row)?.into_iter().map(quoted)).collect();
+    Some(clean(&words.join(" ")).replace('\n', "\\n").replace('\t', "\\t"))
 }
 
 fn words(row: &Row) -> Option<Vec<&str>> {
