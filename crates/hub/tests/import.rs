@@ -196,6 +196,7 @@ fn without_a_hub_programs_are_imported_and_their_secrets_follow() {
         (&servers[0]["step"], &servers[0]["missing_secrets"]),
         (&json!("added"), &json!(["GITHUB_TOKEN"]))
     );
+    assert!(servers[0]["notes"][0].as_str().unwrap().contains("import again"), "{servers}");
     assert!(servers[2]["reason"].as_str().unwrap().contains("it needs a hub that runs"), "{servers}");
     assert!(files.config().contains("secrets = [\"GITHUB_TOKEN\"]") && !files.config().contains("canary"));
     let _hub = files.home.start();

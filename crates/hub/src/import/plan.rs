@@ -108,7 +108,7 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
             }
             other => other,
         };
-        let wanted = match wanted {
+        let mut wanted = match wanted {
             Ok(wanted) => wanted,
             Err(reason) => {
                 rows.push(Row::left_out(name, place, reason));
@@ -145,6 +145,11 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
             claimed.insert(slug.clone(), (wanted.is_program, fields));
             row.slug = Some(slug);
             known.secrets(&mut row, &wanted).await?;
+            if known.api.is_none() && row.missing.iter().any(|name| wanted.given(name).is_some()) {
+                wanted
+                    .notes
+                    .push("no hub runs that could keep its secrets: import again when one does".into());
+            }
             break;
         }
         row.wanted = Some(wanted);
