@@ -8,7 +8,7 @@ use linchpin_hub_core::server::{Draft, Launch, Operated, Settings, Transport};
 use serde_json::{Map, Value, json};
 
 use super::Found;
-use super::secrets::is_secret;
+use super::secrets::{in_arguments, is_secret};
 use super::server::{CREDENTIAL, Wanted};
 use crate::api::Api;
 use crate::failure::Failure;
@@ -296,9 +296,15 @@ fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<C
 fn shown(name: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "nothing".to_owned(),
-        Some(value) if is_secret(name, &value.to_string()) => "***".to_owned(),
+        Some(value) if is_secret(name, &value.to_string()) || has_secret_argument(value) => "***".to_owned(),
         Some(value) => value.to_string(),
     }
+}
+
+/// Whoever wrote a command by hand may have put a secret there.
+fn has_secret_argument(value: &Value) -> bool {
+    let list = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+    in_arguments(&list.map(str::to_owned).collect::<Vec<_>>()).is_some()
 }
 
 #[cfg(test)]
@@ -332,6 +338,9 @@ mod tests {
         expected.sort();
         assert_eq!(changes, expected);
         assert!(differences(&after, &after).is_empty());
+        let by_hand = fields(&json!({"args": ["--token", "canary-12345"]}));
+        let changes = differences(&by_hand, &fields(&json!({"args": ["x"]})));
+        assert_eq!(changes, [("args".to_owned(), "***".to_owned(), "[\"x\"]".to_owned())]);
     }
 
     #[test]
