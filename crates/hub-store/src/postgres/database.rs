@@ -25,6 +25,10 @@ const GROUP: usize = 64;
 const READERS: usize = 4;
 /// How long a question, or a group, may take.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How a hub takes the database for itself, how often it tries, and how long it waits in between.
+const CLAIM: &str = "SELECT pg_try_advisory_lock(x'6c696e6368756200'::BIGINT)";
+const CLAIMS: u32 = 30;
+const CLAIM_AGAIN: Duration = Duration::from_millis(100);
 /// How often what was not done is tried again.
 const TRIES: u32 = 5;
 
@@ -43,6 +47,8 @@ pub(super) struct Database {
     turn: AtomicUsize,
     /// Writes.
     task: JoinSet<()>,
+    /// Holds the database for one hub, as long as it is connected.
+    claim: Link,
 }
 
 impl Database {
@@ -64,7 +70,22 @@ impl Database {
         let mut task = JoinSet::new();
         task.spawn(write_all(link, writes));
         let readers = std::iter::repeat_with(only_reads).take(READERS).collect();
-        Ok(Database { writing, readers, turn: AtomicUsize::new(0), task })
+        let claim = Link::new(config, String::new());
+        Ok(Database { writing, readers, turn: AtomicUsize::new(0), task, claim })
+    }
+
+    /// Takes the database for this hub alone. One that has just ended may take a moment to let it go.
+    pub(super) async fn claim(&self) -> Result<()> {
+        for _ in 0..CLAIMS {
+            let connected = self.claim.get().await?;
+            let rows = connected.query(CLAIM, &[]).await?;
+            if rows.first().is_some_and(|row| row.get(0)) {
+                return Ok(());
+            }
+            tokio::time::sleep(CLAIM_AGAIN).await;
+        }
+        let text = "another hub uses this database, and hubs do not share one yet: end that one first";
+        Err(Error::new(error::Kind::Unavailable, "store_in_use", text))
     }
 
     /// Does all of a batch, or nothing of it.

@@ -36,6 +36,12 @@ impl Postgres {
     pub async fn open_with(url: &str, durability: Durability) -> Result<Self> {
         Ok(Postgres(Database::open(url, durability).await?))
     }
+
+    /// Takes the database for this hub alone, as long as it is connected: what several would need to know of each other is
+    /// not told yet.
+    pub async fn claim(&self) -> Result<()> {
+        self.0.claim().await
+    }
 }
 
 /// Whoever can be asked something: the one that writes, in the middle of it, or any of those that read.

@@ -148,11 +148,14 @@ impl Place {
         }
     }
 
-    /// Opens the database, or makes it for its owner alone.
+    /// Opens the database for the hub, or makes it for its owner alone.
     pub(crate) async fn store(&self) -> Result<Arc<dyn Store>, Failure> {
-        if self.database.is_none() {
-            private_file(&self.file())?;
+        if let Some(url) = &self.database {
+            let store = Postgres::open(url.expose()).await?;
+            store.claim().await?;
+            return Ok(Arc::new(store));
         }
+        private_file(&self.file())?;
         self.found_store().await
     }
 
