@@ -1,12 +1,17 @@
 //! What must not come back: the secrets that went out with a call, in whatever form a server repeats them.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use linchpin::auth::Secret;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use crate::connection::Proof;
 use crate::server::{Authentication, Server, Transport};
+use crate::sync::lock;
 use crate::text::{hex, unhex};
 
 /// Shorter ones occur everywhere.
@@ -47,6 +52,8 @@ const OTHER_KEYS: [&str; 11] = [
 ];
 /// or as one of them.
 const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
+/// How many sign-ins and renewals of one connection are remembered.
+const MOST_TOKENS: usize = 8;
 const MASK: &str = "***";
 
 /// Whether a variable, a header or a parameter of this name has a value that nobody should see.
@@ -68,11 +75,32 @@ pub fn looks_secret(name: &str) -> bool {
 
 /// Texts that are written as `***`.
 #[derive(Default)]
-pub(crate) struct Hidden(Vec<Zeroizing<String>>);
+pub(crate) struct Hidden {
+    forms: Vec<Zeroizing<String>>,
+    /// Those that come and go while somebody is connected.
+    tokens: Option<Arc<Tokens>>,
+}
+
+/// The last tokens that were given for a server.
+#[derive(Default)]
+pub struct Tokens(Mutex<VecDeque<Hidden>>);
+
+impl Tokens {
+    /// Remembers the tokens of a sign-in, as it is kept.
+    pub(crate) fn add(&self, record: &Secret) {
+        let Ok(record) = serde_json::from_str::<Value>(record.expose()) else { return };
+        let tokens = ["access_token", "refresh_token"].map(|name| record[name].as_str().map(Secret::new));
+        let mut known = lock(&self.0);
+        if known.len() >= MOST_TOKENS {
+            known.pop_front();
+        }
+        known.push_back(Hidden::new(&tokens.into_iter().flatten().collect::<Vec<_>>()));
+    }
+}
 
 impl Hidden {
     /// What a server gets from us and nobody else should see: the credential, and what is secret in its environment.
-    pub(crate) fn of(server: &Server, credential: Option<&Secret>) -> Self {
+    pub(crate) fn of(server: &Server, proof: Option<&Proof>) -> Self {
         let mut secrets = Vec::new();
         if let Transport::Stdio(launch) = &server.transport {
             for (name, value) in &launch.env {
@@ -83,13 +111,18 @@ impl Hidden {
                 secrets.extend(in_urls(value));
             }
         }
-        if let Some(credential) = credential {
-            if let Authentication::Basic { username } = &server.settings.authentication {
-                secrets.push(Secret::new(format!("{username}:{}", credential.expose())));
+        let mut tokens = None;
+        match proof {
+            None => {}
+            Some(Proof::OAuth(_, given)) => tokens = Some(given.clone()),
+            Some(Proof::Secret(credential)) => {
+                if let Authentication::Basic { username } = &server.settings.authentication {
+                    secrets.push(Secret::new(format!("{username}:{}", credential.expose())));
+                }
+                secrets.push(credential.clone());
             }
-            secrets.push(credential.clone());
         }
-        Self::new(&secrets)
+        Hidden { tokens, ..Self::new(&secrets) }
     }
 
     fn new(secrets: &[Secret]) -> Self {
@@ -115,12 +148,12 @@ impl Hidden {
         forms.retain(|form| form.len() >= SHORTEST);
         forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
-        Hidden(forms.into_iter().map(Zeroizing::new).collect())
+        Hidden { forms: forms.into_iter().map(Zeroizing::new).collect(), tokens: None }
     }
 
     /// A value in which none of them is seen, in names or in texts.
     pub(crate) fn hide(&self, value: Value) -> Value {
-        if self.0.is_empty() {
+        if self.forms.is_empty() && self.tokens.is_none() {
             return value;
         }
         match value {
@@ -136,12 +169,15 @@ impl Hidden {
 
     /// A text in which none of them is seen.
     pub(crate) fn hide_in(&self, mut text: String) -> String {
-        for form in &self.0 {
+        for form in &self.forms {
             if text.contains(form.as_str()) {
                 text = text.replace(form.as_str(), MASK);
             }
         }
-        text
+        match &self.tokens {
+            Some(tokens) => lock(&tokens.0).iter().fold(text, |text, hidden| hidden.hide_in(text)),
+            None => text,
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Asked {
     /// The parts of the path that are not always the same.
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Query,
+    /// What stands behind the `?`, as it was sent.
+    pub(crate) raw_query: String,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     /// What was sent; an empty object if nothing was.

@@ -57,6 +57,8 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     pub(crate) who: Who,
     pub(crate) query: Vec<Parameter>,
+    /// Whether others decide what the parameters are.
+    pub(crate) any_query: bool,
     pub(crate) takes: Option<Takes>,
     /// The longest body.
     pub(crate) most: usize,
@@ -78,6 +80,7 @@ where
         summary: "",
         who: Who::Person,
         query: Vec::new(),
+        any_query: false,
         takes: None,
         most: MOST,
         gives: Vec::new(),
@@ -121,6 +124,12 @@ impl Route {
     /// It knows these parameters.
     pub(crate) fn query(mut self, query: &[Parameter]) -> Self {
         self.query.extend(query);
+        self
+    }
+
+    /// Others decide what its parameters are.
+    pub(crate) fn any_query(mut self) -> Self {
+        self.any_query = true;
         self
     }
 

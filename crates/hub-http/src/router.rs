@@ -106,7 +106,8 @@ async fn serve(
             Some(caller)
         }
     };
-    let query = Query::read(parts.uri.query().unwrap_or_default(), &route.query)?;
+    let raw_query = parts.uri.query().unwrap_or_default().to_owned();
+    let query = if route.any_query { Query::default() } else { Query::read(&raw_query, &route.query)? };
     let (mut body, room) = body::read(&app, &route, &parts, body).await?;
     if route.takes.is_none() {
         Form::new(body.take())?.end()?;
@@ -114,7 +115,7 @@ async fn serve(
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
     let is_read = Arc::new(Notify::new());
     let (app, released) = (app.clone(), is_read.clone());
-    let mut answer = handler(Asked { app, caller, path: path?, query, method, headers, body, is_read });
+    let mut answer = handler(Asked { app, caller, path: path?, query, raw_query, method, headers, body, is_read });
     tokio::select! {
         answer = &mut answer => return answer,
         () = released.notified() => drop(room),

@@ -2,6 +2,7 @@
 
 use http::Method;
 use linchpin_hub_core::hub::agents::{AgentSummary, AgentView};
+use linchpin_hub_core::hub::oauth::{Hop, SignInView};
 use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
@@ -18,6 +19,7 @@ use crate::api::keys::{self, RotatedKeys};
 use crate::api::offers::{self, PromptArguments, ResourceToRead};
 use crate::api::servers::{self, NewServer, ServerChanges, ServerToTry, TrustedTools};
 use crate::api::sessions::{self, Session, SignIn};
+use crate::api::sign_ins;
 use crate::api::status::{self, Status};
 use crate::api::tokens::{self, IssuedToken, NewToken};
 use crate::api::tools::{self, CallArguments, ToolSeen};
@@ -40,6 +42,8 @@ pub(crate) fn all() -> Vec<Route> {
         route(Method::GET, "/style.css", page::style).anybody(),
         route(Method::GET, "/sign-in", page::sign_in_once).query(&page::ONCE).anybody(),
         route(Method::POST, "/sign-in", page::sign_in).takes_form::<SignIn>().at_most(SHORT).anybody(),
+        route(Method::GET, "/oauth/start/{sign_in}", page::oauth::start).anybody(),
+        route(Method::GET, "/oauth/callback", page::oauth::back).any_query().anybody(),
         route(Method::GET, "/healthz", status::healthy).anybody(),
         route(Method::GET, "/readyz", status::ready).anybody(),
         route(Method::GET, "/metrics", status::metrics),
@@ -72,6 +76,10 @@ pub(crate) fn all() -> Vec<Route> {
         delete("/servers/{server}/credential", credentials::remove).says("Forgets a credential").query(&WHOSE).does(),
         put("/servers/{server}/secrets/{variable}", credentials::set_variable).says("Keeps the value of a variable for a program")
             .takes::<NewSecret>().gives::<ServerView>(),
+        post("/servers/{server}/sign-in", sign_ins::begin).says("Begins to sign in to a server with OAuth").query(&WHOSE).makes::<SignInView>(),
+        delete("/servers/{server}/sign-in", sign_ins::end).says("Forgets a sign-in, and gives its tokens back").query(&WHOSE).does(),
+        get("/servers/{server}/trace", sign_ins::trace).says("The last hops of signing in and renewing").query(&WHOSE).gives::<Page<Hop>>(),
+        get("/sign-ins/{sign_in}", sign_ins::get).says("A sign-in that one has begun").gives::<SignInView>(),
         get("/servers/{server}/resources", offers::resources).says("Resources of a server").known().paged().gives::<Page<Value>>(),
         get("/servers/{server}/resource-templates", offers::templates).says("Patterns of resources of a server").known().paged().gives::<Page<Value>>(),
         post("/servers/{server}/resources/read", offers::read).says("Reads a resource").known().takes::<ResourceToRead>().gives::<Value>(),

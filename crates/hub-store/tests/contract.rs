@@ -481,7 +481,7 @@ async fn the_audit_is_one_chain_per_tenant(open: impl Open) {
 async fn everything_is_there_again(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    let one = document(Kind::Setting, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));
+    let one = document(Kind::Lease, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));
     let batch = put(&one, 0)
         .change(Change::Open(Box::new(call(1, Status::Pending))))
         .change(Change::Ask(approval(1)));

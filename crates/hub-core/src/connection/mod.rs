@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use linchpin::Client;
-use linchpin::auth::Secret;
+use linchpin::auth::{OAuth, Secret};
 use linchpin::client::{Changed, Lineage};
 use linchpin::egress::Egress;
 use serde_json::json;
@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, Kind, Result};
 use crate::events::Events;
-use crate::hidden::Hidden;
+use crate::hidden::{Hidden, Tokens};
 use crate::id::{SecretId, ServerId, TenantId};
 use crate::scope::{Scope, Subject};
 use crate::server::Server;
@@ -51,15 +51,24 @@ struct Key {
     credential: Option<(SecretId, u64)>,
 }
 
-/// A secret that was opened for a connection, and which one it is.
-#[derive(Debug, Clone)]
+/// What proves who asks on a connection, and which one it is.
+#[derive(Clone)]
 pub struct Credential {
     /// Its id.
     pub id: SecretId,
     /// Counts its changes.
     pub version: u64,
-    /// The secret itself.
-    pub secret: Secret,
+    /// What proves who asks.
+    pub proof: Proof,
+}
+
+/// What proves who asks.
+#[derive(Clone)]
+pub enum Proof {
+    /// A secret that somebody has entered.
+    Secret(Secret),
+    /// What somebody has signed in for, with the tokens of that.
+    OAuth(OAuth, Arc<Tokens>),
 }
 
 /// How a server is connected.
@@ -241,9 +250,9 @@ impl Connections {
         let trying = Trying::begin(self, &key, &slot);
         let (told, tenant, id) = (self.changed.clone(), key.tenant, key.server);
         let changed = move |changed| told(tenant, id, changed);
-        let secret = credential.map(|credential| &credential.secret);
-        let hidden = Arc::new(Hidden::of(server, secret));
-        match open::open(server, secret, &hidden, &self.egress, self.lineage.as_ref(), changed).await {
+        let proof = credential.map(|credential| &credential.proof);
+        let hidden = Arc::new(Hidden::of(server, proof));
+        match open::open(server, proof, &hidden, &self.egress, self.lineage.as_ref(), changed).await {
             Ok(client) => {
                 // What failed before counts until it has stayed open for a while.
                 *line = Line {
@@ -323,9 +332,14 @@ impl Connections {
     }
 
     /// Tries a server beside all connections. It is for the caller to close it.
-    pub async fn try_out(&self, server: &Server, secret: Option<&Secret>) -> Result<Client> {
-        let hidden = Arc::new(Hidden::of(server, secret));
-        open::open(server, secret, &hidden, &self.egress, self.lineage.as_ref(), |_| {}).await
+    pub async fn try_out(&self, server: &Server, proof: Option<&Proof>) -> Result<Client> {
+        let hidden = Arc::new(Hidden::of(server, proof));
+        open::open(server, proof, &hidden, &self.egress, self.lineage.as_ref(), |_| {}).await
+    }
+
+    /// The way out.
+    pub(crate) fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// Ends all connections, and waits until they have ended: not for ever.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin::auth::{ApiKey, Basic, Bearer, Secret};
+use linchpin::auth::{ApiKey, Basic, Bearer};
 use linchpin::client::{Changed, Command, Lineage};
 use linchpin::egress::{Egress, Redirects};
 use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
+use super::Proof;
 use crate::error::{Error, Kind, Result};
 use crate::hidden::Hidden;
 use crate::pin::visible;
@@ -23,7 +24,7 @@ const ALLOW: &str = "in the operator's file `linchpin.toml` with `[egress] allow
 /// Opens a connection. `changed` is told when the server's lists change.
 pub(super) async fn open(
     server: &Server,
-    secret: Option<&Secret>,
+    proof: Option<&Proof>,
     hidden: &Arc<Hidden>,
     egress: &Egress,
     lineage: Option<&Lineage>,
@@ -31,7 +32,7 @@ pub(super) async fn open(
 ) -> Result<Client> {
     let mut tries = 0;
     loop {
-        let builder = builder(server, secret, egress, lineage, hidden)?;
+        let builder = builder(server, proof, egress, lineage, hidden)?;
         let builder = builder.timeout(server.settings.timeout).on_list_changed(changed.clone());
         match builder.connect().await {
             Ok(client) => return Ok(client),
@@ -48,7 +49,7 @@ pub(super) async fn open(
 
 fn builder(
     server: &Server,
-    secret: Option<&Secret>,
+    proof: Option<&Proof>,
     egress: &Egress,
     lineage: Option<&Lineage>,
     hidden: &Arc<Hidden>,
@@ -68,12 +69,19 @@ fn builder(
         let text = format!("there are no credentials for `{}`: enter them first", server.slug.as_str());
         Error::new(Kind::Denied, "credentials_missing", text)
     };
-    let secret = || secret.cloned().ok_or_else(missing);
+    let secret = || match proof {
+        Some(Proof::Secret(secret)) => Ok(secret.clone()),
+        _ => Err(missing()),
+    };
     let builder = match &server.settings.authentication {
         Authentication::None => builder,
         Authentication::Bearer => builder.auth(Bearer::new(secret()?)),
         Authentication::ApiKey { header } => builder.auth(ApiKey::new(header, secret()?)),
         Authentication::Basic { username } => builder.auth(Basic::new(username, secret()?)),
+        Authentication::OAuth { .. } => match proof {
+            Some(Proof::OAuth(oauth, _)) => builder.auth(oauth.clone()),
+            _ => return Err(missing()),
+        },
     };
     Ok(builder.boxed())
 }
@@ -113,12 +121,23 @@ fn may_pass(error: &ClientError) -> bool {
 fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
     let slug = server.slug.as_str();
     let why = match error {
+        ClientError::Call(CallError::Transport { code: "HTTP_SIGN_IN", message, .. }) => {
+            format!("{message}; sign in with `linchpin server sign-in {slug}`{}", of_agent(server))
+        }
         ClientError::Call(CallError::Transport { status: Some(401), .. }) => unknown(server),
         // The policy of the hub is what the operator says.
         other => other.to_string().replace("in the egress policy", ALLOW),
     };
     let text = visible(&hidden.hide_in(format!("`{slug}` cannot be connected to: {why}")));
     Error::new(Kind::Unavailable, "server_unavailable", text)
+}
+
+/// What more is to be said where each agent has its own.
+fn of_agent(server: &Server) -> &'static str {
+    match server.settings.credentials {
+        CredentialMode::Shared => "",
+        CredentialMode::PerAgent => " and --agent NAME",
+    }
 }
 
 /// The server does not know who asks.

@@ -160,7 +160,7 @@ async fn whatever_changes_makes_it_another_one() {
     first.call("echo", ()).await.unwrap();
     second.call("echo", ()).await.unwrap();
     for version in [1, 1, 2, 2] {
-        let credential = Credential { id: SecretId::fixed(1), version, secret: "x".into() };
+        let credential = Credential { id: SecretId::fixed(1), version, proof: Proof::Secret("x".into()) };
         let got = stage.connections.get(scope(ADA, 1), &stage.server, Some(&credential), false);
         got.await.unwrap();
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::servers::{Contact, ServerView};
 use super::{Hub, document, put};
-use crate::connection::Reached;
+use crate::connection::{Proof, Reached};
 use crate::error::{self, Error, Result};
 use crate::hidden::Hidden;
 use crate::id::{ServerId, TenantId};
@@ -60,7 +60,7 @@ impl Hub {
             created: now,
             updated: now,
         };
-        self.try_out(&server, secret.as_ref(), now).await
+        self.try_out(&server, secret.map(Proof::Secret).as_ref(), now).await
     }
 
     /// Tries a server anew, beside the connections that there are.
@@ -77,13 +77,13 @@ impl Hub {
         let credential = self.credential_of(scope, &server).await?;
         let (server, began) = (without_credentials(scope, server, credential.is_some()), self.world.now());
         let server = self.with_secrets(scope.tenant(), server).await?;
-        let tried = self.try_out(&server, credential.as_ref().map(|known| &known.secret), began).await;
+        let tried = self.try_out(&server, credential.as_ref().map(|known| &known.proof), began).await;
         self.contacted(scope.tenant(), server.id, tried.as_ref().err()).await?;
         tried
     }
 
-    async fn try_out(&self, server: &Server, secret: Option<&Secret>, began: Timestamp) -> Result<Tried> {
-        let (client, hidden) = (self.connections.try_out(server, secret).await?, Hidden::of(server, secret));
+    async fn try_out(&self, server: &Server, proof: Option<&Proof>, began: Timestamp) -> Result<Tried> {
+        let (client, hidden) = (self.connections.try_out(server, proof).await?, Hidden::of(server, proof));
         let tools = list_tools(&client).await;
         let (said, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
         let instructions = client.instructions().map(|text| hidden.hide_in(text.to_owned()));

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Hub;
 use super::servers::origin;
-use crate::connection::Credential;
+use crate::connection::{Credential, Proof};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::hidden::Hidden;
@@ -23,7 +23,7 @@ const LONGEST: usize = 16_384;
 /// What can be seen of a credential.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CredentialView {
-    /// What it is: `bearer`, `api-key` or `basic`.
+    /// What it is: `bearer`, `api-key`, `basic`, or `oauth-client` for the secret of the hub at an authorization server.
     pub kind: String,
     /// Where it may be sent.
     pub bound_to: String,
@@ -113,8 +113,10 @@ impl Hub {
 
     /// What a subject's requests to a server carry.
     pub(super) async fn credential_of(&self, scope: Scope, server: &Server) -> Result<Option<Credential>> {
-        if server.settings.authentication == Authentication::None {
-            return Ok(None);
+        match server.settings.authentication {
+            Authentication::None => return Ok(None),
+            Authentication::OAuth { .. } => return self.grant_of(scope, server).await,
+            _ => {}
         }
         let agent = match server.settings.credentials {
             CredentialMode::Shared => None,
@@ -130,23 +132,25 @@ impl Hub {
                 format!("the credential of `{}` is for another place: enter it again", server.slug.as_str());
             return Err(Error::new(error::Kind::Denied, "credential_elsewhere", text));
         }
-        Ok(Some(Credential { id: wanted.id, version, secret }))
+        Ok(Some(Credential { id: wanted.id, version, proof: Proof::Secret(secret) }))
     }
 
     /// What a server gets from us and must not be seen by anybody else.
     pub(super) async fn secrets_of(&self, scope: Scope, server: &Server) -> Result<Hidden> {
         let credential = self.credential_of(scope, server).await?;
         let server = self.with_secrets(scope.tenant(), server.clone()).await?;
-        Ok(Hidden::of(&server, credential.as_ref().map(|known| &known.secret)))
+        Ok(Hidden::of(&server, credential.as_ref().map(|known| &known.proof)))
     }
 
     /// Removes the credentials of an agent.
     pub(super) async fn credentials_of_agent(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for server in self.every_server(tenant).await? {
-            let key = Key::new(Kind::Secret, secret_id(server.id, Some(agent)));
-            if self.store.document(tenant, &key).await?.is_some() {
-                changes.push(Change::Remove(key));
+            for id in [secret_id(server.id, Some(agent)), grant_id(server.id, Some(agent))] {
+                let key = Key::new(Kind::Secret, id);
+                if self.store.document(tenant, &key).await?.is_some() {
+                    changes.push(Change::Remove(key));
+                }
             }
         }
         Ok(changes)
@@ -155,14 +159,38 @@ impl Hub {
 
 /// A server has one place for everybody's credential and one for each agent's.
 fn secret_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
+    place_of("linchpin credential", server, agent)
+}
+
+/// The same for what was given when somebody signed in.
+fn grant_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
+    place_of("linchpin grant", server, agent)
+}
+
+fn place_of(what: &'static str, server: ServerId, agent: Option<AgentId>) -> SecretId {
     let whose = agent.map(|agent| agent.to_string()).unwrap_or_default();
-    id_of(Digest::of("linchpin credential").part(server.to_string()).part(whose).end())
+    id_of(Digest::of(what).part(server.to_string()).part(whose).end())
 }
 
 /// The place in the vault that a digest stands for.
 pub(super) fn id_of(digest: Digest) -> SecretId {
     let (half, _) = digest.bytes().split_at(16);
     SecretId::fixed(half.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+}
+
+/// What was given when somebody signed in to a server.
+pub(super) fn grant_label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
+    Ok(Label { id: grant_id(server.id, agent), kind: "oauth".to_owned(), bound_to: bound_to(server)? })
+}
+
+/// What the hub itself proves at an authorization server that knows it.
+pub(super) fn client_label(server: &Server) -> Result<Label> {
+    label(server, None)
+}
+
+fn bound_to(server: &Server) -> Result<String> {
+    let nowhere = || Error::invalid("url", "a credential belongs to a server on the network");
+    origin(&server.transport).ok_or_else(nowhere)
 }
 
 fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
@@ -176,9 +204,16 @@ fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
         Authentication::Bearer => "bearer",
         Authentication::ApiKey { .. } => "api-key",
         Authentication::Basic { .. } => "basic",
+        Authentication::OAuth { .. } if agent.is_some() => {
+            return Err(Error::invalid("agent", "an agent signs in to this server: it has no secret to enter"));
+        }
+        Authentication::OAuth { client_id: None, .. } => {
+            let text = "only a hub that is registered has a secret: say its `client_id` first";
+            return Err(Error::invalid("authentication", text));
+        }
+        Authentication::OAuth { .. } => "oauth-client",
     };
-    let nowhere = || Error::invalid("url", "a credential belongs to a server on the network");
-    let bound_to = origin(&server.transport).ok_or_else(nowhere)?;
+    let bound_to = bound_to(server)?;
     if agent.is_some() && server.settings.credentials == CredentialMode::Shared {
         let text = "the server has one credential for all: set `credentials` to `per-agent` first";
         return Err(Error::invalid("agent", text));

@@ -17,6 +17,7 @@ mod history;
 mod late;
 mod limits;
 mod meters;
+pub mod oauth;
 mod offers;
 mod operated;
 mod passing;
@@ -92,6 +93,8 @@ pub struct Options {
     pub sync_every: Duration,
     /// Where checkpoints of the audit are kept beside the store, so that its end cannot be cut off with them.
     pub checkpoints: Option<PathBuf>,
+    /// Where browsers come back to when somebody has signed in to a server.
+    pub callback: Option<String>,
     /// The mark of whatever the hub starts, by which a guard ends it.
     pub lineage: Option<Lineage>,
 }
@@ -104,6 +107,7 @@ impl Default for Options {
             history: Duration::from_hours(30 * 24),
             sync_every: Duration::from_mins(15),
             checkpoints: None,
+            callback: None,
             lineage: None,
         }
     }
@@ -113,7 +117,7 @@ impl Default for Options {
 pub struct Hub {
     world: Arc<dyn World>,
     store: Arc<dyn Store>,
-    keys: Keys,
+    keys: Arc<Keys>,
     signer: Signer,
     events: Events,
     options: Options,
@@ -129,8 +133,9 @@ pub struct Hub {
     late: late::Late,
     due: Arc<due::Due>,
     turns: sync::Turns,
-    tasks: Tasks,
+    tasks: Arc<Tasks>,
     looks: Tasks,
+    broker: oauth::Broker,
     meters: Meters,
     people: people::People,
     /// Since when the hub is about to end, if it is.
@@ -148,7 +153,7 @@ impl Hub {
     ) -> Self {
         let (signer, events) = (Signer::new(&keys.audit), Events::default());
         let store: Arc<dyn Store> = Arc::new(Cached::new(store));
-        let keys = Keys::new(store.clone(), world.clone(), keys);
+        let keys = Arc::new(Keys::new(store.clone(), world.clone(), keys));
         let due = Arc::new(due::Due::default());
         let changed = {
             let due = due.clone();
@@ -178,8 +183,9 @@ impl Hub {
             late: late::Late::default(),
             due,
             turns: sync::Turns::default(),
-            tasks: Tasks::default(),
+            tasks: Arc::default(),
             looks: Tasks::default(),
+            broker: oauth::Broker::default(),
             meters: Meters::default(),
             people,
             ending: watch::Sender::new(None),

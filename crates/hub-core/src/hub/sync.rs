@@ -21,7 +21,7 @@ use crate::hidden::Hidden;
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::pin::{State, pin};
 use crate::scope::{Scope, Subject};
-use crate::server::{CredentialMode, Server};
+use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, Change, Key, Kind};
 use crate::sync::lock;
 use crate::text::shortened;
@@ -196,9 +196,13 @@ impl Hub {
         let (mut found, mut are_all) = (Vec::new(), true);
         for (agent, _) in self.all::<Agent>(tenant, Kind::Agent, None).await? {
             let scope = Scope::new(tenant, Subject::Agent(agent.id));
-            match self.credential_of(scope, server).await {
-                Ok(None) => {}
-                Ok(Some(_)) if agent.enabled => found.push(agent.id),
+            let has_one = match &server.settings.authentication {
+                Authentication::OAuth { .. } => self.has_grant(tenant, server, Some(agent.id)).await,
+                _ => self.credential_of(scope, server).await.map(|known| known.is_some()),
+            };
+            match has_one {
+                Ok(false) => {}
+                Ok(true) if agent.enabled => found.push(agent.id),
                 _ => are_all = false,
             }
         }

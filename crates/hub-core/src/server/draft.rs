@@ -110,8 +110,13 @@ fn authentication(form: &mut Form) -> Result<Authentication> {
                 || Error::invalid("authentication.username", "a user name is needed beside the password");
             Authentication::Basic { username: inner.text("username", 256)?.ok_or_else(missing)? }
         }
+        "oauth" => Authentication::OAuth {
+            client_id: inner.text("client_id", 1_024)?.filter(|id| !id.is_empty()),
+            scopes: inner.texts("scopes", 64, 256)?,
+            issuer: inner.text("issuer", LONGEST_URL)?.filter(|issuer| !issuer.is_empty()),
+        },
         _ => {
-            let text = "it is `none`, `bearer`, `api-key` or `basic`";
+            let text = "it is `none`, `bearer`, `api-key`, `basic` or `oauth`";
             return Err(Error::invalid("authentication.type", text));
         }
     };

@@ -121,6 +121,20 @@ pub enum Authentication {
         /// The user name.
         username: String,
     },
+    /// Somebody signs in, with OAuth.
+    #[serde(rename = "oauth")]
+    OAuth {
+        /// The id of the hub at the authorization server, where it is registered there already. Its secret, if it has
+        /// one, is the credential of the server.
+        #[serde(default)]
+        client_id: Option<String>,
+        /// What is asked for; what the server names, when nothing is said.
+        #[serde(default)]
+        scopes: Vec<String>,
+        /// The authorization server at which the hub is registered.
+        #[serde(default)]
+        issuer: Option<String>,
+    },
 }
 
 /// Whose credentials are used.

@@ -28,8 +28,8 @@ pub enum Kind {
     User,
     /// Somebody who has signed in at a browser. Its parent is the user.
     Session,
-    /// A setting of the tenant.
-    Setting,
+    /// Held by whoever renews a sign-in. Its parent is the server.
+    Lease,
 }
 
 impl Kind {
@@ -44,7 +44,7 @@ impl Kind {
         Kind::Token,
         Kind::User,
         Kind::Session,
-        Kind::Setting,
+        Kind::Lease,
     ];
 
     /// How it is called where it is kept.
@@ -59,7 +59,7 @@ impl Kind {
             Kind::Token => "token",
             Kind::User => "user",
             Kind::Session => "session",
-            Kind::Setting => "setting",
+            Kind::Lease => "lease",
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct NewSecret {
     secret: String,
 }
 
-fn agent(asked: &Asked) -> Result<Option<AgentId>> {
+pub(super) fn agent(asked: &Asked) -> Result<Option<AgentId>> {
     Ok(asked.query.text("agent").map(str::parse).transpose()?)
 }
 

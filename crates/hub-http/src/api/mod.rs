@@ -11,6 +11,7 @@ pub(crate) mod keys;
 pub(crate) mod offers;
 pub(crate) mod servers;
 pub(crate) mod sessions;
+pub(crate) mod sign_ins;
 pub(crate) mod status;
 pub(crate) mod tokens;
 pub(crate) mod tools;

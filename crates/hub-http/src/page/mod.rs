@@ -1,6 +1,7 @@
 //! A plain page: what is running, its servers and the last calls; or how to sign in. It has no script.
 
 mod html;
+pub(crate) mod oauth;
 
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, REFERRER_POLICY};

@@ -7,6 +7,7 @@ mod calls;
 mod credentials;
 mod looks;
 mod offers;
+mod oauth;
 mod operated;
 mod stage;
 mod tenants;

@@ -136,7 +136,11 @@ pub(crate) fn person(tenant: TenantId) -> Scope {
 pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
     let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
-    let options = Options { checkpoints: Some(place.path().join("checkpoints")), ..Options::default() };
+    let options = Options {
+        checkpoints: Some(place.path().join("checkpoints")),
+        callback: Some("http://127.0.0.1:7420/oauth/callback".to_owned()),
+        ..Options::default()
+    };
     (Arc::new(Hub::new(clock, store.clone(), keys, Egress::default(), options)), store)
 }
 

@@ -78,10 +78,11 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let guard = guard(&place).await?;
     let watched = Arc::new(Watched::open(place.config.clone())?);
     let listener = listen::listen(options.listen.or(watched.config().listen)).await?;
-    let hub = open::hub(&place, &watched.config(), guard.lineage().clone()).await?;
+    let (url, public) = (listener.origin(), watched.config().url.clone());
+    let found_at = public.as_ref().map_or(&url, |url| &url.text);
+    let hub = open::hub(&place, &watched.config(), found_at, guard.lineage().clone()).await?;
     programs::take(&hub, &watched).await?;
 
-    let public = watched.config().url.clone();
     let shown = linchpin_hub_http::Options {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
         is_secure: public.is_some(),
@@ -94,7 +95,6 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         async move { drop(now.wait_for(|now| *now >= phase).await) }
     };
     let (mut work, mut own) = (JoinSet::new(), JoinSet::new());
-    let url = listener.origin();
     let (service, ending) = (web.service(), until(Phase::Answering));
     work.spawn(async move {
         listener.run_until(ending, service).await.map_err(|error| from_linchpin(error).into())

@@ -13,13 +13,20 @@ use crate::config::{Config, Place};
 use crate::failure::{Failure, Kind};
 
 /// The hub that keeps everything at this place, with what was under way when it ended last brought to an end.
-pub(super) async fn hub(place: &Place, config: &Config, lineage: Lineage) -> Result<Arc<Hub>, Failure> {
+/// Browsers find it at `url`.
+pub(super) async fn hub(
+    place: &Place,
+    config: &Config,
+    url: &str,
+    lineage: Lineage,
+) -> Result<Arc<Hub>, Failure> {
     let store = place.store().await?;
     let keys = keys(place, !store.tenants().await?.is_empty())?;
     let egress = Egress::builder().policy(policy(config)).build();
     let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+    let callback = Some(format!("{url}/oauth/callback"));
     let (checkpoints, lineage) = (Some(place.checkpoints()), Some(lineage));
-    let mut options = Options { checkpoints, lineage, ..Options::default() };
+    let mut options = Options { checkpoints, callback, lineage, ..Options::default() };
     if let Some(days) = config.days {
         options.history = Duration::from_hours(24 * days);
     }

@@ -23,10 +23,10 @@ pub(crate) enum Command {
 #[derive(Args)]
 pub(crate) struct Whose {
     #[command(flatten)]
-    which: Which,
+    pub(super) which: Which,
     /// The agent whose it is, by its name or id; everybody's without it
     #[arg(long)]
-    agent: Option<String>,
+    pub(super) agent: Option<String>,
 }
 
 pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {

@@ -6,6 +6,7 @@ mod credential;
 mod fields;
 mod file;
 mod secret;
+mod sign_in;
 mod update;
 
 use clap::{Args, Subcommand};
@@ -116,6 +117,18 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: secret::Command,
     },
+    /// Sign in to a server with OAuth
+    SignIn {
+        #[command(flatten)]
+        whose: credential::Whose,
+        /// Show the address and do not wait
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Forget a sign-in, and give its tokens back
+    SignOut(credential::Whose),
+    /// Show the last hops of signing in and renewing
+    Trace(credential::Whose),
 }
 
 #[derive(Args)]
@@ -155,6 +168,9 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         }
         Command::Credential { command } => credential::run(asked, command).await?,
         Command::Secret { command } => secret::run(asked, command).await?,
+        Command::SignIn { whose, no_wait } => sign_in::sign_in(asked, &whose, no_wait).await?,
+        Command::SignOut(whose) => sign_in::sign_out(asked, &whose).await?,
+        Command::Trace(whose) => sign_in::trace(asked, &whose).await?,
     }
     Ok(())
 }

@@ -1,0 +1,162 @@
+//! Where what was given is kept: sealed in the store, bound to the origin of the server, one for each server and agent.
+//!
+//! Whoever renews a token holds a lease, so that hubs on one database do it one after the other. A lease is a document;
+//! one that has not changed for a while by the clock of whoever waits is of a hub that is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, Secret, TokenStore};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Whose;
+use crate::audit::Entry;
+use crate::error::{self, Error, Result};
+use crate::hidden::Tokens;
+use crate::hub::credentials::grant_label;
+use crate::hub::{Hub, document, put};
+use crate::id::TenantId;
+use crate::keys::Keys;
+use crate::server::Server;
+use crate::store::{Batch, Change, Key, Kind, Store};
+use crate::tasks::Tasks;
+use crate::vault::Label;
+use crate::world::World;
+
+/// A lease that does not change for so long is of a hub that is gone.
+const LEASE: Duration = Duration::from_secs(30);
+/// How often whoever waits for one looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) struct Grants {
+    store: Arc<dyn Store>,
+    keys: Arc<Keys>,
+    world: Arc<dyn World>,
+    tasks: Arc<Tasks>,
+    whose: Whose,
+    label: Label,
+    tokens: Arc<Tokens>,
+}
+
+impl Grants {
+    pub(super) fn new(hub: &Hub, whose: Whose, server: &Server, tokens: Arc<Tokens>) -> Result<Self> {
+        Ok(Grants {
+            store: hub.store.clone(),
+            keys: hub.keys.clone(),
+            world: hub.world.clone(),
+            tasks: hub.tasks.clone(),
+            whose,
+            label: grant_label(server, whose.2)?,
+            tokens,
+        })
+    }
+
+    fn key(&self) -> Key {
+        Key::new(Kind::Secret, self.label.id)
+    }
+
+    async fn read(&self) -> Result<Option<Secret>> {
+        let found = self.keys.open(self.whose.0, self.label.id).await?;
+        // What was given for another place is worth nothing here.
+        let found = found.filter(|(_, kept, _)| kept.bound_to == self.label.bound_to && kept.kind == self.label.kind);
+        let record = found.map(|(record, ..)| record);
+        if let Some(record) = &record {
+            self.tokens.add(record);
+        }
+        Ok(record)
+    }
+
+    async fn write(&self, record: &Secret) -> Result<()> {
+        let (tenant, server, agent) = self.whose;
+        self.tokens.add(record);
+        let before = self.store.document(tenant, &self.key()).await?.map_or(0, |stored| stored.version);
+        let kept = self.keys.seal(tenant, &self.label, &server.to_string(), record, before).await?;
+        let action = if before == 0 { "grant.given" } else { "grant.renewed" };
+        let mut entry = Entry::new(self.world.now(), "hub", action).with("server", server.to_string());
+        let mut batch = Batch::new().change(Change::Need(Key::new(Kind::Server, server)));
+        if let Some(agent) = agent {
+            entry = entry.with("agent", agent.to_string());
+            batch = batch.change(Change::Need(Key::new(Kind::Agent, agent)));
+        }
+        self.store.commit(tenant, batch.change(kept).audit(entry)).await
+    }
+
+    async fn forget(&self) -> Result<()> {
+        match self.store.commit(self.whose.0, Batch::new().change(Change::Remove(self.key()))).await {
+            Err(error) if error.kind() == error::Kind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    async fn take_lease(&self) -> Result<Lease> {
+        let (tenant, key) = (self.whose.0, Key::new(Kind::Lease, self.label.id));
+        let mut seen = (0, Instant::now());
+        loop {
+            let found = self.store.document(tenant, &key).await?;
+            let (is_held, version) =
+                found.map_or((false, 0), |stored| (stored.document.body["is_held"] == true, stored.version));
+            if version != seen.0 {
+                seen = (version, Instant::now());
+            }
+            if !is_held || seen.1.elapsed() >= LEASE {
+                let mut lease = document(Kind::Lease, self.label.id, &json!({ "is_held": true }))?.of(self.whose.1);
+                match self.store.commit(tenant, Batch::new().change(put(lease.clone(), version))).await {
+                    Ok(()) => {
+                        lease.body = json!({ "is_held": false });
+                        let free = put(lease, version + 1);
+                        return Ok(Lease { store: self.store.clone(), tasks: self.tasks.clone(), tenant, free });
+                    }
+                    Err(error) if error.kind() == error::Kind::Conflict => {} // another hub was quicker
+                    Err(error) => return Err(error),
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// Nobody else renews the token while this is there.
+struct Lease {
+    store: Arc<dyn Store>,
+    tasks: Arc<Tasks>,
+    tenant: TenantId,
+    /// What gives it back, unless another has it by now.
+    free: Change,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let (store, tenant, free) = (self.store.clone(), self.tenant, self.free.clone());
+        self.tasks.start(async move {
+            if let Err(error) = store.commit(tenant, Batch::new().change(free)).await {
+                tracing::debug!(%error, "a lease could not be given back; it ends by itself");
+            }
+        });
+    }
+}
+
+fn failed(error: &Error) -> AuthError {
+    AuthError::new(AuthErrorKind::Store, error.message())
+}
+
+impl TokenStore for Grants {
+    fn load<'a>(&'a self, _: &'a str) -> AuthFuture<'a, Option<Secret>> {
+        Box::pin(async { self.read().await.map_err(|error| failed(&error)) })
+    }
+
+    fn save<'a>(&'a self, _: &'a str, record: Secret) -> AuthFuture<'a, ()> {
+        Box::pin(async move { self.write(&record).await.map_err(|error| failed(&error)) })
+    }
+
+    fn remove<'a>(&'a self, _: &'a str) -> AuthFuture<'a, ()> {
+        Box::pin(async { self.forget().await.map_err(|error| failed(&error)) })
+    }
+
+    fn lock<'a>(&'a self, _: &'a str) -> AuthFuture<'a, Box<dyn Send>> {
+        Box::pin(async {
+            let lease = self.take_lease().await.map_err(|error| failed(&error))?;
+            Ok(Box::new(lease) as Box<dyn Send>)
+        })
+    }
+}

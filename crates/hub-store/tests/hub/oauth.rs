@@ -1,0 +1,146 @@
+//! Servers that want OAuth: a person signs in, for everybody or for one agent, and nothing of it goes elsewhere.
+
+use linchpin::testing::authority::{Authority, Place};
+use linchpin_hub_core::hub::oauth::Progress;
+use linchpin_hub_core::hub::{CallView, Wanted, Which};
+use linchpin_hub_core::id::AgentId;
+use linchpin_hub_core::store::Status;
+use linchpin_hub_core::{Kind, Scope, Subject};
+use serde_json::json;
+
+use crate::stage::{ADA, BOB, Stage, agent_of, person};
+
+async fn with(mode: &str) -> (Stage, Authority) {
+    let (stage, authority) = (Stage::new().await, Authority::start(Authority::honest()).await.unwrap());
+    let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
+        "authentication": { "type": "oauth" }, "credentials": mode });
+    stage.hub.add_server(person(ADA), form).await.unwrap();
+    (stage, authority)
+}
+
+async fn agent(stage: &Stage, name: &str) -> Scope {
+    let form = json!({ "name": name, "approval": "auto", "servers": { "guarded": {} } });
+    let agent = stage.hub.add_agent(person(ADA), form).await.unwrap();
+    Scope::new(ADA, Subject::Agent(agent.summary.id))
+}
+
+/// Somebody signs in, in their browser.
+async fn sign_in(stage: &Stage, authority: &Authority, agent: Option<AgentId>) -> Progress {
+    let begun = stage.hub.begin_sign_in(person(ADA), "guarded", agent).await.unwrap();
+    if begun.progress != Progress::Waiting {
+        return begun.progress;
+    }
+    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
+    let back = authority.approve(&url).await.unwrap();
+    let query = back.url.split_once('?').unwrap().1;
+    stage.hub.return_from_sign_in(query, &proof).await.unwrap().progress
+}
+
+async fn greet(stage: &Stage, scope: Scope) -> CallView {
+    let tool = Which::Of { server: "guarded".into(), tool: "greet".into() };
+    let wanted = Wanted { tool, arguments: json!({ "name": "Ada" }) };
+    stage.hub.call_tool(scope, wanted, true).await.unwrap()
+}
+
+/// The tokens with which the server was asked, each once.
+fn used(authority: &Authority) -> Vec<String> {
+    let seen = authority.seen();
+    let mut tokens: Vec<_> = (seen.requests.iter().filter(|request| request.place == Place::Resource))
+        .map(|request| request.header("authorization").to_owned())
+        .filter(|token| !token.is_empty())
+        .collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    tokens
+}
+
+#[tokio::test]
+async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
+    let (stage, authority) = with("per-agent").await;
+    let (one, two) = (agent(&stage, "One").await, agent(&stage, "Two").await);
+    assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, Progress::Done);
+    stage.hub.sync_server(person(ADA), "guarded", None).await.unwrap();
+    assert_eq!(greet(&stage, one).await.status, Status::Success);
+    let first = used(&authority);
+    let missing = greet(&stage, two).await;
+    assert_eq!(missing.status, Status::Error);
+    assert!(missing.error.as_ref().unwrap().contains("linchpin server sign-in guarded"), "{missing:?}");
+    assert_eq!(sign_in(&stage, &authority, Some(agent_of(two))).await, Progress::Done);
+    assert_eq!(greet(&stage, two).await.status, Status::Success);
+    assert_eq!((first.len(), used(&authority).len()), (1, 2), "each has its own token");
+
+    let hops = stage.hub.trace(person(ADA), "guarded", Some(agent_of(two))).await.unwrap();
+    let whats: Vec<_> = hops.iter().map(|hop| &*hop.what).collect();
+    assert!(whats.contains(&"protected resource metadata") && whats.contains(&"a person signs in"), "{whats:?}");
+    let text = serde_json::to_string(&hops).unwrap();
+    for token in used(&authority) {
+        assert!(!text.contains(token.trim_start_matches("Bearer ")));
+    }
+
+    assert!(stage.hub.sign_out_of(person(ADA), "guarded", Some(agent_of(one))).await.unwrap());
+    assert_eq!(greet(&stage, one).await.status, Status::Error);
+    assert_eq!(greet(&stage, two).await.status, Status::Success);
+    let actions = stage.actions().await;
+    for action in ["sign_in.over", "grant.given", "grant.dropped"] {
+        assert!(actions.iter().any(|known| known == action), "{action}: {actions:?}");
+    }
+    // Nothing of it can be read where it is kept.
+    let kept = std::fs::read(stage.place.path().join("hub.db")).unwrap();
+    let journal = std::fs::read(stage.place.path().join("hub.db-wal")).unwrap_or_default();
+    for token in used(&authority) {
+        let token = token.trim_start_matches("Bearer ").as_bytes();
+        assert!(![&kept, &journal].iter().any(|bytes| bytes.windows(token.len()).any(|part| part == token)));
+    }
+}
+
+#[tokio::test]
+async fn one_sign_in_for_all_is_found_again_after_a_restart() {
+    let (mut stage, authority) = with("shared").await;
+    assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
+    stage.hub.sync_server(person(ADA), "guarded", None).await.unwrap();
+    let agent = agent(&stage, "Any").await;
+    for scope in [person(ADA), agent] {
+        assert_eq!(greet(&stage, scope).await.status, Status::Success);
+    }
+    assert_eq!(used(&authority).len(), 1);
+    (stage.hub, stage.store) = crate::stage::open(&stage.place, stage.clock.clone());
+    assert_eq!(greet(&stage, agent).await.status, Status::Success);
+    assert_eq!(used(&authority).len(), 1, "nobody had to sign in again");
+    // Another address is another server.
+    stage.hub.update_server(person(ADA), "guarded", json!({ "url": stage.upstream.url })).await.unwrap();
+    stage.hub.update_server(person(ADA), "guarded", json!({ "url": authority.mcp_url() })).await.unwrap();
+    assert_eq!(greet(&stage, agent).await.status, Status::Error);
+}
+
+#[tokio::test]
+async fn only_whoever_left_comes_back() {
+    let (stage, authority) = with("shared").await;
+    let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
+    assert_eq!(begun.progress, Progress::Waiting);
+    for other in [person(BOB), Scope::new(ADA, Subject::User(linchpin_hub_core::id::UserId::fixed(9)))] {
+        assert_eq!(stage.hub.leave_to_sign_in(other, &begun.id).unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(stage.hub.sign_in_view(other, &begun.id).unwrap_err().kind(), Kind::NotFound);
+    }
+    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
+    let back = authority.approve(&url).await.unwrap();
+    let query = back.url.split_once('?').unwrap().1;
+    for (query, proof) in [(query, ""), (query, "0"), ("", &*proof), ("state=&code=x", &proof), ("state=x", &proof)] {
+        let error = stage.hub.return_from_sign_in(query, proof).await.unwrap_err();
+        assert_eq!(error.code(), "unknown_sign_in", "{query}");
+    }
+    assert_eq!(stage.hub.return_from_sign_in(query, &proof).await.unwrap().progress, Progress::Done);
+    assert_eq!(stage.hub.return_from_sign_in(query, &proof).await.unwrap_err().code(), "unknown_sign_in");
+    assert_eq!(stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap_err().code(), "sign_in_over");
+}
+
+#[tokio::test]
+async fn whose_it_is_must_fit() {
+    let (stage, _authority) = with("per-agent").await;
+    let hub = &stage.hub;
+    assert_eq!(hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap_err().field(), Some("agent"));
+    let nobody = Some(AgentId::fixed(9));
+    assert_eq!(hub.begin_sign_in(person(ADA), "guarded", nobody).await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(hub.begin_sign_in(person(ADA), "up", None).await.unwrap_err().code(), "not_oauth");
+    let agent = agent(&stage, "One").await;
+    assert_eq!(hub.begin_sign_in(agent, "guarded", None).await.unwrap_err().code(), "person_needed");
+}

@@ -1,0 +1,64 @@
+//! Signing in to a server that wants OAuth: the address is shown, and the command waits until somebody has done it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::credential::Whose;
+use crate::api::query;
+use crate::cli::output::field;
+use crate::cli::{Asked, agent, print};
+use crate::failure::{Failure, Kind};
+use crate::terminal::clean;
+
+/// How often it is looked whether somebody has signed in.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Result<(), Failure> {
+    let api = asked.api()?;
+    let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
+    let path = format!("{}{}", whose.which.path("/sign-in"), query([("agent", agent)]));
+    let mut sign_in = api.post(&path, &json!({})).await?;
+    let url = sign_in["url"].as_str().unwrap_or_default();
+    if sign_in["status"] == "waiting" && !asked.output.json {
+        print(&format!("Sign in with a browser in which you are signed in to the hub:\n\n  {url}\n\n"))?;
+    }
+    let id = sign_in["id"].as_str().unwrap_or_default().to_owned();
+    while !no_wait && matches!(sign_in["status"].as_str(), Some("beginning" | "waiting")) {
+        tokio::time::sleep(LOOK).await;
+        sign_in = api.get(&format!("/sign-ins/{id}")).await?;
+    }
+    let server = &whose.which.server;
+    match sign_in["status"].as_str() {
+        Some("failed") => {
+            let error = clean(sign_in["error"].as_str().unwrap_or_default());
+            Err(Failure::new(Kind::Other, format!("nobody is signed in to `{server}`: {error}")))
+        }
+        Some("not-needed") => Ok(asked.output.done(&sign_in, &format!("`{server}` lets the hub in without"))?),
+        Some("done") => Ok(asked.output.done(&sign_in, &format!("signed in to `{server}`"))?),
+        _ => Ok(asked.output.done(&sign_in, "it waits for you")?),
+    }
+}
+
+pub(super) async fn sign_out(asked: &Asked, whose: &Whose) -> Result<(), Failure> {
+    let api = asked.api()?;
+    let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
+    api.delete(&format!("{}{}", whose.which.path("/sign-in"), query([("agent", agent)]))).await?;
+    let server = &whose.which.server;
+    Ok(asked.output.done(&json!({ "signed_out": server }), &format!("signed out of `{server}`"))?)
+}
+
+pub(super) async fn trace(asked: &Asked, whose: &Whose) -> Result<(), Failure> {
+    let api = asked.api()?;
+    let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
+    let hops = api.list(&format!("{}{}", whose.which.path("/trace"), query([("agent", agent)])), usize::MAX).await?;
+    let fields = [
+        field("when", "/at"),
+        field("what", "/what"),
+        field("where", "/url"),
+        field("status", "/status"),
+        field("ms", "/took_ms"),
+        field("error", "/error"),
+    ];
+    Ok(asked.output.list(&hops, &fields, "nobody has signed in since the hub was started")?)
+}
