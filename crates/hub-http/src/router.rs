@@ -115,7 +115,8 @@ async fn serve(
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
     let is_read = Arc::new(Notify::new());
     let (app, released) = (app.clone(), is_read.clone());
-    let mut answer = handler(Asked { app, caller, path: path?, query, raw_query, method, headers, body, is_read });
+    let mut answer =
+        handler(Asked { app, caller, path: path?, query, raw_query, method, headers, body, is_read });
     tokio::select! {
         answer = &mut answer => return answer,
         () = released.notified() => drop(room),

@@ -205,7 +205,10 @@ fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
         Authentication::ApiKey { .. } => "api-key",
         Authentication::Basic { .. } => "basic",
         Authentication::OAuth { .. } if agent.is_some() => {
-            return Err(Error::invalid("agent", "an agent signs in to this server: it has no secret to enter"));
+            return Err(Error::invalid(
+                "agent",
+                "an agent signs in to this server: it has no secret to enter",
+            ));
         }
         Authentication::OAuth { client_id: None, .. } => {
             let text = "only a hub that is registered has a secret: say its `client_id` first";

@@ -228,7 +228,9 @@ impl Hub {
         let entry =
             self.entry(scope, "server.removed").with("server", id.to_string()).with("slug", slug.as_str());
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Server, id))).audit(entry);
-        batch.changes.extend([Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease].map(|kind| without_parts(kind, id)));
+        batch.changes.extend(
+            [Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease].map(|kind| without_parts(kind, id)),
+        );
         self.store.commit(tenant, batch).await?;
         self.connections.outdated(tenant, id, None);
         self.server_changed(tenant, id, "removed");

@@ -17,11 +17,15 @@ const AWAY: u32 = 900;
 /// Leads the person who has begun a sign-in to where it is done.
 pub(crate) async fn start(asked: Asked) -> Result<Response> {
     let Some(caller) = asked.caller.as_ref().filter(|caller| caller.cookie().is_some()) else {
-        return Ok(html(StatusCode::UNAUTHORIZED, door(Some("Sign in here first, and open the address again."))));
+        return Ok(html(
+            StatusCode::UNAUTHORIZED,
+            door(Some("Sign in here first, and open the address again.")),
+        ));
     };
     let (url, proof) = asked.hub().leave_to_sign_in(caller.scope, asked.path("sign_in"))?;
     let mut response = see_other("/");
-    let wrong = |_| Problem::malformed("wrong_address", "the server's authorization server has no usable address");
+    let wrong =
+        |_| Problem::malformed("wrong_address", "the server's authorization server has no usable address");
     response.headers_mut().insert(LOCATION, HeaderValue::try_from(url).map_err(wrong)?);
     keep(&mut response, Some(&proof), asked.app.is_secure);
     Ok(response)
@@ -39,9 +43,11 @@ pub(crate) async fn back(asked: Asked) -> Result<Response> {
                 (StatusCode::OK, "You are signed in", "You can close this window.".to_owned())
             }
             Progress::Failed { error } => (StatusCode::BAD_REQUEST, "That did not work", error),
-            Progress::Beginning | Progress::Waiting => {
-                (StatusCode::ACCEPTED, "It takes longer than usual", "Look at the server in a moment.".to_owned())
-            }
+            Progress::Beginning | Progress::Waiting => (
+                StatusCode::ACCEPTED,
+                "It takes longer than usual",
+                "Look at the server in a moment.".to_owned(),
+            ),
         },
         Err(error) => (StatusCode::BAD_REQUEST, "That did not work", error.message().to_owned()),
     };
@@ -59,13 +65,15 @@ fn name(is_secure: bool) -> &'static str {
 
 /// The cookie comes back with somebody whom another site sends here: `Lax`.
 fn keep(response: &mut Response, proof: Option<&str>, is_secure: bool) {
-    let (value, age, secure) = (proof.unwrap_or_default(), proof.map_or(0, |_| AWAY), if is_secure { "; Secure" } else { "" });
+    let (value, age, secure) =
+        (proof.unwrap_or_default(), proof.map_or(0, |_| AWAY), if is_secure { "; Secure" } else { "" });
     let text = format!("{}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}", name(is_secure));
     response.headers_mut().extend(HeaderValue::try_from(text).ok().map(|cookie| (SET_COOKIE, cookie)));
 }
 
 fn kept(headers: &HeaderMap, is_secure: bool) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-    let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut pairs =
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(known, _)| *known == name(is_secure)).map(|(_, value)| value)
 }

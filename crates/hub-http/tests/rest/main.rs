@@ -8,6 +8,7 @@ mod calls;
 mod csrf;
 mod events;
 mod guard;
+mod oauth;
 mod openapi;
 mod page;
 mod people;

@@ -126,11 +126,13 @@ impl Site {
         let place = tempfile::tempdir().unwrap();
         let store = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
         let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
-        let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), HubOptions::default());
+        let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+        let callback = Some(format!("{}/oauth/callback", listener.origin()));
+        let hub_options = HubOptions { callback, ..HubOptions::default() };
+        let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), hub_options);
         let (hub, mut running) = (Arc::new(hub), JoinSet::new());
         hub.ensure_local().await.unwrap();
         let web = Web::new(hub.clone(), Arc::new(System), options);
-        let listener = Listener::bind("127.0.0.1:0").await.unwrap();
         let (address, service) = (listener.address(), web.service());
         running.spawn(async move { listener.run_until(std::future::pending(), service).await.unwrap() });
         let (ran, begun, go_on) = (Arc::default(), Arc::default(), Arc::default());

@@ -71,7 +71,10 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
 
     let hops = stage.hub.trace(person(ADA), "guarded", Some(agent_of(two))).await.unwrap();
     let whats: Vec<_> = hops.iter().map(|hop| &*hop.what).collect();
-    assert!(whats.contains(&"protected resource metadata") && whats.contains(&"a person signs in"), "{whats:?}");
+    assert!(
+        whats.contains(&"protected resource metadata") && whats.contains(&"a person signs in"),
+        "{whats:?}"
+    );
     let text = serde_json::to_string(&hops).unwrap();
     for token in used(&authority) {
         assert!(!text.contains(token.trim_start_matches("Bearer ")));
@@ -124,7 +127,9 @@ async fn only_whoever_left_comes_back() {
     let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
     let back = authority.approve(&url).await.unwrap();
     let query = back.url.split_once('?').unwrap().1;
-    for (query, proof) in [(query, ""), (query, "0"), ("", &*proof), ("state=&code=x", &proof), ("state=x", &proof)] {
+    for (query, proof) in
+        [(query, ""), (query, "0"), ("", &*proof), ("state=&code=x", &proof), ("state=x", &proof)]
+    {
         let error = stage.hub.return_from_sign_in(query, proof).await.unwrap_err();
         assert_eq!(error.code(), "unknown_sign_in", "{query}");
     }

@@ -59,7 +59,8 @@ impl Grants {
     async fn read(&self) -> Result<Option<Secret>> {
         let found = self.keys.open(self.whose.0, self.label.id).await?;
         // What was given for another place is worth nothing here.
-        let found = found.filter(|(_, kept, _)| kept.bound_to == self.label.bound_to && kept.kind == self.label.kind);
+        let found =
+            found.filter(|(_, kept, _)| kept.bound_to == self.label.bound_to && kept.kind == self.label.kind);
         let record = found.map(|(record, ..)| record);
         if let Some(record) = &record {
             self.tokens.add(record);
@@ -100,12 +101,18 @@ impl Grants {
                 seen = (version, Instant::now());
             }
             if !is_held || seen.1.elapsed() >= LEASE {
-                let mut lease = document(Kind::Lease, self.label.id, &json!({ "is_held": true }))?.of(self.whose.1);
+                let mut lease =
+                    document(Kind::Lease, self.label.id, &json!({ "is_held": true }))?.of(self.whose.1);
                 match self.store.commit(tenant, Batch::new().change(put(lease.clone(), version))).await {
                     Ok(()) => {
                         lease.body = json!({ "is_held": false });
                         let free = put(lease, version + 1);
-                        return Ok(Lease { store: self.store.clone(), tasks: self.tasks.clone(), tenant, free });
+                        return Ok(Lease {
+                            store: self.store.clone(),
+                            tasks: self.tasks.clone(),
+                            tenant,
+                            free,
+                        });
                     }
                     Err(error) if error.kind() == error::Kind::Conflict => {} // another hub was quicker
                     Err(error) => return Err(error),

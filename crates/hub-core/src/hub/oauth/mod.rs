@@ -71,7 +71,12 @@ impl Hub {
     }
 
     /// Whether somebody has signed in.
-    pub(super) async fn has_grant(&self, tenant: TenantId, server: &Server, agent: Option<AgentId>) -> Result<bool> {
+    pub(super) async fn has_grant(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        agent: Option<AgentId>,
+    ) -> Result<bool> {
         let id = grant_label(server, agent)?.id;
         Ok(self.store.document(tenant, &Key::new(Kind::Secret, id)).await?.is_some())
     }
@@ -79,7 +84,10 @@ impl Hub {
     /// How the hub signs in to a server, without anybody who could be asked.
     async fn oauth(&self, whose: Whose, server: &Server) -> Result<(OAuth, Arc<Tokens>)> {
         let Authentication::OAuth { client_id, scopes, issuer } = &server.settings.authentication else {
-            let text = format!("`{}` is not signed in to: its `authentication` is not `oauth`", server.slug.as_str());
+            let text = format!(
+                "`{}` is not signed in to: its `authentication` is not `oauth`",
+                server.slug.as_str()
+            );
             return Err(Error::new(error::Kind::Conflict, "not_oauth", text));
         };
         let (tenant, _, agent) = whose;

@@ -112,7 +112,9 @@ impl UnderWay {
 
     fn add(&self, sign_in: Arc<SignIn>) -> Result<()> {
         let (mut all, now) = (lock(&self.0), sign_in.created);
-        all.retain(|_, other| !other.progress.borrow().is_over() || now.duration_since(other.created) < REMEMBERED);
+        all.retain(|_, other| {
+            !other.progress.borrow().is_over() || now.duration_since(other.created) < REMEMBERED
+        });
         if all.values().filter(|other| other.whose.0 == sign_in.whose.0).count() >= MOST {
             let text = format!("{MOST} sign-ins are under way already: finish one of them first");
             return Err(Error::new(error::Kind::Exhausted, "too_many_sign_ins", text));
@@ -207,7 +209,8 @@ impl Hub {
 
     /// Signs in by using the server: it says what it wants.
     async fn sign_in_at(&self, server: &Server, proof: Proof, sign_in: &SignIn) -> Progress {
-        let was_led_away = || lock(&sign_in.visit).is_some() || *sign_in.progress.borrow() == Progress::Waiting;
+        let was_led_away =
+            || lock(&sign_in.visit).is_some() || *sign_in.progress.borrow() == Progress::Waiting;
         let failed = |error: String| Progress::Failed { error };
         let client = match self.connections.try_out(server, Some(&proof)).await {
             Ok(client) => client,
@@ -230,7 +233,8 @@ impl Hub {
             Progress::NotNeeded => "not needed",
             _ => "failed",
         };
-        let mut entry = self.entry(scope, "sign_in.over").with("server", server.to_string()).with("status", status);
+        let mut entry =
+            self.entry(scope, "sign_in.over").with("server", server.to_string()).with("status", status);
         if let Some(agent) = agent {
             entry = entry.with("agent", agent.to_string());
         }
@@ -289,7 +293,12 @@ impl Hub {
     }
 
     /// Forgets a sign-in, and gives its tokens back where they are taken. Whether that was so is said.
-    pub async fn sign_out_of(self: &Arc<Self>, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<bool> {
+    pub async fn sign_out_of(
+        self: &Arc<Self>,
+        scope: Scope,
+        name: &str,
+        agent: Option<AgentId>,
+    ) -> Result<bool> {
         scope.person()?;
         let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), name).await?);
         let whose = (tenant, server.id, agent);

@@ -104,6 +104,7 @@ pub(super) async fn run(asked: &Asked, add: &Add) -> Result<(), Failure> {
     let whose = if add.per_agent { " --agent NAME" } else { "" };
     let next = match add.fields.auth.as_deref() {
         None | Some("none") => format!("look at its tools with `linchpin server sync {slug}`"),
+        Some("oauth") => format!("sign in with `linchpin server sign-in {slug}{whose}`"),
         Some(_) => format!("enter the secret with `linchpin server credential set {slug}{whose}`"),
     };
     Ok(asked.output.done(&server, &format!("`{slug}` is added: {next}"))?)

@@ -30,7 +30,8 @@ pub(crate) struct Fields {
     /// A header for every request, nothing secret; may be given again
     #[arg(long = "header", help_heading = "At a URL", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
-    /// How requests say who asks: none, bearer, api-key or basic; the secret is entered with `credential set`
+    /// How requests say who asks: none, bearer, api-key, basic or oauth; the secret is entered with `credential set`,
+    /// and with oauth somebody signs in with `sign-in`
     #[arg(long, help_heading = "At a URL", value_name = "KIND")]
     pub(super) auth: Option<String>,
     /// The header of an api-key; x-api-key when left out
@@ -39,6 +40,12 @@ pub(crate) struct Fields {
     /// The user name for basic
     #[arg(long, help_heading = "At a URL", value_name = "NAME", requires = "auth")]
     username: Option<String>,
+    /// The id of the hub at the authorization server, for oauth where it is registered there already
+    #[arg(long, help_heading = "At a URL", value_name = "ID", requires = "auth")]
+    client_id: Option<String>,
+    /// What to ask for with oauth; may be given again
+    #[arg(long = "scope", help_heading = "At a URL", value_name = "SCOPE", requires = "auth")]
+    scopes: Vec<String>,
 }
 
 impl Fields {
@@ -49,6 +56,8 @@ impl Fields {
                 ("type", Some(json!(kind))),
                 ("header", self.auth_header.as_ref().map(|name| json!(name))),
                 ("username", self.username.as_ref().map(|name| json!(name))),
+                ("client_id", self.client_id.as_ref().map(|id| json!(id))),
+                ("scopes", (!self.scopes.is_empty()).then(|| json!(self.scopes))),
             ])
         });
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));

@@ -34,7 +34,9 @@ pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Resu
             let error = clean(sign_in["error"].as_str().unwrap_or_default());
             Err(Failure::new(Kind::Other, format!("nobody is signed in to `{server}`: {error}")))
         }
-        Some("not-needed") => Ok(asked.output.done(&sign_in, &format!("`{server}` lets the hub in without"))?),
+        Some("not-needed") => {
+            Ok(asked.output.done(&sign_in, &format!("`{server}` lets the hub in without"))?)
+        }
         Some("done") => Ok(asked.output.done(&sign_in, &format!("signed in to `{server}`"))?),
         _ => Ok(asked.output.done(&sign_in, "it waits for you")?),
     }
@@ -51,7 +53,8 @@ pub(super) async fn sign_out(asked: &Asked, whose: &Whose) -> Result<(), Failure
 pub(super) async fn trace(asked: &Asked, whose: &Whose) -> Result<(), Failure> {
     let api = asked.api()?;
     let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
-    let hops = api.list(&format!("{}{}", whose.which.path("/trace"), query([("agent", agent)])), usize::MAX).await?;
+    let hops =
+        api.list(&format!("{}{}", whose.which.path("/trace"), query([("agent", agent)])), usize::MAX).await?;
     let fields = [
         field("when", "/at"),
         field("what", "/what"),

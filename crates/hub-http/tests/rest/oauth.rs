@@ -1,0 +1,76 @@
+//! Signing in to a server that wants OAuth, as a browser does it.
+
+use linchpin::testing::authority::Authority;
+use serde_json::{Value, json};
+
+use crate::site::Site;
+
+/// A server that wants OAuth, and a sign-in to it that waits for a person.
+async fn begun(site: &Site) -> (Authority, Value) {
+    let authority = Authority::start(Authority::honest()).await.unwrap();
+    let form = json!({"name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
+        "authentication": {"type": "oauth"}});
+    site.post("/servers", form).await.ok();
+    let begun = site.post("/servers/guarded/sign-in", json!({})).await.ok();
+    assert_eq!(begun["status"], "waiting", "{begun}");
+    (authority, begun)
+}
+
+#[tokio::test]
+async fn the_browser_that_left_comes_back_and_no_other() {
+    let site = Site::new().await;
+    let (authority, begun) = begun(&site).await;
+    let start = format!("/oauth/start/{}", begun["id"].as_str().unwrap());
+    assert!(begun["url"].as_str().unwrap().ends_with(&start), "{begun}");
+    let stranger = site.send("GET", &start, &[], None).await;
+    assert_eq!((stranger.status, stranger.header("location")), (401, None), "who has not signed in here");
+    let (session, _) = site.sign_in().await;
+    let left = site.send("GET", &start, &[("Cookie", &session)], None).await;
+    assert_eq!(left.status, 303, "{left:?}");
+    let away = left.header("set-cookie").unwrap();
+    assert!(away.starts_with("linchpin-away=") && away.contains("HttpOnly; SameSite=Lax"), "{away}");
+    let away = away.split(';').next().unwrap().to_owned();
+    let back = authority.approve(left.header("location").unwrap()).await.unwrap();
+    let path = format!("/oauth/callback?{}", back.url.split_once('?').unwrap().1);
+
+    let other = site.send("GET", &path, &[("Cookie", &session)], None).await;
+    assert_eq!(other.status, 400, "another browser: {other:?}");
+    let looked = site.send("HEAD", &path, &[("Cookie", &away)], None).await;
+    assert_eq!(looked.status, 200, "who only looks uses nothing up");
+    let home = site.send("GET", &path, &[("Cookie", &away)], None).await;
+    assert!(home.status == 200 && home.body.contains("You are signed in"), "{home:?}");
+    assert!(home.header("set-cookie").unwrap().contains("Max-Age=0"));
+    assert!(!home.body.contains("code="), "{home:?}");
+    let id = begun["id"].as_str().unwrap();
+    assert_eq!(site.get(&format!("/sign-ins/{id}")).await.ok()["status"], "done");
+    let again = site.send("GET", &path, &[("Cookie", &away)], None).await;
+    assert_eq!(again.status, 400);
+
+    site.post("/servers/guarded/sync", json!({})).await.ok();
+    let call = json!({"server": "guarded", "name": "greet", "arguments": {"name": "Ada"}});
+    assert_eq!(site.post("/calls", call.clone()).await.ok()["status"], "success");
+    let hops = site.get("/servers/guarded/trace").await.ok();
+    assert!(hops["items"].as_array().unwrap().len() > 3, "{hops}");
+    assert_eq!(site.delete("/servers/guarded/sign-in").await.status, 204);
+    assert_eq!(site.post("/calls", call).await.ok()["status"], "error");
+    assert_eq!(authority.seen().revocations, 1, "it was given back");
+}
+
+#[tokio::test]
+async fn who_says_no_is_told_so() {
+    let site = Site::new().await;
+    let (_authority, begun) = begun(&site).await;
+    let id = begun["id"].as_str().unwrap();
+    let (session, _) = site.sign_in().await;
+    let left = site.send("GET", &format!("/oauth/start/{id}"), &[("Cookie", &session)], None).await;
+    let url = left.header("location").unwrap();
+    let state = url.split(['?', '&']).find_map(|pair| pair.strip_prefix("state=")).unwrap();
+    let away = left.header("set-cookie").unwrap().split(';').next().unwrap();
+    let path =
+        format!("/oauth/callback?error=access_denied&error_description=%3Cb%3Eno%3C%2Fb%3E&state={state}");
+    let home = site.send("GET", &path, &[("Cookie", away)], None).await;
+    assert!(home.status == 400 && home.body.contains("That did not work"), "{home:?}");
+    assert!(!home.body.contains("<b>"), "{home:?}");
+    let over = site.get(&format!("/sign-ins/{id}")).await.ok();
+    assert_eq!(over["status"], "failed", "{over}");
+}
