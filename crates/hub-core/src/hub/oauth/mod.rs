@@ -31,11 +31,19 @@ const NAME: &str = "Linchpin";
 /// Whose sign-in it is: everybody's at a server, or an agent's.
 type Whose = (TenantId, ServerId, Option<AgentId>);
 
+/// How a server is signed in to, as it is at this version.
+#[derive(Clone)]
+struct Known {
+    version: u64,
+    oauth: OAuth,
+    tokens: Arc<Tokens>,
+}
+
 /// What is known of sign-ins.
 #[derive(Default)]
 pub(super) struct Broker {
-    /// One for each, shared by all connections, so that a token is renewed once; with the version of the server.
-    known: Mutex<HashMap<Whose, (u64, OAuth, Arc<Tokens>)>>,
+    /// One for each, shared by all connections, so that a token is renewed once.
+    known: Mutex<HashMap<Whose, Known>>,
     under_way: sign_in::UnderWay,
     traces: Arc<trace::Traces>,
 }
@@ -58,16 +66,17 @@ impl Hub {
         let whose = (scope.tenant(), server.id, agent);
         let id = grant_label(server, agent)?.id;
         let known = lock(&self.broker.known).get(&whose).cloned();
-        let (oauth, tokens) = match known.filter(|(version, ..)| *version == server.version) {
-            Some((_, oauth, tokens)) => (oauth, tokens),
-            None => {
-                let (oauth, tokens) = self.oauth(whose, server).await?;
-                let entry = (server.version, oauth.clone(), tokens.clone());
-                lock(&self.broker.known).insert(whose, entry);
-                (oauth, tokens)
-            }
+        let known = known.filter(|known| known.version == server.version);
+        let known = if let Some(known) = known {
+            known
+        } else {
+            let (oauth, tokens) = self.oauth(whose, server).await?;
+            let known = Known { version: server.version, oauth, tokens };
+            lock(&self.broker.known).insert(whose, known.clone());
+            known
         };
-        Ok(Some(Credential { id, version: 0, proof: Proof::OAuth(oauth, tokens) }))
+        let proof = Proof::OAuth(known.oauth, known.tokens);
+        Ok(Some(Credential { id, version: 0, proof }))
     }
 
     /// Whether somebody has signed in.

@@ -32,7 +32,7 @@ const CALLBACK: &str = "/oauth/callback";
 /// How many can be under way in a tenant.
 const MOST: usize = 32;
 /// How long whoever begins waits for the address, and whoever comes back for the end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How long one that is over can be asked about.
 const REMEMBERED: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
 

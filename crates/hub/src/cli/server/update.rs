@@ -57,7 +57,8 @@ pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
             return Err(Failure::new(Kind::Other, text));
         }
     };
-    let is_open = answer["authentication"]["type"].as_str().is_none_or(|kind| matches!(kind, "none" | "oauth"));
+    let is_open =
+        answer["authentication"]["type"].as_str().is_none_or(|kind| matches!(kind, "none" | "oauth"));
     let may_lack = !is_open && (update.fields.url.is_some() || update.fields.auth.is_some());
     let whose = if answer["credentials"] == "per-agent" { " --agent NAME" } else { "" };
     let next = if may_lack {
