@@ -8,7 +8,7 @@ use crate::problem::Document;
 use crate::route::{API, Gives, Route, Who};
 
 /// What is said of the parts of paths.
-const IN_PATHS: [(&str, &str); 10] = [
+const IN_PATHS: [(&str, &str); 11] = [
     ("server", "The id or the slug of a server"),
     ("tool", "The name of a tool for models, such as mcp_demo__echo"),
     ("prompt", "The name of a prompt"),
@@ -17,6 +17,7 @@ const IN_PATHS: [(&str, &str); 10] = [
     ("agent", "The id of an agent"),
     ("token", "The id of a token"),
     ("user", "The id of a user"),
+    ("sign_in", "The id of a sign-in"),
     ("variable", "The name of a variable"),
     ("format", "One of openai, anthropic and gemini"),
 ];

@@ -14,7 +14,7 @@ fn operations() -> Vec<(String, String, String)> {
                 path.replace("{server}", "up").replace("{tool}", "mcp_up__echo").replace("{prompt}", "greet");
             let path = path.replace("{variable}", "TOKEN").replace("{format}", "openai");
             let id = "00000000-0000-0000-0000-000000000001";
-            let path = ["call", "approval", "agent", "token", "user"]
+            let path = ["call", "approval", "agent", "token", "user", "sign_in"]
                 .iter()
                 .fold(path, |path, name| path.replace(&format!("{{{name}}}"), id));
             assert!(!path.contains('{'), "{path}");
