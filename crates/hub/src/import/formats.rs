@@ -216,16 +216,16 @@ mod tests {
         let program = json!({"x": {"command": "y"}});
         for (path, key, format) in [
             ("/c/claude_desktop_config.json", "mcpServers", Some(Format::ClaudeDesktop)),
-            ("/work/.mcp.json", "mcpServers", Some(Format::ClaudeCode)),
-            ("/work/.cursor/mcp.json", "mcpServers", Some(Format::Cursor)),
-            ("/work/.vscode/mcp.json", "servers", Some(Format::VsCode)),
+            ("/project/.mcp.json", "mcpServers", Some(Format::ClaudeCode)),
+            ("/project/.cursor/mcp.json", "mcpServers", Some(Format::Cursor)),
+            ("/project/.vscode/mcp.json", "servers", Some(Format::VsCode)),
             ("/c/Code/User/settings.json", "mcp", Some(Format::VsCode)),
-            ("/work/other.json", "mcpServers", None),
+            ("/project/other.json", "mcpServers", None),
         ] {
             let all = json!({ key: program });
             assert_eq!(known(Path::new(path), all.as_object().unwrap()), format, "{path}");
         }
-        assert!(read("/work/other.json", json!({"mcpServers": {}})).unwrap_err().contains("--format"));
+        assert!(read("/project/other.json", json!({"mcpServers": {}})).unwrap_err().contains("--format"));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         );
         let settings = json!({"mcp": {"servers": {"a": program}, "inputs": []}, "editor.tabSize": 2});
         assert_eq!(names(read("/c/settings.json", settings).unwrap()), ["/c/settings.json: mcp.servers.a"]);
-        assert!(read("/work/.mcp.json", json!({})).unwrap().is_empty());
+        assert!(read("/project/.mcp.json", json!({})).unwrap().is_empty());
     }
 
     #[test]
@@ -258,8 +258,8 @@ mod tests {
     #[test]
     fn folders_of_files() {
         let of = |path: &str| folder(Path::new(path), Some(Path::new("/home/ada")));
-        assert_eq!(of("/work/.mcp.json"), Some("/work".into()));
-        assert_eq!(of("/work/.vscode/mcp.json"), Some("/work".into()));
+        assert_eq!(of("/project/.mcp.json"), Some("/project".into()));
+        assert_eq!(of("/project/.vscode/mcp.json"), Some("/project".into()));
         assert_eq!(of("/home/ada/.cursor/mcp.json"), None);
         assert_eq!(of("/home/ada/.claude.json"), None);
     }

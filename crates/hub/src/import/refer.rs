@@ -114,7 +114,7 @@ mod tests {
         ];
         Around {
             home: Some("/home/ada".into()),
-            folder: Some("/work/site".into()),
+            folder: Some("/project/site".into()),
             inputs: inputs.map(|(id, input)| (id.to_owned(), input)).into(),
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(known(Format::ClaudeCode, "a${NOBODY_SETS_THIS:-b:-c}d"), "ab:-cd");
         for format in [Format::Cursor, Format::VsCode] {
             assert_eq!(known(format, "${userHome}${/}a"), "/home/ada/a");
-            assert_eq!(known(format, "${workspaceFolder}/${workspaceFolderBasename}"), "/work/site/site");
+            assert_eq!(known(format, "${workspaceFolder}/${workspaceFolderBasename}"), "/project/site/site");
             assert_eq!(known(format, "${input:mode}, $x {y}"), "fast, $x {y}");
         }
         assert_eq!(known(Format::VsCode, "${env:PATH}"), variable("PATH").unwrap().to_str().unwrap());

@@ -225,7 +225,7 @@ mod tests {
         let input = Input { is_password: true, default: None };
         let around = Around {
             home: None,
-            folder: (format == Format::VsCode).then(|| "/work".into()),
+            folder: (format == Format::VsCode).then(|| "/project".into()),
             inputs: [("key".to_owned(), input)].into(),
         };
         read(format, &around, "The Server", value).map_err(|wrong| wrong.below("s"))
@@ -243,8 +243,8 @@ mod tests {
         });
         let wanted = with(Format::VsCode, value).unwrap();
         let expected = json!({
-            "name": "The Server", "command": "npx", "args": ["-y", "/work/x"], "env": {"NODE_ENV": "production"},
-            "secrets": ["ASKED", "A_KEY", "GITHUB_TOKEN", "OTHER"], "directory": "/work/sub",
+            "name": "The Server", "command": "npx", "args": ["-y", "/project/x"], "env": {"NODE_ENV": "production"},
+            "secrets": ["ASKED", "A_KEY", "GITHUB_TOKEN", "OTHER"], "directory": "/project/sub",
         });
         assert_eq!(Value::Object(wanted.fields.clone()), expected);
         let expected = [
