@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
@@ -160,12 +159,4 @@ fn not_written(error: &std::io::Error) -> Error {
 
 fn damaged(what: &str) -> Error {
     Error::new(error::Kind::Internal, "not_readable", format!("{what} is damaged: restore a backup"))
-}
-
-/// What is shown of a secret: what it is and where it goes, never the secret.
-impl Sealed {
-    /// For answers.
-    pub fn shown(&self) -> Value {
-        json!({"type": self.kind, "bound_to": self.bound_to})
-    }
 }

@@ -71,11 +71,6 @@ impl Tool {
     pub fn input_schema(&self) -> Option<&Value> {
         self.definition.get("inputSchema")
     }
-
-    /// Whether the server says that it changes nothing. That is its word alone.
-    pub fn claims_to_read_only(&self) -> bool {
-        self.definition.pointer("/annotations/readOnlyHint").and_then(Value::as_bool) == Some(true)
-    }
 }
 
 #[cfg(test)]

@@ -91,13 +91,13 @@ fn others_come_through_a_proxy_that_is_named() {
     let rest = Rest::ready(&ready);
     let status = |host: &str| {
         let headers = [("host", host)];
-        rest.ask_of("GET", "/healthz", &headers, "").unwrap().status
+        rest.ask("GET", "/healthz", &headers, "").unwrap().status
     };
     assert_eq!((status("hub.example"), status("evil.example")), (200, 403));
     let sign_in = |origin: &str| {
         let form = json!({ "name": "local", "password": "a long password" }).to_string();
         let kind = ("content-type", "application/json");
-        rest.ask_of("POST", "/api/v1/session", &[("host", "hub.example"), ("origin", origin), kind], &form)
+        rest.ask("POST", "/api/v1/session", &[("host", "hub.example"), ("origin", origin), kind], &form)
             .unwrap()
     };
     assert_eq!(sign_in("https://evil.example").status, 403);

@@ -100,11 +100,6 @@ impl Hub {
         }
         self.store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint))).await
     }
-
-    /// The key that checkpoints are checked with.
-    pub fn audit_key(&self) -> &[u8] {
-        self.signer.public_key()
-    }
 }
 
 /// Adds a checkpoint to a file.

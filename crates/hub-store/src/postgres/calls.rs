@@ -12,9 +12,10 @@ use linchpin_hub_core::store::{
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::documents::{number, page};
+use super::documents::number;
 use super::link::{Connected, Values};
 use super::{Ask, Stop, conflict, unreadable};
+use crate::common::page;
 
 type Result<T> = std::result::Result<T, Stop>;
 

@@ -8,6 +8,7 @@ use tokio_postgres::error::SqlState;
 
 use super::link::Connected;
 use super::{Ask, Stop, conflict, unreadable};
+use crate::common::{TENANTS, page};
 
 const COLUMNS: &str = "id, name, parent, version, body";
 /// What proves who asks, and is found without knowing whose it is.
@@ -124,23 +125,6 @@ fn listing(parent: Option<&str>) -> String {
         "SELECT {COLUMNS} FROM documents WHERE tenant = $1 AND kind = $2 AND id > $3 AND {of_parent} ORDER BY id LIMIT $5"
     )
 }
-
-/// One more than a page was asked for: if it is there, there is a next one.
-pub(super) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
-    let has_more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| has_more).map(name);
-    Page { items, next }
-}
-
-/// From one tenant to the next, over whatever lies between them.
-const TENANTS: &str = "
-    WITH RECURSIVE found (tenant) AS (
-        SELECT min(tenant) FROM documents
-        UNION ALL
-        SELECT (SELECT min(tenant) FROM documents WHERE tenant > found.tenant) FROM found WHERE tenant IS NOT NULL
-    )
-    SELECT tenant FROM found WHERE tenant IS NOT NULL";
 
 pub(super) async fn tenants(db: &impl Ask) -> Result<Vec<TenantId>> {
     let found = db.query(TENANTS, &[]).await?;

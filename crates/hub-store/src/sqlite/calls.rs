@@ -12,8 +12,8 @@ use linchpin_hub_core::{Error, Result};
 use rusqlite::types::{ToSql, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::documents::page;
 use super::{conflict, failed};
+use crate::common::page;
 
 const CALL: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 
 use super::{conflict, failed};
+use crate::common::{TENANTS, page};
 
 const COLUMNS: &str = "id, name, parent, version, body";
 /// What proves who asks, and is found without knowing whose it is.
@@ -142,23 +143,6 @@ pub(super) fn list(
     let items = found.map_err(|error| failed(&error))?;
     Ok(page(items, limit, |item| item.document.key.id.clone()))
 }
-
-/// One more than a page was asked for: if it is there, there is a next one.
-pub(super) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
-    let has_more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| has_more).map(name);
-    Page { items, next }
-}
-
-/// From one tenant to the next, over whatever lies between them.
-const TENANTS: &str = "
-    WITH RECURSIVE found (tenant) AS (
-        SELECT min(tenant) FROM documents
-        UNION ALL
-        SELECT (SELECT min(tenant) FROM documents WHERE tenant > found.tenant) FROM found WHERE tenant IS NOT NULL
-    )
-    SELECT tenant FROM found WHERE tenant IS NOT NULL";
 
 pub(super) fn tenants(db: &Connection) -> Result<Vec<TenantId>> {
     let found = db.prepare_cached(TENANTS).and_then(|mut sql| {

@@ -65,7 +65,7 @@ impl Rest {
         self.ask(method, path, &headers, &body.unwrap_or_default())
     }
 
-    /// Asks with exactly these headers.
+    /// Asks with exactly these headers, and with its own host unless they name another one.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -73,19 +73,7 @@ impl Rest {
         headers: &[(&str, &str)],
         body: &str,
     ) -> io::Result<Answer> {
-        let own = [("host", self.address.as_str())];
-        self.ask_of(method, path, &[&own, headers].concat(), body)
-    }
-
-    /// The same, with the host among the headers.
-    pub(crate) fn ask_of(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &str,
-    ) -> io::Result<Answer> {
-        let mut socket = self.begin_of(method, path, headers, body.len())?;
+        let mut socket = self.begin(method, path, headers, body.len())?;
         socket.write_all(body.as_bytes())?;
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer)?;
@@ -100,21 +88,14 @@ impl Rest {
         headers: &[(&str, &str)],
         length: usize,
     ) -> io::Result<TcpStream> {
-        let own = [("host", self.address.as_str())];
-        self.begin_of(method, path, &[&own, headers].concat(), length)
-    }
-
-    fn begin_of(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        length: usize,
-    ) -> io::Result<TcpStream> {
         let mut socket = TcpStream::connect(&self.address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        let lines =
-            headers.iter().fold(String::new(), |lines, (name, value)| lines + name + ": " + value + "\r\n");
+        let own =
+            Some(("host", self.address.as_str())).filter(|_| headers.iter().all(|(name, _)| *name != "host"));
+        let lines = own
+            .iter()
+            .chain(headers)
+            .fold(String::new(), |lines, (name, value)| lines + name + ": " + value + "\r\n");
         let head = format!(
             "{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {length}\r\n{lines}\r\n"
         );

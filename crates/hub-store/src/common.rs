@@ -1,0 +1,20 @@
+//! What all databases have in common beside the contract.
+
+use linchpin_hub_core::store::Page;
+
+/// From one tenant to the next, over whatever lies between them.
+pub(crate) const TENANTS: &str = "
+    WITH RECURSIVE found (tenant) AS (
+        SELECT min(tenant) FROM documents
+        UNION ALL
+        SELECT (SELECT min(tenant) FROM documents WHERE tenant > found.tenant) FROM found WHERE tenant IS NOT NULL
+    )
+    SELECT tenant FROM found WHERE tenant IS NOT NULL";
+
+/// One more than a page was asked for: if it is there, there is a next one.
+pub(crate) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| has_more).map(name);
+    Page { items, next }
+}
