@@ -46,6 +46,12 @@ pub struct Agent {
     pub approval: ApprovalMode,
     /// Whether it may do anything.
     pub enabled: bool,
+    /// How many calls, reads and prompts a minute it may make; as many as it wants without it.
+    #[serde(default)]
+    pub calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once.
+    #[serde(default)]
+    pub calls_at_once: Option<u32>,
     /// When it was made.
     pub created: Timestamp,
     /// When it was last changed.

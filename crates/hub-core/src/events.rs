@@ -1,28 +1,43 @@
 //! What happens, as it happens: for pages and programs that watch. Whoever was away for a while can go on from where they
 //! were, as long as that is still known; if not, they are told so.
+//!
+//! Where several hubs share a store, what happens at one goes to the store first, which numbers it and tells all of them.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::id::TenantId;
 use crate::sync::lock;
 
 /// How many events are remembered for each who comes back.
-const REMEMBERED: usize = 4_096;
+pub const REMEMBERED: usize = 4_096;
 
 /// Something happened.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// From one on, without a gap, for as long as the hub runs.
+    /// Each has a larger one than those before it.
     pub number: u64,
     /// Whose it is.
     pub tenant: TenantId,
     /// What kind of thing, such as `call`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// What it says. Nothing secret.
+    pub body: Value,
+}
+
+/// Something that has no number yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What kind of thing.
+    pub kind: &'static str,
+    /// What it says.
     pub body: Value,
 }
 
@@ -31,31 +46,89 @@ pub struct Event {
 pub struct Events(Arc<Inner>);
 
 struct Inner {
-    last: Mutex<VecDeque<Arc<Event>>>,
+    last: Mutex<Last>,
     /// The number of the last one.
     number: watch::Sender<u64>,
+    /// Where they go first, if the store numbers them, and whether one was too many for it.
+    outlet: Option<mpsc::Sender<Told>>,
+    is_cut: AtomicBool,
+}
+
+#[derive(Default)]
+struct Last {
+    events: VecDeque<Arc<Event>>,
+    /// What came up to this one is forgotten.
+    floor: u64,
 }
 
 impl Default for Events {
     fn default() -> Self {
-        Events(Arc::new(Inner { last: Mutex::default(), number: watch::Sender::new(0) }))
+        Self::new(None)
     }
 }
 
 impl Events {
+    fn new(outlet: Option<mpsc::Sender<Told>>) -> Self {
+        let (last, is_cut) = (Mutex::default(), AtomicBool::new(false));
+        Events(Arc::new(Inner { last, number: watch::Sender::new(0), outlet, is_cut }))
+    }
+
+    /// Those of several hubs: whatever happens here comes out at the other end, to be numbered and delivered everywhere.
+    pub fn shared() -> (Self, mpsc::Receiver<Told>) {
+        let (outlet, told) = mpsc::channel(REMEMBERED);
+        (Self::new(Some(outlet)), told)
+    }
+
     /// Says that something happened. Nobody is waited for.
     pub fn publish(&self, tenant: TenantId, kind: &'static str, body: Value) {
-        let mut last = lock(&self.0.last);
-        let number = last.back().map_or(1, |event| event.number + 1);
-        if last.len() == REMEMBERED {
-            last.pop_front();
+        if let Some(outlet) = &self.0.outlet {
+            if outlet.try_send(Told { tenant, kind, body }).is_err() {
+                self.0.is_cut.store(true, Ordering::SeqCst);
+            }
+            return;
         }
-        last.push_back(Arc::new(Event { number, tenant, kind, body }));
+        let mut last = lock(&self.0.last);
+        let number = *self.0.number.borrow() + 1;
+        self.add(&mut last, Event { number, tenant, kind: kind.into(), body });
+    }
+
+    /// Whether something could not be told since this was last asked.
+    pub fn was_cut(&self) -> bool {
+        self.0.is_cut.swap(false, Ordering::SeqCst)
+    }
+
+    /// What the store has numbered has happened, here or at another hub.
+    pub fn deliver(&self, event: Event) {
+        self.add(&mut lock(&self.0.last), event);
+    }
+
+    /// What came up to this number is not known here.
+    pub fn forget(&self, number: u64) {
+        let mut last = lock(&self.0.last);
+        *last = Last { events: VecDeque::new(), floor: number };
+        self.0.number.send_replace(number);
+    }
+
+    fn add(&self, last: &mut Last, event: Event) {
+        if last.events.len() == REMEMBERED {
+            last.floor = last.events.pop_front().map_or(last.floor, |event| event.number);
+        }
+        let number = event.number;
+        last.events.push_back(Arc::new(event));
         self.0.number.send_replace(number);
     }
 
     /// Watches what happens to a tenant, after the event with this number, or from now on.
     pub fn watch(&self, tenant: TenantId, after: Option<u64>) -> Watching {
+        self.watching(Some(tenant), after)
+    }
+
+    /// Watches everything, from now on.
+    pub fn watch_all(&self) -> Watching {
+        self.watching(None, None)
+    }
+
+    fn watching(&self, tenant: Option<TenantId>, after: Option<u64>) -> Watching {
         let number = self.0.number.subscribe();
         let seen = after.unwrap_or_else(|| *number.borrow());
         Watching { events: self.clone(), tenant, seen, number }
@@ -65,7 +138,8 @@ impl Events {
 /// Somebody who watches.
 pub struct Watching {
     events: Events,
-    tenant: TenantId,
+    /// Whose; everybody's, if it is not said.
+    tenant: Option<TenantId>,
     seen: u64,
     number: watch::Receiver<u64>,
 }
@@ -90,14 +164,14 @@ impl Watching {
 
     fn look(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Missed> {
         let last = lock(&self.events.0.last);
-        let first = last.front().map_or(1, |event| event.number);
         // What was seen before this hub was started, or so long ago that it is forgotten.
-        if self.seen > newest || self.seen + 1 < first {
-            self.seen = newest;
+        if self.seen > newest || self.seen < last.floor {
+            self.seen = newest.max(last.floor);
             return Err(Missed);
         }
-        let from = usize::try_from(self.seen + 1 - first).unwrap_or(usize::MAX);
-        let found = last.iter().skip(from).find(|event| event.tenant == self.tenant).cloned();
+        let from = last.events.partition_point(|event| event.number <= self.seen);
+        let is_wanted = |event: &Event| self.tenant.is_none_or(|tenant| event.tenant == tenant);
+        let found = last.events.iter().skip(from).find(|event| is_wanted(event)).cloned();
         self.seen = found.as_ref().map_or(newest.max(self.seen), |event| event.number);
         Ok(found)
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::error::{Error, Kind, seconds};
+
 /// How many at once, and how many in a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
@@ -16,8 +18,22 @@ pub struct Rate {
 /// What is left. It can be kept anywhere.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    left: f64,
-    at: Timestamp,
+    /// How much.
+    pub left: f64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Too often: it may be had again after a while.
+pub fn too_often(of: &str, wait: Duration) -> Error {
+    let text = format!("that is too often: try again in {} s", seconds(wait));
+    Error::new(Kind::Exhausted, "rate_limited", text).after(wait).about(of)
+}
+
+/// Too many at once.
+pub fn too_many(most: impl std::fmt::Display) -> Error {
+    let text = format!("{most} calls are under way already: wait for one of them");
+    Error::new(Kind::Exhausted, "too_many_calls", text).after(Duration::from_secs(1))
 }
 
 impl Bucket {

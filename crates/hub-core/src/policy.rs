@@ -181,6 +181,8 @@ mod tests {
             servers: BTreeMap::from([(ServerId::fixed(1), selection)]),
             approval,
             enabled: true,
+            calls_per_minute: None,
+            calls_at_once: None,
             created: NOW,
             updated: NOW,
         }

@@ -42,8 +42,8 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(hub: Arc<Hub>, world: Arc<dyn World>, options: Options) -> Arc<Self> {
         let begun = world.now();
-        let mut run = Digest::from_bytes(random(&*world)).to_string();
-        run.truncate(8);
+        let random = || Digest::from_bytes(random(&*world)).to_string()[..8].to_owned();
+        let run = hub.line().map_or_else(random, str::to_owned);
         Arc::new(App {
             hub,
             world,

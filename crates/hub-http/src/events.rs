@@ -93,7 +93,7 @@ impl Watcher {
             biased;
             () = self.app.closed() => return None,
             event = self.watching.next() => match event {
-                Ok(event) => (written(&event, &self.app.run), CHECKED.contains(&event.kind)),
+                Ok(event) => (written(&event, &self.app.run), CHECKED.contains(&&*event.kind)),
                 Err(_) => (missed(), true),
             },
             _ = self.heartbeat.tick() => (": \n\n".to_owned(), true),

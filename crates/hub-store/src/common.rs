@@ -1,6 +1,15 @@
 //! What all databases have in common beside the contract.
 
+use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::store::Page;
+use linchpin_hub_core::world::{System, random};
+
+/// The name of a hub, as long as it runs.
+pub(crate) fn hub_id() -> String {
+    let mut id = Digest::from_bytes(random(&System)).to_string();
+    id.truncate(32);
+    id
+}
 
 /// From one tenant to the next, over whatever lies between them.
 pub(crate) const TENANTS: &str = "

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use linchpin_hub_core::audit::{Check, Entry, Head, Signer};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId, ServerId, TenantId};
+use linchpin_hub_core::limit::Rate;
 use linchpin_hub_core::store::{
     Approval, ApprovalFilter, Batch, Cached, Call, CallFilter, Change, Decision, Document, Key, Kind,
-    Outcome, Paging, Status, Store, Stored,
+    Outcome, Paging, Room, Status, Store, Stored,
 };
 use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
@@ -68,6 +69,8 @@ contract!(
     an_approval_is_given_once_and_used_once,
     what_expires_can_only_be_said_to_have,
     the_audit_is_one_chain_per_tenant,
+    what_may_be_had_is_counted,
+    calls_of_a_hub_that_is_gone_are_found,
     everything_is_there_again
 );
 
@@ -476,6 +479,77 @@ async fn the_audit_is_one_chain_per_tenant(open: impl Open) {
         assert_eq!(check.end().unwrap().number, count);
         assert_eq!(store.head(tenant).await.unwrap().number, count);
     }
+}
+
+async fn what_may_be_had_is_counted(open: impl Open) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let take = |of: &str, second| Change::Take {
+        of: of.into(),
+        rate: Rate { burst: 2, per_minute: 60 },
+        at: at(second),
+    };
+    let once = |of, second| Batch::new().change(take(of, second));
+    for _ in 0..2 {
+        store.commit(ADA, once("a", 0)).await.unwrap();
+    }
+    let error = store.commit(ADA, once("a", 0)).await.unwrap_err();
+    let wait = Some(std::time::Duration::from_secs(1));
+    assert_eq!((error.code(), error.field(), error.retry_after()), ("rate_limited", Some("a"), wait));
+    store.commit(BOB, once("a", 0)).await.unwrap();
+    // Who cannot have the second has not taken the first.
+    let both = Batch::new().change(take("b", 0)).change(take("a", 0));
+    assert_eq!(store.commit(ADA, both).await.unwrap_err().field(), Some("a"));
+    store.commit(ADA, once("b", 0).change(take("b", 0))).await.unwrap();
+    drop(store);
+    let store = open(&folder).await;
+    assert!(store.commit(ADA, once("a", 0)).await.is_err(), "it is remembered");
+    store.commit(ADA, once("a", 1)).await.unwrap();
+    store.commit(ADA, Batch::new().change(Change::Forget { before: at(2) })).await.unwrap();
+    store.commit(ADA, once("a", 1).change(take("a", 1))).await.unwrap();
+
+    // Each is of the same server and subject.
+    let running = |id: u128| Call { started: Some(at(1)), ..call(6 * id + 1, Status::Running) };
+    let room = |of: Room, most, id| {
+        Batch::new().change(Change::Room { of, most }).change(Change::Open(Box::new(running(id))))
+    };
+    let (server, subject) = (Room::Server(running(1).server), Room::Subject(running(1).subject));
+    store.commit(ADA, room(server.clone(), 1, 1)).await.unwrap();
+    store.commit(BOB, room(server.clone(), 1, 1)).await.unwrap();
+    store.commit(ADA, room(Room::Server(ServerId::fixed(99)), 1, 2)).await.unwrap();
+    store.commit(ADA, room(Room::Subject("user:99".into()), 1, 3)).await.unwrap();
+    for of in [server.clone(), subject] {
+        assert_eq!(store.commit(ADA, room(of, 3, 4)).await.unwrap_err().code(), "too_many_calls");
+    }
+    assert_eq!(store.call(ADA, running(4).id).await.unwrap(), None);
+    let outcome =
+        Outcome { status: Status::Success, result: None, error: None, at: at(2), keeps_arguments: true };
+    let done = Change::Finish { call: running(3).id, outcome };
+    store.commit(ADA, Batch::new().change(done)).await.unwrap();
+    store.commit(ADA, room(server, 3, 4)).await.unwrap();
+}
+
+async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    for (id, status) in
+        [(1, Status::Running), (2, Status::Pending), (3, Status::Pending), (4, Status::Success)]
+    {
+        store.commit(ADA, Batch::new().change(Change::Open(Box::new(call(id, status))))).await.unwrap();
+    }
+    store
+        .commit(ADA, Batch::new().change(Change::Start { call: CallId::fixed(3), at: at(1) }))
+        .await
+        .unwrap();
+    drop(store);
+    let store = open(&folder).await;
+    let found = async |tenant| {
+        let mut found: Vec<_> = store.abandoned(tenant).await.unwrap().iter().map(|call| call.id).collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(found(ADA).await, [CallId::fixed(1), CallId::fixed(3)]);
+    assert_eq!(found(BOB).await, []);
 }
 
 async fn everything_is_there_again(open: impl Open) {

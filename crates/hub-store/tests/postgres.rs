@@ -239,7 +239,7 @@ async fn many_can_start_at_once() {
     for outcome in timeout(PATIENCE, all.join_all()).await.unwrap() {
         outcome.unwrap();
     }
-    assert_eq!(server().sql(&database, "SELECT * FROM schema_version"), "1");
+    assert_eq!(server().sql(&database, "SELECT * FROM schema_version"), "2");
 }
 
 #[tokio::test]

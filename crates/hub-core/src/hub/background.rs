@@ -8,8 +8,10 @@ use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Hub;
+use super::cancelling::CANCEL;
 use super::due::Look;
 use crate::error::Result;
+use crate::events::Event;
 use crate::id::TenantId;
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change};
@@ -27,6 +29,7 @@ impl Hub {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.world.now());
+        let mut heard = self.events.watch_all();
         // They may have changed while no hub was there to hear of it.
         for tenant in said(self.store.tenants().await).unwrap_or_default() {
             said(self.look_at_all(tenant).await);
@@ -35,6 +38,11 @@ impl Hub {
             tokio::select! {
                 () = &mut end => break,
                 () = self.due.bell.notified() => self.look_at_due(),
+                event = heard.next() => {
+                    if let Ok(event) = event {
+                        self.hear(&event);
+                    }
+                }
                 _ = ticks.tick() => {
                     self.tick(count, &mut synced).await;
                     count += 1;
@@ -74,6 +82,7 @@ impl Hub {
         }
         for tenant in said(self.store.tenants().await).unwrap_or_default() {
             said(self.expire_approvals(tenant).await);
+            said(self.recover_calls(tenant).await);
             if count.is_multiple_of(CHECKPOINT) {
                 said(self.checkpoint(tenant).await);
             }
@@ -83,6 +92,15 @@ impl Hub {
             if is_due {
                 said(self.look_at_all(tenant).await);
             }
+        }
+    }
+
+    /// Does what people have asked another hub for.
+    fn hear(&self, event: &Event) {
+        if event.kind == CANCEL
+            && let Some(call) = event.body["call"].as_str().and_then(|call| call.parse().ok())
+        {
+            self.stop(event.tenant, call);
         }
     }
 

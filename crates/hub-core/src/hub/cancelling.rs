@@ -5,10 +5,13 @@ use serde_json::json;
 use super::Hub;
 use super::history::CallView;
 use crate::error::{Error, Kind, Result};
-use crate::id::CallId;
+use crate::id::{CallId, TenantId};
 use crate::scope::Scope;
 use crate::store::{ApprovalFilter, Batch, Change, Decision, Paging, Status};
 use crate::sync::lock;
+
+/// The event by which a hub tells the others that somebody wants a call stopped.
+pub(super) const CANCEL: &str = "cancel";
 
 impl Hub {
     /// Gives up a call that waits or is under way. Whoever may see it may.
@@ -28,9 +31,8 @@ impl Hub {
             }
             Status::Running => {
                 self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-                let stop = lock(&self.running).get(&(scope.tenant(), id)).map(|running| running.stop.clone());
-                if let Some(stop) = stop {
-                    stop.notify_one();
+                if !self.stop(scope.tenant(), id) {
+                    self.events.publish(scope.tenant(), CANCEL, json!({ "call": id })); // another hub makes it
                 }
                 self.until_over(scope.tenant(), id, &mut watching).await?;
             }
@@ -40,6 +42,12 @@ impl Hub {
             }
         }
         self.call(scope, id).await
+    }
+
+    /// Stops a call, if this hub makes it.
+    pub(super) fn stop(&self, tenant: TenantId, call: CallId) -> bool {
+        let stop = lock(&self.running).get(&(tenant, call)).map(|running| running.stop.clone());
+        stop.inspect(|stop| stop.notify_one()).is_some()
     }
 
     /// Nobody is asked any more.

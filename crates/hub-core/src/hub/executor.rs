@@ -15,6 +15,7 @@ use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
+use crate::limit::too_many;
 use crate::policy::{self, Caller, Reason, Verdict};
 use crate::scope::Scope;
 use crate::server::Server;
@@ -185,8 +186,7 @@ impl Hub {
         if own.count() < MOST_AT_ONCE {
             return Ok(());
         }
-        let text = format!("{MOST_AT_ONCE} calls are under way already: wait for one of them");
-        Err(Error::new(error::Kind::Exhausted, "too_many_calls", text))
+        Err(too_many(MOST_AT_ONCE))
     }
 
     /// Keeps a call that is not made, and why.

@@ -54,10 +54,11 @@ use crate::error::{self, Error, Result};
 use crate::events::Events;
 use crate::id::{CallId, ServerId, TenantId, UserId};
 use crate::keys::Keys;
-use crate::limit::Bucket;
 use crate::scope::Scope;
 use crate::server::{Launch, Server};
-use crate::store::{Batch, Cached, Change, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored};
+use crate::store::{
+    Batch, Cached, Change, Clock, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored,
+};
 use crate::tasks::Tasks;
 use crate::vault::KeyFile;
 use crate::world::World;
@@ -124,7 +125,6 @@ pub struct Hub {
     connections: Connections,
     /// The programs of the operator's file; none where it was said that there is none.
     launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
-    limits: Mutex<HashMap<(TenantId, ServerId), Bucket>>,
     schemas: schemas::Schemas,
     adapted: adapted::Adapted,
     /// Calls under way, and how each is stopped.
@@ -151,8 +151,13 @@ impl Hub {
         egress: Egress,
         options: Options,
     ) -> Self {
-        let (signer, events) = (Signer::new(&keys.audit), Events::default());
+        let signer = Signer::new(&keys.audit);
         let store: Arc<dyn Store> = Arc::new(Cached::new(store));
+        let (mut world, mut events) = (world, Events::default());
+        if let Some(shared) = store.shared() {
+            world = Arc::new(Clock::new(world, store.clone()));
+            events = shared.events.clone();
+        }
         let keys = Arc::new(Keys::new(store.clone(), world.clone(), keys));
         let due = Arc::new(due::Due::default());
         let changed = {
@@ -175,7 +180,6 @@ impl Hub {
             options,
             connections,
             launches: Mutex::default(),
-            limits: Mutex::default(),
             schemas: schemas::Schemas::default(),
             adapted: adapted::Adapted::default(),
             running: Mutex::default(),
@@ -200,6 +204,11 @@ impl Hub {
     /// What happens, as it happens.
     pub fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// What tells the numbers of events from those of other hubs, if several have the same.
+    pub fn line(&self) -> Option<&str> {
+        self.store.shared().map(|shared| &*shared.line)
     }
 
     /// What is counted.

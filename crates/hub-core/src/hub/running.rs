@@ -16,11 +16,11 @@ use super::history::CallView;
 use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::envelope::Envelope;
-use crate::error::Result;
+use crate::error::{self, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::pin::visible;
 use crate::scope::{Scope, Subject};
-use crate::store::{Batch, Call, CallFilter, Change, Outcome, Paging, Status};
+use crate::store::{Batch, Call, Change, Outcome, Status};
 use crate::sync::lock;
 use crate::text::first_line;
 
@@ -133,18 +133,23 @@ impl Hub {
         let at = self.world.now();
         let mut entry = self.about(scope, "call.intent", plan).with("reason", reason);
         let mut batch = Batch::new();
+        batch.changes = self.room(scope, &plan.server).await?;
         if let Some(Approved { id, changes, entry: said }) = approved {
             let digest = plan.binding(scope);
             entry = entry.with("approval", id.to_string());
-            batch.changes = changes;
+            batch.changes.extend(changes);
             batch = batch.change(Change::Use { approval: id, digest, at }).audit(said);
             batch = batch.change(Change::Start { call: plan.id, at });
         } else {
             let call = Call { started: Some(at), ..self.record(scope, plan, Status::Running).await? };
             batch = batch.change(Change::Open(Box::new(call)));
         }
-        self.store.commit(scope.tenant(), batch.audit(entry)).await?;
-        Ok(at)
+        let begun = self.store.commit(scope.tenant(), batch.audit(entry)).await;
+        if begun.as_ref().is_err_and(|error| error.kind() == error::Kind::Exhausted) {
+            let limited = self.about(scope, "call.limited", plan);
+            self.store.commit(scope.tenant(), Batch::new().audit(limited)).await?;
+        }
+        begun.map(|()| at)
     }
 
     /// Sends the call, once, with the credentials of whoever wants it.
@@ -234,29 +239,38 @@ impl Hub {
         self.call_changed(tenant, plan, status);
     }
 
-    /// After a start: whatever was under way when the hub ended is not known to have been done.
+    /// Whatever was under way when a hub ended, this one before or another, is not known to have been done.
     pub async fn recover(&self) -> Result<usize> {
         let mut count = 0;
         for tenant in self.store.tenants().await? {
-            let filter = CallFilter { status: Some(Status::Running), ..CallFilter::default() };
-            loop {
-                let page = self.store.calls(tenant, &filter, &Paging { after: None, limit: 100 }).await?;
-                if page.items.is_empty() {
-                    break;
-                }
-                let mut batch = Batch::new();
-                for call in page.items {
-                    let text = "the hub ended while it was under way: whether it was done is not known";
-                    let outcome = self.failed(tenant, call.id, call.server, Status::Unknown, text).await;
-                    let entry = Entry::new(outcome.at, "hub", "call.done").with("call", call.id.to_string());
-                    batch = batch.change(Change::Finish { call: call.id, outcome });
-                    batch = batch.audit(entry.with("status", Status::Unknown.name()));
-                    count += 1;
-                }
-                self.store.commit(tenant, batch).await?;
-            }
+            count += self.recover_calls(tenant).await?;
         }
         Ok(count)
+    }
+
+    pub(super) async fn recover_calls(&self, tenant: TenantId) -> Result<usize> {
+        let mut count = 0;
+        loop {
+            let calls = self.store.abandoned(tenant).await?;
+            if calls.is_empty() {
+                return Ok(count);
+            }
+            for call in calls {
+                let text = "the hub ended while it was under way: whether it was done is not known";
+                let outcome = self.failed(tenant, call.id, call.server, Status::Unknown, text).await;
+                let entry = Entry::new(outcome.at, "hub", "call.done").with("call", call.id.to_string());
+                let batch = Batch::new().change(Change::Finish { call: call.id, outcome });
+                let batch = batch.audit(entry.with("status", Status::Unknown.name()));
+                match self.store.commit(tenant, batch).await {
+                    Err(error) if error.kind() == error::Kind::Conflict => continue, // another hub was quicker
+                    done => done?,
+                }
+                let body = json!({ "call": call.id, "server": call.server, "tool": call.tool,
+                    "status": Status::Unknown });
+                self.events.publish(tenant, "call", body);
+                count += 1;
+            }
+        }
     }
 }
 

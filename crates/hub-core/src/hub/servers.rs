@@ -90,6 +90,8 @@ pub struct ServerView {
     pub retry_attempts: u8,
     /// How many calls a minute it takes.
     pub calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once.
+    pub calls_at_once: Option<u32>,
     /// Whether it is used at all.
     pub enabled: bool,
     /// Whether arguments and results of its calls are kept.
@@ -339,6 +341,7 @@ impl Hub {
             timeout_ms: u64::try_from(settings.timeout.as_millis()).unwrap_or(u64::MAX),
             retry_attempts: settings.retry_attempts,
             calls_per_minute: settings.calls_per_minute,
+            calls_at_once: settings.calls_at_once,
             enabled: settings.enabled,
             keep_history: settings.keep_history,
             status: self.connections.status(tenant, server.id),

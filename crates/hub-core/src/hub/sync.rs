@@ -35,6 +35,8 @@ const LARGEST: usize = 128 << 10;
 const LARGEST_LIST: usize = 32 << 20;
 /// As how many agents a server is looked at where each has its own credentials.
 const MOST_AGENTS: usize = 20;
+/// How often it is tried to keep what was seen.
+const TAKES: u8 = 5;
 /// How many names an event has.
 const MOST_NAMES: usize = 20;
 
@@ -135,13 +137,17 @@ impl Hub {
         // It may have been changed or removed while others had their turn.
         let server = &self.find_server(tenant, &server.id.to_string()).await?;
         let synced = match self.listed(scope, server, insist).await {
-            Ok(listed) => match self.take_in(tenant, server, &listed).await {
-                // Somebody has just trusted one of them: once more, with that.
-                Err(error) if error.kind() == error::Kind::Conflict => {
-                    self.take_in(tenant, server, &listed).await
+            Ok(listed) => {
+                let mut tries = TAKES;
+                loop {
+                    tries -= 1;
+                    match self.take_in(tenant, server, &listed).await {
+                        // Somebody has just trusted one of them, or another hub looks, too: once more, with that.
+                        Err(error) if error.kind() == error::Kind::Conflict && tries > 0 => {}
+                        done => break done,
+                    }
                 }
-                done => done,
-            },
+            }
             Err(error) => Err(error),
         };
         if let Err(error) = &synced {

@@ -26,7 +26,8 @@ const TIMEOUTS: RangeInclusive<u64> = 1_000..=300_000;
 const DEFAULT_TIMEOUT: u64 = 30_000;
 const MOST_RETRIES: u64 = 5;
 const DEFAULT_RETRIES: u8 = 3;
-const RATES: RangeInclusive<u64> = 1..=100_000;
+pub(crate) const RATES: RangeInclusive<u64> = 1..=100_000;
+pub(crate) const AT_ONCE: RangeInclusive<u64> = 1..=1_000;
 /// Where secrets belong.
 const ENTER: &str = "and enter the secret with `linchpin server credential set`";
 
@@ -54,6 +55,7 @@ impl Settings {
             enabled: true,
             keep_history: true,
             calls_per_minute: None,
+            calls_at_once: None,
         }
     }
 
@@ -75,7 +77,8 @@ impl Settings {
         let usual = Settings::named(name);
         let timeout = form.number("timeout_ms", TIMEOUTS)?.unwrap_or(DEFAULT_TIMEOUT);
         let retries = form.number("retry_attempts", 0..=MOST_RETRIES)?;
-        let rate = form.number("calls_per_minute", RATES)?;
+        let (rate, at_once) =
+            (form.number("calls_per_minute", RATES)?, form.number("calls_at_once", AT_ONCE)?);
         Ok(Settings {
             description,
             authentication: authentication(form)?,
@@ -89,6 +92,7 @@ impl Settings {
             enabled: form.flag("enabled")?.unwrap_or(true),
             keep_history: form.flag("keep_history")?.unwrap_or(true),
             calls_per_minute: rate.and_then(|rate| u32::try_from(rate).ok()),
+            calls_at_once: at_once.and_then(|most| u32::try_from(most).ok()),
             ..usual
         })
     }

@@ -21,6 +21,7 @@ use crate::id::ServerId;
 use crate::names::Slug;
 
 pub use draft::Draft;
+pub(crate) use draft::{AT_ONCE, RATES};
 pub use operated::Operated;
 
 /// A server as the hub knows it.
@@ -66,6 +67,9 @@ pub struct Settings {
     pub keep_history: bool,
     /// How many calls, reads and prompts a minute may bring; as many as there are without it.
     pub calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once.
+    #[serde(default)]
+    pub calls_at_once: Option<u32>,
 }
 
 /// How a server is reached.

@@ -6,7 +6,8 @@ use super::call::{Approval, Call, Decision, Outcome};
 use super::document::{Document, Key, Kind};
 use crate::audit::{Checkpoint, Entry};
 use crate::digest::Digest;
-use crate::id::{ApprovalId, CallId};
+use crate::id::{ApprovalId, CallId, ServerId};
+use crate::limit::Rate;
 
 /// One change, and what must be true before it.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +29,22 @@ pub enum Change {
         kind: Kind,
         /// What they belong to.
         parent: String,
+    },
+    /// One less of what may be had in a minute; if there is none, how long to wait is said.
+    Take {
+        /// Of what.
+        of: String,
+        /// How much there is.
+        rate: Rate,
+        /// When.
+        at: Timestamp,
+    },
+    /// Fewer calls than this must be under way.
+    Room {
+        /// Of which.
+        of: Room,
+        /// How many at most, with the one that follows.
+        most: u32,
     },
     /// A call that is new.
     Open(Box<Call>),
@@ -85,6 +102,15 @@ pub enum Change {
     },
     /// How far the audit goes, signed.
     Checkpoint(Checkpoint),
+}
+
+/// Of which calls there may be only so many at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Room {
+    /// Those of a server.
+    Server(ServerId),
+    /// Those that somebody wants.
+    Subject(String),
 }
 
 /// What happens at once.

@@ -1,15 +1,16 @@
-//! A store that remembers what every call asks for: servers, tools and agents. Whatever changes goes through it, and what
-//! changed is forgotten.
+//! A store that remembers what every call asks for: servers, tools and agents. Whatever changes goes through it, or is told
+//! by the store if another hub changes it, and what changed is forgotten.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use jiff::SignedDuration;
 
 use super::{
-    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Document, Key, Kind, Page, Paging, Store,
-    Stored,
+    About, Approval, ApprovalFilter, Batch, Call, CallFilter, Changed, Document, Key, Kind, Page, Paging,
+    Shared, Store, Stored,
 };
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::Result;
@@ -22,7 +23,7 @@ const MOST: usize = 10_000;
 /// A store that remembers.
 pub struct Cached {
     inner: Arc<dyn Store>,
-    known: Mutex<Known>,
+    known: Arc<Mutex<Known>>,
 }
 
 #[derive(Default)]
@@ -35,30 +36,9 @@ struct Known {
     changing: HashMap<(TenantId, About), usize>,
 }
 
-/// What a change is about.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum About {
-    One(Key),
-    /// All of a kind that belong to something.
-    Parts(Kind, String),
-}
-
-impl About {
-    fn of(change: &Change) -> Option<Self> {
-        let about = match change {
-            Change::Put { document, .. } => About::One(document.key.clone()),
-            Change::Remove(key) => About::One(key.clone()),
-            Change::RemoveParts { kind, parent } => About::Parts(*kind, parent.clone()),
-            _ => return None,
-        };
-        let (About::One(Key { kind, .. }) | About::Parts(kind, _)) = &about;
-        is_remembered(*kind).then_some(about)
-    }
-}
-
 impl Known {
     fn remember(&mut self, tenant: TenantId, read_at: u64, found: Option<&Stored>) {
-        let Some(stored) = found.filter(|stored| is_remembered(stored.document.key.kind)) else { return };
+        let Some(stored) = found.filter(|stored| stored.document.key.kind.is_remembered()) else { return };
         let Document { key, parent, .. } = &stored.document;
         let is_changing = |about| self.changing.contains_key(&(tenant, about));
         let parts = |parent: &String| is_changing(About::Parts(key.kind, parent.clone()));
@@ -83,17 +63,32 @@ impl Known {
         self.changes += 1;
         for about in changes {
             *self.changing.entry((tenant, about.clone())).or_default() += 1;
-            match about {
-                About::One(key) => self.forget(tenant, key),
-                About::Parts(kind, parent) => {
-                    let is_part = |stored: &Stored| stored.document.parent.as_ref() == Some(parent);
-                    let of = self.documents.iter().filter(|((whose, key), stored)| {
-                        *whose == tenant && key.kind == *kind && is_part(stored)
-                    });
-                    let parts: Vec<_> = of.map(|((_, key), _)| key.clone()).collect();
-                    for key in &parts {
-                        self.forget(tenant, key);
-                    }
+            self.forget_about(tenant, about);
+        }
+    }
+
+    /// Another hub has changed something.
+    fn hear(&mut self, changed: Changed<'_>) {
+        self.changes += 1;
+        if let Some((tenant, about)) = changed {
+            self.forget_about(tenant, about);
+        } else {
+            self.documents.clear();
+            self.ids.clear();
+        }
+    }
+
+    fn forget_about(&mut self, tenant: TenantId, about: &About) {
+        match about {
+            About::One(key) => self.forget(tenant, key),
+            About::Parts(kind, parent) => {
+                let is_part = |stored: &Stored| stored.document.parent.as_ref() == Some(parent);
+                let of = self.documents.iter().filter(|((whose, key), stored)| {
+                    *whose == tenant && key.kind == *kind && is_part(stored)
+                });
+                let parts: Vec<_> = of.map(|((_, key), _)| key.clone()).collect();
+                for key in &parts {
+                    self.forget(tenant, key);
                 }
             }
         }
@@ -119,14 +114,19 @@ impl Known {
     }
 }
 
-fn is_remembered(kind: Kind) -> bool {
-    matches!(kind, Kind::Server | Kind::Tool | Kind::Agent)
-}
-
 impl Cached {
     /// Remembers what is in this store.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Cached { inner, known: Mutex::default() }
+        let known: Arc<Mutex<Known>> = Arc::default();
+        if let Some(shared) = inner.shared() {
+            let known = Arc::downgrade(&known);
+            shared.listen(move |changed| {
+                if let Some(known) = known.upgrade() {
+                    lock(&known).hear(changed);
+                }
+            });
+        }
+        Cached { inner, known }
     }
 }
 
@@ -144,7 +144,7 @@ impl Store for Cached {
     }
 
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
-        if !is_remembered(key.kind) {
+        if !key.kind.is_remembered() {
             return self.inner.document(tenant, key).await;
         }
         let read_at = {
@@ -222,5 +222,17 @@ impl Store for Cached {
 
     async fn tenants(&self) -> Result<Vec<TenantId>> {
         self.inner.tenants().await
+    }
+
+    async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
+        self.inner.abandoned(tenant).await
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        self.inner.shared()
+    }
+
+    fn ahead(&self) -> SignedDuration {
+        self.inner.ahead()
     }
 }

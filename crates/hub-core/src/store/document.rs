@@ -47,6 +47,16 @@ impl Kind {
         Kind::Lease,
     ];
 
+    /// Whether hubs remember such documents: every call asks for them.
+    pub fn is_remembered(self) -> bool {
+        matches!(self, Kind::Server | Kind::Tool | Kind::Agent)
+    }
+
+    /// The one with this name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// How it is called where it is kept.
     pub fn name(self) -> &'static str {
         match self {

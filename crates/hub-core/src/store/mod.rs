@@ -8,13 +8,16 @@ mod batch;
 mod cached;
 mod call;
 mod document;
+mod shared;
 
 use async_trait::async_trait;
+use jiff::SignedDuration;
 
-pub use batch::{Batch, Change};
+pub use batch::{Batch, Change, Room};
 pub use cached::Cached;
 pub use call::{Approval, ApprovalFilter, Call, CallFilter, Decision, Outcome, Status};
 pub use document::{Document, Key, Kind, Stored};
+pub use shared::{About, Changed, Clock, Shared};
 
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::Result;
@@ -95,4 +98,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every tenant that has anything.
     async fn tenants(&self) -> Result<Vec<TenantId>>;
+
+    /// Some of the calls that are under way at a hub that is gone.
+    async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>>;
+
+    /// What hubs on this store tell each other; nothing if it has only one.
+    fn shared(&self) -> Option<&Shared> {
+        None
+    }
+
+    /// How far the clock that all hubs on this store go by is ahead of this machine's.
+    fn ahead(&self) -> SignedDuration {
+        SignedDuration::ZERO
+    }
 }

@@ -33,6 +33,12 @@ struct More {
     approval: Option<ApprovalMode>,
     /// Whether it may do anything.
     enabled: Option<bool>,
+    /// How many calls a minute it may make; as many as there are without it.
+    #[schemars(range(min = 1, max = 100_000))]
+    calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once.
+    #[schemars(range(min = 1, max = 1_000))]
+    calls_at_once: Option<u32>,
     /// The servers that it may use, by their ids or slugs, and what of each.
     servers: Option<BTreeMap<String, Selection>>,
 }

@@ -49,6 +49,9 @@ struct More {
     /// How many calls a minute it takes; as many as there are without it.
     #[schemars(range(min = 1, max = 100_000))]
     calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once.
+    #[schemars(range(min = 1, max = 1_000))]
+    calls_at_once: Option<u32>,
     /// Whether it is used at all.
     enabled: Option<bool>,
     /// Whether arguments and results of its calls are kept.

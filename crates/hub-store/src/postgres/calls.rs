@@ -13,6 +13,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::documents::number;
+use super::joined::IS_ABANDONED;
 use super::link::{Connected, Values};
 use super::{Ask, Stop, conflict, unreadable};
 use crate::common::page;
@@ -53,9 +54,9 @@ async fn meets(db: &Connected, sql: &str, values: Values<'_>) -> Result<bool> {
     Ok(db.execute(sql, values).await? > 0)
 }
 
-pub(super) async fn open(db: &Connected, tenant: TenantId, call: &Call) -> Result<()> {
+pub(super) async fn open(db: &Connected, hub: Option<&str>, tenant: TenantId, call: &Call) -> Result<()> {
     let sql = format!(
-        "INSERT INTO calls (tenant, {CALL}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+        "INSERT INTO calls (tenant, {CALL}, hub) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
          ON CONFLICT (tenant, id) DO NOTHING"
     );
     let values: Values<'_> = &[
@@ -72,6 +73,7 @@ pub(super) async fn open(db: &Connected, tenant: TenantId, call: &Call) -> Resul
         &time(call.created),
         &call.started.map(time),
         &call.completed.map(time),
+        &hub,
     ];
     if meets(db, &sql, values).await? {
         return Ok(());
@@ -98,9 +100,16 @@ async fn advance(
     })
 }
 
-pub(super) async fn start(db: &Connected, tenant: TenantId, call: CallId, at: Timestamp) -> Result<()> {
-    let sql = "UPDATE calls SET status = 'running', started = $3 WHERE tenant = $1 AND id = $2 AND status = 'pending'";
-    advance(db, tenant, call, sql, &[&tenant.to_string(), &call.to_string(), &time(at)]).await
+pub(super) async fn start(
+    db: &Connected,
+    hub: Option<&str>,
+    tenant: TenantId,
+    call: CallId,
+    at: Timestamp,
+) -> Result<()> {
+    let sql = "UPDATE calls SET status = 'running', started = $3, hub = $4
+               WHERE tenant = $1 AND id = $2 AND status = 'pending'";
+    advance(db, tenant, call, sql, &[&tenant.to_string(), &call.to_string(), &time(at), &hub]).await
 }
 
 pub(super) async fn finish(db: &Connected, tenant: TenantId, call: CallId, outcome: &Outcome) -> Result<()> {
@@ -220,6 +229,13 @@ pub(super) async fn list(
 ) -> Result<Page<Call>> {
     let name = |call: &Call| call.id.to_string();
     calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name).await
+}
+
+/// Those under way at a hub that is gone.
+pub(super) async fn abandoned(db: &impl Ask, hub: Option<&str>, tenant: TenantId) -> Result<Vec<Call>> {
+    let sql = format!("SELECT {LISTED} WHERE tenant = $1 AND {IS_ABANDONED} LIMIT 100");
+    let found = db.query(&sql, &[&tenant.to_string(), &hub]).await?;
+    found.iter().map(read_call).collect()
 }
 
 pub(super) async fn ask(db: &Connected, tenant: TenantId, approval: &Approval) -> Result<()> {

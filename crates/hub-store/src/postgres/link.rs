@@ -1,16 +1,17 @@
 //! One connection to the database, made again when it is lost.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use linchpin_hub_core::{Error, Result, error};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::config::{Config, SslMode};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
 
 use super::{Ask, Stop, away, failed};
 
@@ -63,6 +64,8 @@ pub(super) struct Link {
     config: Config,
     /// What is said first.
     greeting: String,
+    /// Rung by notices of the database.
+    bell: Arc<Notify>,
     state: Mutex<State>,
 }
 
@@ -76,7 +79,12 @@ struct State {
 
 impl Link {
     pub(super) fn new(config: Config, greeting: String) -> Self {
-        Link { config, greeting, state: Mutex::default() }
+        Link { config, greeting, bell: Arc::default(), state: Mutex::default() }
+    }
+
+    /// Rung by notices of the database.
+    pub(super) fn bell(&self) -> Arc<Notify> {
+        self.bell.clone()
     }
 
     /// The connection. While there is none, it is tried now and then; whoever asks in between hears at once why.
@@ -117,11 +125,18 @@ impl Link {
 
     /// Another kind of line, such as TLS, is put in here.
     async fn connect(&self) -> Result<Connected, tokio_postgres::Error> {
-        let (client, line) = self.config.connect(NoTls).await?;
-        let mut driver = JoinSet::new();
-        driver.spawn(async {
-            if let Err(error) = line.await {
-                failed(&error);
+        let (client, mut line) = self.config.connect(NoTls).await?;
+        let (mut driver, bell) = (JoinSet::new(), self.bell.clone());
+        driver.spawn(async move {
+            while let Some(message) = poll_fn(|context| line.poll_message(context)).await {
+                match message {
+                    Ok(AsyncMessage::Notification(_)) => bell.notify_one(),
+                    Ok(_) => {}
+                    Err(error) => {
+                        failed(&error);
+                        return;
+                    }
+                }
             }
         });
         client.batch_execute(&self.greeting).await?;

@@ -4,17 +4,24 @@ mod audit;
 mod calls;
 mod database;
 mod documents;
+mod joined;
+mod limits;
 mod link;
+mod news;
 mod schema;
+mod writer;
 
 use std::error::Error as _;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::SignedDuration;
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Key, Kind, Page, Paging, Store, Stored,
+    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Key, Kind, Page, Paging, Shared, Store, Stored,
 };
+use linchpin_hub_core::world::World;
 use linchpin_hub_core::{Error, Result, error};
 use tokio_postgres::error::SqlState;
 
@@ -34,13 +41,13 @@ impl Postgres {
 
     /// As [`Self::open`], and says what a batch survives: the end of the hub, or that of the database's machine, too.
     pub async fn open_with(url: &str, durability: Durability) -> Result<Self> {
-        Ok(Postgres(Database::open(url, durability).await?))
+        Ok(Postgres(Database::open(url, durability, None).await?))
     }
 
-    /// Takes the database for this hub alone, as long as it is connected: what several would need to know of each other is
-    /// not told yet.
-    pub async fn claim(&self) -> Result<()> {
-        self.0.claim().await
+    /// As [`Self::open_with`], for a hub that shares the database with others: each knows of the others, and hears what
+    /// they do. All go by the clock of the database, with which that of `world` is compared.
+    pub async fn join(url: &str, durability: Durability, world: Arc<dyn World>) -> Result<Self> {
+        Ok(Postgres(Database::open(url, durability, Some(world)).await?))
     }
 }
 
@@ -154,7 +161,7 @@ fn conflict(code: &'static str, text: impl Into<String>) -> Stop {
     Error::new(error::Kind::Conflict, code, text).into()
 }
 
-async fn apply(db: &Connected, tenant: TenantId, batch: &Batch) -> Result<(), Stop> {
+async fn apply(db: &Connected, hub: Option<&str>, tenant: TenantId, batch: &Batch) -> Result<(), Stop> {
     for change in &batch.changes {
         match change {
             Change::Put { document, version } => documents::put(db, tenant, document, *version).await?,
@@ -163,8 +170,10 @@ async fn apply(db: &Connected, tenant: TenantId, batch: &Batch) -> Result<(), St
             Change::RemoveParts { kind, parent } => {
                 documents::remove_parts(db, tenant, *kind, parent).await?;
             }
-            Change::Open(call) => calls::open(db, tenant, call).await?,
-            Change::Start { call, at } => calls::start(db, tenant, *call, *at).await?,
+            Change::Take { of, rate, at } => limits::take(db, tenant, of, *rate, *at).await?,
+            Change::Room { of, most } => limits::room(db, tenant, of, *most).await?,
+            Change::Open(call) => calls::open(db, hub, tenant, call).await?,
+            Change::Start { call, at } => calls::start(db, hub, tenant, *call, *at).await?,
             Change::Finish { call, outcome } => calls::finish(db, tenant, *call, outcome).await?,
             Change::Edit { call, digest, arguments } => {
                 calls::edit(db, tenant, *call, *digest, arguments.as_deref()).await?;
@@ -176,7 +185,10 @@ async fn apply(db: &Connected, tenant: TenantId, batch: &Batch) -> Result<(), St
             Change::Use { approval, digest, at } => {
                 calls::use_up(db, tenant, *approval, *digest, *at).await?;
             }
-            Change::Forget { before } => calls::forget(db, tenant, *before).await?,
+            Change::Forget { before } => {
+                calls::forget(db, tenant, *before).await?;
+                limits::forget(db, tenant, *before).await?;
+            }
             Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, checkpoint).await?,
         }
     }
@@ -247,12 +259,23 @@ impl Store for Postgres {
     async fn tenants(&self) -> Result<Vec<TenantId>> {
         Ok(documents::tenants(&self.0).await?)
     }
+
+    async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
+        let hub = self.0.joined.as_ref().map(|joined| &*joined.hub);
+        Ok(calls::abandoned(&self.0, hub, tenant).await?)
+    }
+
+    fn shared(&self) -> Option<&Shared> {
+        self.0.joined.as_ref().map(|joined| &joined.shared)
+    }
+
+    fn ahead(&self) -> SignedDuration {
+        self.0.joined.as_ref().map_or(SignedDuration::ZERO, |joined| joined.ahead())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use test_postgres::server;
 
     use super::link::{Link, config};

@@ -6,7 +6,7 @@ use super::link::Connected;
 use super::{Ask as _, Stop, unreadable};
 
 /// Each brings the database from the form before to the next.
-const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
+const STEPS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 /// Whoever brings a database to the form of today holds a lock, whose number is the letters of our name.
 const LOCK: &str =
     "BEGIN; SET LOCAL lock_timeout = 0; SELECT pg_advisory_lock(x'6c696e636870696e'::BIGINT); COMMIT";

@@ -55,9 +55,9 @@ fn change(
     }
 }
 
-pub(super) fn open(db: &Connection, tenant: TenantId, call: &Call) -> Result<()> {
+pub(super) fn open(db: &Connection, hub: &str, tenant: TenantId, call: &Call) -> Result<()> {
     let sql = format!(
-        "INSERT INTO calls (tenant, {CALL}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+        "INSERT INTO calls (tenant, {CALL}, hub) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
          ON CONFLICT (tenant, id) DO NOTHING"
     );
     let (owner, id, server) = (tenant.to_string(), call.id.to_string(), call.server.to_string());
@@ -75,6 +75,7 @@ pub(super) fn open(db: &Connection, tenant: TenantId, call: &Call) -> Result<()>
         time(call.created),
         call.started.map(time),
         call.completed.map(time),
+        hub,
     ];
     change(db, &sql, values, || Ok(conflict("call_exists", format!("there is a call {} already", call.id))))
 }
@@ -89,9 +90,10 @@ fn stuck(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
     })
 }
 
-pub(super) fn start(db: &Connection, tenant: TenantId, call: CallId, at: Timestamp) -> Result<()> {
-    let sql = "UPDATE calls SET status = 'running', started = ?3 WHERE tenant = ?1 AND id = ?2 AND status = 'pending'";
-    let values = params![tenant.to_string(), call.to_string(), time(at)];
+pub(super) fn start(db: &Connection, hub: &str, tenant: TenantId, call: CallId, at: Timestamp) -> Result<()> {
+    let sql = "UPDATE calls SET status = 'running', started = ?3, hub = ?4
+               WHERE tenant = ?1 AND id = ?2 AND status = 'pending'";
+    let values = params![tenant.to_string(), call.to_string(), time(at), hub];
     change(db, sql, values, || stuck(db, tenant, call))
 }
 
@@ -232,6 +234,17 @@ pub(super) fn list(
 ) -> Result<Page<Call>> {
     let name = |call: &Call| call.id.to_string();
     calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name)
+}
+
+/// Those that a hub before this one has begun.
+pub(super) fn abandoned(db: &Connection, hub: &str, tenant: TenantId) -> Result<Vec<Call>> {
+    let sql = format!(
+        "SELECT {LISTED} INDEXED BY calls_by_status WHERE tenant = ?1 AND status = 'running' AND hub IS NOT ?2 LIMIT 100"
+    );
+    let found = db.prepare_cached(&sql).and_then(|mut sql| {
+        sql.query_map(params![tenant.to_string(), hub], read_call)?.collect::<rusqlite::Result<Vec<_>>>()
+    });
+    found.map_err(|error| failed(&error))
 }
 
 pub(super) fn ask(db: &Connection, tenant: TenantId, approval: &Approval) -> Result<()> {

@@ -4,9 +4,11 @@ mod audit;
 mod calls;
 mod database;
 mod documents;
+mod limits;
 mod schema;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
@@ -18,10 +20,15 @@ use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
 
 use crate::Durability;
+use crate::common::hub_id;
 use database::Database;
 
 /// Keeps everything in one file.
-pub struct Sqlite(Database);
+pub struct Sqlite {
+    db: Database,
+    /// Tells the calls of this hub from those of one before.
+    hub: Arc<str>,
+}
 
 impl Sqlite {
     /// Opens the file, or makes it. What an older hub left is brought to the form of today.
@@ -31,7 +38,7 @@ impl Sqlite {
 
     /// As [`Self::open`], and says what a batch survives.
     pub fn open_with(path: &Path, durability: Durability) -> Result<Self> {
-        Ok(Sqlite(Database::open(path, durability, schema::bring_up)?))
+        Ok(Self::new(Database::open(path, durability, schema::bring_up)?))
     }
 
     /// As [`Self::open`], of a file that never becomes larger than so many bytes.
@@ -44,7 +51,11 @@ impl Sqlite {
             });
             set.map_err(|error| failed(&error))
         };
-        Ok(Sqlite(Database::open(path, Durability::default(), bound)?))
+        Ok(Self::new(Database::open(path, Durability::default(), bound)?))
+    }
+
+    fn new(db: Database) -> Self {
+        Sqlite { db, hub: hub_id().into() }
     }
 }
 
@@ -71,15 +82,17 @@ fn conflict(code: &'static str, text: impl Into<String>) -> Error {
     Error::new(error::Kind::Conflict, code, text)
 }
 
-fn apply(db: &Connection, tenant: TenantId, batch: Batch) -> Result<()> {
+fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<()> {
     for change in batch.changes {
         match change {
             Change::Put { document, version } => documents::put(db, tenant, &document, version)?,
             Change::Need(key) => documents::need(db, tenant, &key)?,
             Change::Remove(key) => documents::remove(db, tenant, &key)?,
             Change::RemoveParts { kind, parent } => documents::remove_parts(db, tenant, kind, &parent)?,
-            Change::Open(call) => calls::open(db, tenant, &call)?,
-            Change::Start { call, at } => calls::start(db, tenant, call, at)?,
+            Change::Take { of, rate, at } => limits::take(db, tenant, &of, rate, at)?,
+            Change::Room { of, most } => limits::room(db, tenant, &of, most)?,
+            Change::Open(call) => calls::open(db, hub, tenant, &call)?,
+            Change::Start { call, at } => calls::start(db, hub, tenant, call, at)?,
             Change::Finish { call, outcome } => calls::finish(db, tenant, call, &outcome)?,
             Change::Edit { call, digest, arguments } => {
                 calls::edit(db, tenant, call, digest, arguments.as_deref())?;
@@ -89,7 +102,10 @@ fn apply(db: &Connection, tenant: TenantId, batch: Batch) -> Result<()> {
                 calls::decide(db, tenant, approval, decision, &by, at, digest)?;
             }
             Change::Use { approval, digest, at } => calls::use_up(db, tenant, approval, digest, at)?,
-            Change::Forget { before } => calls::forget(db, tenant, before)?,
+            Change::Forget { before } => {
+                calls::forget(db, tenant, before)?;
+                limits::forget(db, tenant, before)?;
+            }
             Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, &checkpoint)?,
         }
     }
@@ -99,22 +115,23 @@ fn apply(db: &Connection, tenant: TenantId, batch: Batch) -> Result<()> {
 #[async_trait]
 impl Store for Sqlite {
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
-        self.0.write(move |db| apply(db, tenant, batch)).await
+        let hub = self.hub.clone();
+        self.db.write(move |db| apply(db, &hub, tenant, batch)).await
     }
 
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
         let key = key.clone();
-        self.0.read(move |db| documents::get(db, tenant, &key)).await
+        self.db.read(move |db| documents::get(db, tenant, &key)).await
     }
 
     async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>> {
         let key = key.clone();
-        self.0.read(move |db| documents::anywhere(db, &key)).await
+        self.db.read(move |db| documents::anywhere(db, &key)).await
     }
 
     async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
         let name = name.to_owned();
-        self.0.read(move |db| documents::named(db, tenant, kind, &name)).await
+        self.db.read(move |db| documents::named(db, tenant, kind, &name)).await
     }
 
     async fn documents(
@@ -125,20 +142,20 @@ impl Store for Sqlite {
         paging: &Paging,
     ) -> Result<Page<Stored>> {
         let (parent, paging) = (parent.map(str::to_owned), paging.clone());
-        self.0.read(move |db| documents::list(db, tenant, kind, parent.as_deref(), &paging)).await
+        self.db.read(move |db| documents::list(db, tenant, kind, parent.as_deref(), &paging)).await
     }
 
     async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>> {
-        self.0.read(move |db| calls::get(db, tenant, id)).await
+        self.db.read(move |db| calls::get(db, tenant, id)).await
     }
 
     async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>> {
         let (filter, paging) = (filter.clone(), paging.clone());
-        self.0.read(move |db| calls::list(db, tenant, &filter, &paging)).await
+        self.db.read(move |db| calls::list(db, tenant, &filter, &paging)).await
     }
 
     async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
-        self.0.read(move |db| calls::approval(db, tenant, id)).await
+        self.db.read(move |db| calls::approval(db, tenant, id)).await
     }
 
     async fn approvals(
@@ -148,23 +165,28 @@ impl Store for Sqlite {
         paging: &Paging,
     ) -> Result<Page<Approval>> {
         let (filter, paging) = (filter.clone(), paging.clone());
-        self.0.read(move |db| calls::approvals(db, tenant, &filter, &paging)).await
+        self.db.read(move |db| calls::approvals(db, tenant, &filter, &paging)).await
     }
 
     async fn head(&self, tenant: TenantId) -> Result<Head> {
-        self.0.read(move |db| audit::head(db, tenant)).await
+        self.db.read(move |db| audit::head(db, tenant)).await
     }
 
     async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
-        self.0.read(move |db| audit::rows(db, tenant, after, limit)).await
+        self.db.read(move |db| audit::rows(db, tenant, after, limit)).await
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
-        self.0.read(move |db| audit::checkpoint(db, tenant)).await
+        self.db.read(move |db| audit::checkpoint(db, tenant)).await
     }
 
     async fn tenants(&self) -> Result<Vec<TenantId>> {
-        self.0.read(documents::tenants).await
+        self.db.read(documents::tenants).await
+    }
+
+    async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
+        let hub = self.hub.clone();
+        self.db.read(move |db| calls::abandoned(db, &hub, tenant)).await
     }
 }
 

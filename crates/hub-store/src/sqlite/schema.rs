@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::failed;
 
 /// Each brings the database from the form before to the next.
-const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
+const STEPS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 /// Brings a database to the form of today.
 pub(super) fn bring_up(db: &mut Connection) -> Result<()> {

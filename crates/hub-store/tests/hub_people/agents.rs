@@ -23,13 +23,13 @@ async fn the_least_and_the_most_that_can_be_said() {
     let least = stage.hub.add_agent(ADA, json!({"name": " helper ", "model": null})).await.unwrap();
     let expected = json!({
         "id": least.summary.id, "name": "helper", "model": null, "approval": "always-ask", "enabled": true,
-        "server_count": 0, "tool_count": 0, "created": stage.clock.now(), "updated": stage.clock.now(),
+        "calls_per_minute": null, "calls_at_once": null, "server_count": 0, "tool_count": 0, "created": stage.clock.now(), "updated": stage.clock.now(),
         "instructions": "", "servers": {},
     });
     assert_eq!(json!(least), expected);
     let most = json!({
         "name": "日".repeat(100), "instructions": "i".repeat(100_000), "model": "m".repeat(200), "approval": "trusted-only",
-        "enabled": false,
+        "enabled": false, "calls_per_minute": 100_000, "calls_at_once": 1_000,
         "servers": {"files": {"tools": ["b", "a", "b"], "trusted": ["a"]}, mail.to_string(): {}},
     });
     let view = stage.hub.add_agent(ADA, most).await.unwrap();
@@ -126,7 +126,7 @@ async fn what_is_given_changes_and_nothing_else() {
     let mut events = stage.hub.events().watch(LOCAL, None);
     let after = stage.hub.update_agent(ADA, id, json!({"enabled": false})).await.unwrap();
     let event = next(&mut events).await;
-    assert_eq!((event.kind, &event.body), ("agent", &json!({"agent": id})));
+    assert_eq!((&*event.kind, &event.body), ("agent", &json!({"agent": id})));
     let mut expected = before.clone();
     (expected.summary.enabled, expected.summary.updated) = (false, stage.clock.now());
     assert_eq!(after, expected);
@@ -199,7 +199,7 @@ async fn an_agent_goes_with_its_tokens_alone() {
         [("token", json!({"owner": format!("agent:{one}")})), ("agent", json!({"agent": one}))]
     {
         let event = next(&mut events).await;
-        assert_eq!((event.kind, &event.body), (kind, &body));
+        assert_eq!((&*event.kind, &event.body), (kind, &body));
     }
     for token in [first, second] {
         assert_eq!(code(stage.hub.authenticate(token.expose()).await), "unauthorized");

@@ -91,7 +91,7 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
     }
     stage.hub.revoke_token(ADA, Subject::Agent(kept), revoked_id).await.unwrap();
     let event = next(&mut events).await;
-    assert_eq!((event.kind, &event.body["token"]), ("token", &json!(revoked_id)));
+    assert_eq!((&*event.kind, &event.body["token"]), ("token", &json!(revoked_id)));
     stage.hub.update_agent(ADA, off, json!({"enabled": false})).await.unwrap();
     stage.hub.remove_agent(ADA, gone).await.unwrap();
     let mut errors = Vec::new();

@@ -17,12 +17,14 @@ const LIST: [Field; 6] = [
     field("servers", "/server_count"),
     field("tools", "/tool_count"),
 ];
-const ONE: [Field; 10] = [
+const ONE: [Field; 12] = [
     name("name", "/name"),
     field("id", "/id"),
     field("model", "/model"),
     field("approval", "/approval"),
     field("enabled", "/enabled"),
+    field("calls a minute", "/calls_per_minute"),
+    field("calls at once", "/calls_at_once"),
     field("servers", "/servers"),
     field("tools", "/tool_count"),
     field("created", "/created"),
@@ -86,6 +88,12 @@ pub(crate) struct Said {
     /// Tools of such a server for which nobody is asked with trusted-only; may be given again
     #[arg(long = "trust", value_name = "SERVER:TOOL,…", requires = "servers")]
     trusted: Vec<String>,
+    /// How many calls a minute it may make; 0 for as many as it wants
+    #[arg(long, value_name = "COUNT")]
+    calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once; 0 for as many as it wants
+    #[arg(long, value_name = "COUNT")]
+    calls_at_once: Option<u32>,
     /// Let it do nothing for now
     #[arg(long)]
     disabled: bool,
@@ -94,6 +102,7 @@ pub(crate) struct Said {
 impl Said {
     async fn fields(&self) -> Result<Vec<(&'static str, Option<Value>)>, Failure> {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+        let limit = |count: Option<u32>| count.map(|count| json!((count > 0).then_some(count)));
         let instructions = match self.instructions.as_deref().map(|text| (text, text.strip_prefix('@'))) {
             Some((_, Some(path))) => {
                 let read = apart::file(path).await;
@@ -107,6 +116,8 @@ impl Said {
             ("model", text(&self.model)),
             ("approval", text(&self.approval)),
             ("servers", (!self.servers.is_empty()).then(|| self.servers()).transpose()?),
+            ("calls_per_minute", limit(self.calls_per_minute)),
+            ("calls_at_once", limit(self.calls_at_once)),
             ("enabled", self.disabled.then(|| json!(false))),
         ])
     }
@@ -170,7 +181,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));
             if fields.iter().all(|(_, value)| value.is_none()) {
                 let text = "say what to change: --name, --instructions, --model, --approval, --server, --trust, \
-                            --enabled or --disabled";
+                            --calls-per-minute, --calls-at-once, --enabled or --disabled";
                 return Err(Failure::usage(text));
             }
             let agent = api.patch(&which.path(&api).await?, &object(fields)).await?;
@@ -249,6 +260,8 @@ mod tests {
             approval: None,
             servers: texts(&["demo", "files:read, list"]),
             trusted: texts(&["files:read"]),
+            calls_per_minute: None,
+            calls_at_once: None,
             disabled: false,
         };
         let expected = json!({"demo": {}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});

@@ -14,7 +14,7 @@ use linchpin::auth::Secret;
 use linchpin_hub_core::private;
 use linchpin_hub_core::store::Store;
 use linchpin_hub_core::world::System;
-use linchpin_hub_store::{Postgres, Sqlite};
+use linchpin_hub_store::{Durability, Postgres, Sqlite};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
@@ -151,8 +151,7 @@ impl Place {
     /// Opens the database for the hub, or makes it for its owner alone.
     pub(crate) async fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         if let Some(url) = &self.database {
-            let store = Postgres::open(url.expose()).await?;
-            store.claim().await?;
+            let store = Postgres::join(url.expose(), Durability::default(), Arc::new(System)).await?;
             return Ok(Arc::new(store));
         }
         private_file(&self.file())?;

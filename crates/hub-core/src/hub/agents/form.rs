@@ -10,6 +10,7 @@ use crate::form::Form;
 use crate::hub::Hub;
 use crate::hub::people::name;
 use crate::id::{ServerId, TenantId};
+use crate::server::{AT_ONCE, RATES};
 use crate::store::{Key, Kind};
 use crate::text::shortened;
 
@@ -48,6 +49,15 @@ impl Hub {
         }
         if is_given(&form, "enabled") {
             agent.enabled = form.flag("enabled")?.unwrap_or(true);
+        }
+        let limits = [
+            ("calls_per_minute", RATES, &mut agent.calls_per_minute),
+            ("calls_at_once", AT_ONCE, &mut agent.calls_at_once),
+        ];
+        for (field, range, limit) in limits {
+            if is_given(&form, field) {
+                *limit = form.number(field, range)?.and_then(|number| u32::try_from(number).ok());
+            }
         }
         if is_given(&form, "servers") {
             let servers = form.object("servers")?;

@@ -31,6 +31,10 @@ pub struct AgentSummary {
     pub approval: ApprovalMode,
     /// Whether it may do anything.
     pub enabled: bool,
+    /// How many calls a minute it may make.
+    pub calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once.
+    pub calls_at_once: Option<u32>,
     /// How many servers it may use.
     pub server_count: usize,
     /// How many tools: those that are named, and all that are known of servers of which none is.
@@ -118,6 +122,8 @@ impl Hub {
             servers: BTreeMap::new(),
             approval: ApprovalMode::default(),
             enabled: true,
+            calls_per_minute: None,
+            calls_at_once: None,
             created: now,
             updated: now,
         };
@@ -205,6 +211,8 @@ impl Hub {
             model: agent.model.clone(),
             approval: agent.approval,
             enabled: agent.enabled,
+            calls_per_minute: agent.calls_per_minute,
+            calls_at_once: agent.calls_at_once,
             server_count: agent.servers.len(),
             tool_count,
             created: agent.created,

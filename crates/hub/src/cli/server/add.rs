@@ -84,6 +84,7 @@ fn wrong(error: &Error) -> Failure {
         "timeout_ms" => "--timeout",
         "retry_attempts" => "--retries",
         "calls_per_minute" => "--calls-per-minute",
+        "calls_at_once" => "--calls-at-once",
         "env" => "--env",
         "inherit" => "--inherit",
         "secrets" => "--secret",

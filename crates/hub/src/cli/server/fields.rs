@@ -20,6 +20,9 @@ pub(crate) struct Fields {
     /// How many calls a minute it takes
     #[arg(long, value_name = "COUNT")]
     calls_per_minute: Option<u32>,
+    /// How many of its calls may be under way at once
+    #[arg(long, value_name = "COUNT")]
+    calls_at_once: Option<u32>,
 
     /// A server on the network
     #[arg(long, help_heading = "At a URL")]
@@ -70,6 +73,7 @@ impl Fields {
             ("timeout_ms", self.timeout.map(|time| json!(time))),
             ("retry_attempts", self.retries.map(|count| json!(count))),
             ("calls_per_minute", self.calls_per_minute.map(|count| json!(count))),
+            ("calls_at_once", self.calls_at_once.map(|count| json!(count))),
         ])
     }
 }

@@ -26,7 +26,7 @@ const LIST: [Field; 6] = [
     field("tools", "/tools"),
     field("error", "/error"),
 ];
-const ONE: [Field; 25] = [
+const ONE: [Field; 26] = [
     name("slug", "/slug"),
     field("id", "/id"),
     field("name", "/name"),
@@ -44,6 +44,7 @@ const ONE: [Field; 25] = [
     field("timeout, ms", "/timeout_ms"),
     field("retries", "/retry_attempts"),
     field("calls a minute", "/calls_per_minute"),
+    field("calls at once", "/calls_at_once"),
     field("enabled", "/enabled"),
     field("keeps history", "/keep_history"),
     field("status", "/status"),

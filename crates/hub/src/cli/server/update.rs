@@ -19,8 +19,8 @@ pub(crate) struct Update {
     name: Option<String>,
     #[command(flatten)]
     fields: Fields,
-    /// Take as many calls as there are
-    #[arg(long, conflicts_with = "calls_per_minute")]
+    /// Take as many calls as there are, and as many at once
+    #[arg(long, conflicts_with_all = ["calls_per_minute", "calls_at_once"])]
     no_limit: bool,
     /// Send no headers any more
     #[arg(long, help_heading = "At a URL", conflicts_with = "headers")]
@@ -33,6 +33,7 @@ impl Update {
         let mut changes = members([
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("calls_per_minute", self.no_limit.then_some(Value::Null)),
+            ("calls_at_once", self.no_limit.then_some(Value::Null)),
             ("headers", self.no_headers.then_some(Value::Null)),
         ]);
         changes.extend(self.fields.said());

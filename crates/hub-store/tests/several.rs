@@ -1,0 +1,213 @@
+//! Several hubs on one database: what one does the others know, in the same order, whatever gets lost on the way.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use linchpin_hub_core::digest::Digest;
+use linchpin_hub_core::events::{Events, Missed, Watching};
+use linchpin_hub_core::id::{CallId, ServerId, TenantId};
+use linchpin_hub_core::store::{Batch, Cached, Call, Change, Clock, Document, Key, Kind, Status, Store};
+use linchpin_hub_core::world::{System, World};
+use linchpin_hub_store::{Durability, Postgres};
+use serde_json::{Value, json};
+use test_postgres::server;
+use tokio::time::timeout;
+
+const ADA: TenantId = TenantId::fixed(1);
+const BOB: TenantId = TenantId::fixed(2);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+async fn join(database: &str) -> Arc<dyn Store> {
+    let store =
+        Postgres::join(&server().url(database), Durability::default(), Arc::new(System)).await.unwrap();
+    Arc::new(Cached::new(Arc::new(store)))
+}
+
+fn events(store: &Arc<dyn Store>) -> &Events {
+    &store.shared().unwrap().events
+}
+
+async fn next(watching: &mut Watching) -> Result<(u64, Value), Missed> {
+    let event = timeout(PATIENCE, watching.next()).await.unwrap();
+    event.map(|event| (event.number, event.body.clone()))
+}
+
+fn put(id: &str, version: u64) -> Batch {
+    let document =
+        Document { key: Key::new(Kind::Agent, id), name: None, parent: None, body: json!(version) };
+    Batch::new().change(Change::Put { document, version })
+}
+
+async fn body(store: &Arc<dyn Store>, id: &str) -> Value {
+    store.document(ADA, &Key::new(Kind::Agent, id)).await.unwrap().unwrap().document.body
+}
+
+/// What `kind` of them says: when it is told, whatever was changed before is known.
+async fn tell(from: &Arc<dyn Store>, to: &mut Watching, what: Value) {
+    events(from).publish(ADA, "test", what.clone());
+    while next(to).await.unwrap().1 != what {}
+}
+
+#[tokio::test]
+async fn what_one_changes_no_other_remembers() {
+    let database = server().database();
+    let (one, other) = (join(&database).await, join(&database).await);
+    one.commit(ADA, put("a", 0)).await.unwrap();
+    let mut watching = events(&other).watch(ADA, None);
+    for version in 1..50 {
+        assert_eq!(body(&other, "a").await, json!(version - 1));
+        one.commit(ADA, put("a", version)).await.unwrap();
+        tell(&one, &mut watching, json!(version)).await;
+        assert_eq!(body(&other, "a").await, json!(version));
+    }
+    // Many at once, too.
+    let many = (0..500).fold(put("a", 50), |batch, number| {
+        batch.change(put(&format!("many-{number}"), 0).changes.remove(0))
+    });
+    one.commit(ADA, many).await.unwrap();
+    tell(&one, &mut watching, json!("many")).await;
+    assert_eq!(body(&other, "a").await, json!(50));
+}
+
+#[tokio::test]
+async fn everybody_hears_the_same_in_the_same_order() {
+    let database = server().database();
+    let hubs = [join(&database).await, join(&database).await, join(&database).await];
+    let mut all = hubs.each_ref().map(|hub| events(hub).watch(ADA, None));
+    for number in 0..300 {
+        events(&hubs[number % 3]).publish(if number % 10 == 0 { BOB } else { ADA }, "test", json!(number));
+    }
+    let mut heard = Vec::new();
+    for watching in &mut all {
+        let mut own = Vec::new();
+        while own.len() < 270 {
+            own.push(next(watching).await.unwrap());
+        }
+        heard.push(own);
+    }
+    assert!(heard[0] == heard[1] && heard[1] == heard[2]);
+    assert!(heard[0].is_sorted_by_key(|(number, _)| *number));
+    let mut bodies: Vec<_> = heard[0].iter().map(|(_, body)| body.as_u64().unwrap()).collect();
+    bodies.sort_unstable();
+    assert_eq!(bodies, (0..300).filter(|number| number % 10 != 0).collect::<Vec<_>>());
+    // Whoever watched one of them goes on at another, also at one that has come later.
+    let late = join(&database).await;
+    for hub in [&hubs[1], &late] {
+        assert_eq!(hub.shared().unwrap().line, hubs[0].shared().unwrap().line);
+        let mut again = events(hub).watch(ADA, Some(heard[0][99].0));
+        let rest = [next(&mut again).await.unwrap(), next(&mut again).await.unwrap()];
+        assert_eq!(rest[..], heard[0][100..102]);
+    }
+}
+
+#[tokio::test]
+async fn a_notice_that_is_lost_costs_a_moment() {
+    let database = server().database();
+    let (one, other) = (join(&database).await, join(&database).await);
+    one.commit(ADA, put("a", 0)).await.unwrap();
+    body(&other, "a").await;
+    let mut watching = events(&other).watch(ADA, None);
+    // Nobody rings.
+    server().sql(
+        &database,
+        "ALTER FUNCTION pg_catalog.pg_notify(TEXT, TEXT) RENAME TO was_notify;
+        CREATE FUNCTION pg_catalog.pg_notify(TEXT, TEXT) RETURNS VOID LANGUAGE SQL AS 'SELECT'",
+    );
+    one.commit(ADA, put("a", 1)).await.unwrap();
+    tell(&one, &mut watching, json!(1)).await;
+    assert_eq!(body(&other, "a").await, json!(1));
+    // And nobody listens any more.
+    server().sql(
+        &database,
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+    while one.commit(ADA, put("a", 2)).await.is_err_and(|error| error.code() == "store_unavailable") {}
+    tell(&one, &mut watching, json!(2)).await;
+    assert_eq!(body(&other, "a").await, json!(2));
+}
+
+#[tokio::test]
+async fn whoever_was_away_for_too_long_looks_at_everything_again() {
+    let database = server().database();
+    let (one, other) = (join(&database).await, join(&database).await);
+    one.commit(ADA, put("a", 0)).await.unwrap();
+    let mut watching = events(&other).watch(ADA, None);
+    tell(&one, &mut watching, json!("here")).await;
+    body(&other, "a").await;
+    server().sql(&database, "BEGIN; LOCK TABLE news; UPDATE documents SET body = '77', version = 7;
+        DELETE FROM news; INSERT INTO news SELECT 1000, now(), '', NULL, 'hub', 'null'; NOTIFY linchpin_news; COMMIT");
+    assert_eq!(next(&mut watching).await, Err(Missed));
+    assert_eq!(body(&other, "a").await, json!(77));
+}
+
+/// A machine whose clock is wrong.
+struct Wrong(SignedDuration);
+
+impl World for Wrong {
+    fn now(&self) -> Timestamp {
+        System.now() + self.0
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        System.fill(bytes);
+    }
+}
+
+#[tokio::test]
+async fn all_go_by_the_clock_of_the_database() {
+    let database = server().database();
+    for wrong in [SignedDuration::from_hours(-30), SignedDuration::ZERO, SignedDuration::from_mins(7)] {
+        let world = Arc::new(Wrong(wrong));
+        let url = server().url(&database);
+        let store = Arc::new(Postgres::join(&url, Durability::default(), world.clone()).await.unwrap());
+        let off = Clock::new(world, store).now().duration_since(System.now()).abs();
+        assert!(off < SignedDuration::from_secs(1), "{wrong}: {off}");
+    }
+}
+
+fn running(id: u128) -> Batch {
+    let at = Timestamp::UNIX_EPOCH;
+    Batch::new().change(Change::Open(Box::new(Call {
+        id: CallId::fixed(id),
+        server: ServerId::fixed(1),
+        tool: "echo".into(),
+        subject: "user:1".into(),
+        status: Status::Running,
+        digest: Digest::of("test").end(),
+        arguments: None,
+        result: None,
+        error: None,
+        created: at,
+        started: Some(at),
+        completed: None,
+    })))
+}
+
+#[tokio::test]
+async fn nobody_is_gone_who_could_not_show_that_they_are_there() {
+    let database = server().database();
+    let (one, other) = (join(&database).await, join(&database).await);
+    one.commit(ADA, running(1)).await.unwrap();
+    other.commit(ADA, running(2)).await.unwrap();
+    let found = async |store: &Arc<dyn Store>| {
+        store.abandoned(ADA).await.unwrap().iter().map(|call| call.id).collect::<Vec<_>>()
+    };
+    assert_eq!((found(&one).await, found(&other).await), (vec![], vec![]));
+    drop(one);
+    // The database was away for everybody.
+    server().sql(
+        &database,
+        "UPDATE hubs SET seen = seen - INTERVAL '1 minute', since = since - INTERVAL '1 hour'",
+    );
+    let beat = "SELECT count(*) FROM hubs WHERE since > now() - INTERVAL '10 seconds' AND seen > now() - INTERVAL '10 seconds'";
+    while server().sql(&database, beat) != "1" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(found(&other).await, []);
+    // The other has been there for a while, and the first has not come back.
+    server().sql(&database, "UPDATE hubs SET since = since - INTERVAL '1 minute'");
+    assert_eq!(found(&other).await, [CallId::fixed(1)]);
+}
