@@ -1,8 +1,15 @@
 //! What all databases have in common beside the contract.
 
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::store::Page;
+use linchpin_hub_core::store::{Key, Page};
 use linchpin_hub_core::world::{System, random};
+use linchpin_hub_core::{Error, error};
+
+/// A document is not what it was.
+pub(crate) fn changed(key: &Key) -> Error {
+    let text = format!("the {} was changed meanwhile: read it again", key.kind.name());
+    Error::new(error::Kind::Conflict, "changed_meanwhile", text)
+}
 
 /// The name of a hub, as long as it runs.
 pub(crate) fn hub_id() -> String {

@@ -70,6 +70,7 @@ contract!(
     what_expires_can_only_be_said_to_have,
     the_audit_is_one_chain_per_tenant,
     what_may_be_had_is_counted,
+    what_was_decided_by_must_be_the_same,
     calls_of_a_hub_that_is_gone_are_found,
     everything_is_there_again
 );
@@ -479,6 +480,27 @@ async fn the_audit_is_one_chain_per_tenant(open: impl Open) {
         assert_eq!(check.end().unwrap().number, count);
         assert_eq!(store.head(tenant).await.unwrap().number, count);
     }
+}
+
+async fn what_was_decided_by_must_be_the_same(open: impl Open) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let put = |id: &str, version| {
+        Batch::new().change(Change::Put { document: document(Kind::Agent, id, json!(version)), version })
+    };
+    let key = |id: &str| Key::new(Kind::Agent, id);
+    let same = async |tenant, all: &[(&str, u64)]| {
+        let all = all.iter().map(|(id, version)| (key(id), *version)).collect();
+        store.commit(tenant, Batch::new().change(Change::Same(all))).await.map_err(|error| error.code())
+    };
+    for batch in [put("a", 0), put("b", 0), put("b", 1)] {
+        store.commit(ADA, batch).await.unwrap();
+    }
+    assert_eq!(same(ADA, &[("a", 1), ("b", 2)]).await, Ok(()));
+    for wrong in [&[("a", 1), ("b", 1)][..], &[("b", 2), ("a", 2)], &[("c", 1)], &[("c", 0)]] {
+        assert_eq!(same(ADA, wrong).await, Err("changed_meanwhile"), "{wrong:?}");
+    }
+    assert_eq!(same(BOB, &[("a", 1)]).await, Err("changed_meanwhile"));
 }
 
 async fn what_may_be_had_is_counted(open: impl Open) {

@@ -220,15 +220,14 @@ impl Hub {
         let scope = Scope::new(tenant, call.subject.parse::<Subject>()?);
         let server = self.find_server(tenant, &call.server.to_string()).await?;
         let tool = self.tool_of(tenant, server.id, &call.tool).await?;
-        let (tool, _) = tool.ok_or_else(|| Error::not_found("tool", crate::text::shortened(&call.tool)))?;
+        let missing = || Error::not_found("tool", crate::text::shortened(&call.tool));
+        let (tool, version) = tool.ok_or_else(missing)?;
         let (arguments, asked) = self.unseal_arguments(tenant, &call).await?;
         let lost = || {
             Error::new(error::Kind::Conflict, "call_over", "the call is over, and its arguments are not kept")
         };
-        let verdict = self.verdict(scope, &server, &tool).await?;
-        Ok((
-            scope,
-            Plan { id: call.id, server, tool, arguments: arguments.ok_or_else(lost)?, asked, verdict },
-        ))
+        let (verdict, by) = self.verdict(scope, &server, (&tool, version)).await?;
+        let arguments = arguments.ok_or_else(lost)?;
+        Ok((scope, Plan { id: call.id, server, tool, arguments, asked, verdict, by }))
     }
 }

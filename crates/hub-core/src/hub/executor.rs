@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::Hub;
 use super::history::CallView;
 use super::running::{Approved, Intent};
+use super::sync::tool_id;
 use crate::agent::Agent;
 use crate::audit::Entry;
 use crate::digest::Digest;
@@ -19,7 +20,7 @@ use crate::limit::too_many;
 use crate::policy::{self, Caller, Reason, Verdict};
 use crate::scope::Scope;
 use crate::server::Server;
-use crate::store::{Approval, Batch, Call, CallFilter, Change, Decision, Kind, Paging, Status};
+use crate::store::{Approval, Batch, Call, CallFilter, Change, Decision, Key, Kind, Paging, Status};
 use crate::sync::lock;
 use crate::text::shortened;
 use crate::tool::Tool;
@@ -64,6 +65,8 @@ pub(super) struct Plan {
     /// What was asked for, if a person has changed it.
     pub(super) asked: Option<Value>,
     pub(super) verdict: Verdict,
+    /// What that was decided by.
+    pub(super) by: Vec<(Key, u64)>,
 }
 
 impl Plan {
@@ -88,6 +91,17 @@ impl Hub {
 
     /// As [`Self::call_tool`], without waiting for a person.
     pub async fn begin_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
+        let again = self.store.shared().map(|_| wanted.clone());
+        match (self.try_call(scope, wanted, wait).await, again) {
+            // Another hub has just changed what the rules go by: once more, by that.
+            (Err(error), Some(again)) if error.code() == "changed_meanwhile" => {
+                self.try_call(scope, again, wait).await
+            }
+            (begun, _) => begun,
+        }
+    }
+
+    async fn try_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let plan = self.plan(scope, wanted).await?;
         if !matches!(plan.verdict, Verdict::Deny(_)) {
             if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
@@ -132,19 +146,17 @@ impl Hub {
         if !wanted.arguments.is_object() {
             return Err(Error::invalid("arguments", "they are an object"));
         }
-        let (server, tool) = match wanted.tool {
-            Which::Local(name) => {
-                let (server, tool, _) = self.find_tool(tenant, &name).await?;
-                (server, tool)
-            }
+        let (server, tool, version) = match wanted.tool {
+            Which::Local(name) => self.find_tool(tenant, &name).await?,
             Which::Of { server, tool } => {
                 let server = self.find_server(tenant, &server).await?;
                 let found = self.tool_of(tenant, server.id, &tool).await?;
                 let missing = || Error::not_found("tool", shortened(&tool));
-                (server, found.ok_or_else(missing)?.0)
+                let (tool, version) = found.ok_or_else(missing)?;
+                (server, tool, version)
             }
         };
-        let verdict = self.verdict(scope, &server, &tool).await?;
+        let (verdict, by) = self.verdict(scope, &server, (&tool, version)).await?;
         Ok(Plan {
             id: CallId::new(&*self.world),
             server,
@@ -152,20 +164,36 @@ impl Hub {
             arguments: wanted.arguments,
             asked: None,
             verdict,
+            by,
         })
     }
 
-    /// What the rules say now.
-    pub(super) async fn verdict(&self, scope: Scope, server: &Server, tool: &Tool) -> Result<Verdict> {
-        let Some(agent) = scope.agent() else {
+    /// Where several hubs share a store, what another one has changed counts at once.
+    pub(super) fn rules(&self, plan: &Plan) -> Option<Change> {
+        self.store.shared().map(|_| Change::Same(plan.by.clone()))
+    }
+
+    /// What the rules say now, and by which documents.
+    pub(super) async fn verdict(
+        &self,
+        scope: Scope,
+        server: &Server,
+        (tool, version): (&Tool, u64),
+    ) -> Result<(Verdict, Vec<(Key, u64)>)> {
+        let mut by = vec![
+            (Key::new(Kind::Server, server.id), server.version),
+            (Key::new(Kind::Tool, tool_id(server.id, &tool.name)), version),
+        ];
+        let Some(id) = scope.agent() else {
             scope.person()?;
-            return Ok(policy::decide(Caller::Person, server, tool));
+            return Ok((policy::decide(Caller::Person, server, tool), by));
         };
         // An agent that is gone may do nothing.
-        let Some((agent, _)) = self.find::<Agent>(scope.tenant(), Kind::Agent, agent).await? else {
-            return Ok(Verdict::Deny(Reason::NotSelected));
+        let Some((agent, version)) = self.find::<Agent>(scope.tenant(), Kind::Agent, id).await? else {
+            return Ok((Verdict::Deny(Reason::NotSelected), by));
         };
-        Ok(policy::decide(Caller::Agent(&agent), server, tool))
+        by.push((Key::new(Kind::Agent, id), version));
+        Ok((policy::decide(Caller::Agent(&agent), server, tool), by))
     }
 
     /// Whether the arguments are what the tool takes.
@@ -205,7 +233,8 @@ impl Hub {
         call.arguments = call.arguments.filter(|sealed| sealed.len() <= LARGEST_REFUSED);
         call.completed = Some(now);
         let entry = self.about(scope, "call.refused", plan).with("reason", code);
-        let batch = Batch::new().change(Change::Open(Box::new(call))).audit(entry);
+        let mut batch = Batch::new().change(Change::Open(Box::new(call))).audit(entry);
+        batch.changes.extend(self.rules(plan));
         self.store.commit(scope.tenant(), batch).await?;
         self.meters.call_over(scope.tenant(), plan.server.slug.as_str(), status, SignedDuration::ZERO);
         self.call_changed(scope.tenant(), plan, status);
@@ -240,8 +269,9 @@ impl Hub {
         let entry =
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
         let id = approval.id;
-        let batch =
+        let mut batch =
             Batch::new().change(Change::Open(Box::new(call))).change(Change::Ask(approval)).audit(entry);
+        batch.changes.extend(self.rules(plan));
         self.store.commit(scope.tenant(), batch).await?;
         self.call_changed(scope.tenant(), plan, Status::Pending);
         let body = json!({ "approval": id, "call": plan.id, "decision": Decision::Open });

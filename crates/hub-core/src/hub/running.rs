@@ -134,6 +134,7 @@ impl Hub {
         let mut entry = self.about(scope, "call.intent", plan).with("reason", reason);
         let mut batch = Batch::new();
         batch.changes = self.room(scope, &plan.server).await?;
+        batch.changes.extend(self.rules(plan));
         if let Some(Approved { id, changes, entry: said }) = approved {
             let digest = plan.binding(scope);
             entry = entry.with("approval", id.to_string());

@@ -21,6 +21,8 @@ pub enum Change {
     },
     /// A document must be there: what belongs to something is kept only as long as that is there.
     Need(Key),
+    /// Documents must still have these versions: something was decided by them.
+    Same(Vec<(Key, u64)>),
     /// Forgets a document. It must be there.
     Remove(Key),
     /// Forgets all documents of a kind that belong to something.

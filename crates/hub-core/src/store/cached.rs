@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use jiff::SignedDuration;
 
 use super::{
-    About, Approval, ApprovalFilter, Batch, Call, CallFilter, Changed, Document, Key, Kind, Page, Paging,
-    Shared, Store, Stored,
+    About, Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Changed, Document, Key, Kind, Page,
+    Paging, Shared, Store, Stored,
 };
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::Result;
@@ -114,6 +114,11 @@ impl Known {
     }
 }
 
+fn decided_by(change: &Change) -> Vec<About> {
+    let Change::Same(all) = change else { return Vec::new() };
+    all.iter().map(|(key, _)| About::One(key.clone())).collect()
+}
+
 impl Cached {
     /// Remembers what is in this store.
     pub fn new(inner: Arc<dyn Store>) -> Self {
@@ -135,7 +140,16 @@ impl Store for Cached {
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
         let changes: Vec<_> = batch.changes.iter().filter_map(About::of).collect();
         if changes.is_empty() {
-            return self.inner.commit(tenant, batch).await;
+            let decided: Vec<_> = batch.changes.iter().flat_map(decided_by).collect();
+            let done = self.inner.commit(tenant, batch).await;
+            if done.is_err() {
+                // What another hub has changed may not have been told yet.
+                let mut known = lock(&self.known);
+                for about in &decided {
+                    known.hear(Some((tenant, about)));
+                }
+            }
+            return done;
         }
         lock(&self.known).begin(tenant, &changes);
         let done = self.inner.commit(tenant, batch).await;

@@ -8,7 +8,7 @@ use tokio_postgres::error::SqlState;
 
 use super::link::Connected;
 use super::{Ask, Stop, conflict, unreadable};
-use crate::common::{TENANTS, page};
+use crate::common::{TENANTS, changed, page};
 
 const COLUMNS: &str = "id, name, parent, version, body";
 /// What proves who asks, and is found without knowing whose it is.
@@ -41,9 +41,7 @@ pub(super) async fn put(db: &Connected, tenant: TenantId, document: &Document, v
     };
     match db.execute(sql, &[&tenant, &kind, &key.id, name, parent, &body, &number(version)]).await {
         Ok(1) => Ok(()),
-        Ok(_) => {
-            Err(conflict("changed_meanwhile", format!("the {kind} was changed meanwhile: read it again")))
-        }
+        Ok(_) => Err(changed(key).into()),
         Err(Stop::Fault(error)) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Err(match name {
             Some(name) => {
                 conflict("name_taken", format!("another {kind} has the name `{name}`: choose another one"))
@@ -63,6 +61,20 @@ pub(super) async fn need(db: &Connected, tenant: TenantId, key: &Key) -> Result<
     let sql = "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3 FOR KEY SHARE";
     let found = db.query(sql, &[&tenant.to_string(), &key.kind.name(), &key.id]).await?;
     found.first().map(|_| ()).ok_or_else(|| missing(key))
+}
+
+pub(super) async fn same(db: &Connected, tenant: TenantId, all: &[(Key, u64)]) -> Result<()> {
+    let sql = "SELECT wanted.place FROM unnest($2::TEXT[], $3::TEXT[], $4::BIGINT[]) WITH ORDINALITY
+                   AS wanted (kind, id, version, place)
+               WHERE NOT EXISTS (SELECT 1 FROM documents WHERE tenant = $1 AND kind = wanted.kind
+                   AND id = wanted.id AND version = wanted.version) LIMIT 1";
+    let kinds: Vec<_> = all.iter().map(|(key, _)| key.kind.name()).collect();
+    let ids: Vec<_> = all.iter().map(|(key, _)| &key.id).collect();
+    let versions: Vec<_> = all.iter().map(|(_, version)| number(*version)).collect();
+    let found = db.query(sql, &[&tenant.to_string(), &kinds, &ids, &versions]).await?;
+    let Some(row) = found.first() else { return Ok(()) };
+    let place = usize::try_from(numbers(row, 0)?).unwrap_or(usize::MAX);
+    Err(all.get(place - 1).map_or_else(|| unreadable("no such place"), |(key, _)| changed(key).into()))
 }
 
 pub(super) async fn remove_parts(db: &Connected, tenant: TenantId, kind: Kind, parent: &str) -> Result<()> {

@@ -166,6 +166,7 @@ async fn apply(db: &Connected, hub: Option<&str>, tenant: TenantId, batch: &Batc
         match change {
             Change::Put { document, version } => documents::put(db, tenant, document, *version).await?,
             Change::Need(key) => documents::need(db, tenant, key).await?,
+            Change::Same(all) => documents::same(db, tenant, all).await?,
             Change::Remove(key) => documents::remove(db, tenant, key).await?,
             Change::RemoveParts { kind, parent } => {
                 documents::remove_parts(db, tenant, *kind, parent).await?;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 
 use super::{conflict, failed};
-use crate::common::{TENANTS, page};
+use crate::common::{TENANTS, changed, page};
 
 const COLUMNS: &str = "id, name, parent, version, body";
 /// What proves who asks, and is found without knowing whose it is.
@@ -31,9 +31,7 @@ pub(super) fn put(db: &Connection, tenant: TenantId, document: &Document, versio
         .and_then(|mut sql| sql.execute(params![tenant, kind, key.id, name, parent, body, version]));
     match done {
         Ok(1) => Ok(()),
-        Ok(_) => {
-            Err(conflict("changed_meanwhile", format!("the {kind} was changed meanwhile: read it again")))
-        }
+        Ok(_) => Err(changed(key)),
         Err(error) if is_taken(&error) => Err(match name {
             Some(name) => {
                 conflict("name_taken", format!("another {kind} has the name `{name}`: choose another one"))
@@ -55,6 +53,18 @@ pub(super) fn need(db: &Connection, tenant: TenantId, key: &Key) -> Result<()> {
         .and_then(|mut sql| sql.exists(params![tenant.to_string(), key.kind.name(), key.id]))
         .map_err(|error| failed(&error))?;
     is_there.then_some(()).ok_or_else(|| Error::not_found(key.kind.name(), &key.id))
+}
+
+pub(super) fn same(db: &Connection, tenant: TenantId, all: &[(Key, u64)]) -> Result<()> {
+    let sql = "SELECT 1 FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?4";
+    let mut sql = db.prepare_cached(sql).map_err(|error| failed(&error))?;
+    for (key, version) in all {
+        let is_same = sql.exists(params![tenant.to_string(), key.kind.name(), key.id, version]);
+        if !is_same.map_err(|error| failed(&error))? {
+            return Err(changed(key));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn remove_parts(db: &Connection, tenant: TenantId, kind: Kind, parent: &str) -> Result<()> {

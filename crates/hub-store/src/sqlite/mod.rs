@@ -87,6 +87,7 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
         match change {
             Change::Put { document, version } => documents::put(db, tenant, &document, version)?,
             Change::Need(key) => documents::need(db, tenant, &key)?,
+            Change::Same(all) => documents::same(db, tenant, &all)?,
             Change::Remove(key) => documents::remove(db, tenant, &key)?,
             Change::RemoveParts { kind, parent } => documents::remove_parts(db, tenant, kind, &parent)?,
             Change::Take { of, rate, at } => limits::take(db, tenant, &of, rate, at)?,
