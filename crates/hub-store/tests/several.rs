@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use linchpin_hub_core::audit::Entry;
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::events::{Events, Missed, Watching};
 use linchpin_hub_core::id::{CallId, ServerId, TenantId};
@@ -13,6 +14,7 @@ use linchpin_hub_core::world::{System, World};
 use linchpin_hub_store::{Durability, Postgres};
 use serde_json::{Value, json};
 use test_postgres::server;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const ADA: TenantId = TenantId::fixed(1);
@@ -184,6 +186,24 @@ fn running(id: u128) -> Batch {
         started: Some(at),
         completed: None,
     })))
+}
+
+#[tokio::test]
+async fn of_two_that_are_about_the_same_call_one_is_done() {
+    let store = join(&server().database()).await;
+    for round in 0..5_u128 {
+        let mut all = JoinSet::new();
+        // Most go together; some of them are in each other's way.
+        for number in 0..200 {
+            let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent");
+            let (store, batch) = (store.clone(), running(round * 1_000 + number % 150 + 1).audit(entry));
+            all.spawn(async move { store.commit(ADA, batch).await.map_err(|error| error.code()) });
+        }
+        let outcomes = timeout(PATIENCE, all.join_all()).await.unwrap();
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Err("call_exists")).count(), 50);
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 150);
+        assert_eq!(store.head(ADA).await.unwrap().number, 150 * (u64::try_from(round).unwrap() + 1));
+    }
 }
 
 #[tokio::test]

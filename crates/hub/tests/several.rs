@@ -198,14 +198,14 @@ fn three_hubs_are_one() {
     for round in 0..30 {
         let (approval, status) = if round % 2 == 0 { ("auto", "success") } else { ("always-ask", "pending") };
         ok(&rest, "PATCH", &path, Some(&json!({ "approval": approval })));
-        for at in 0..3 {
+        for (at, stream) in streams.iter_mut().enumerate() {
             let call = ok(&helper, "POST", "/calls?wait=false", Some(&count(&format!("rules-{round}-{at}"))));
             let id = call["id"].as_str().unwrap();
             if status == "pending" {
                 assert_eq!(call["status"], status);
                 ok(&rest, "POST", &format!("/calls/{id}/cancel"), None);
             } else {
-                streams[at].until(id, status);
+                stream.until(id, status);
             }
         }
     }

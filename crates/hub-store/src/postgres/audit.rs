@@ -49,7 +49,7 @@ impl Chains {
     /// Adds entries, which are kept with all others at the end.
     pub(super) fn append(&mut self, tenant: TenantId, entries: &[Entry]) -> linchpin_hub_core::Result<()> {
         // All are kept by one statement: what it would refuse has to be found here.
-        if entries.iter().any(|entry| entry.actor.contains('\0')) {
+        if !entries.iter().all(is_kept) {
             return Err(unkept());
         }
         let head = self.heads.entry(tenant).or_insert_with(|| Head::start(tenant));
@@ -76,6 +76,11 @@ impl Chains {
         let hashes: Vec<_> = all.iter().map(|(_, row)| &row.hash.bytes()[..]).collect();
         db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes]).await.map(drop)
     }
+}
+
+/// Whether the database can keep what an entry says.
+pub(super) fn is_kept(entry: &Entry) -> bool {
+    !entry.actor.contains('\0')
 }
 
 /// What is locked for a tenant. Two with the same number wait for each other without need, and nothing else.

@@ -54,10 +54,8 @@ impl News {
     }
 
     /// Keeps them, in the middle of a transaction.
-    pub(super) async fn keep(&self, db: &Connected, hub: &str) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
+    pub(super) async fn keep(&self, db: &Connected, hub: Option<&str>) -> Result<()> {
+        let Some(hub) = hub.filter(|_| !self.is_empty()) else { return Ok(()) };
         let (mut tenants, mut kinds, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
         let mut add = |tenant: Option<TenantId>, kind: &str, body: Value| {
             tenants.push(tenant.map(|tenant| tenant.to_string()));

@@ -1,17 +1,19 @@
 //! The one that writes. What is written together is made sure of together, and what other hubs need to know of it goes
 //! with it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use linchpin_hub_core::events::Told;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::Batch;
+use linchpin_hub_core::store::{Batch, Change};
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::audit::Chains;
+use super::audit::{Chains, is_kept};
 use super::joined::Joined;
 use super::link::{Connected, Link};
 use super::news::News;
@@ -155,15 +157,22 @@ async fn transact(
     news: &mut News,
 ) -> Result<Vec<Result<()>>, Stop> {
     let tenants = part.iter().map(|write| write.tenant);
-    // Sent without waiting for one another, in this order. So are a mark and the first change after it.
+    // Sent without waiting for one another, in this order.
     let (begun, chains) = tokio::join!(biased; db.run("BEGIN"), Chains::take(db, tenants));
     begun?;
     let mut chains = chains?;
+    let are_done = part.len() > 1 && part.iter().all(is_apart) && all_at_once(db, hub, part).await?;
     let mut outcomes = Vec::with_capacity(part.len());
     let mut mark = "SAVEPOINT part";
     for Write { tenant, batch, .. } in part {
-        let (marked, done) = tokio::join!(biased; db.run(mark), apply(db, hub, *tenant, batch));
-        marked?;
+        let done = if are_done {
+            Ok(())
+        } else {
+            // A mark and the first change after it are sent without waiting, too.
+            let (marked, done) = tokio::join!(biased; db.run(mark), apply(db, hub, *tenant, batch));
+            marked?;
+            done
+        };
         let outcome = match done {
             Ok(()) => chains.append(*tenant, &batch.audit).inspect(|()| news.add(*tenant, batch)),
             Err(stop) if stop.is_lost() || stop.is_clash() => return Err(stop),
@@ -175,10 +184,8 @@ async fn transact(
     if outcomes.last().is_some_and(Result::is_err) {
         db.run(mark).await?;
     }
-    chains.keep(db).await?;
-    if let Some(hub) = hub {
-        news.keep(db, hub).await?;
-    }
+    let (kept, told) = tokio::join!(biased; chains.keep(db), news.keep(db, hub));
+    kept.and(told)?;
     match db.run("COMMIT").await {
         Ok(()) => Ok(outcomes),
         // The database says that it did not: then that is so.
@@ -186,6 +193,53 @@ async fn transact(
         Err(error) => {
             failed(&error);
             Err(unsure().into())
+        }
+    }
+}
+
+/// Whether a batch is only about calls and questions that no other can be about at the same time: of two that are, one
+/// fails. Such batches can be done in any order.
+fn is_apart(write: &Write) -> bool {
+    let is_apart = |change: &Change| {
+        matches!(
+            change,
+            Change::Open(_)
+                | Change::Start { .. }
+                | Change::Finish { .. }
+                | Change::Edit { .. }
+                | Change::Ask(_)
+                | Change::Decide { .. }
+                | Change::Use { .. }
+                | Change::Same(_)
+        )
+    };
+    write.batch.changes.iter().all(is_apart) && write.batch.audit.iter().all(is_kept)
+}
+
+/// Does all batches without waiting for one another. Whether they are done: if one of them cannot be, none is.
+async fn all_at_once(db: &Connected, hub: Option<&str>, part: &[Write]) -> Result<bool, Stop> {
+    db.run("SAVEPOINT part").await?;
+    let mut under_way: Vec<_> = part
+        .iter()
+        .map(|Write { tenant, batch, .. }| Some(Box::pin(apply(db, hub, *tenant, batch))))
+        .collect();
+    let mut failure = None;
+    poll_fn(|context| {
+        for one in &mut under_way {
+            if let Some(Poll::Ready(done)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
+                *one = None;
+                failure = failure.take().or(done.err());
+            }
+        }
+        if under_way.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    match failure {
+        None => Ok(true),
+        Some(stop) if stop.is_lost() || stop.is_clash() => Err(stop),
+        Some(_) => {
+            db.run("ROLLBACK TO part; RELEASE part").await?;
+            Ok(false)
         }
     }
 }
