@@ -2,8 +2,10 @@
 //! The same tool of the same server is called directly and through the hub, in turns, in one process.
 //!
 //! ```text
-//! cargo run --release -p bench --bin bench-road -- [calls] [at once]
+//! cargo run --release -p bench --bin bench-road -- [calls] [at once] [power]
 //! ```
+//!
+//! With `power` each call waits for the disk before it is made, and after it; `TMPDIR` says which.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use linchpin_hub_core::store::Status;
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
 use linchpin_hub_core::{Scope, Subject};
-use linchpin_hub_store::Sqlite;
+use linchpin_hub_store::{Durability, Sqlite};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -41,7 +43,9 @@ struct Measured {
 #[expect(clippy::print_stdout, reason = "the report")]
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
+    let (words, numbers): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|text| text == "power");
+    let durability = if words.is_empty() { Durability::Process } else { Durability::Power };
+    let mut numbers = numbers.iter().map(|text| text.parse::<usize>());
     let calls = numbers.next().transpose()?.unwrap_or(5_000);
     let at_once = numbers.next().transpose()?.unwrap_or(1).max(1);
     let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
@@ -51,7 +55,7 @@ async fn main() -> anyhow::Result<()> {
 
     let client = Client::http(&url).connect().await?;
     let place = tempfile::tempdir()?;
-    let store = Arc::new(Sqlite::open(&place.path().join("hub.db"))?);
+    let store = Arc::new(Sqlite::open_with(&place.path().join("hub.db"), durability)?);
     let (keys, _) = KeyFile::open(&place.path().join("keys"), &System)?;
     let hub = Arc::new(Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default()));
     let scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
@@ -78,7 +82,7 @@ async fn main() -> anyhow::Result<()> {
             })
             .await?;
     }
-    println!("{calls} calls each, {at_once} at once; microseconds");
+    println!("{calls} calls each, {at_once} at once, {durability:?}; microseconds");
     println!("{:10} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "CPU", "calls/s");
     println!("{}\n{}", direct.line("direct"), through.line("hub"));
     println!(

@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     UnknownTool,
     /// The hub refused.
     Hub,
+    /// The disk does not keep what it is given.
+    Disk,
     /// The user, or the system, wants an end; by this signal.
     Interrupted(u8),
     /// Whoever read the output has seen enough.
@@ -104,6 +106,7 @@ impl Failure {
         match self.kind {
             Kind::BrokenPipe => 0,
             Kind::Usage => 2,
+            Kind::Disk => 74, // as `sysexits.h` has it
             Kind::Interrupted(signal) => 128 + signal,
             _ => 1,
         }
@@ -119,6 +122,7 @@ impl Failure {
             Kind::Protocol => "protocol",
             Kind::UnknownTool => "unknown_tool",
             Kind::Hub => "hub",
+            Kind::Disk => "disk",
             Kind::Interrupted(_) => "interrupted",
             Kind::BrokenPipe | Kind::Other => "other",
         };

@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Hub;
 use super::cancelling::CANCEL;
 use super::due::Look;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::id::TenantId;
 use crate::scope::{Scope, Subject};
@@ -50,6 +50,11 @@ impl Hub {
             }
         }
         self.end().await;
+    }
+
+    /// Waits until nothing can be kept any more, and says why: then a hub has to end.
+    pub async fn broken(&self) -> Error {
+        self.store.broken().await
     }
 
     /// Waits for what is under way, keeps everything and signs the audit.
@@ -141,6 +146,6 @@ impl Hub {
 
 /// Says what did not work.
 fn said<T>(done: Result<T>) -> Option<T> {
-    let say = |error: &crate::error::Error| tracing::warn!(%error, "something that the hub does by itself did not work; it is tried again");
+    let say = |error: &Error| tracing::warn!(%error, "something that the hub does by itself did not work; it is tried again");
     done.inspect_err(say).ok()
 }

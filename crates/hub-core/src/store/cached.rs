@@ -13,7 +13,7 @@ use super::{
     Paging, Shared, Store, Stored,
 };
 use crate::audit::{Checkpoint, Head, Row};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::sync::lock;
 
@@ -248,5 +248,9 @@ impl Store for Cached {
 
     fn ahead(&self) -> SignedDuration {
         self.inner.ahead()
+    }
+
+    async fn broken(&self) -> Error {
+        self.inner.broken().await
     }
 }

@@ -20,7 +20,7 @@ pub use document::{Document, Key, Kind, Stored};
 pub use shared::{About, Changed, Clock, Shared};
 
 use crate::audit::{Checkpoint, Head, Row};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
 
 /// Which part of a long list is wanted.
@@ -110,5 +110,10 @@ pub trait Store: Send + Sync + 'static {
     /// How far the clock that all hubs on this store go by is ahead of this machine's.
     fn ahead(&self) -> SignedDuration {
         SignedDuration::ZERO
+    }
+
+    /// Waits until nothing can be kept any more, however long the hub runs; for ever where what fails comes back. Why.
+    async fn broken(&self) -> Error {
+        std::future::pending().await
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use super::failed;
+use super::{DISK, failed};
 use crate::Durability;
 
 /// How many wait for a thread before others wait for their turn to wait.
@@ -38,6 +38,8 @@ pub(super) struct Database {
     reading: Option<mpsc::Sender<Read>>,
     writer: Option<JoinHandle<()>>,
     reader: Option<JoinHandle<()>>,
+    /// Why nothing is written any more.
+    broken: watch::Receiver<Option<Error>>,
 }
 
 impl Database {
@@ -71,11 +73,13 @@ impl Database {
         let reader = connect().map_err(|error| failed(&error))?;
         reader.pragma_update(None, "query_only", true).map_err(|error| failed(&error))?;
         let ((writing, writes), (reading, reads)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
+        let (breaks, broken) = watch::channel(None);
         Ok(Database {
             writing: Some(writing),
             reading: Some(reading),
-            writer: Some(start("store-writer", move || write_all(&first, writes))?),
+            writer: Some(start("store-writer", move || write_all(&first, writes, &breaks))?),
             reader: Some(start("store-reader", move || read_all(&reader, reads))?),
+            broken,
         })
     }
 
@@ -102,6 +106,13 @@ impl Database {
         let writing = self.writing.as_ref().ok_or_else(over)?;
         writing.send(Write { work: Box::new(work), done }).await.map_err(|_| over())?;
         result.await.map_err(|_| over())?
+    }
+
+    /// Waits until nothing is written any more.
+    pub(super) async fn broken(&self) -> Error {
+        let mut broken = self.broken.clone();
+        let broken = broken.wait_for(Option::is_some).await;
+        broken.ok().and_then(|error| error.clone()).unwrap_or_else(over)
     }
 }
 
@@ -157,11 +168,18 @@ fn read_all(db: &Connection, mut reads: mpsc::Receiver<Read>) {
     }
 }
 
-fn write_all(db: &Connection, mut writes: mpsc::Receiver<Write>) {
+/// Writes until the disk fails. After that nobody knows what is there, and what is asked then is not tried.
+fn write_all(db: &Connection, mut writes: mpsc::Receiver<Write>, broken: &watch::Sender<Option<Error>>) {
     let mut group = Vec::with_capacity(GROUP);
     while writes.blocking_recv_many(&mut group, GROUP) > 0 {
         let (work, waiting): (Vec<_>, Vec<_>) = group.drain(..).map(|write| (write.work, write.done)).unzip();
-        let outcomes = write_group(db, work);
+        let before = broken.borrow().clone();
+        let outcomes = before.map_or_else(|| write_group(db, work), Err);
+        if let Err(error) = &outcomes
+            && error.code() == DISK
+        {
+            broken.send_replace(Some(error.clone()));
+        }
         for (index, done) in waiting.into_iter().enumerate() {
             let outcome = outcomes.as_ref().map_err(Clone::clone).and_then(|all| all[index].clone());
             let _ = done.send(outcome); // whoever asked may have gone
@@ -177,8 +195,9 @@ fn write_group(db: &Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
     for work in group {
         tx.run("SAVEPOINT part").map_err(fault)?;
         let outcome = work(tx.0);
-        if tx.0.is_autocommit() {
-            return outcome.and(Err(over())).map(|()| outcomes); // the database has undone the whole group
+        // The database has undone the whole group, or cannot be believed any more.
+        if tx.0.is_autocommit() || outcome.as_ref().is_err_and(|error| error.code() == DISK) {
+            return outcome.and(Err(over())).map(|()| outcomes);
         }
         if outcome.is_err() {
             tx.run("ROLLBACK TO part").map_err(fault)?;

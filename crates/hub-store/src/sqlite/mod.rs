@@ -59,17 +59,24 @@ impl Sqlite {
     }
 }
 
+const AWAY: &str = "store_unavailable";
+/// Nobody knows what is on the disk.
+const DISK: &str = "store_broken";
+
 /// What the database says, without what is in it.
 fn failed(error: &rusqlite::Error) -> Error {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase};
-    let text = match error.sqlite_error_code() {
-        Some(DiskFull) => "the disk is full: nothing can be kept until there is room",
-        Some(DatabaseCorrupt | NotADatabase) => "the database is damaged: restore it from a backup",
-        _ => "the database does not work now",
+    use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase, SystemIoFailure};
+    let (code, text) = match error.sqlite_error_code() {
+        Some(DiskFull) => (AWAY, "the disk is full: nothing can be kept until there is room"),
+        Some(DatabaseCorrupt | NotADatabase) => (AWAY, "the database is damaged: restore it from a backup"),
+        Some(SystemIoFailure) => {
+            (DISK, "the disk does not do what is asked of it: look at it, and start the hub again")
+        }
+        _ => (AWAY, "the database does not work now"),
     };
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    tracing::error!(error = code, kind = kind(error), "{text}");
-    Error::new(error::Kind::Unavailable, "store_unavailable", text)
+    let number = error.sqlite_error().map(|error| error.extended_code);
+    tracing::error!(error = number, kind = kind(error), "{text}");
+    Error::new(error::Kind::Unavailable, code, text)
 }
 
 /// The name of what went wrong. What comes after it may be from the database.
@@ -188,6 +195,10 @@ impl Store for Sqlite {
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
         let hub = self.hub.clone();
         self.db.read(move |db| calls::abandoned(db, &hub, tenant)).await
+    }
+
+    async fn broken(&self) -> Error {
+        self.db.broken().await
     }
 }
 

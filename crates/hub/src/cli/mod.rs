@@ -239,7 +239,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let is_serving = matches!(cli.command, None | Some(Command::Serve(_)));
     if !is_serving && cli.serve != serve::Options::default() {
         return Err(Failure::usage(
-            "--listen, --ready-file and --log are for serving: give no other command",
+            "--listen, --ready-file, --log and --audit-durability are for serving: give no other command",
         ));
     }
     match cli.command {

@@ -3,6 +3,7 @@
 //! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its [`comments`], and [`place`] says where
 //! it and everything else of the hub is. A server in it is read by the rules of [`Operated`], as any other.
 
+mod audit;
 mod comments;
 mod edit;
 mod file;
@@ -22,8 +23,9 @@ use linchpin_hub_core::server::Operated;
 use serde_json::Value;
 use toml_edit::Document;
 
+pub(crate) use audit::{Audit, Durability};
 pub(crate) use edit::{add, remove, switch, switch_demo, update};
-pub(crate) use place::{Place, Running, Typed, directory, variable};
+pub(crate) use place::{Place, Running, Typed, Variables, directory, variable};
 pub(crate) use problem::Problem;
 pub(crate) use watch::Watched;
 
@@ -71,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) url: Option<Public>,
     /// Days that arguments and results of calls are kept.
     pub(crate) days: Option<u64>,
+    /// How the audit is kept.
+    pub(crate) audit: Audit,
     /// Private networks that servers may be in.
     pub(crate) networks: Vec<Network>,
     /// Whether the built-in demo server is used.
@@ -81,7 +85,15 @@ pub(crate) struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { listen: None, url: None, days: None, networks: Vec::new(), demo: true, servers: Vec::new() }
+        Config {
+            listen: None,
+            url: None,
+            days: None,
+            audit: Audit::default(),
+            networks: Vec::new(),
+            demo: true,
+            servers: Vec::new(),
+        }
     }
 }
 
@@ -139,6 +151,7 @@ impl Config {
             let days = history.number("days", DAYS)?;
             history.end().map(|()| days)
         });
+        let audit = form.object("audit")?.map(Audit::read);
         let networks = form.object("egress")?.map(|mut egress| {
             let networks = egress.texts("allow", MOST_NETWORKS, 64)?;
             let network = |text: &String| {
@@ -154,6 +167,7 @@ impl Config {
             listen: listen.transpose()?,
             url: url.transpose()?,
             days: days.transpose()?.flatten(),
+            audit: audit.transpose()?.unwrap_or_default(),
             networks: networks.transpose()?.unwrap_or_default(),
             servers: Vec::new(),
         })

@@ -14,9 +14,10 @@ use linchpin::auth::Secret;
 use linchpin_hub_core::private;
 use linchpin_hub_core::store::Store;
 use linchpin_hub_core::world::System;
-use linchpin_hub_store::{Durability, Postgres, Sqlite};
+use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
 
+use super::Durability;
 use crate::failure::{Failure, Kind};
 use crate::terminal::quoted;
 
@@ -149,13 +150,13 @@ impl Place {
     }
 
     /// Opens the database for the hub, or makes it for its owner alone.
-    pub(crate) async fn store(&self) -> Result<Arc<dyn Store>, Failure> {
+    pub(crate) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, Failure> {
         if let Some(url) = &self.database {
-            let store = Postgres::join(url.expose(), Durability::default(), Arc::new(System)).await?;
+            let store = Postgres::join(url.expose(), durability.into(), Arc::new(System)).await?;
             return Ok(Arc::new(store));
         }
         private_file(&self.file())?;
-        self.found_store().await
+        Ok(Arc::new(Sqlite::open_with(&self.file(), durability.into())?))
     }
 
     /// As [`Self::store`], of one that must be there.

@@ -17,6 +17,8 @@ fn everything_that_can_be_said() {
         listen = "127.0.0.1:7420"        # optional
         [history]
         days = 30
+        [audit]
+        durability = "power"
         [egress]
         allow = ["10.0.0.0/8", "fd00::1"]
         [servers.files]
@@ -42,6 +44,7 @@ fn everything_that_can_be_said() {
     )
     .unwrap();
     assert_eq!((config.listen, config.days), ("127.0.0.1:7420".parse().ok(), Some(30)));
+    assert_eq!(config.audit, Audit { durability: Some(Durability::Power) });
     assert_eq!(config.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
     let [files, remote] = &config.servers[..] else { panic!("{:?}", config.servers) };
     assert_eq!((files.slug.as_str(), &*files.settings.name), ("files", "Files"));
@@ -82,6 +85,10 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         (
             "[history]\nday = 1",
             "line 2, column 1: `history.day`: there is no such field: did you mean `days`?",
+        ),
+        (
+            "[audit]\ndurability = \"disk\"",
+            "line 2, column 1: `audit.durability`: it is `process` or `power`",
         ),
         ("history = 3", "line 1, column 1: `history`: it is an object"),
         (

@@ -79,11 +79,12 @@ impl Watched {
 
     /// What is not as it was when the hub was started, and is looked at only then.
     fn late(&self, config: &Config) -> Vec<&'static str> {
-        let Config { listen, url, days, networks, .. } = &*self.first;
+        let Config { listen, url, days, audit, networks, .. } = &*self.first;
         let all = [
             ("listen", *listen == config.listen),
             ("url", *url == config.url),
             ("history", *days == config.days),
+            ("audit.durability", audit.durability == config.audit.durability),
             ("egress", *networks == config.networks),
         ];
         all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()

@@ -4,6 +4,7 @@ mod listen;
 mod open;
 pub(crate) mod programs;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::cli::{from_linchpin, print};
-use crate::config::{Place, Running, Typed, Watched, variable};
+use crate::config::{Config, Durability, Place, Running, Typed, Variables, Watched, variable};
 use crate::failure::{Failure, Kind};
 use crate::terminal::{Look, Style};
 
@@ -45,6 +46,11 @@ pub(crate) struct Options {
     /// How to write the log
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log: Option<Log>,
+
+    /// What is kept of a call before it is made survives the end of the hub (process), or that of the machine, too
+    /// (power); else `$LINCHPIN_AUDIT_DURABILITY`, else the operator's file, else process
+    #[arg(long, value_name = "WHAT")]
+    audit_durability: Option<Durability>,
 }
 
 impl Options {
@@ -54,7 +60,18 @@ impl Options {
             listen: self.listen.or(before.listen),
             ready_file: self.ready_file.or(before.ready_file),
             log: self.log.or(before.log),
+            audit_durability: self.audit_durability.or(before.audit_durability),
         }
+    }
+
+    /// What is kept survives this: as it was typed, else as the environment says, else as the operator's file does.
+    fn durability(&self, variables: Variables<'_>, config: &Config) -> Result<Durability, Failure> {
+        let read = |text: OsString| {
+            let known = text.to_str().and_then(|text| Durability::from_str(text, false).ok());
+            known.ok_or_else(|| Failure::usage("LINCHPIN_AUDIT_DURABILITY is `process` or `power`"))
+        };
+        let set = variables("LINCHPIN_AUDIT_DURABILITY").map(read).transpose()?;
+        Ok(self.audit_durability.or(set).or(config.audit.durability).unwrap_or_default())
     }
 }
 
@@ -80,7 +97,8 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let listener = listen::listen(options.listen.or(watched.config().listen)).await?;
     let (url, public) = (listener.origin(), watched.config().url.clone());
     let found_at = public.as_ref().map_or(&url, |url| &url.text);
-    let hub = open::hub(&place, &watched.config(), found_at, guard.lineage().clone()).await?;
+    let durability = options.durability(&variable, &watched.config())?;
+    let hub = open::hub(&place, durability, &watched.config(), found_at, guard.lineage().clone()).await?;
     programs::take(&hub, &watched).await?;
 
     let shown = linchpin_hub_http::Options {
@@ -117,11 +135,12 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     if let Err(error) = welcome(&hub, &place, (&running.url, shown), json).await {
         tracing::warn!(%error, "nobody could be told where the hub is");
     }
-    tracing::info!(url = running.url, data = %place.data().display(), "the hub is ready");
+    tracing::info!(url = running.url, data = %place.data().display(), ?durability, "the hub is ready");
 
     // Whatever ends first ends the rest.
     let first = tokio::select! {
         () = ends.wait() => Ok(()),
+        error = hub.broken() => Err(Failure::new(Kind::Disk, error.to_string())),
         first = next(&mut work) => first,
         first = next(&mut own) => first,
     };

@@ -9,18 +9,19 @@ use linchpin_hub_core::hub::{Hub, Options};
 use linchpin_hub_core::vault::{KeyFile, KeyFileError};
 use linchpin_hub_core::world::System;
 
-use crate::config::{Config, Place};
+use crate::config::{Config, Durability, Place};
 use crate::failure::{Failure, Kind};
 
 /// The hub that keeps everything at this place, with what was under way when it ended last brought to an end.
 /// Browsers find it at `url`.
 pub(super) async fn hub(
     place: &Place,
+    durability: Durability,
     config: &Config,
     url: &str,
     lineage: Lineage,
 ) -> Result<Arc<Hub>, Failure> {
-    let store = place.store().await?;
+    let store = place.store(durability).await?;
     let keys = keys(place, !store.tenants().await?.is_empty())?;
     let egress = Egress::builder().policy(policy(config)).build();
     let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;

@@ -89,7 +89,14 @@ impl Home {
     }
 
     pub(crate) fn start_with(&self, arguments: &[&str]) -> Hub {
-        let mut child = Command::new(LINCHPIN)
+        self.start_by(&["env"], arguments)
+    }
+
+    /// Starts a hub by another program, which becomes the hub.
+    pub(crate) fn start_by(&self, program: &[&str], arguments: &[&str]) -> Hub {
+        let mut child = Command::new(program[0])
+            .args(&program[1..])
+            .arg(LINCHPIN)
             .arg("--data-dir")
             .arg(self.data())
             .args(["--listen", "127.0.0.1:0"])

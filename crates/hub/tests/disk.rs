@@ -1,0 +1,50 @@
+//! A disk that fails: the hub does nothing that it cannot keep, and ends.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+mod support;
+
+use hub::Home;
+use serde_json::json;
+
+/// The kernel refuses to let files grow beyond so many blocks.
+const SMALL_FILES: &str = "ulimit -f 2048; trap '' XFSZ; exec \"$@\"";
+
+#[test]
+fn a_hub_that_cannot_keep_what_it_does_ends_with_a_code_of_its_own() {
+    let home = Home::new();
+    let hub = home.start_by(&["bash", "-c", SMALL_FILES, "-"], &[]);
+    home.ok(&["server", "connect", "demo"]);
+    let message = json!({ "message": "x".repeat(20_000) }).to_string();
+    let call = || home.run(&["--json", "tool", "call", "mcp_demo__echo", "--args", &message]);
+    let mut calls = (0..500).map(|_| call());
+    let refused = calls.find(|call| call.code != Some(0)).expect("the disk has failed");
+    assert!(refused.stdout.contains("the disk does not do what is asked of it"), "{}", refused.stdout);
+    let (status, log) = hub.ended();
+    assert_eq!(status.code(), Some(74), "{log}");
+    assert!(log.contains("linchpin: the disk does not do what is asked of it: look at it"), "{log}");
+
+    // What was said to be done is there, and the next hub goes on.
+    let _hub = home.start();
+    assert!(home.json(&["audit", "verify"])["is_whole"].as_bool().unwrap());
+    home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "again"}"#]);
+}
+
+#[test]
+fn what_is_kept_survives_what_was_asked_for() {
+    let home = Home::new();
+    let ready = |variable: Option<&str>, arguments: &[&str]| {
+        let set = variable.map(|value| format!("LINCHPIN_AUDIT_DURABILITY={value}"));
+        let program: Vec<_> = set.as_deref().into_iter().collect();
+        let mut hub = home.start_by(&[&["env"], &program[..]].concat(), arguments);
+        hub.wait_for("the hub is ready")
+    };
+    assert!(ready(None, &[]).contains("durability=Process"));
+    home.write("[audit]\ndurability = \"power\"\n");
+    assert!(ready(None, &[]).contains("durability=Power"));
+    assert!(ready(Some("process"), &[]).contains("durability=Process"));
+    assert!(ready(Some("process"), &["--audit-durability", "power"]).contains("durability=Power"));
+    home.run(&["--audit-durability", "disk"]).said(2, &["process, power"]);
+    home.run(&["--audit-durability", "power", "calls"]).said(2, &["are for serving"]);
+}
