@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::text::hex;
+use crate::text::{hex, unhex};
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +69,14 @@ impl fmt::Debug for Digest {
 impl serde::Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+        let bytes = unhex(&text).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Digest).ok_or_else(|| serde::de::Error::custom("it is no digest"))
     }
 }
 

@@ -33,6 +33,7 @@ pub mod pin;
 pub mod policy;
 pub mod private;
 pub mod scope;
+pub mod segment;
 pub mod server;
 pub mod store;
 mod sync;

@@ -72,6 +72,7 @@ contract!(
     what_may_be_had_is_counted,
     what_was_decided_by_must_be_the_same,
     calls_of_a_hub_that_is_gone_are_found,
+    entries_leave_when_they_are_sealed,
     everything_is_there_again
 );
 
@@ -572,6 +573,46 @@ async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
     };
     assert_eq!(found(ADA).await, [CallId::fixed(1), CallId::fixed(3)]);
     assert_eq!(found(BOB).await, []);
+}
+
+async fn entries_leave_when_they_are_sealed(open: impl Open) {
+    let place = tempfile::tempdir().unwrap();
+    let (store, signer) = (open(&place).await, Signer::new(&[1; 32]));
+    for number in 0..10 {
+        for tenant in [ADA, BOB] {
+            let entry = Entry::new(at(number), "user:1", "call.intent").with("call", number);
+            store.commit(tenant, Batch::new().audit(entry)).await.unwrap();
+            let checkpoint = signer.sign(tenant, store.head(tenant).await.unwrap(), at(50));
+            store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint))).await.unwrap();
+        }
+    }
+    let rows = store.audit(ADA, 0, 100).await.unwrap();
+    let head = |number: usize| Head { number: number as u64, hash: rows[number - 1].hash };
+    let seal = |first, last| Batch::new().change(Change::Seal { first, last });
+    let other = document(Kind::Segment, "1", json!({}));
+    for (first, last) in [
+        (2, head(5)),
+        (0, head(5)),
+        (1, Head { hash: rows[5].hash, ..head(5) }),
+        (1, Head { number: 11, ..head(10) }),
+        (1, head(10)),
+    ] {
+        let batch = put(&other, 0).change(Change::Seal { first, last });
+        assert_eq!(code(&*store, ADA, batch).await, "changed_meanwhile", "{first} {last:?}");
+    }
+    assert_eq!(store.audit(ADA, 0, 100).await.unwrap(), rows);
+    assert_eq!(store.document(ADA, &other.key).await.unwrap(), None);
+    assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "done");
+    assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "changed_meanwhile");
+    assert_eq!(store.audit(ADA, 0, 100).await.unwrap(), rows[5..]);
+    assert_eq!(
+        code(&*store, ADA, seal(6, head(9)).audit(Entry::new(at(60), "hub", "audit.seal"))).await,
+        "done"
+    );
+    assert_eq!(store.audit(ADA, 0, 100).await.unwrap()[0], rows[9]);
+    assert_eq!(store.head(ADA).await.unwrap().number, 11);
+    assert_eq!(store.checkpoint(ADA).await.unwrap().unwrap().head, head(10));
+    assert_eq!(store.audit(BOB, 0, 100).await.unwrap().len(), 10, "another's are not touched");
 }
 
 async fn everything_is_there_again(open: impl Open) {

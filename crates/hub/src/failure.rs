@@ -200,6 +200,12 @@ impl From<linchpin_hub_core::Error> for Failure {
     }
 }
 
+impl From<linchpin_hub_core::audit::Broken> for Failure {
+    fn from(broken: linchpin_hub_core::audit::Broken) -> Self {
+        Failure::new(Kind::Other, broken.to_string())
+    }
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let pipe =

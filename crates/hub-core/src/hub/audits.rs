@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Hub;
-use crate::audit::{Broken, Check, Checkpoint, Head, Row};
+use super::verifying::{Beside, Verified, verify};
+use crate::audit::{Checkpoint, Head, Row};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
 use crate::scope::Scope;
-use crate::store::{Batch, Change, MOST_ON_PAGE, Store};
+use crate::store::{Batch, Change};
 use crate::text::{hex, unhex};
 
 /// An entry of the audit.
@@ -33,23 +34,6 @@ pub struct AuditView {
     pub fields: Value,
     /// The digest of this entry and all before it.
     pub hash: String,
-}
-
-/// What a check of the audit found.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Verified {
-    /// Whether everything is as it was written.
-    pub is_whole: bool,
-    /// How many entries were found to be.
-    pub entries: u64,
-    /// The digest of the last of them.
-    pub hash: String,
-    /// How far the last checkpoint says that it goes.
-    pub checkpoint: Option<u64>,
-    /// The first entry that is not as it was written.
-    pub broken: Option<u64>,
-    /// What is wrong with it.
-    pub problem: Option<String>,
 }
 
 /// A checkpoint as it is kept in a file of its own, one on a line.
@@ -82,8 +66,9 @@ impl Hub {
     /// Checks that every entry is as it was written, and that none is missing.
     pub async fn verify_audit(&self, scope: Scope) -> Result<Verified> {
         scope.person()?;
-        let file = self.options.checkpoints.as_deref();
-        verify(&*self.store, scope.tenant(), self.signer.public_key(), file).await
+        let (checkpoints, segments) = (self.options.checkpoints.clone(), self.options.segments.clone());
+        verify(&*self.store, scope.tenant(), self.signer.public_key(), &Beside { checkpoints, segments })
+            .await
     }
 
     /// Signs how far the audit goes, if it has gone on.
@@ -125,60 +110,8 @@ fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
     options.open(path)?.write_all(format!("\n{text}\n").as_bytes())
 }
 
-/// Checks the audit of a tenant in a store, against the last checkpoint that the store or the file knows. It needs no hub
-/// that runs.
-pub async fn verify(
-    store: &dyn Store,
-    tenant: TenantId,
-    public_key: &[u8],
-    file: Option<&Path>,
-) -> Result<Verified> {
-    let kept = store.checkpoint(tenant).await?;
-    let filed = match file {
-        Some(file) => last_in(file, tenant)?,
-        None => None,
-    };
-    let last = kept.into_iter().chain(filed).max_by_key(|checkpoint| checkpoint.head.number);
-    let mut head = Head::start(tenant);
-    let checked = check(store, tenant, public_key, last.as_ref(), &mut head).await?;
-    let broken = checked.err();
-    Ok(Verified {
-        is_whole: broken.is_none(),
-        entries: head.number,
-        hash: head.hash.to_string(),
-        checkpoint: last.map(|last| last.head.number),
-        broken: broken.as_ref().map(|broken| broken.number),
-        problem: broken.map(|broken| broken.to_string()),
-    })
-}
-
-async fn check(
-    store: &dyn Store,
-    tenant: TenantId,
-    public_key: &[u8],
-    last: Option<&Checkpoint>,
-    head: &mut Head,
-) -> Result<Result<(), Broken>> {
-    let mut check = match Check::new(tenant, last, public_key) {
-        Ok(check) => check,
-        Err(broken) => return Ok(Err(broken)),
-    };
-    loop {
-        let rows = store.audit(tenant, head.number, MOST_ON_PAGE).await?;
-        if rows.is_empty() {
-            return Ok(check.end().map(drop));
-        }
-        for row in rows {
-            if let Err(broken) = check.row(&row) {
-                return Ok(Err(broken));
-            }
-            *head = Head { number: row.number, hash: row.hash };
-        }
-    }
-}
-
 /// The last checkpoint of a tenant in a file.
-fn last_in(file: &Path, tenant: TenantId) -> Result<Option<Checkpoint>> {
+pub(super) fn last_in(file: &Path, tenant: TenantId) -> Result<Option<Checkpoint>> {
     let unreadable = |what: String| {
         let text = format!("the checkpoints in `{}` cannot be read: {what}", file.display());
         Error::new(error::Kind::Unavailable, "checkpoints_unreadable", text)

@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::id::TenantId;
 use crate::scope::{Scope, Subject};
-use crate::store::{Batch, Change};
 
 const TICK: Duration = Duration::from_secs(1);
 /// Every so many ticks.
@@ -93,6 +92,7 @@ impl Hub {
             }
             if count.is_multiple_of(FORGET) {
                 said(self.forget_old(tenant).await);
+                said(self.seal_old(tenant).await);
             }
             if is_due {
                 said(self.look_at_all(tenant).await);
@@ -115,12 +115,6 @@ impl Hub {
             self.look_soon(tenant, server.id);
         }
         Ok(())
-    }
-
-    /// Forgets calls that are older than they are kept.
-    pub async fn forget_old(&self, tenant: TenantId) -> Result<()> {
-        let before = self.world.now().saturating_sub(self.options.history).unwrap_or(Timestamp::MIN);
-        self.store.commit(tenant, Batch::new().change(Change::Forget { before })).await
     }
 
     /// Looks at the servers that wait for it, each for itself: one that does not answer holds up no other.

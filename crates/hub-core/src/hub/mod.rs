@@ -23,6 +23,7 @@ mod operated;
 mod passing;
 mod passwords;
 mod people;
+mod retention;
 mod running;
 mod schemas;
 mod secrets;
@@ -33,6 +34,7 @@ mod throttle;
 pub mod tokens;
 mod tools;
 pub mod users;
+mod verifying;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -64,7 +66,7 @@ use crate::vault::KeyFile;
 use crate::world::World;
 
 pub use approvals::ApprovalView;
-pub use audits::{AuditView, Verified, verify};
+pub use audits::AuditView;
 pub use connecting::Tried;
 pub use credentials::CredentialView;
 pub use executor::{Wanted, Which};
@@ -72,9 +74,11 @@ pub use export::Format;
 pub use history::CallView;
 pub use meters::{BOUNDS, Ended, Meters};
 pub use offers::Offer;
+pub use retention::Retention;
 pub use servers::{ServerFilter, ServerView};
 pub use sync::Synced;
 pub use tools::{ToolFilter, ToolView};
+pub use verifying::{Beside, Verified, every_segment, verify};
 
 /// The tenant that is there from the beginning.
 pub const LOCAL: TenantId = TenantId::fixed(1);
@@ -88,12 +92,14 @@ pub struct Options {
     pub result_limit: usize,
     /// How long a person has to answer.
     pub approval_lifetime: Duration,
-    /// How long arguments and results are kept.
-    pub history: Duration,
+    /// How long what is kept, at first.
+    pub retention: Retention,
     /// How often the tools of servers are looked at again.
     pub sync_every: Duration,
     /// Where checkpoints of the audit are kept beside the store, so that its end cannot be cut off with them.
     pub checkpoints: Option<PathBuf>,
+    /// The folder for entries of the audit that leave the store.
+    pub segments: Option<PathBuf>,
     /// Where browsers come back to when somebody has signed in to a server.
     pub callback: Option<String>,
     /// The mark of whatever the hub starts, by which a guard ends it.
@@ -105,9 +111,10 @@ impl Default for Options {
         Options {
             result_limit: envelope::DEFAULT_LIMIT,
             approval_lifetime: Duration::from_hours(1),
-            history: Duration::from_hours(30 * 24),
+            retention: Retention { history: Duration::from_hours(30 * 24), audit: None },
             sync_every: Duration::from_mins(15),
             checkpoints: None,
+            segments: None,
             callback: None,
             lineage: None,
         }
@@ -122,6 +129,7 @@ pub struct Hub {
     signer: Signer,
     events: Events,
     options: Options,
+    retention: Mutex<Retention>,
     connections: Connections,
     /// The programs of the operator's file; none where it was said that there is none.
     launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
@@ -177,6 +185,7 @@ impl Hub {
             keys,
             signer,
             events,
+            retention: Mutex::new(options.retention),
             options,
             connections,
             launches: Mutex::default(),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::call::{Approval, Call, Decision, Outcome};
 use super::document::{Document, Key, Kind};
-use crate::audit::{Checkpoint, Entry};
+use crate::audit::{Checkpoint, Entry, Head};
 use crate::digest::Digest;
 use crate::id::{ApprovalId, CallId, ServerId};
 use crate::limit::Rate;
@@ -104,6 +104,14 @@ pub enum Change {
     },
     /// How far the audit goes, signed.
     Checkpoint(Checkpoint),
+    /// Entries of the audit are in a file now, and leave the store, as do the checkpoints of then. All of them must be there,
+    /// and at least one more: where the chain ends is read from the last.
+    Seal {
+        /// The number of the first; none before it is there.
+        first: u64,
+        /// The last.
+        last: Head,
+    },
 }
 
 /// Of which calls there may be only so many at once.

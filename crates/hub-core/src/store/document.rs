@@ -30,11 +30,13 @@ pub enum Kind {
     Session,
     /// Held by whoever renews a sign-in. Its parent is the server.
     Lease,
+    /// Entries of the audit that are in a file. Its id is the number of the first.
+    Segment,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Server,
         Kind::Tool,
         Kind::Contact,
@@ -45,6 +47,7 @@ impl Kind {
         Kind::User,
         Kind::Session,
         Kind::Lease,
+        Kind::Segment,
     ];
 
     /// Whether hubs remember such documents: every call asks for them.
@@ -70,6 +73,7 @@ impl Kind {
             Kind::User => "user",
             Kind::Session => "session",
             Kind::Lease => "lease",
+            Kind::Segment => "segment",
         }
     }
 }

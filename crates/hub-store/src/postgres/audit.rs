@@ -10,7 +10,7 @@ use linchpin_hub_core::store::MOST_ON_PAGE;
 use super::calls::{digest, time, times};
 use super::documents::{number, numbers};
 use super::link::{Connected, Values};
-use super::{Ask, Stop, unkept};
+use super::{Ask, Stop, conflict, unkept};
 
 type Result<T> = std::result::Result<T, Stop>;
 
@@ -20,6 +20,14 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) 
 const ENDS: &str =
     "SELECT last.* FROM unnest($1::TEXT[]) AS name, LATERAL (SELECT tenant, number, hash FROM audit
                     WHERE tenant = name ORDER BY number DESC LIMIT 1) AS last";
+
+/// Whether an entry is as somebody says, and not the last.
+const SEALABLE: &str = "SELECT 1 FROM audit WHERE tenant = $1 AND number = $2 AND hash = $3
+    AND EXISTS (SELECT 1 FROM audit WHERE tenant = $1 AND number > $2)";
+const SEAL: &str = "DELETE FROM audit WHERE tenant = $1 AND number <= $2";
+/// The last checkpoint stays, whatever it is about.
+const CHECKED: &str = "DELETE FROM checkpoints WHERE tenant = $1 AND number <= $2
+    AND number < (SELECT max(number) FROM checkpoints WHERE tenant = $1)";
 
 /// The ends of the chains of some tenants. As long as a transaction has them, whatever other hubs want to change of these
 /// tenants waits: the chains have no gap and no fork.
@@ -114,6 +122,15 @@ pub(super) async fn rows(db: &impl Ask, tenant: TenantId, after: u64, limit: usi
         })
     };
     found.iter().map(read).collect()
+}
+
+pub(super) async fn seal(db: &Connected, tenant: TenantId, first: u64, last: Head) -> Result<()> {
+    let (owner, upto, hash) = (tenant.to_string(), number(last.number), &last.hash.bytes()[..]);
+    let is_sealable = !db.query(SEALABLE, &[&owner, &upto, &hash]).await?.is_empty();
+    if is_sealable && db.execute(SEAL, &[&owner, &upto]).await? == last.number + 1 - first {
+        return db.execute(CHECKED, &[&owner, &upto]).await.map(drop);
+    }
+    Err(conflict("changed_meanwhile", "the audit was sealed meanwhile: read it again"))
 }
 
 pub(super) async fn keep_checkpoint(db: &Connected, tenant: TenantId, checkpoint: &Checkpoint) -> Result<()> {

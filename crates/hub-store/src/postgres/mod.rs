@@ -191,6 +191,7 @@ async fn apply(db: &Connected, hub: Option<&str>, tenant: TenantId, batch: &Batc
                 limits::forget(db, tenant, *before).await?;
             }
             Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, checkpoint).await?,
+            Change::Seal { first, last } => audit::seal(db, tenant, *first, *last).await?,
         }
     }
     Ok(())

@@ -9,7 +9,15 @@ use linchpin_hub_core::store::MOST_ON_PAGE;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::calls::{time, times};
-use super::failed;
+use super::{conflict, failed};
+
+/// Whether an entry is as somebody says, and not the last.
+const SEALABLE: &str = "SELECT 1 FROM audit WHERE tenant = ?1 AND number = ?2 AND hash = ?3
+    AND EXISTS (SELECT 1 FROM audit WHERE tenant = ?1 AND number > ?2)";
+const SEAL: &str = "DELETE FROM audit WHERE tenant = ?1 AND number <= ?2";
+/// The last checkpoint stays, whatever it is about.
+const CHECKED: &str = "DELETE FROM checkpoints WHERE tenant = ?1 AND number <= ?2
+    AND number < (SELECT max(number) FROM checkpoints WHERE tenant = ?1)";
 
 pub(super) fn append(db: &Connection, tenant: TenantId, entries: Vec<Entry>) -> Result<()> {
     if entries.is_empty() {
@@ -53,6 +61,22 @@ pub(super) fn rows(db: &Connection, tenant: TenantId, after: u64, limit: usize) 
         sql.query_map(params![tenant.to_string(), after, limit], read)?.collect::<rusqlite::Result<Vec<_>>>()
     });
     found.map_err(|error| failed(&error))
+}
+
+pub(super) fn seal(db: &Connection, tenant: TenantId, first: u64, last: Head) -> Result<()> {
+    let owner = tenant.to_string();
+    let sealed = db.prepare_cached(SEALABLE).and_then(|mut sql| {
+        let values = params![owner, last.number, last.hash.bytes()];
+        if !sql.exists(values)? {
+            return Ok(false);
+        }
+        let gone = db.prepare_cached(SEAL)?.execute(params![owner, last.number])?;
+        db.prepare_cached(CHECKED)?.execute(params![owner, last.number])?;
+        Ok(gone as u64 == last.number + 1 - first)
+    });
+    let is_sealed = sealed.map_err(|error| failed(&error))?;
+    let meanwhile = || conflict("changed_meanwhile", "the audit was sealed meanwhile: read it again");
+    is_sealed.then_some(()).ok_or_else(meanwhile)
 }
 
 pub(super) fn keep_checkpoint(db: &Connection, tenant: TenantId, checkpoint: &Checkpoint) -> Result<()> {

@@ -115,6 +115,7 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
                 limits::forget(db, tenant, before)?;
             }
             Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, &checkpoint)?,
+            Change::Seal { first, last } => audit::seal(db, tenant, first, last)?,
         }
     }
     audit::append(db, tenant, batch.audit)

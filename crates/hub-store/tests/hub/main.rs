@@ -9,6 +9,7 @@ mod looks;
 mod oauth;
 mod offers;
 mod operated;
+mod segments;
 mod stage;
 mod tenants;
 mod tools;

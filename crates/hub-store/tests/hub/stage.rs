@@ -138,6 +138,7 @@ pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Sto
     let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
     let options = Options {
         checkpoints: Some(place.path().join("checkpoints")),
+        segments: Some(place.path().join("audit")),
         callback: Some("http://127.0.0.1:7420/oauth/callback".to_owned()),
         ..Options::default()
     };

@@ -1,11 +1,13 @@
 //! `linchpin audit`: the record of everything that was done and decided. It is read from the database itself, so that
 //! nobody has to believe a hub, and none has to run.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use linchpin_hub_core::audit::Signer;
-use linchpin_hub_core::hub::{AuditView, LOCAL, verify};
+use linchpin_hub_core::hub::{AuditView, Beside, LOCAL, every_segment, verify};
+use linchpin_hub_core::segment::Segment;
 use linchpin_hub_core::store::MOST_ON_PAGE;
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
@@ -13,13 +15,15 @@ use serde_json::{Value, json};
 
 use super::output::{Field, field};
 use super::{Asked, print};
-use crate::config::Place;
+use crate::config::{Config, Place};
 use crate::failure::{Failure, Kind};
 
-const VERIFIED: [Field; 6] = [
+const VERIFIED: [Field; 8] = [
     field("whole", "/is_whole"),
     field("entries", "/entries"),
     field("last checkpoint", "/checkpoint"),
+    field("segments", "/segments"),
+    field("note", "/note"),
     field("first that is wrong", "/broken"),
     field("problem", "/problem"),
     field("digest", "/hash"),
@@ -32,6 +36,8 @@ pub(crate) enum Command {
     /// The exit code is 0 if it is whole and 1 if not.
     Verify,
     /// Write every entry as a line of JSON
+    ///
+    /// Entries that have left the database come after a line that names their segment and its file.
     Export {
         /// Only those after this number
         #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
@@ -54,7 +60,14 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
                 let text = "the audit is exported on the machine of the hub: run this there, without --hub";
                 return Err(Failure::usage(text));
             }
-            let store = asked.place()?.found_store().await?;
+            let place = asked.place()?;
+            let (store, folder) = (place.found_store().await?, place.segments(&Config::open(&place.config)?));
+            for segment in every_segment(&*store, LOCAL).await? {
+                if segment.last > after {
+                    print_segment(&segment, &folder, after)?;
+                    after = segment.last;
+                }
+            }
             loop {
                 let rows = store.audit(LOCAL, after, MOST_ON_PAGE).await?;
                 let Some(last) = rows.last() else { return Ok(ExitCode::SUCCESS) };
@@ -77,6 +90,23 @@ async fn verified(place: &Place) -> Result<Value, Failure> {
     let (keys, _) =
         KeyFile::open(&place.keys, &System).map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     let signer = Signer::new(&keys.audit);
-    let found = verify(&*store, LOCAL, signer.public_key(), Some(&place.checkpoints())).await?;
-    Ok(json!(found))
+    let segments = Some(place.segments(&Config::open(&place.config)?));
+    let beside = Beside { checkpoints: Some(place.checkpoints()), segments };
+    Ok(json!(verify(&*store, LOCAL, signer.public_key(), &beside).await?))
+}
+
+/// Which entries are in a segment, and they themselves if its file is at hand.
+fn print_segment(segment: &Segment, folder: &Path, after: u64) -> Result<(), Failure> {
+    let file = folder.join(segment.file());
+    let mut line = json!(segment);
+    line["file"] = json!(file);
+    line["is_at_hand"] = json!(file.exists());
+    print(&format!("{line}\n"))?;
+    segment.read::<Failure>(folder, |row| {
+        if row.number > after {
+            print(&format!("{}\n", json!(AuditView::from(row))))?;
+        }
+        Ok(())
+    })?;
+    Ok(())
 }

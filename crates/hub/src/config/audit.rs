@@ -1,8 +1,17 @@
-//! What the operator's file says about the audit.
+//! What the operator's file says about how long things are kept, and what that survives.
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use linchpin_hub_core::Result;
 use linchpin_hub_core::form::Form;
+use linchpin_hub_core::hub::{Options, Retention};
+
+use super::Config;
+
+/// Days that entries stay in the store.
+const DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
 
 /// What is kept of a call before it is made survives this.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +37,10 @@ impl From<Durability> for linchpin_hub_store::Durability {
 pub(crate) struct Audit {
     /// What is kept survives this.
     pub(crate) durability: Option<Durability>,
+    /// Days that entries stay in the store.
+    pub(crate) days: Option<u64>,
+    /// The folder for those that do not.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 impl Audit {
@@ -37,7 +50,17 @@ impl Audit {
             Durability::from_str(&text, false).map_err(wrong)
         });
         let durability = durability.transpose()?;
+        let (days, folder) = (form.number("days", DAYS)?, form.text("folder", 4_096)?.map(PathBuf::from));
         form.end()?;
-        Ok(Audit { durability })
+        Ok(Audit { durability, days, folder })
+    }
+}
+
+impl Config {
+    /// How long what is kept.
+    pub(crate) fn retention(&self) -> Retention {
+        let usual = Options::default().retention;
+        let days = |days| Duration::from_hours(24 * days);
+        Retention { history: self.days.map_or(usual.history, days), audit: self.audit.days.map(days) }
     }
 }

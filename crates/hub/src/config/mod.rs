@@ -98,6 +98,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// What the file at `path` says; the usual, if there is none.
+    pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
+        Ok(file::read(path)?.unwrap_or_default())
+    }
+
     /// Reads the text of the file at `path`.
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, Problem> {
         let document = Document::parse(text).map_err(|error| {

@@ -17,7 +17,7 @@ use linchpin_hub_core::world::System;
 use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
 
-use super::Durability;
+use super::{Config, Durability};
 use crate::failure::{Failure, Kind};
 use crate::terminal::quoted;
 
@@ -178,6 +178,11 @@ impl Place {
     /// Where checkpoints of the audit are kept, outside the database that they are about.
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.data.join("checkpoints")
+    }
+
+    /// Where entries of the audit are that have left the database; the operator may name another place.
+    pub(crate) fn segments(&self, config: &Config) -> PathBuf {
+        self.data.join(config.audit.folder.as_deref().unwrap_or(Path::new("audit")))
     }
 
     /// Where the guard keeps the mark of the hub's programs.

@@ -19,6 +19,8 @@ fn everything_that_can_be_said() {
         days = 30
         [audit]
         durability = "power"
+        days = 365
+        folder = "/srv/audit"
         [egress]
         allow = ["10.0.0.0/8", "fd00::1"]
         [servers.files]
@@ -44,7 +46,8 @@ fn everything_that_can_be_said() {
     )
     .unwrap();
     assert_eq!((config.listen, config.days), ("127.0.0.1:7420".parse().ok(), Some(30)));
-    assert_eq!(config.audit, Audit { durability: Some(Durability::Power) });
+    let (durability, folder) = (Some(Durability::Power), Some("/srv/audit".into()));
+    assert_eq!(config.audit, Audit { durability, days: Some(365), folder });
     assert_eq!(config.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
     let [files, remote] = &config.servers[..] else { panic!("{:?}", config.servers) };
     assert_eq!((files.slug.as_str(), &*files.settings.name), ("files", "Files"));
@@ -90,6 +93,7 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
             "[audit]\ndurability = \"disk\"",
             "line 2, column 1: `audit.durability`: it is `process` or `power`",
         ),
+        ("[audit]\ndays = 0", "line 2, column 1: `audit.days`: it is a whole number from 1 to 36500"),
         ("history = 3", "line 1, column 1: `history`: it is an object"),
         (
             "[egress]\nallow = [\"10\"]",

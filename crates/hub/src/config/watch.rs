@@ -32,7 +32,7 @@ impl Watched {
     /// Reads the file. Without one there are no servers in it.
     pub(crate) fn open(path: PathBuf) -> Result<Self, Problem> {
         let stamp = file::stamp(&path);
-        let config = Arc::new(file::read(&path)?.unwrap_or_default());
+        let config = Arc::new(Config::open(&path)?);
         Ok(Watched {
             shown: watch::Sender::new(None),
             path,
@@ -79,12 +79,12 @@ impl Watched {
 
     /// What is not as it was when the hub was started, and is looked at only then.
     fn late(&self, config: &Config) -> Vec<&'static str> {
-        let Config { listen, url, days, audit, networks, .. } = &*self.first;
+        let Config { listen, url, audit, networks, .. } = &*self.first;
         let all = [
             ("listen", *listen == config.listen),
             ("url", *url == config.url),
-            ("history", *days == config.days),
             ("audit.durability", audit.durability == config.audit.durability),
+            ("audit.folder", audit.folder == config.audit.folder),
             ("egress", *networks == config.networks),
         ];
         all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
@@ -242,10 +242,12 @@ mod tests {
         assert!(problem.ends_with(expected), "{problem}");
         write(&folder, "[history]\ndays = 4\n[servers.a]\ncommand = \"x\"\n");
         assert_eq!(slugs(&*changed(&watched).await), ["a"], "the rest counts at once");
-        assert!(wrong_with(&watched).unwrap().contains("`: `history`: it has changed"));
-        write(&folder, "[history]\ndays = 3\n");
+        assert_eq!(wrong_with(&watched), None, "and so does how long what is kept");
+        write(&folder, "[audit]\ndays = 9\nfolder = \"a\"\ndurability = \"power\"\n");
         changed(&watched).await;
-        assert_eq!(wrong_with(&watched), None);
+        assert!(
+            wrong_with(&watched).unwrap().contains("`: `audit.durability`, `audit.folder`: it has changed")
+        );
     }
 
     #[tokio::test(start_paused = true)]

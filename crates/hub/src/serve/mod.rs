@@ -231,7 +231,8 @@ async fn follow(
             _ = watched.changed(LOOK) => {}
             () = tokio::time::sleep(AGAIN), if is_behind => {}
         }
-        let taken = programs::take(&hub, &watched).await;
+        let kept = hub.retain(watched.config().retention()).await.map_err(Failure::from);
+        let taken = kept.and(programs::take(&hub, &watched).await);
         is_behind = taken.is_err();
         if let Err(error) = taken {
             tracing::warn!(%error, "not all that the operator's file says can be taken over now; it is tried again");

@@ -1,7 +1,6 @@
 //! Opens what the hub is made of: its keys, its store, and the way out.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use linchpin::client::Lineage;
 use linchpin::egress::{Egress, Policy};
@@ -26,11 +25,9 @@ pub(super) async fn hub(
     let egress = Egress::builder().policy(policy(config)).build();
     let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     let callback = Some(format!("{url}/oauth/callback"));
-    let (checkpoints, lineage) = (Some(place.checkpoints()), Some(lineage));
-    let mut options = Options { checkpoints, callback, lineage, ..Options::default() };
-    if let Some(days) = config.days {
-        options.history = Duration::from_hours(24 * days);
-    }
+    let (checkpoints, segments) = (Some(place.checkpoints()), Some(place.segments(config)));
+    let (retention, lineage) = (config.retention(), Some(lineage));
+    let options = Options { checkpoints, segments, retention, callback, lineage, ..Options::default() };
     let hub = Arc::new(Hub::new(Arc::new(System), store, keys, egress, options));
     hub.ensure_local().await?;
     hub.unlock().await.map_err(|error| match error.code() {

@@ -1,0 +1,214 @@
+//! Old entries of the audit leave the store as sealed files, and are missed when something happens to them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use linchpin_hub_core::hub::{Retention, Verified};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::stage::{ADA, Stage, open, person};
+
+const DAY: i64 = 24 * 60 * 60;
+const KEPT: Retention =
+    Retention { history: Duration::from_hours(30 * 24), audit: Some(Duration::from_hours(10 * 24)) };
+
+/// A hub that has done something on each of so many days.
+async fn stage(days: usize) -> Stage {
+    let stage = Stage::new().await;
+    for day in 0..days {
+        for number in 0..5 {
+            let message = json!({ "message": format!("{day} {number}") });
+            stage.call(person(ADA), "echo", message).await.unwrap();
+        }
+        stage.clock.turn(DAY);
+    }
+    stage
+}
+
+/// Seals what is old on the day after.
+async fn seal_next_day(stage: &Stage) {
+    stage.clock.turn(DAY);
+    stage.hub.seal_old(ADA).await.unwrap();
+}
+
+async fn verified(stage: &Stage) -> Verified {
+    let (hub, _) = open(&stage.place, stage.clock.clone());
+    hub.verify_audit(person(ADA)).await.unwrap()
+}
+
+fn files(stage: &Stage) -> Vec<PathBuf> {
+    let found = fs::read_dir(stage.place.path().join("audit")).into_iter().flatten();
+    let mut files: Vec<_> = found.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// How often each entry is there, in files and in the store.
+async fn numbers(stage: &Stage) -> BTreeMap<u64, usize> {
+    let mut numbers = BTreeMap::new();
+    for file in files(stage) {
+        let text = fs::read_to_string(file).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        for number in lines.filter_map(|line| line["number"].as_u64()) {
+            *numbers.entry(number).or_default() += 1;
+        }
+    }
+    let mut after = 0;
+    loop {
+        let rows = stage.store.audit(ADA, after, 500).await.unwrap();
+        let Some(last) = rows.last() else { return numbers };
+        after = last.number;
+        for row in rows {
+            *numbers.entry(row.number).or_default() += 1;
+        }
+    }
+}
+
+async fn is_there_once(stage: &Stage) {
+    let (numbers, head) = (numbers(stage).await, stage.store.head(ADA).await.unwrap().number);
+    assert!(numbers.keys().copied().eq(1..=head) && numbers.values().all(|count| *count == 1), "{numbers:?}");
+    let found = verified(stage).await;
+    assert!(found.is_whole && found.entries == head && found.note.is_none(), "{found:?}");
+}
+
+#[tokio::test]
+async fn what_is_old_is_in_files_and_the_chain_goes_on() {
+    let stage = stage(12).await;
+    stage.hub.seal_old(ADA).await.unwrap();
+    assert!(files(&stage).is_empty(), "the audit is kept for ever unless somebody says so");
+    let before = numbers(&stage).await.len();
+    stage.hub.retain(KEPT).await.unwrap();
+    assert_eq!(files(&stage).len(), 1);
+    let kept = stage.store.audit(ADA, 0, 500).await.unwrap();
+    assert!(kept[0].number > 1 && kept.last().unwrap().action == "audit.seal");
+    assert_eq!(numbers(&stage).await.len(), before + 1);
+    is_there_once(&stage).await;
+    stage.hub.seal_old(ADA).await.unwrap();
+    assert_eq!(files(&stage).len(), 1, "nothing more is old");
+    seal_next_day(&stage).await;
+    seal_next_day(&stage).await;
+    assert_eq!((files(&stage).len(), verified(&stage).await.segments), (3, 3));
+    is_there_once(&stage).await;
+    // Long after everything, the last entry is still in the store, and the next follows it.
+    stage.clock.turn(100 * DAY);
+    stage.hub.seal_old(ADA).await.unwrap();
+    assert!(!stage.store.audit(ADA, 0, 500).await.unwrap().is_empty());
+    stage.call(person(ADA), "echo", json!({"message": "on"})).await.unwrap();
+    stage.hub.end().await;
+    is_there_once(&stage).await;
+}
+
+#[tokio::test]
+async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
+    let stage = stage(12).await;
+    let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
+    // The file cannot be written: everything stays where it is.
+    fs::write(stage.place.path().join("audit"), "no folder").unwrap();
+    let error = stage.hub.retain(KEPT).await.unwrap_err();
+    assert_eq!(error.code(), "segment_unwritable");
+    fs::remove_file(stage.place.path().join("audit")).unwrap();
+    is_there_once(&stage).await;
+    // The file is there, and the entries are still in the store.
+    for table in ["audit", "documents"] {
+        let when = if table == "audit" { "BEFORE DELETE" } else { "BEFORE INSERT" };
+        let end = format!("CREATE TRIGGER ends {when} ON {table} BEGIN SELECT RAISE(ABORT, 'cut'); END");
+        db.execute_batch(&end).unwrap();
+        stage.hub.seal_old(ADA).await.unwrap_err();
+        assert_eq!(files(&stage).len(), 1);
+        db.execute_batch("DROP TRIGGER ends").unwrap();
+        let found = verified(&stage).await;
+        assert!(found.is_whole && found.segments == 0, "{found:?}");
+    }
+    // Days later more is old. What was begun is ended as it was begun.
+    let begun = (files(&stage), fs::read(&files(&stage)[0]).unwrap());
+    stage.clock.turn(2 * DAY);
+    stage.hub.seal_old(ADA).await.unwrap();
+    assert_eq!((files(&stage)[..1].to_vec(), fs::read(&files(&stage)[0]).unwrap()), begun);
+    assert_eq!(files(&stage).len(), 2);
+    is_there_once(&stage).await;
+    // Another hub has sealed more meanwhile: nothing is removed, and no file is left over.
+    let (other, _) = open(&stage.place, stage.clock.clone());
+    stage.clock.turn(DAY);
+    let (one, two) = tokio::join!(other.retain(KEPT), stage.hub.seal_old(ADA));
+    assert!(one.is_ok() || two.is_ok());
+    is_there_once(&stage).await;
+}
+
+#[tokio::test]
+async fn whatever_is_done_to_a_segment_is_found() {
+    let stage = stage(12).await;
+    stage.hub.retain(KEPT).await.unwrap();
+    seal_next_day(&stage).await;
+    seal_next_day(&stage).await;
+    stage.hub.end().await;
+    is_there_once(&stage).await;
+    let files = files(&stage);
+    let whole: Vec<_> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let lines: Vec<_> = whole[1].lines().collect();
+    let first: Value = serde_json::from_str(lines[0]).unwrap();
+    let first = first["number"].as_u64().unwrap();
+    let without = |left_out: usize| {
+        let kept = lines.iter().enumerate().filter(|(index, _)| *index != left_out);
+        kept.flat_map(|(_, line)| [*line, "\n"]).collect::<String>()
+    };
+    let last = lines.len() - 1;
+    for (text, number, what) in [
+        (whole[1].replacen("user:", "User:", 1), first, "was changed"),
+        (whole[1].replacen("\"at\":\"2027", "\"at\":\"2028", 1), first, "was changed"),
+        (without(0), first, "missing"),
+        (without(3), first + 3, "missing"),
+        (without(last), first + last as u64, "cut off"),
+        (whole[1][..whole[1].len() / 2].to_owned(), 0, "cut off"),
+        (whole[1].trim_end().to_owned(), first + last as u64, "cut off"),
+        (whole[1].replace("\"segment\":2", "\"segment\":3"), first, "another than the one"),
+        (format!("{}{{}}\n", whole[1]), first + last as u64 - 1, "goes on after its end"),
+        (whole[1].replacen('{', "", 1), first, "no entry"),
+        (whole[0].clone(), first, "missing, or not in its place"),
+        (whole[2].clone(), first, "missing, or not in its place"),
+        (String::new(), first, "cut off"),
+    ] {
+        fs::write(&files[1], &text).unwrap();
+        let found = verified(&stage).await;
+        let problem = found.problem.unwrap();
+        assert!(!found.is_whole && problem.starts_with("segment 2: entry "), "{problem}");
+        assert!(
+            problem.contains(what) && (number == 0 || found.broken == Some(number)),
+            "{number} {what}: {problem}"
+        );
+    }
+    fs::write(&files[1], &whole[1]).unwrap();
+    is_there_once(&stage).await;
+
+    // Files that are elsewhere are said to be.
+    for (gone, note) in
+        [(0, "segment 1 is not at hand"), (1, "segments 1-2 are"), (2, "segments 1-3 are not at hand")]
+    {
+        fs::remove_file(&files[gone]).unwrap();
+        let found = verified(&stage).await;
+        assert!(found.is_whole && found.note.as_ref().unwrap().starts_with(note), "{found:?}");
+    }
+    // What the store says of them is signed, and cannot be left out.
+    let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
+    db.execute_batch("CREATE TABLE before AS SELECT * FROM documents").unwrap();
+    for (change, what) in [
+        (
+            "UPDATE documents SET body = replace(body, '\"first\":1,', '\"first\":2,') WHERE kind = 'segment'",
+            "not sealed with this key",
+        ),
+        ("DELETE FROM documents WHERE kind = 'segment' AND id LIKE '%01'", "segment 1: "),
+        (
+            "DELETE FROM documents WHERE id = (SELECT max(id) FROM documents WHERE kind = 'segment')",
+            "is missing",
+        ),
+        ("DELETE FROM documents WHERE kind = 'segment'", "entry 1 of the audit"),
+    ] {
+        db.execute_batch(change).unwrap();
+        let found = verified(&stage).await;
+        let problem = found.problem.unwrap();
+        assert!(!found.is_whole && problem.contains(what), "{what}: {problem}");
+        db.execute_batch("DELETE FROM documents; INSERT INTO documents SELECT * FROM before").unwrap();
+    }
+}

@@ -1,0 +1,116 @@
+//! What whoever runs a hub does with what it keeps.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+mod support;
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hub::Home;
+use jiff::{SignedDuration, Timestamp};
+use linchpin::egress::Egress;
+use linchpin_hub_core::hub::{Hub, LOCAL, Options, Retention};
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_core::world::{System, World};
+use linchpin_hub_store::Sqlite;
+use serde_json::Value;
+
+/// The world in so many days.
+struct Later(i64);
+
+impl World for Later {
+    fn now(&self) -> Timestamp {
+        System.now() + SignedDuration::from_hours(24 * self.0)
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        System.fill(bytes);
+    }
+}
+
+/// A hub that has called a tool so often, and has ended.
+fn used(calls: usize) -> Home {
+    let home = Home::new();
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    for number in 0..calls {
+        let arguments = format!(r#"{{"message": "{number}"}}"#);
+        home.ok(&["tool", "call", "mcp_demo__echo", "--args", &arguments]);
+    }
+    assert!(hub.end().0.success());
+    home
+}
+
+/// Seals what is old in so many days, if a day is kept.
+fn seal(home: &Home, days: i64) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Arc::new(Sqlite::open(&home.data().join("hub.db")).unwrap());
+        let (keys, _) = KeyFile::open(&home.keys(), &System).unwrap();
+        let audit = Some(Duration::from_hours(24));
+        let retention = Retention { history: Duration::from_hours(24 * 10_000), audit };
+        let segments = Some(home.data().join("audit"));
+        let options = Options { retention, segments, ..Options::default() };
+        let hub = Hub::new(Arc::new(Later(days)), store, keys, Egress::default(), options);
+        hub.seal_old(LOCAL).await.unwrap();
+    });
+}
+
+fn exported(home: &Home, arguments: &[&str]) -> Vec<Value> {
+    let text = home.ok(&[&["audit", "export"], arguments].concat());
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn sealed_segments_are_checked_and_exported() {
+    let home = used(3);
+    let before = exported(&home, &[]);
+    seal(&home, 3);
+    let _hub = home.start();
+    home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "on"}"#]);
+    let found = home.json(&["audit", "verify"]);
+    assert_eq!(
+        (&found["is_whole"], &found["segments"], &found["note"]),
+        (&true.into(), &1.into(), &Value::Null)
+    );
+    let after = exported(&home, &[]);
+    let file = after[0]["file"].as_str().unwrap();
+    assert_eq!((&after[0]["segment"], &after[0]["is_at_hand"]), (&1.into(), &true.into()));
+    let last = after[0]["last"].as_u64().unwrap();
+    assert_eq!(last, before.len() as u64 - 1);
+    assert_eq!(after[1..=before.len()], before, "every entry is there as it was");
+    assert_eq!(exported(&home, &["--after", "2"])[1]["number"], 3);
+    let later = exported(&home, &["--after", &last.to_string()]);
+    assert_eq!(later, after[usize::try_from(last).unwrap() + 1..], "nothing of the segment");
+
+    fs::rename(file, home.file("elsewhere")).unwrap();
+    let said = home.ok(&["audit", "verify"]);
+    assert!(said.contains("segment 1 is not at hand: the chain continues from its sealed head"), "{said}");
+    let away = exported(&home, &[]);
+    assert_eq!((&away[0]["is_at_hand"], &away[1]["number"]), (&false.into(), &(last + 1).into()));
+    let text = fs::read_to_string(home.file("elsewhere")).unwrap();
+    fs::write(file, text.replacen("user", "User", 1)).unwrap();
+    let wrong = home.run(&["audit", "verify"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.stdout.contains("segment 1: entry "), "{}", wrong.stdout);
+}
+
+#[test]
+fn how_long_calls_are_kept_counts_at_once() {
+    let home = used(1);
+    let old = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); \
+               db.execute('UPDATE calls SET completed = completed - 5 * 86400000'); db.commit()";
+    let database = home.data().join("hub.db");
+    assert!(Command::new("python3").args(["-c", old]).arg(&database).status().unwrap().success());
+    home.write("[history]\ndays = 30\n");
+    let mut hub = home.start();
+    assert_eq!(home.json(&["calls"]).as_array().unwrap().len(), 1);
+    home.write("[history]\ndays = 3\n");
+    hub.wait_for("what is kept for how long has changed");
+    let gone = || home.json(&["calls"]).as_array().unwrap().is_empty();
+    assert!((0..100).any(|_| gone()), "calls are forgotten at once");
+}
