@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::digest::Digest;
@@ -55,7 +56,7 @@ fn harmless(text: &str) -> String {
 }
 
 /// An entry as it is kept.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// From one on, without a gap.
     pub number: u64,
@@ -72,7 +73,7 @@ pub struct Row {
 }
 
 /// Where a chain ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The number of the last entry; zero before the first.
     pub number: u64,
@@ -141,7 +142,7 @@ pub struct Broken {
 pub struct Signer(Ed25519KeyPair);
 
 /// How far a chain once went.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Whose chain.
     pub tenant: TenantId,
@@ -150,6 +151,7 @@ pub struct Checkpoint {
     /// When.
     pub at: Timestamp,
     /// Who says so.
+    #[serde(with = "crate::store::bytes")]
     pub signature: Vec<u8>,
 }
 

@@ -36,10 +36,14 @@ impl Digesting {
     /// Adds a part. Where it ends is part of it.
     #[must_use]
     pub fn part(mut self, bytes: impl AsRef<[u8]>) -> Self {
-        let bytes = bytes.as_ref();
+        self.add(bytes.as_ref());
+        self
+    }
+
+    /// The same, in place.
+    pub fn add(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);
-        self
     }
 
     /// Adds JSON, by what it says.

@@ -34,3 +34,24 @@ pub(crate) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> Stri
     let next = items.last().filter(|_| has_more).map(name);
     Page { items, next }
 }
+
+/// Whether anything is kept.
+pub(crate) const ANYTHING: &str = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM calls)
+    OR EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM checkpoints)";
+
+/// A copy is taken in by a store that has nothing.
+pub(crate) fn not_empty() -> Error {
+    let text = "there is something in the database already: give one that is empty, such as in another data directory";
+    Error::new(error::Kind::Conflict, "store_not_empty", text)
+}
+
+/// Not all of a copy has come.
+pub(crate) fn incomplete() -> Error {
+    let text = "not everything has come that was to be copied, so nothing was kept: try again";
+    Error::new(error::Kind::Unavailable, "copy_incomplete", text)
+}
+
+/// Nobody takes what is handed out.
+pub(crate) fn gone() -> Error {
+    Error::new(error::Kind::Unavailable, "copy_given_up", "nobody takes the copy any more")
+}

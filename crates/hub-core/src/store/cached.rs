@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::SignedDuration;
+use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::{
-    About, Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Changed, Document, Key, Kind, Page,
-    Paging, Shared, Store, Stored,
+    About, Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Changed, Copied, Document, Key, Kind,
+    Page, Paging, Shared, Store, Stored,
 };
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::{Error, Result};
@@ -248,6 +249,14 @@ impl Store for Cached {
 
     fn ahead(&self) -> SignedDuration {
         self.inner.ahead()
+    }
+
+    async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {
+        self.inner.copy_out(to).await
+    }
+
+    async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()> {
+        self.inner.copy_in(from, count).await
     }
 
     async fn broken(&self) -> Error {

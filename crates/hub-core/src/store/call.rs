@@ -65,7 +65,7 @@ impl Status {
 }
 
 /// One call of a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Call {
     /// Its id.
     pub id: CallId,
@@ -80,10 +80,13 @@ pub struct Call {
     /// The digest of its arguments.
     pub digest: Digest,
     /// The arguments, sealed, if they are kept.
+    #[serde(with = "super::bytes::maybe")]
     pub arguments: Option<Vec<u8>>,
     /// The result, sealed, if there is one and it is kept.
+    #[serde(with = "super::bytes::maybe")]
     pub result: Option<Vec<u8>>,
     /// Why it failed, sealed.
+    #[serde(with = "super::bytes::maybe")]
     pub error: Option<Vec<u8>>,
     /// When it was wanted.
     pub created: Timestamp,
@@ -173,7 +176,7 @@ impl Decision {
 }
 
 /// A question to a person: may this call be made, exactly so?
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Approval {
     /// Its id.
     pub id: ApprovalId,

@@ -1,14 +1,15 @@
 //! Documents: everything that people set up, each by its kind, its id and, if it has one, a name that no other of its
 //! kind has.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{self, Error, Result};
 
 /// What a document is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A server. Its name is its slug.
     Server,
@@ -79,7 +80,7 @@ impl Kind {
 }
 
 /// Which document, within a tenant.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// What it is.
     pub kind: Kind,
@@ -95,7 +96,7 @@ impl Key {
 }
 
 /// A document as it is to be kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// Which.
     pub key: Key,
@@ -108,7 +109,7 @@ pub struct Document {
 }
 
 /// A document as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// The document.
     pub document: Document,

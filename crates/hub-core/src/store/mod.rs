@@ -7,21 +7,26 @@
 mod batch;
 mod cached;
 mod call;
+mod copied;
 mod document;
 mod shared;
 
 use async_trait::async_trait;
 use jiff::SignedDuration;
+use tokio::sync::mpsc::{Receiver, Sender};
 
 pub use batch::{Batch, Change, Room};
 pub use cached::Cached;
 pub use call::{Approval, ApprovalFilter, Call, CallFilter, Decision, Outcome, Status};
+pub use copied::{Copied, What};
 pub use document::{Document, Key, Kind, Stored};
 pub use shared::{About, Changed, Clock, Shared};
 
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::{Error, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
+
+pub(crate) use copied::bytes;
 
 /// Which part of a long list is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,6 +116,13 @@ pub trait Store: Send + Sync + 'static {
     fn ahead(&self) -> SignedDuration {
         SignedDuration::ZERO
     }
+
+    /// Hands out everything, as it is at one moment.
+    async fn copy_out(&self, to: Sender<Copied>) -> Result<()>;
+
+    /// Takes in so many things that another store has handed out, in their order; all of them, or none. There must be nothing
+    /// here yet.
+    async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()>;
 
     /// Waits until nothing can be kept any more, however long the hub runs; for ever where what fails comes back. Why.
     async fn broken(&self) -> Error {

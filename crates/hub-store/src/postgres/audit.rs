@@ -14,7 +14,9 @@ use super::{Ask, Stop, conflict, unkept};
 
 type Result<T> = std::result::Result<T, Stop>;
 
-const ROW: &str = "number, at, actor, action, fields, hash";
+pub(super) const ROW: &str = "number, at, actor, action, fields, hash";
+
+pub(super) const CHECKPOINT: &str = "number, hash, at, signature";
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) AS key";
 const ENDS: &str =
@@ -67,28 +69,32 @@ impl Chains {
 
     /// Keeps what was added.
     pub(super) async fn keep(self, db: &Connected) -> Result<()> {
-        if self.added.is_empty() {
-            return Ok(());
-        }
-        let sql = format!(
-            "INSERT INTO audit (tenant, {ROW}) SELECT * FROM
-             unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::BYTEA[])"
-        );
-        let all = &self.added;
-        let tenants: Vec<_> = all.iter().map(|(tenant, _)| tenant.to_string()).collect();
-        let numbers: Vec<_> = all.iter().map(|(_, row)| number(row.number)).collect();
-        let times: Vec<_> = all.iter().map(|(_, row)| time(row.at)).collect();
-        let actors: Vec<_> = all.iter().map(|(_, row)| &*row.actor).collect();
-        let actions: Vec<_> = all.iter().map(|(_, row)| &*row.action).collect();
-        let fields: Vec<_> = all.iter().map(|(_, row)| &*row.fields).collect();
-        let hashes: Vec<_> = all.iter().map(|(_, row)| &row.hash.bytes()[..]).collect();
-        db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes]).await.map(drop)
+        insert(db, &self.added).await
     }
 }
 
 /// Whether the database can keep what an entry says.
 pub(super) fn is_kept(entry: &Entry) -> bool {
     !entry.actor.contains('\0')
+}
+
+/// Adds rows as they are.
+pub(super) async fn insert(db: &Connected, all: &[(TenantId, Row)]) -> Result<()> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "INSERT INTO audit (tenant, {ROW}) SELECT * FROM
+             unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::BYTEA[])"
+    );
+    let tenants: Vec<_> = all.iter().map(|(tenant, _)| tenant.to_string()).collect();
+    let numbers: Vec<_> = all.iter().map(|(_, row)| number(row.number)).collect();
+    let times: Vec<_> = all.iter().map(|(_, row)| time(row.at)).collect();
+    let actors: Vec<_> = all.iter().map(|(_, row)| &*row.actor).collect();
+    let actions: Vec<_> = all.iter().map(|(_, row)| &*row.action).collect();
+    let fields: Vec<_> = all.iter().map(|(_, row)| &*row.fields).collect();
+    let hashes: Vec<_> = all.iter().map(|(_, row)| &row.hash.bytes()[..]).collect();
+    db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes]).await.map(drop)
 }
 
 /// What is locked for a tenant. Two with the same number wait for each other without need, and nothing else.
@@ -111,23 +117,24 @@ pub(super) async fn rows(db: &impl Ask, tenant: TenantId, after: u64, limit: usi
     let sql = format!("SELECT {ROW} FROM audit WHERE tenant = $1 AND number > $2 ORDER BY number LIMIT $3");
     let limit = number(limit.clamp(1, MOST_ON_PAGE) as u64);
     let found = db.query(&sql, &[&tenant.to_string(), &number(after), &limit]).await?;
-    let read = |row: &tokio_postgres::Row| {
-        Ok(Row {
-            number: numbers(row, 0)?,
-            at: times(row.try_get(1)?)?,
-            actor: row.try_get(2)?,
-            action: row.try_get(3)?,
-            fields: row.try_get(4)?,
-            hash: digest(row, 5)?,
-        })
-    };
-    found.iter().map(read).collect()
+    found.iter().map(read_row).collect()
+}
+
+pub(super) fn read_row(row: &tokio_postgres::Row) -> Result<Row> {
+    Ok(Row {
+        number: numbers(row, 0)?,
+        at: times(row.try_get(1)?)?,
+        actor: row.try_get(2)?,
+        action: row.try_get(3)?,
+        fields: row.try_get(4)?,
+        hash: digest(row, 5)?,
+    })
 }
 
 pub(super) async fn seal(db: &Connected, tenant: TenantId, first: u64, last: Head) -> Result<()> {
     let (owner, upto, hash) = (tenant.to_string(), number(last.number), &last.hash.bytes()[..]);
     let is_sealable = !db.query(SEALABLE, &[&owner, &upto, &hash]).await?.is_empty();
-    if is_sealable && db.execute(SEAL, &[&owner, &upto]).await? == last.number + 1 - first {
+    if is_sealable && db.execute(SEAL, &[&owner, &upto]).await? == (last.number + 1).saturating_sub(first) {
         return db.execute(CHECKED, &[&owner, &upto]).await.map(drop);
     }
     Err(conflict("changed_meanwhile", "the audit was sealed meanwhile: read it again"))
@@ -143,12 +150,12 @@ pub(super) async fn keep_checkpoint(db: &Connected, tenant: TenantId, checkpoint
 }
 
 pub(super) async fn checkpoint(db: &impl Ask, tenant: TenantId) -> Result<Option<Checkpoint>> {
-    let sql =
-        "SELECT number, hash, at, signature FROM checkpoints WHERE tenant = $1 ORDER BY number DESC LIMIT 1";
-    let found = db.query(sql, &[&tenant.to_string()]).await?;
-    let read = |row: &tokio_postgres::Row| {
-        let (head, at) = (read_head(row, 0)?, times(row.try_get(2)?)?);
-        Ok(Checkpoint { tenant, head, at, signature: row.try_get(3)? })
-    };
-    found.first().map(read).transpose()
+    let sql = format!("SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = $1 ORDER BY number DESC LIMIT 1");
+    let found = db.query(&sql, &[&tenant.to_string()]).await?;
+    found.first().map(|row| read_checkpoint(row, tenant)).transpose()
+}
+
+pub(super) fn read_checkpoint(row: &tokio_postgres::Row, tenant: TenantId) -> Result<Checkpoint> {
+    let (head, at) = (read_head(row, 0)?, times(row.try_get(2)?)?);
+    Ok(Checkpoint { tenant, head, at, signature: row.try_get(3)? })
 }

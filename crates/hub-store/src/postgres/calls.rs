@@ -1,6 +1,6 @@
 //! Calls and approvals. Each change says in its own words what must be true before it.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use jiff::Timestamp;
 use linchpin_hub_core::Error;
@@ -10,6 +10,7 @@ use linchpin_hub_core::store::{
     Approval, ApprovalFilter, Call, CallFilter, Decision, MOST_ON_PAGE, Outcome, Page, Paging, Status,
 };
 use tokio_postgres::Row;
+use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::ToSql;
 
 use super::documents::number;
@@ -20,12 +21,12 @@ use crate::common::page;
 
 type Result<T> = std::result::Result<T, Stop>;
 
-const CALL: &str =
+pub(super) const CALL: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
 /// The same for lists, without what may be long.
 const LISTED: &str = "id, server, tool, subject, status, digest, NULL::BYTEA, NULL::BYTEA, error, created, started, completed \
                       FROM calls";
-const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
+pub(super) const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
 
 /// Times are kept in milliseconds.
 pub(super) fn time(at: Timestamp) -> i64 {
@@ -45,7 +46,10 @@ pub(super) fn digest(row: &Row, column: usize) -> Result<Digest> {
     bytes.try_into().map(Digest::from_bytes).map_err(|_| unreadable("no digest"))
 }
 
-fn parsed<T: std::str::FromStr<Err = Error>>(row: &Row, column: usize) -> Result<T> {
+pub(super) fn parsed<T: std::str::FromStr<Err = Error>>(
+    row: &Row,
+    column: impl RowIndex + Display,
+) -> Result<T> {
     row.try_get::<_, &str>(column)?.parse().map_err(|_| unreadable("no id"))
 }
 
@@ -140,7 +144,7 @@ pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp) 
     db.execute(sql, &[&tenant.to_string(), &time(before)]).await.map(drop)
 }
 
-fn read_call(row: &Row) -> Result<Call> {
+pub(super) fn read_call(row: &Row) -> Result<Call> {
     Ok(Call {
         id: parsed(row, 0)?,
         server: parsed(row, 1)?,
@@ -321,7 +325,7 @@ pub(super) async fn use_up(
     })
 }
 
-fn read_approval(row: &Row) -> Result<Approval> {
+pub(super) fn read_approval(row: &Row) -> Result<Approval> {
     Ok(Approval {
         id: parsed(row, 0)?,
         call: parsed(row, 1)?,

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::joined::Joined;
-use super::link::{Link, Values, config};
+use super::link::{Connected, Link, Values, config};
 use super::news::LISTEN;
 use super::writer::{Write, Writer};
 use super::{Ask, Stop, away, schema};
@@ -39,6 +39,8 @@ pub(super) struct Database {
     /// Shows the other hubs that this one is there, and hears of them.
     _life: JoinSet<()>,
     pub(super) joined: Option<Arc<Joined>>,
+    /// For what takes long.
+    copies: Link,
 }
 
 impl Database {
@@ -73,7 +75,13 @@ impl Database {
         }
         let (writing, writes) = mpsc::channel(QUEUE);
         task.spawn(Writer::new(link, joined.clone(), told).write_all(writes));
-        Ok(Database { writing, readers, turn: AtomicUsize::new(0), task, _life: life, joined })
+        let copies = Link::new(config, "SET lock_timeout = '10s'".to_owned());
+        Ok(Database { writing, readers, turn: AtomicUsize::new(0), task, _life: life, joined, copies })
+    }
+
+    /// A connection for what takes long.
+    pub(super) async fn copies(&self) -> Result<Arc<Connected>> {
+        self.copies.get().await
     }
 
     /// Does all of a batch, or nothing of it.

@@ -10,7 +10,7 @@ use super::link::Connected;
 use super::{Ask, Stop, conflict, unreadable};
 use crate::common::{TENANTS, changed, page};
 
-const COLUMNS: &str = "id, name, parent, version, body";
+pub(super) const COLUMNS: &str = "id, name, parent, version, body";
 /// What proves who asks, and is found without knowing whose it is.
 const PROVES: &str = "kind IN ('token', 'session')";
 
@@ -26,19 +26,24 @@ pub(super) fn numbers(row: &Row, column: usize) -> Result<u64> {
     u64::try_from(row.try_get::<_, i64>(column)?).map_err(|_| unreadable("a number below zero"))
 }
 
+const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version)
+     VALUES ($1, $2, $3, $4, $5, $6, $7::BIGINT + 1) ON CONFLICT (tenant, kind, id) DO NOTHING";
+const UPDATE: &str = "UPDATE documents SET name = $4, parent = $5, body = $6, version = $7::BIGINT + 1
+     WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $7";
+
 pub(super) async fn put(db: &Connected, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
+    let sql = if version == 0 { INSERT } else { UPDATE };
+    keep(db, sql, tenant, document, version).await
+}
+
+/// Keeps a document as another store did, with its version.
+pub(super) async fn insert(db: &Connected, tenant: TenantId, stored: &Stored) -> Result<()> {
+    keep(db, INSERT, tenant, &stored.document, stored.version.saturating_sub(1)).await
+}
+
+async fn keep(db: &Connected, sql: &str, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
     let Document { key, name, parent, body } = document;
     let (tenant, kind, body) = (tenant.to_string(), key.kind.name(), body.to_string());
-    let sql = match version {
-        0 => {
-            "INSERT INTO documents (tenant, kind, id, name, parent, body, version)
-             VALUES ($1, $2, $3, $4, $5, $6, $7::BIGINT + 1) ON CONFLICT (tenant, kind, id) DO NOTHING"
-        }
-        _ => {
-            "UPDATE documents SET name = $4, parent = $5, body = $6, version = $7::BIGINT + 1
-             WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $7"
-        }
-    };
     match db.execute(sql, &[&tenant, &kind, &key.id, name, parent, &body, &number(version)]).await {
         Ok(1) => Ok(()),
         Ok(_) => Err(changed(key).into()),
@@ -90,7 +95,7 @@ pub(super) async fn remove(db: &Connected, tenant: TenantId, key: &Key) -> Resul
     }
 }
 
-fn stored(kind: Kind, row: &Row) -> Result<Stored> {
+pub(super) fn stored(kind: Kind, row: &Row) -> Result<Stored> {
     let body = serde_json::from_str(row.try_get(4)?).map_err(|_| unreadable("a document that is no JSON"))?;
     let key = Key::new(kind, row.try_get::<_, String>(0)?);
     let document = Document { key, name: row.try_get(1)?, parent: row.try_get(2)?, body };

@@ -2,6 +2,7 @@
 
 mod audit;
 mod calls;
+mod copy;
 mod database;
 mod documents;
 mod joined;
@@ -19,10 +20,12 @@ use jiff::SignedDuration;
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Key, Kind, Page, Paging, Shared, Store, Stored,
+    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Copied, Key, Kind, Page, Paging, Shared,
+    Store, Stored,
 };
 use linchpin_hub_core::world::World;
 use linchpin_hub_core::{Error, Result, error};
+use tokio::sync::mpsc::{Receiver, Sender};
 use tokio_postgres::error::SqlState;
 
 use crate::Durability;
@@ -273,6 +276,14 @@ impl Store for Postgres {
 
     fn ahead(&self) -> SignedDuration {
         self.0.joined.as_ref().map_or(SignedDuration::ZERO, |joined| joined.ahead())
+    }
+
+    async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {
+        Ok(copy::out(&*self.0.copies().await?, &to).await?)
+    }
+
+    async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()> {
+        Ok(copy::take(&*self.0.copies().await?, from, count).await?)
     }
 }
 

@@ -11,6 +11,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::calls::{time, times};
 use super::{conflict, failed};
 
+pub(super) const ROW: &str = "number, at, actor, action, fields, hash";
+pub(super) const CHECKPOINT: &str = "number, at, hash, signature";
+
 /// Whether an entry is as somebody says, and not the last.
 const SEALABLE: &str = "SELECT 1 FROM audit WHERE tenant = ?1 AND number = ?2 AND hash = ?3
     AND EXISTS (SELECT 1 FROM audit WHERE tenant = ?1 AND number > ?2)";
@@ -23,14 +26,17 @@ pub(super) fn append(db: &Connection, tenant: TenantId, entries: Vec<Entry>) -> 
     if entries.is_empty() {
         return Ok(());
     }
-    let (mut head, owner) = (head(db, tenant)?, tenant.to_string());
-    let sql = "INSERT INTO audit (tenant, number, at, actor, action, fields, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let mut add = |entry: Entry| {
-        let Row { number, at, actor, action, fields, hash } = head.append(entry);
-        db.prepare_cached(sql)?.execute(params![owner, number, time(at), actor, action, fields, hash.bytes()])
-    };
-    let added = entries.into_iter().try_for_each(|entry| add(entry).map(drop));
+    let mut head = head(db, tenant)?;
+    let added = entries.into_iter().try_for_each(|entry| insert(db, tenant, head.append(entry)));
     added.map_err(|error| failed(&error))
+}
+
+/// Adds a row as it is.
+pub(super) fn insert(db: &Connection, tenant: TenantId, row: Row) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO audit (tenant, number, at, actor, action, fields, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let Row { number, at, actor, action, fields, hash } = row;
+    let values = params![tenant.to_string(), number, time(at), actor, action, fields, hash.bytes()];
+    db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
 pub(super) fn head(db: &Connection, tenant: TenantId) -> Result<Head> {
@@ -43,22 +49,22 @@ pub(super) fn head(db: &Connection, tenant: TenantId) -> Result<Head> {
     Ok(found.map_err(|error| failed(&error))?.unwrap_or_else(|| Head::start(tenant)))
 }
 
+pub(super) fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    Ok(Row {
+        number: row.get(0)?,
+        at: times(row, 1)?.unwrap_or(Timestamp::UNIX_EPOCH),
+        actor: row.get(2)?,
+        action: row.get(3)?,
+        fields: row.get(4)?,
+        hash: Digest::from_bytes(row.get(5)?),
+    })
+}
+
 pub(super) fn rows(db: &Connection, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
-    let sql = "SELECT number, at, actor, action, fields, hash FROM audit WHERE tenant = ?1 AND number > ?2
-               ORDER BY number LIMIT ?3";
-    let read = |row: &rusqlite::Row<'_>| {
-        Ok(Row {
-            number: row.get(0)?,
-            at: times(row, 1)?.unwrap_or(Timestamp::UNIX_EPOCH),
-            actor: row.get(2)?,
-            action: row.get(3)?,
-            fields: row.get(4)?,
-            hash: Digest::from_bytes(row.get(5)?),
-        })
-    };
-    let found = db.prepare_cached(sql).and_then(|mut sql| {
-        let limit = limit.clamp(1, MOST_ON_PAGE);
-        sql.query_map(params![tenant.to_string(), after, limit], read)?.collect::<rusqlite::Result<Vec<_>>>()
+    let sql = format!("SELECT {ROW} FROM audit WHERE tenant = ?1 AND number > ?2 ORDER BY number LIMIT ?3");
+    let found = db.prepare_cached(&sql).and_then(|mut sql| {
+        let values = params![tenant.to_string(), after, limit.clamp(1, MOST_ON_PAGE)];
+        sql.query_map(values, read_row)?.collect::<rusqlite::Result<Vec<_>>>()
     });
     found.map_err(|error| failed(&error))
 }
@@ -72,7 +78,7 @@ pub(super) fn seal(db: &Connection, tenant: TenantId, first: u64, last: Head) ->
         }
         let gone = db.prepare_cached(SEAL)?.execute(params![owner, last.number])?;
         db.prepare_cached(CHECKED)?.execute(params![owner, last.number])?;
-        Ok(gone as u64 == last.number + 1 - first)
+        Ok(gone as u64 == (last.number + 1).saturating_sub(first))
     });
     let is_sealed = sealed.map_err(|error| failed(&error))?;
     let meanwhile = || conflict("changed_meanwhile", "the audit was sealed meanwhile: read it again");
@@ -90,14 +96,15 @@ pub(super) fn keep_checkpoint(db: &Connection, tenant: TenantId, checkpoint: &Ch
 }
 
 pub(super) fn checkpoint(db: &Connection, tenant: TenantId) -> Result<Option<Checkpoint>> {
-    let sql =
-        "SELECT number, at, hash, signature FROM checkpoints WHERE tenant = ?1 ORDER BY number DESC LIMIT 1";
-    let read = |row: &rusqlite::Row<'_>| {
-        let head = Head { number: row.get(0)?, hash: Digest::from_bytes(row.get(2)?) };
-        let at = times(row, 1)?.unwrap_or(Timestamp::UNIX_EPOCH);
-        Ok(Checkpoint { tenant, head, at, signature: row.get(3)? })
-    };
+    let sql = format!("SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 ORDER BY number DESC LIMIT 1");
+    let read = |row: &rusqlite::Row<'_>| read_checkpoint(row, tenant);
     let found =
-        db.prepare_cached(sql).and_then(|mut sql| sql.query_row([tenant.to_string()], read).optional());
+        db.prepare_cached(&sql).and_then(|mut sql| sql.query_row([tenant.to_string()], read).optional());
     found.map_err(|error| failed(&error))
+}
+
+pub(super) fn read_checkpoint(row: &rusqlite::Row<'_>, tenant: TenantId) -> rusqlite::Result<Checkpoint> {
+    let head = Head { number: row.get(0)?, hash: Digest::from_bytes(row.get(2)?) };
+    let at = times(row, 1)?.unwrap_or(Timestamp::UNIX_EPOCH);
+    Ok(Checkpoint { tenant, head, at, signature: row.get(3)? })
 }

@@ -15,12 +15,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::{conflict, failed};
 use crate::common::page;
 
-const CALL: &str =
+pub(super) const CALL: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
 /// The same for lists, without what may be long.
 const LISTED: &str =
     "id, server, tool, subject, status, digest, NULL, NULL, error, created, started, completed FROM calls";
-const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
+pub(super) const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
 
 /// Times are kept in milliseconds.
 pub(super) fn time(at: Timestamp) -> i64 {
@@ -33,12 +33,19 @@ pub(super) fn times(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Tim
     at.map(read).transpose()
 }
 
-fn unreadable(column: usize, what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+pub(super) fn unreadable(
+    column: usize,
+    what: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, what.into())
 }
 
-fn parsed<T: std::str::FromStr<Err = Error>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    row.get::<_, String>(column)?.parse().map_err(|error: Error| unreadable(column, error))
+pub(super) fn parsed<T: std::str::FromStr<Err = Error>>(
+    row: &Row<'_>,
+    column: impl rusqlite::RowIndex,
+) -> rusqlite::Result<T> {
+    let index = column.idx(row.as_ref())?;
+    row.get::<_, String>(index)?.parse().map_err(|error: Error| unreadable(index, error))
 }
 
 /// Does one change that must meet exactly one row; `refusal` says why it met none.
@@ -127,7 +134,7 @@ pub(super) fn forget(db: &Connection, tenant: TenantId, before: Timestamp) -> Re
     done.map(drop).map_err(|error| failed(&error))
 }
 
-fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {
+pub(super) fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {
     let status = Status::find(&row.get::<_, String>(4)?).ok_or_else(|| unreadable(4, "no status"))?;
     Ok(Call {
         id: parsed(row, 0)?,
@@ -323,7 +330,7 @@ pub(super) fn use_up(
     })
 }
 
-fn read_approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
+pub(super) fn read_approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
     let decision = Decision::find(&row.get::<_, String>(3)?).ok_or_else(|| unreadable(3, "no decision"))?;
     Ok(Approval {
         id: parsed(row, 0)?,

@@ -9,23 +9,28 @@ use serde_json::Value;
 use super::{conflict, failed};
 use crate::common::{TENANTS, changed, page};
 
-const COLUMNS: &str = "id, name, parent, version, body";
+pub(super) const COLUMNS: &str = "id, name, parent, version, body";
 /// What proves who asks, and is found without knowing whose it is.
 const PROVES: &str = "kind IN ('token', 'session')";
 
+const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 + 1)
+     ON CONFLICT (tenant, kind, id) DO NOTHING";
+const UPDATE: &str = "UPDATE documents SET name = ?4, parent = ?5, body = ?6, version = ?7 + 1
+     WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?7";
+
 pub(super) fn put(db: &Connection, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
+    let sql = if version == 0 { INSERT } else { UPDATE };
+    keep(db, sql, tenant, document, version)
+}
+
+/// Keeps a document as another store did, with its version.
+pub(super) fn insert(db: &Connection, tenant: TenantId, stored: &Stored) -> Result<()> {
+    keep(db, INSERT, tenant, &stored.document, stored.version.saturating_sub(1))
+}
+
+fn keep(db: &Connection, sql: &str, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
     let Document { key, name, parent, body } = document;
     let (tenant, kind, body) = (tenant.to_string(), key.kind.name(), body.to_string());
-    let sql = match version {
-        0 => {
-            "INSERT INTO documents (tenant, kind, id, name, parent, body, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 + 1)
-             ON CONFLICT (tenant, kind, id) DO NOTHING"
-        }
-        _ => {
-            "UPDATE documents SET name = ?4, parent = ?5, body = ?6, version = ?7 + 1
-             WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?7"
-        }
-    };
     let done = db
         .prepare_cached(sql)
         .and_then(|mut sql| sql.execute(params![tenant, kind, key.id, name, parent, body, version]));
@@ -87,7 +92,7 @@ pub(super) fn remove(db: &Connection, tenant: TenantId, key: &Key) -> Result<()>
     }
 }
 
-fn stored(kind: Kind, row: &Row<'_>) -> rusqlite::Result<Stored> {
+pub(super) fn stored(kind: Kind, row: &Row<'_>) -> rusqlite::Result<Stored> {
     let body: String = row.get(4)?;
     let body: Value = serde_json::from_str(&body).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, error.into())

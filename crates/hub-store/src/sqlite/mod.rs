@@ -2,6 +2,7 @@
 
 mod audit;
 mod calls;
+mod copy;
 mod database;
 mod documents;
 mod limits;
@@ -14,10 +15,11 @@ use async_trait::async_trait;
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Key, Kind, Page, Paging, Store, Stored,
+    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Copied, Key, Kind, Page, Paging, Store, Stored,
 };
 use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
+use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::Durability;
 use crate::common::hub_id;
@@ -196,6 +198,14 @@ impl Store for Sqlite {
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
         let hub = self.hub.clone();
         self.db.read(move |db| calls::abandoned(db, &hub, tenant)).await
+    }
+
+    async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {
+        self.db.read(move |db| copy::out(db, &to)).await
+    }
+
+    async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()> {
+        self.db.write(move |db| copy::take(db, from, count)).await
     }
 
     async fn broken(&self) -> Error {
