@@ -13,6 +13,7 @@ use crate::text::{hex, unhex};
 pub struct Digest([u8; 32]);
 
 /// Makes a digest part by part.
+#[derive(Clone)]
 pub struct Digesting(Sha256);
 
 impl Digest {

@@ -132,6 +132,11 @@ impl Keys {
     }
 }
 
+/// Whether the key of a tenant, as it is kept, opens with this file.
+pub(crate) fn opens(file: &KeyFile, tenant: TenantId, stored: Stored) -> Result<()> {
+    unwrap(file, &read(tenant, stored)?.0).map(drop)
+}
+
 fn unwrap(file: &KeyFile, wrapped: &Wrapped) -> Result<TenantKey> {
     let root = file.find(wrapped.root).ok_or_else(|| {
         let text = "the key file does not have the key that everything was sealed with: give the file that this hub used";

@@ -16,6 +16,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod backup;
 pub mod connection;
 pub mod digest;
 pub mod envelope;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::text::hex;
 use crate::world::{World, random};
@@ -40,19 +40,57 @@ pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
 
 /// Writes a file. Beside the old one first, so that there is always a whole one.
 pub fn write(path: &Path, bytes: &[u8], world: &dyn World) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    make_folder(folder)?;
-    let beside = folder.join(format!(".linchpin-{}", hex(&random::<8>(world))));
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&beside)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    written.and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&beside); // it may not even be there
-    })?;
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    let mut draft = Draft::new(path, world)?;
+    draft.write_all(bytes)?;
+    draft.keep()
+}
+
+/// A file that is written beside where it is to be. It is gone unless it is kept.
+pub struct Draft {
+    file: File,
+    beside: PathBuf,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// Begins one for this path.
+    pub fn new(path: &Path, world: &dyn World) -> io::Result<Self> {
+        let folder = folder(path);
+        make_folder(folder)?;
+        let beside = folder.join(format!(".linchpin-{}", hex(&random::<8>(world))));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok(Draft { file: options.open(&beside)?, beside, path: path.to_owned() })
+    }
+
+    /// Puts it where it is to be, when it is on the disk.
+    pub fn keep(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.beside, &self.path)?;
+        if cfg!(unix) { File::open(folder(&self.path))?.sync_all() } else { Ok(()) }
+    }
+}
+
+impl io::Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.beside); // it is not there if it was kept
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes a folder and those above it, as far as they are not there.

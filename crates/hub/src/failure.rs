@@ -200,6 +200,12 @@ impl From<linchpin_hub_core::Error> for Failure {
     }
 }
 
+impl From<linchpin_hub_core::vault::KeyFileError> for Failure {
+    fn from(error: linchpin_hub_core::vault::KeyFileError) -> Self {
+        Failure::new(Kind::Other, error.to_string())
+    }
+}
+
 impl From<linchpin_hub_core::audit::Broken> for Failure {
     fn from(broken: linchpin_hub_core::audit::Broken) -> Self {
         Failure::new(Kind::Other, broken.to_string())

@@ -111,7 +111,7 @@ fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
 }
 
 /// The last checkpoint of a tenant in a file.
-pub(super) fn last_in(file: &Path, tenant: TenantId) -> Result<Option<Checkpoint>> {
+pub fn last_checkpoint(file: &Path, tenant: TenantId) -> Result<Option<Checkpoint>> {
     let unreadable = |what: String| {
         let text = format!("the checkpoints in `{}` cannot be read: {what}", file.display());
         Error::new(error::Kind::Unavailable, "checkpoints_unreadable", text)

@@ -23,6 +23,7 @@ mod operated;
 mod passing;
 mod passwords;
 mod people;
+mod restored;
 mod retention;
 mod running;
 mod schemas;
@@ -66,7 +67,7 @@ use crate::vault::KeyFile;
 use crate::world::World;
 
 pub use approvals::ApprovalView;
-pub use audits::AuditView;
+pub use audits::{AuditView, last_checkpoint};
 pub use connecting::Tried;
 pub use credentials::CredentialView;
 pub use executor::{Wanted, Which};

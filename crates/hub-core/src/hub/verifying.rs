@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
-use super::audits::last_in;
+use super::audits::last_checkpoint;
 use crate::audit::{Broken, Check, Head};
 use crate::error::Result;
 use crate::id::TenantId;
@@ -53,7 +53,7 @@ pub async fn verify(
 ) -> Result<Verified> {
     let kept = store.checkpoint(tenant).await?;
     let filed = match &beside.checkpoints {
-        Some(file) => last_in(file, tenant)?,
+        Some(file) => last_checkpoint(file, tenant)?,
         None => None,
     };
     let last = kept.into_iter().chain(filed).max_by_key(|checkpoint| checkpoint.head.number);

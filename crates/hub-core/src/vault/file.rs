@@ -7,7 +7,6 @@
 //! root 2 01ff…
 //! ```
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -83,6 +82,11 @@ impl KeyFile {
             .map_err(|why| KeyFileError::Exposed { path: path.to_owned(), why })?;
         let mut text = Zeroizing::new(String::new());
         file.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
+        Self::parse(path, &text)
+    }
+
+    /// What the text of a key file says, which is to be at this path.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, KeyFileError> {
         let broken = |line| KeyFileError::Broken { path: path.to_owned(), line };
         let (mut audit, mut roots) = (None, Vec::<Root>::new());
         if text.lines().next() != Some(HEAD) {
@@ -132,12 +136,22 @@ impl KeyFile {
         self.save(world).inspect_err(|_| self.roots.splice(0..0, before.iter().cloned()).for_each(drop))
     }
 
-    fn save(&self, world: &dyn World) -> io::Result<()> {
+    /// Writes the file.
+    pub fn save(&self, world: &dyn World) -> io::Result<()> {
+        private::write(&self.path, self.text().as_bytes(), world)
+    }
+
+    /// What the file says.
+    pub fn text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *digits(&self.audit)));
         for root in &self.roots {
-            writeln!(text, "root {} {}", root.number, *digits(root.key.bytes())).map_err(io::Error::other)?;
+            text.push_str("root ");
+            text.push_str(&root.number.to_string());
+            text.push(' ');
+            text.push_str(&digits(root.key.bytes()));
+            text.push('\n');
         }
-        private::write(&self.path, text.as_bytes(), world)
+        text
     }
 }
 

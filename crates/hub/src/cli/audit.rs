@@ -9,14 +9,12 @@ use linchpin_hub_core::audit::Signer;
 use linchpin_hub_core::hub::{AuditView, Beside, LOCAL, every_segment, verify};
 use linchpin_hub_core::segment::Segment;
 use linchpin_hub_core::store::MOST_ON_PAGE;
-use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::world::System;
 use serde_json::{Value, json};
 
 use super::output::{Field, field};
 use super::{Asked, print};
 use crate::config::{Config, Place};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 const VERIFIED: [Field; 8] = [
     field("whole", "/is_whole"),
@@ -82,14 +80,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
 
 async fn verified(place: &Place) -> Result<Value, Failure> {
     let store = place.found_store().await?;
-    if !place.keys.exists() {
-        let text =
-            format!("there are no keys at `{}`: say with --key-file where they are", place.keys.display());
-        return Err(Failure::new(Kind::Other, text));
-    }
-    let (keys, _) =
-        KeyFile::open(&place.keys, &System).map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
-    let signer = Signer::new(&keys.audit);
+    let signer = Signer::new(&place.found_keys()?.audit);
     let segments = Some(place.segments(&Config::open(&place.config)?));
     let beside = Beside { checkpoints: Some(place.checkpoints()), segments };
     Ok(json!(verify(&*store, LOCAL, signer.public_key(), &beside).await?))

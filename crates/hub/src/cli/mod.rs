@@ -3,6 +3,7 @@
 mod agent;
 mod approvals;
 mod audit;
+mod backup;
 mod calls;
 mod export;
 mod import;
@@ -120,6 +121,15 @@ enum Command {
         #[command(subcommand)]
         command: key::Command,
     },
+    /// Write everything that the hub keeps into one file
+    ///
+    /// A hub may run meanwhile. Secrets stay sealed in it. Example: linchpin backup hub.backup
+    Backup(backup::Backup),
+    /// Take over everything from a backup, into a data directory or a database that is empty
+    ///
+    /// The file is checked before anything is written, and the audit after. The exit code is 1 if the audit is not whole.
+    /// Example: linchpin --data-dir /srv/hub restore hub.backup
+    Restore(backup::Restore),
     /// Import the servers of Claude Desktop, Claude Code, Cursor or VS Code
     ///
     /// Example: linchpin import ~/.cursor/mcp.json --dry-run
@@ -256,6 +266,8 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Token { command }) => ended(token::run(&asked, command)).await?,
         Some(Command::User { command }) => ended(user::run(&asked, command)).await?,
         Some(Command::Key { command }) => ended(key::run(&asked, &command)).await?,
+        Some(Command::Backup(what)) => ended(backup::backup(&asked, what)).await?,
+        Some(Command::Restore(what)) => return ended(backup::restore(&asked, what)).await,
         Some(Command::Import(files)) => return ended(import::run(&asked, files)).await,
         Some(Command::Export(what)) => ended(export::run(&asked, what)).await?,
         Some(Command::Completions { shell }) => complete(shell)?,

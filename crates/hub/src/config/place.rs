@@ -13,6 +13,7 @@ use clap::Args;
 use linchpin::auth::Secret;
 use linchpin_hub_core::private;
 use linchpin_hub_core::store::Store;
+use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
 use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
@@ -173,6 +174,16 @@ impl Place {
             return Err(Failure::new(Kind::Other, text));
         }
         Ok(Arc::new(Sqlite::open(&path)?))
+    }
+
+    /// The keys, which must be there.
+    pub(crate) fn found_keys(&self) -> Result<KeyFile, Failure> {
+        if !self.keys.exists() {
+            let text =
+                format!("there are no keys at `{}`: say with --key-file where they are", self.keys.display());
+            return Err(Failure::new(Kind::Other, text));
+        }
+        Ok(KeyFile::open(&self.keys, &System)?.0)
     }
 
     /// Where checkpoints of the audit are kept, outside the database that they are about.

@@ -1,0 +1,285 @@
+//! Everything that a hub keeps, in one file of JSON lines: a header, what is kept, and an end with a digest of all before it, signed
+//! with the audit's key. It is the same for every database. Secrets are in it as they are kept, which is sealed.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read as _, Write};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::audit::{Signer, is_signed};
+use crate::digest::{Digest, Digesting};
+use crate::error::{self, Error, Result};
+use crate::id::TenantId;
+use crate::keys;
+use crate::store::{Copied, Kind, What};
+use crate::text::{hex, unhex};
+use crate::vault::KeyFile;
+
+/// The form of today. Another number means that older hubs cannot read it.
+const VERSION: u32 = 1;
+/// The longest line: a call may have long arguments and a long result.
+const LONGEST: u64 = 256 << 20;
+
+/// What tells it from other files.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mark {
+    Backup,
+}
+
+/// What a file begins with.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    linchpin: Mark,
+    version: u32,
+    /// When it was begun.
+    at: Timestamp,
+    /// What signatures are checked with, and the key file is known by.
+    audit_key: String,
+    /// The key file, if it was asked for.
+    keys: Option<String>,
+}
+
+/// What every file begins with, whatever form it has.
+#[derive(Deserialize)]
+struct Begun {
+    #[serde(rename = "linchpin")]
+    _mark: Mark,
+    version: u32,
+}
+
+/// What a file ends with.
+#[derive(Serialize, Deserialize)]
+struct End {
+    records: u64,
+    digest: Digest,
+    signature: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Kept(Copied),
+    End(End),
+}
+
+/// What is in a file.
+#[derive(Debug, Clone, Serialize)]
+pub struct Contents {
+    /// When it was begun.
+    pub at: Timestamp,
+    /// How many things are in it.
+    pub records: u64,
+    /// The digest of everything.
+    pub digest: Digest,
+    /// Whether the keys are in it.
+    pub with_keys: bool,
+    /// Where the audit of each tenant ends.
+    #[serde(skip)]
+    pub heads: BTreeMap<TenantId, u64>,
+}
+
+/// Writes a file.
+pub struct Writer<'a, W> {
+    to: W,
+    keys: &'a KeyFile,
+    digest: Digesting,
+    contents: Contents,
+}
+
+impl<'a, W: Write> Writer<'a, W> {
+    /// Begins one. With the keys in it, whoever has it can open every secret.
+    pub fn new(to: W, keys: &'a KeyFile, at: Timestamp, with_keys: bool) -> Result<Self> {
+        let contents =
+            Contents { at, records: 0, digest: digesting().end(), with_keys, heads: BTreeMap::new() };
+        let mut writer = Writer { to, keys, digest: digesting(), contents };
+        let header = Header {
+            linchpin: Mark::Backup,
+            version: VERSION,
+            at,
+            audit_key: audit_key(keys),
+            keys: with_keys.then(|| keys.text().to_string()),
+        };
+        writer.line(&header)?;
+        Ok(writer)
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_vec(line).map_err(|error| unwritten(&error.into()))?;
+        text.push(b'\n');
+        self.digest.add(&text);
+        self.to.write_all(&text).map_err(|error| unwritten(&error))
+    }
+
+    /// Adds something. What belongs to a hub that runs, and to nobody after it, is left out.
+    pub fn add(&mut self, copied: Copied) -> Result<()> {
+        if matches!(&copied.what, What::Document(one) if matches!(one.document.key.kind, Kind::Session | Kind::Lease))
+        {
+            return Ok(());
+        }
+        self.contents.take(&copied, self.keys)?;
+        self.line(&Line::Kept(copied))
+    }
+
+    /// How many things are in it so far.
+    pub fn records(&self) -> u64 {
+        self.contents.records
+    }
+
+    /// Ends it.
+    pub fn end(mut self) -> Result<(W, Contents)> {
+        let (records, digest) = (self.contents.records, self.digest.clone().end());
+        let signature = hex(&Signer::new(&self.keys.audit).sign_text(&signed(records, digest)));
+        self.line(&Line::End(End { records, digest, signature }))?;
+        self.to.flush().map_err(|error| unwritten(&error))?;
+        self.contents.digest = digest;
+        Ok((self.to, self.contents))
+    }
+}
+
+impl Contents {
+    /// Counts something, and finds out whether the keys open it.
+    fn take(&mut self, copied: &Copied, file: &KeyFile) -> Result<()> {
+        self.records += 1;
+        match &copied.what {
+            What::Document(one) if one.document.key.kind == Kind::TenantKey => {
+                keys::opens(file, copied.tenant, one.clone())?;
+            }
+            What::Entry(row) => drop(self.heads.insert(copied.tenant, row.number)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The lines of a file, one after the other.
+struct Lines<R> {
+    from: R,
+    line: Vec<u8>,
+    /// Of the line.
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn next(&mut self) -> Result<()> {
+        self.line.clear();
+        self.number += 1;
+        let read = self.from.by_ref().take(LONGEST).read_until(b'\n', &mut self.line);
+        read.map_err(|error| wrong("backup_unreadable", format!("it cannot be read: {error}")))?;
+        if self.line.ends_with(b"\n") {
+            return Ok(());
+        }
+        let text = format!("it is cut off at line {}: take another copy of it", self.number);
+        Err(wrong("backup_cut_off", text))
+    }
+
+    fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.line).map_err(|_| self.changed())
+    }
+
+    fn changed(&self) -> Error {
+        let text = format!("line {} is not as it was written: take another copy of it", self.number);
+        wrong("backup_changed", text)
+    }
+}
+
+/// Reads a file.
+pub struct Reader<R> {
+    lines: Lines<R>,
+    digest: Digesting,
+    header: Header,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the beginning.
+    pub fn new(from: R) -> Result<Self> {
+        let mut lines = Lines { from, line: Vec::new(), number: 0 };
+        let foreign = |_| {
+            let text = "it is no backup of a hub: give a file that `linchpin backup` has written";
+            wrong("not_a_backup", text)
+        };
+        lines.next().map_err(foreign)?;
+        // The rest of it may have another form.
+        let Begun { version, .. } = lines.read().map_err(foreign)?;
+        if version > VERSION {
+            return Err(wrong("backup_too_new", "it was written by a newer hub: restore it with that one"));
+        }
+        let header = lines.read()?;
+        Ok(Reader { digest: digesting().part(&lines.line), lines, header })
+    }
+
+    /// The key file, if it is in it.
+    pub fn keys(&self) -> Option<&str> {
+        self.header.keys.as_deref()
+    }
+
+    /// What comes next; nothing when it has ended as it should, with what these keys have signed.
+    pub fn next(&mut self, keys: &KeyFile) -> Result<Option<Copied>> {
+        self.lines.next()?;
+        let end = match self.lines.read()? {
+            Line::Kept(copied) => {
+                self.digest.add(&self.lines.line);
+                return Ok(Some(copied));
+            }
+            Line::End(end) => end,
+        };
+        if self.digest.clone().end() != end.digest {
+            let text = "something in it is not as it was written: take another copy of it";
+            return Err(wrong("backup_changed", text));
+        }
+        let (signer, signature) = (Signer::new(&keys.audit), unhex(&end.signature).unwrap_or_default());
+        if !is_signed(signer.public_key(), &signed(end.records, end.digest), &signature) {
+            return Err(self.lines.changed());
+        }
+        let is_end = self.lines.from.fill_buf().is_ok_and(<[u8]>::is_empty);
+        is_end.then_some(None).ok_or_else(|| self.lines.changed())
+    }
+
+    /// Reads all of it, and finds out whether it is whole and belongs to these keys. `told` hears how far it is, in bytes.
+    pub fn check(mut self, keys: &KeyFile, mut told: impl FnMut(u64)) -> Result<Contents> {
+        if self.header.audit_key != audit_key(keys) {
+            let text = "it is of a hub with other keys: give the key file of that hub";
+            return Err(wrong("wrong_key_file", text));
+        }
+        let (at, with_keys) = (self.header.at, self.header.keys.is_some());
+        let mut contents =
+            Contents { at, records: 0, digest: digesting().end(), with_keys, heads: BTreeMap::new() };
+        let mut bytes = 0;
+        while let Some(copied) = self.next(keys)? {
+            contents.take(&copied, keys)?;
+            bytes += self.lines.line.len() as u64;
+            told(bytes);
+        }
+        let Line::End(End { records, digest, .. }) = self.lines.read()? else {
+            return Err(self.lines.changed());
+        };
+        contents.digest = digest;
+        (records == contents.records).then_some(contents).ok_or_else(|| self.lines.changed())
+    }
+}
+
+fn audit_key(keys: &KeyFile) -> String {
+    hex(Signer::new(&keys.audit).public_key())
+}
+
+fn digesting() -> Digesting {
+    Digest::of("linchpin backup")
+}
+
+fn signed(records: u64, digest: Digest) -> Vec<u8> {
+    format!("linchpin backup 1|{records}|{digest}").into_bytes()
+}
+
+fn wrong(code: &'static str, text: impl Into<String>) -> Error {
+    Error::new(error::Kind::Invalid, code, text)
+}
+
+fn unwritten(error: &io::Error) -> Error {
+    Error::new(
+        error::Kind::Unavailable,
+        "backup_unwritable",
+        format!("the backup cannot be written: {error}"),
+    )
+}

@@ -1,0 +1,22 @@
+//! After everything was taken over from a backup.
+
+use super::{Hub, LOCAL};
+use crate::audit::Entry;
+use crate::backup::Contents;
+use crate::error::Result;
+use crate::store::Batch;
+
+impl Hub {
+    /// Says in the audit what was taken over, and ends what was under way when the backup was made: nobody knows what became of
+    /// it. How many calls those are.
+    pub async fn restored(&self, contents: &Contents) -> Result<usize> {
+        self.unlock().await?;
+        let entry =
+            Entry::new(self.world.now(), "hub", "store.restored").with("made", contents.at.to_string());
+        let entry = entry.with("records", contents.records).with("digest", contents.digest.to_string());
+        self.store.commit(LOCAL, Batch::new().audit(entry)).await?;
+        let unknown = self.recover().await?;
+        self.end().await;
+        Ok(unknown)
+    }
+}

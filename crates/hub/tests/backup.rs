@@ -1,0 +1,218 @@
+//! Everything of a hub in one file, and another hub from it.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hub::{Home, is_private};
+use serde_json::Value;
+use test_postgres::server;
+
+const SECRET: &str = "canary-5c1f0a";
+
+/// Has a hub do a little of everything.
+fn use_it(home: &Home) {
+    home.ok(&["server", "connect", "demo"]);
+    for number in 0..3 {
+        let arguments = format!(r#"{{"message": "{number}"}}"#);
+        home.ok(&["tool", "call", "mcp_demo__echo", "--args", &arguments]);
+    }
+    home.ok(&["agent", "add", "Helper", "--server", "demo"]);
+    home.ok(&["server", "add", "Remote", "--url", "https://mcp.example/mcp", "--auth", "bearer"]);
+    home.run_with(SECRET, &["server", "credential", "set", "remote"]).said(0, &[]);
+}
+
+/// What a hub that runs says of itself. Sessions are not asked for.
+fn said(home: &Home) -> Vec<Value> {
+    let asked: [&[&str]; 4] = [&["calls"], &["agent", "list"], &["tool", "list"], &["token", "list"]];
+    asked.into_iter().map(|arguments| home.json(arguments)).collect()
+}
+
+fn exported(home: &Home) -> Vec<String> {
+    home.ok(&["audit", "export"]).lines().map(str::to_owned).collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Another place, with the keys of this one.
+fn with_keys_of(home: &Home, other: Home) -> Home {
+    fs::copy(home.keys(), other.keys()).unwrap();
+    other
+}
+
+/// A backup of a hub that runs is another hub, wherever that keeps everything.
+fn goes_from(one: &Home, other: Home) {
+    let hub = one.start();
+    use_it(one);
+    let (before, file) = (said(one), one.file("hub.backup"));
+    let made = one.json(&["backup", text(&file)]);
+    let entries = exported(one);
+    assert_eq!((&made["with_keys"], &made["entries"]), (&false.into(), &entries.len().into()));
+    assert!(is_private(&file));
+    let written = fs::read_to_string(&file).unwrap();
+    let keys = fs::read_to_string(one.keys()).unwrap();
+    assert!(
+        !written.contains(SECRET)
+            && keys.lines().skip(1).all(|line| !written.contains(&line[line.len() - 64..]))
+    );
+    assert!(hub.end().0.success());
+
+    let other = with_keys_of(one, other);
+    let restored = other.json(&["restore", text(&file)]);
+    assert_eq!((&restored["records"], &restored["unknown"]), (&made["records"], &0.into()));
+    assert_eq!((&restored["audit"]["is_whole"], &restored["digest"]), (&true.into(), &made["digest"]));
+    assert_eq!(exported(&other)[..entries.len()], entries, "the chain goes on where it was");
+    assert!(exported(&other)[entries.len()].contains("store.restored"));
+    let hub = other.start();
+    assert_eq!(said(&other), before);
+    let servers = other.ok(&["server", "show", "remote"]);
+    assert!(!servers.contains(SECRET), "{servers}");
+    other.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "on"}"#]);
+    assert_eq!(other.json(&["audit", "verify"])["is_whole"], true);
+    // What is restored is not restored over.
+    assert!(hub.end().0.success());
+    let entries = exported(&other);
+    let again = other.run(&["restore", text(&file)]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.stderr.contains("the audit went on to entry"), "{}", again.stderr);
+    fs::rename(other.data().join("checkpoints"), other.file("checkpoints")).unwrap();
+    other
+        .run(&["restore", text(&file)])
+        .said(1, &["there is something in", "already: restore into an empty"]);
+    assert_eq!(exported(&other), entries);
+}
+
+#[test]
+fn from_file_to_file() {
+    goes_from(&Home::new(), Home::new());
+}
+
+#[test]
+fn from_file_to_postgres() {
+    goes_from(&Home::new(), Home::on(server().url(&server().database())));
+}
+
+#[test]
+fn from_postgres_to_file() {
+    goes_from(&Home::on(server().url(&server().database())), Home::new());
+}
+
+/// A hub that has done something and has ended, and a backup of it.
+fn backed_up(arguments: &[&str]) -> (Home, PathBuf) {
+    let home = Home::new();
+    let hub = home.start();
+    use_it(&home);
+    assert!(hub.end().0.success());
+    let file = home.file("hub.backup");
+    home.ok(&[&["backup", text(&file)], arguments].concat());
+    (home, file)
+}
+
+#[test]
+fn calls_that_were_under_way_are_unknown() {
+    let (home, file) = backed_up(&[]);
+    let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); \
+                  db.execute(\"UPDATE calls SET status = 'running', completed = NULL WHERE id = (SELECT max(id) FROM calls)\"); db.commit()";
+    let database = home.data().join("hub.db");
+    assert!(Command::new("python3").args(["-c", script]).arg(&database).status().unwrap().success());
+    home.ok(&["backup", text(&file), "--force"]);
+    let other = with_keys_of(&home, Home::new());
+    assert_eq!(other.json(&["restore", text(&file)])["unknown"], 1);
+    let _hub = other.start();
+    let calls = other.json(&["calls"]);
+    let unknown = calls.as_array().unwrap().iter().filter(|call| call["status"] == "unknown");
+    assert_eq!(unknown.count(), 1);
+}
+
+#[test]
+fn the_keys_are_in_it_if_they_are_asked_for() {
+    let (home, file) = backed_up(&["--with-keys"]);
+    assert!(
+        home.run(&["backup", text(&home.file("other")), "--with-keys"]).stderr.contains("The keys are in it")
+    );
+    let other = Home::new();
+    other.ok(&["restore", text(&file)]);
+    assert_eq!(fs::read(other.keys()).unwrap(), fs::read(home.keys()).unwrap());
+    assert!(is_private(&other.keys()));
+    let _hub = other.start();
+}
+
+#[test]
+fn nothing_is_overwritten_and_nothing_is_left_over() {
+    let (home, file) = backed_up(&[]);
+    let before = fs::read(&file).unwrap();
+    home.run(&["backup", text(&file)]).said(1, &["is there already: give another file, or --force"]);
+    assert_eq!(fs::read(&file).unwrap(), before);
+    home.ok(&["backup", text(&file), "--force"]);
+    home.run(&["backup", text(&home.file("hub.backup/x"))]).said(1, &["hub.backup/x`: "]);
+    home.run(&["--hub", "http://127.0.0.1:1", "backup", "x"]).said(2, &["on the machine of the hub"]);
+    Home::new().run(&["backup", "x"]).said(1, &["there is no database at"]);
+    let other = Home::new();
+    assert!(other.start().end().0.success());
+    let key_file = other.keys();
+    let file = home.file("another.backup");
+    home.run(&["--key-file", text(&key_file), "backup", text(&file)])
+        .said(1, &["does not open with this key file"]);
+    let names = fs::read_dir(file.parent().unwrap()).unwrap();
+    let names: Vec<_> = names.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.starts_with(".linchpin") || name == "another.backup"), "{names:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
+    let (home, file) = backed_up(&[]);
+    let whole = fs::read_to_string(&file).unwrap();
+    let lines: Vec<_> = whole.lines().collect();
+    let other = with_keys_of(&home, Home::new());
+    let refused = |text: &str, said: &[&str]| {
+        let file = other.file("wrong.backup");
+        fs::write(&file, text).unwrap();
+        other.run(&["restore", file.to_str().unwrap()]).said(1, said);
+        assert!(!other.data().exists(), "nothing was made");
+    };
+    let last = lines.len() - 1;
+    let without = |left_out: usize| {
+        let kept = lines.iter().enumerate().filter(|(index, _)| *index != left_out);
+        kept.flat_map(|(_, line)| [*line, "\n"]).collect::<String>()
+    };
+    let cut_off = format!("wrong.backup`: it is cut off at line {}", last + 1);
+    refused(&whole[..whole.len() / 2], &["it is cut off at line "]);
+    refused(&whole[..whole.len() - 1], &[&cut_off]);
+    refused(&without(last), &[&cut_off]);
+    refused("", &["it is no backup of a hub"]);
+    refused("{}\n", &["it is no backup of a hub"]);
+    refused(&whole.replacen("backup", "backlog", 1), &["it is no backup of a hub"]);
+    refused(&whole.replacen("\"version\":1", "\"version\":2", 1), &["written by a newer hub"]);
+    let changed = "something in it is not as it was written";
+    refused(&whole.replacen("mcp.example", "evil.example", 1), &[changed]);
+    refused(&whole.replacen("Helper", "Hacker", 1), &[changed]);
+    refused(&without(last / 2), &[changed]);
+    refused(&whole.replacen("{\"kept\"", "{\"kerb\"", 1), &["line 2 is not as it was written"]);
+    refused(&format!("{whole}{{}}\n"), &["is not as it was written"]);
+    let count = whole.rfind("\"records\":").unwrap();
+    refused(&format!("{}1{}", &whole[..count + 10], &whole[count + 10..]), &["is not as it was written"]);
+
+    // Other keys, none, and none of ours.
+    fs::remove_file(other.keys()).unwrap();
+    other.run(&["restore", text(&file)]).said(1, &["there are no keys at", "--key-file"]);
+    let stranger = Home::new();
+    assert!(stranger.start().end().0.success());
+    fs::copy(stranger.keys(), other.keys()).unwrap();
+    other.run(&["restore", text(&file)]).said(1, &["it is of a hub with other keys"]);
+    fs::set_permissions(other.keys(), fs::Permissions::from_mode(0o644)).unwrap();
+    other.run(&["restore", text(&file)]).said(1, &["others can read"]);
+    other.run(&["restore", text(&home.file("none"))]).said(1, &["none`: "]);
+    assert!(!other.data().exists(), "nothing was made");
+    // A hub that runs is not written under.
+    let _hub = home.start();
+    fs::remove_file(home.data().join("checkpoints")).unwrap();
+    home.run(&["restore", text(&file)]).said(1, &["a hub runs on"]);
+}
