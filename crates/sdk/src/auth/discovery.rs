@@ -94,7 +94,8 @@ impl Flow {
             }
             Err(reason) => {
                 let text = format!("the authorization server `{}` cannot be used: {reason}", quoted(&issuer));
-                self.failure = self.failure.take().or(Some(AuthError::new(AuthErrorKind::Metadata, text)));
+                let failure = AuthError::new(AuthErrorKind::Metadata, text).of_unsafe(&issuer);
+                self.failure = self.failure.take().or(Some(failure));
                 self.next_issuer(issuers)
             }
         }

@@ -39,12 +39,23 @@ pub struct AuthError {
     message: String,
     /// The `error` of OAuth that the authorization server gave.
     code: Option<String>,
+    /// The host of a place that nobody goes to, if that is why.
+    denied: Option<String>,
 }
 
 impl AuthError {
     /// A failure, for those who implement [`super::Person`] or [`super::TokenStore`].
     pub fn new(kind: AuthErrorKind, message: impl Into<String>) -> Self {
-        AuthError { kind, message: message.into(), code: None }
+        AuthError { kind, message: message.into(), code: None, denied: None }
+    }
+
+    /// It failed because this URL is no safe place.
+    pub(super) fn of_unsafe(self, url: &str) -> Self {
+        AuthError { denied: Some(crate::egress::host_of(url)), ..self }
+    }
+
+    pub(super) fn denied(&self) -> Option<&str> {
+        self.denied.as_deref()
     }
 
     pub(super) fn with_code(self, code: Option<String>) -> Self {

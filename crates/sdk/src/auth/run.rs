@@ -15,7 +15,9 @@ use super::oauth::{Grant, Profile};
 use super::record::Record;
 use super::scheme::header_value;
 use super::secret::Secret;
-use crate::egress::{Body, Egress, EgressError, EgressErrorKind, Redirects, ResponseBody, Target, Trust};
+use crate::egress::{
+    Body, Egress, EgressError, EgressErrorKind, Redirects, ResponseBody, Target, Trust, host_of,
+};
 use crate::http::names;
 
 /// How long one answer may take, and how long it may be.
@@ -85,7 +87,11 @@ impl Runner<'_> {
                 Action::Visit(url) => Event::Returned(self.visit(url).await?),
                 Action::Assert { audience } => Event::Asserted(assertion(self.profile, audience).await?),
             };
-            action = flow.next(event, now(self.profile))?;
+            action = flow.next(event, now(self.profile)).inspect_err(|error| {
+                if let Some(host) = error.denied() {
+                    self.egress.deny(host, None, "what signs people in leads to a place that is not safe");
+                }
+            })?;
         }
     }
 
@@ -162,7 +168,10 @@ fn unreachable(exchange: &Exchange, reason: &str) -> AuthError {
 async fn fetch(exchange: &Exchange, server: &Target, egress: &Egress) -> Result<Reply, String> {
     let target =
         if exchange.is_typed() { Target::typed(exchange.url()) } else { server.learned(exchange.url()) };
-    let target = target.map_err(|error| error.to_string())?;
+    let target = target.map_err(|error| {
+        egress.deny(&host_of(exchange.url()), None, &error.to_string());
+        error.to_string()
+    })?;
     let mut response = attempt(exchange, &target, egress).await?;
     if matches!(&response, Err(error) if matches!(error.kind(), EgressErrorKind::Refused(_)))
         && target.trust() == (Trust::Learned { home: None })

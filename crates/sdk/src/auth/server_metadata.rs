@@ -110,8 +110,10 @@ pub(super) fn read(body: &[u8], expected: Expected<'_>, url: &str) -> Result<Ser
         ("registration_endpoint", document.registration_endpoint.as_deref()),
         ("revocation_endpoint", document.revocation_endpoint.as_deref()),
     ] {
-        check_endpoint(endpoint)
-            .map_err(|reason| wrong(&format!("its `{name}` is no safe place: {reason}")))?;
+        check_endpoint(endpoint).map_err(|reason| {
+            let error = wrong(&format!("its `{name}` is no safe place: {reason}"));
+            error.of_unsafe(endpoint.unwrap_or_default())
+        })?;
     }
     let methods = document.code_challenge_methods_supported;
     Ok(ServerMetadata {
@@ -168,7 +170,8 @@ impl ServerMetadata {
             return Err(wrong(&format!(
                 "its `authorization_endpoint` is `{place}`, which is nearer than the server itself; a browser must not be \
                  led there"
-            )));
+            ))
+            .of_unsafe(endpoint));
         }
         Ok(endpoint)
     }

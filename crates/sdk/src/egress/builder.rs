@@ -71,7 +71,8 @@ impl Builder {
         self
     }
 
-    /// Connects through an HTTP proxy, `http://[user:password@]host:port`, except to this machine.
+    /// Connects through an HTTP proxy, `http://[user:password@]host:port`, except to this machine. `https` goes through
+    /// it as it is (`CONNECT`), plain `http` is handed to it.
     ///
     /// Names are then looked up by the proxy: what their addresses are is for the proxy to judge.
     pub fn proxy(mut self, url: &str) -> Self {
@@ -111,6 +112,7 @@ impl Builder {
 
     pub(super) fn finish(self) -> Egress {
         let Builder { policy, resolve, tls, proxy, connect_timeout, limits, on_hop, error: _ } = self;
+        let proxy = proxy.map(Arc::new);
         Egress::with(Dialer { policy, resolve, tls, proxy, connect_timeout, on_hop }, limits)
     }
 }

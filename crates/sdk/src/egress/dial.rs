@@ -33,32 +33,59 @@ pub(super) struct Dialer {
     pub policy: Policy,
     pub resolve: Arc<dyn Resolve>,
     pub tls: Tls,
-    pub proxy: Option<Proxy>,
+    pub proxy: Option<Arc<Proxy>>,
     pub connect_timeout: Duration,
     pub on_hop: Option<Watcher>,
 }
 
+/// How a connection goes.
+#[derive(Clone)]
+pub(super) struct Way {
+    /// What kind of place it leads to.
+    pub class: Class,
+    /// The address that was dialled; through a proxy nobody here knows it.
+    pub address: Option<IpAddr>,
+    pub proxy: Option<Arc<Proxy>>,
+}
+
 impl Dialer {
-    /// A connection to the target, and what kind of place it leads to.
-    pub(super) async fn dial(&self, target: &Target, trust: Trust) -> Result<(Stream, Class), EgressError> {
+    /// A connection to the target, and how it goes.
+    pub(super) async fn dial(&self, target: &Target, trust: Trust) -> Result<(Stream, Way), EgressError> {
         let deadline = Instant::now() + self.connect_timeout;
         let place = target.place();
-        let (stream, address, class) = match &self.proxy {
-            Some(proxy) if proxy.is_for(&place.host) => {
-                self.dial_through(proxy, target, trust, deadline).await?
-            }
-            _ => {
-                let found = self.look_up(target, deadline).await?;
-                let (addresses, class) = self.choose(target, trust, &found)?;
-                let (stream, address) = self.connect(target, &addresses, deadline).await?;
-                (stream, address, class)
-            }
+        let (stream, address, way) = if let Some(proxy) = self.proxy_for(&place.host) {
+            let class = self.check_name(target, trust)?;
+            let (stream, address) = self.dial_through(proxy, target, deadline).await?;
+            (stream, address, Way { class, address: None, proxy: Some(proxy.clone()) })
+        } else {
+            let found = self.look_up(target, deadline).await?;
+            let (addresses, class) = self.choose(target, trust, &found)?;
+            let (stream, address) = self.connect(target, &addresses, deadline).await?;
+            (stream, address, Way { class, address: Some(address.ip()), proxy: None })
         };
         if !place.https {
-            return Ok((Box::new(stream), class));
+            return Ok((Box::new(stream), way));
         }
         let secured = self.tls.secure(&place.host, stream);
-        Ok((self.step(Phase::Tls, target, &[address], deadline, secured).await?, class))
+        Ok((self.step(Phase::Tls, target, &[address], deadline, secured).await?, way))
+    }
+
+    fn proxy_for(&self, host: &Host) -> Option<&Arc<Proxy>> {
+        self.proxy.as_ref().filter(|proxy| proxy.is_for(host))
+    }
+
+    /// Whether a connection that goes so would come about now.
+    pub(super) fn allows(&self, target: &Target, trust: Trust, way: &Way) -> bool {
+        let place = target.place();
+        match (way.address, self.proxy_for(&place.host), &way.proxy) {
+            (Some(address), None, _) => {
+                self.policy.check(address, place.https, place.host.is_literal(), trust).is_ok()
+            }
+            (None, Some(now), Some(before)) => {
+                now.target.url() == before.target.url() && self.check_name(target, trust).is_ok()
+            }
+            _ => false,
+        }
     }
 
     async fn look_up(&self, target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, EgressError> {
@@ -142,13 +169,7 @@ impl Dialer {
 
     /// Through a proxy the address is not ours to see. What can be told by the name or by the address in the URL still
     /// counts.
-    async fn dial_through(
-        &self,
-        proxy: &Proxy,
-        target: &Target,
-        trust: Trust,
-        deadline: Instant,
-    ) -> Result<(TcpStream, SocketAddr, Class), EgressError> {
+    fn check_name(&self, target: &Target, trust: Trust) -> Result<Class, EgressError> {
         let place = target.place();
         let class = place.host.class_by_name();
         match place.host {
@@ -162,11 +183,25 @@ impl Dialer {
                 checked.map_err(|reason| refused(target, None, class, reason))?;
             }
         }
-        let addresses = self.look_up(&proxy.target, deadline).await?;
-        let (mut stream, address) = self.connect(&proxy.target, &addresses, deadline).await?;
-        let tunnel = proxy.tunnel(&mut stream, target);
-        self.step(Phase::Proxy, target, &[address], deadline, tunnel).await?;
-        Ok((stream, address, class))
+        Ok(class)
+    }
+
+    async fn dial_through(
+        &self,
+        proxy: &Proxy,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<(TcpStream, SocketAddr), EgressError> {
+        let dialled = async {
+            let addresses = self.look_up(&proxy.target, deadline).await?;
+            self.connect(&proxy.target, &addresses, deadline).await
+        };
+        let (mut stream, address) = dialled.await.map_err(|error| proxy.unreachable(error))?;
+        if target.is_https() {
+            let tunnel = proxy.tunnel(&mut stream, target);
+            self.step(Phase::Proxy, target, &[address], deadline, tunnel).await?;
+        }
+        Ok((stream, address))
     }
 
     /// Does one step until a deadline, and tells who watches.
@@ -228,7 +263,7 @@ fn refused(target: &Target, address: Option<IpAddr>, class: Class, reason: Reaso
     let subject = address.map_or_else(|| "its name".to_owned(), |address| address.to_string());
     let (host, reason) = (target.host(), reason.text());
     let text = format!("no connection to `{host}` was tried: {subject} is {class}, {reason}");
-    EgressError::new(EgressErrorKind::Refused(class), text)
+    EgressError::new(EgressErrorKind::Refused(class), text).at(address)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::net::IpAddr;
 
 use super::address::Class;
 
@@ -11,6 +12,8 @@ pub struct EgressError(Box<Inner>);
 struct Inner {
     kind: EgressErrorKind,
     text: String,
+    /// What the policy refuses.
+    address: Option<IpAddr>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -44,11 +47,16 @@ pub enum EgressErrorKind {
 
 impl EgressError {
     pub(super) fn new(kind: EgressErrorKind, text: impl Into<String>) -> Self {
-        EgressError(Box::new(Inner { kind, text: text.into(), source: None }))
+        EgressError(Box::new(Inner { kind, text: text.into(), address: None, source: None }))
     }
 
     pub(super) fn setup(text: impl Into<String>) -> Self {
         Self::new(EgressErrorKind::Setup, text)
+    }
+
+    pub(super) fn at(mut self, address: Option<IpAddr>) -> Self {
+        self.0.address = address;
+        self
     }
 
     pub(super) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
@@ -59,6 +67,11 @@ impl EgressError {
     /// What kind it is.
     pub fn kind(&self) -> EgressErrorKind {
         self.0.kind
+    }
+
+    /// The address that the policy refuses, if it was known.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.0.address
     }
 
     /// Whether the request, or a part of it, may have reached the server. If not, it can safely be sent again.

@@ -13,6 +13,7 @@
 mod address;
 mod body;
 mod builder;
+mod denied;
 mod dial;
 mod error;
 mod hop;
@@ -31,6 +32,8 @@ mod tls;
 pub use address::Class;
 pub use body::{Body, ResponseBody};
 pub use builder::Builder;
+pub use denied::Denied;
+pub(crate) use denied::host_of;
 pub use error::{EgressError, EgressErrorKind};
 pub use hop::{Hop, Phase};
 pub use policy::{Network, Policy, Refusal, Trust};

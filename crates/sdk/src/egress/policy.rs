@@ -49,7 +49,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Public addresses alone, even for typed URLs: for programs whose users are not those who own the network.
+    /// Public addresses alone, even for typed URLs and what is learned from them: for programs whose users are not
+    /// those who own the network.
     pub fn public_only() -> Self {
         Policy { typed_is_free: false, ..Policy::default() }
     }
@@ -97,7 +98,7 @@ impl Policy {
         match (class, trust) {
             (Class::Public, _) => Ok(()),
             (Class::Forbidden, _) => Err(Reason::Nowhere),
-            (_, Trust::Typed) if !self.typed_is_free => Err(Reason::PublicOnly),
+            _ if !self.typed_is_free => Err(Reason::PublicOnly),
             (Class::Private | Class::Loopback, Trust::Typed) => Ok(()),
             (Class::LinkLocal, Trust::Typed) if literal => Ok(()),
             (Class::LinkLocal, Trust::Typed) => Err(Reason::NotLiteral),
@@ -284,6 +285,8 @@ mod tests {
         let strict = Policy::public_only();
         assert_eq!(reason(&strict, "10.0.0.1", true, true, Trust::Typed), Some(Reason::PublicOnly));
         assert_eq!(reason(&strict, "127.0.0.1", false, true, Trust::Typed), Some(Reason::PublicOnly));
+        let neighbour = Trust::Learned { home: Some(Class::Private) };
+        assert_eq!(reason(&strict, "10.0.0.1", true, true, neighbour), Some(Reason::PublicOnly));
         let open =
             strict.allow(network("10.4.0.0/16")).allow(network("198.18.0.0/15")).deny(network("10.4.0.9"));
         assert_eq!(reason(&open, "10.4.0.1", true, false, LEARNED), None);

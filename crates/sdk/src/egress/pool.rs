@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::header::HOST;
+use http::header::{HOST, PROXY_AUTHORIZATION};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
@@ -21,9 +22,11 @@ use tokio::time::Instant;
 use super::address::Class;
 use super::body::{Body, ResponseBody};
 use super::builder::Builder;
-use super::dial::{Dialer, Stream};
+use super::denied::Ear;
+use super::dial::{Dialer, Stream, Way};
 use super::error::{EgressError, EgressErrorKind};
 use super::policy::Trust;
+use super::proxy::Proxy;
 use super::target::{Place, Target};
 use crate::server::start;
 use crate::sync::lock;
@@ -47,7 +50,13 @@ const BUFFER: usize = 64 * 1024;
 /// ```
 #[derive(Clone)]
 pub struct Egress {
-    dialer: Arc<Dialer>,
+    shared: Arc<Shared>,
+    /// Whoever wants to hear what is denied.
+    pub(super) ear: Option<Arc<Ear>>,
+}
+
+struct Shared {
+    dialer: RwLock<Arc<Dialer>>,
     pool: Arc<Pool>,
 }
 
@@ -69,8 +78,21 @@ impl Egress {
     }
 
     pub(super) fn with(dialer: Dialer, limits: Limits) -> Self {
-        let pool = Pool { limits, kept: Mutex::default() };
-        Egress { dialer: Arc::new(dialer), pool: Arc::new(pool) }
+        let pool = Arc::new(Pool { limits, kept: Mutex::default(), changes: AtomicU64::new(0) });
+        Egress { shared: Arc::new(Shared { dialer: RwLock::new(Arc::new(dialer)), pool }), ear: None }
+    }
+
+    pub(super) fn dialer(&self) -> Arc<Dialer> {
+        self.shared.dialer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes over what was set up for another one, at once and for every clone: the policy, the proxy, certificates, and
+    /// the time to connect. Kept connections are closed, and those in use when they are done.
+    pub fn change(&self, other: &Egress) {
+        *self.shared.dialer.write().unwrap_or_else(PoisonError::into_inner) = other.dialer();
+        let pool = &self.shared.pool;
+        pool.changes.fetch_add(1, Ordering::SeqCst); // before they are closed: none comes back later
+        lock(&pool.kept).places.clear();
     }
 
     /// Sends a request. Where it goes is for the target to say: its URI and its `Host` are overwritten.
@@ -85,31 +107,41 @@ impl Egress {
         let place = target.place();
         *request.uri_mut() = target.request_uri();
         request.headers_mut().insert(HOST, place.authority.clone());
-        while let Some(line) = poll_fn(|cx| Poll::Ready(self.pool.take(target, cx))).await {
+        while let Some(line) = poll_fn(|cx| Poll::Ready(self.shared.pool.take(target, cx))).await {
+            line.address(&mut request, target);
             match line.exchange(request).await {
-                Ok((response, line)) => return Ok(self.answer(response, line, target)),
+                Ok((response, line)) => return self.answer(response, line, target),
                 // It was closed while it was kept, and nothing has been written: the next one, or a new one.
                 Err((_, Some(unsent))) => request = unsent,
                 Err((error, None)) => return Err(broken(target, error)),
             }
         }
-        let trust = target.trust();
-        let (stream, class) = self.dialer.dial(target, trust).await?;
-        let line = Line::open(stream, class, trust).await.map_err(|error| broken(target, error))?;
+        let line = self.open(target).await?;
+        line.address(&mut request, target);
         match line.exchange(request).await {
-            Ok((response, line)) => Ok(self.answer(response, line, target)),
+            Ok((response, line)) => self.answer(response, line, target),
             Err((error, _)) => Err(broken(target, error)),
         }
+    }
+
+    async fn open(&self, target: &Target) -> Result<Box<Line>, EgressError> {
+        let changes = self.shared.pool.changes.load(Ordering::SeqCst);
+        let trust = target.trust();
+        let dialled = self.dialer().dial(target, trust).await;
+        let (stream, way) = dialled.inspect_err(|error| {
+            if matches!(error.kind(), EgressErrorKind::Refused(_)) {
+                self.deny(&target.host(), error.address(), &error.to_string());
+            }
+        })?;
+        Line::open(stream, way, trust, changes).await.map_err(|error| broken(target, error))
     }
 
     /// Connects without sending anything, so that it is known where the target is. The first request uses the
     /// connection.
     pub(crate) async fn reach(&self, target: &Target) -> Result<(), EgressError> {
-        let trust = target.trust();
-        let (stream, class) = self.dialer.dial(target, trust).await?;
-        let line = Line::open(stream, class, trust).await.map_err(|error| broken(target, error))?;
-        target.reached(class);
-        self.pool.put(target.place(), line);
+        let line = self.open(target).await?;
+        target.reached(line.way.class);
+        self.shared.pool.put(target.place(), line);
         Ok(())
     }
 
@@ -118,14 +150,20 @@ impl Egress {
         response: Response<Incoming>,
         line: Box<Line>,
         target: &Target,
-    ) -> Response<ResponseBody> {
-        target.reached(line.class);
-        response.map(|body| ResponseBody::new(body, line, self.pool.clone(), target.place().clone()))
+    ) -> Result<Response<ResponseBody>, EgressError> {
+        let response = match line.handed_to(target) {
+            Some(proxy) => proxy.check(response, target)?,
+            None => response,
+        };
+        target.reached(line.way.class);
+        self.note(target, line.trust, &line.way);
+        let (pool, place) = (self.shared.pool.clone(), target.place().clone());
+        Ok(response.map(|body| ResponseBody::new(body, line, pool, place)))
     }
 
     /// How many connections are kept for later requests.
     pub fn idle_connections(&self) -> usize {
-        lock(&self.pool.kept).places.values().map(Vec::len).sum()
+        lock(&self.shared.pool.kept).places.values().map(Vec::len).sum()
     }
 }
 
@@ -145,18 +183,41 @@ fn broken(target: &Target, error: hyper::Error) -> EgressError {
 pub(super) struct Line {
     connection: Connection<TokioIo<Stream>, Body>,
     sender: SendRequest<Body>,
-    class: Class,
+    way: Way,
     /// How far the URL was trusted that it was opened for.
     trust: Trust,
+    /// How often the settings had been changed before it was opened.
+    changes: u64,
     /// The connection has ended: it must not be driven any more.
     over: bool,
 }
 
 impl Line {
-    async fn open(stream: Stream, class: Class, trust: Trust) -> Result<Box<Line>, hyper::Error> {
+    async fn open(stream: Stream, way: Way, trust: Trust, changes: u64) -> Result<Box<Line>, hyper::Error> {
         let (sender, connection) =
             http1::Builder::new().max_buf_size(BUFFER).handshake(TokioIo::new(stream)).await?;
-        Ok(Box::new(Line { connection, sender, class, trust, over: false }))
+        Ok(Box::new(Line { connection, sender, way, trust, changes, over: false }))
+    }
+
+    /// The proxy that requests for the target are handed to.
+    fn handed_to(&self, target: &Target) -> Option<&Proxy> {
+        self.way.proxy.as_deref().filter(|_| !target.is_https())
+    }
+
+    /// Writes where a request goes as whoever is at the other end wants to read it.
+    fn address(&self, request: &mut Request<Body>, target: &Target) {
+        if target.is_https() {
+            return; // a tunnel, or nobody in between
+        }
+        request.headers_mut().remove(PROXY_AUTHORIZATION);
+        let Some(proxy) = self.handed_to(target) else {
+            *request.uri_mut() = target.request_uri();
+            return;
+        };
+        *request.uri_mut() = target.whole_uri();
+        if let Some(value) = proxy.authorization() {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, value.clone());
+        }
     }
 
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
@@ -203,6 +264,8 @@ pub(super) struct Limits {
 pub(super) struct Pool {
     limits: Limits,
     kept: Mutex<Kept>,
+    /// How often the settings were changed.
+    changes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -224,7 +287,7 @@ impl Pool {
         // A name that was public before must not lead to a nearer place now.
         let fits = |idle: &Idle| {
             idle.line.trust == trust
-                && (idle.line.class == Class::Public || target.home() != Some(Class::Public))
+                && (idle.line.way.class == Class::Public || target.home() != Some(Class::Public))
         };
         loop {
             let Idle { mut line, since } = {
@@ -248,6 +311,9 @@ impl Pool {
         let Ok(runtime) = Handle::try_current() else { return };
         let is_watched = {
             let mut kept = lock(&self.kept);
+            if line.changes != self.changes.load(Ordering::SeqCst) {
+                return; // it may not be one that is allowed now
+            }
             let idle = Idle { line, since: Instant::now() };
             match kept.places.get_mut(place) {
                 Some(list) if list.len() < self.limits.idle_per_host => list.push(idle),

@@ -1,7 +1,9 @@
-//! Connections through an HTTP proxy: `CONNECT`, for `https` and `http` alike, so that it sees where to and no more.
+//! Connections through an HTTP proxy: `CONNECT` for `https`, so that it sees where to and no more; plain `http` is handed
+//! to it, since many connect to nothing but the port of `https`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::{HeaderValue, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -12,12 +14,15 @@ use super::target::{Host, Target};
 /// The head of a proxy's answer is not larger than this.
 const LARGEST_HEAD: usize = 8 * 1024;
 
+/// What to do about 407.
+const WHO: &str = "it asks for a user name and password: put them into its URL";
+
 /// A proxy and what does not go through it.
 #[derive(Clone)]
 pub(super) struct Proxy {
     pub target: Target,
     /// The whole value of `Proxy-Authorization`: never shown.
-    authorization: Option<String>,
+    authorization: Option<HeaderValue>,
     direct: Vec<Direct>,
 }
 
@@ -43,7 +48,15 @@ impl Proxy {
             None => (None, rest),
         };
         let target = Target::typed(&format!("http://{place}")).map_err(|error| wrong(error.to_string()))?;
-        let authorization = user.map(|user| format!("Basic {}", STANDARD.encode(percent_decode(user))));
+        let authorization = user.map(|user| {
+            let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(percent_decode(user))));
+            value.map(|mut value| {
+                value.set_sensitive(true);
+                value
+            })
+        });
+        let authorization =
+            authorization.transpose().map_err(|_| wrong("its password cannot be in a header".into()))?;
         Ok(Proxy { target, authorization, direct: Vec::new() })
     }
 
@@ -71,20 +84,38 @@ impl Proxy {
         host.class_by_name() != super::Class::Loopback && !self.direct.iter().any(direct)
     }
 
+    /// Who asks it, if it wants to know.
+    pub(super) fn authorization(&self) -> Option<&HeaderValue> {
+        self.authorization.as_ref()
+    }
+
+    /// The proxy itself cannot be connected to.
+    pub(super) fn unreachable(&self, error: EgressError) -> EgressError {
+        let text = format!("the proxy at {} cannot be used: {error}", self.target.authority());
+        EgressError::new(EgressErrorKind::Proxy, text).because(error)
+    }
+
+    fn failed(&self, target: &Target, reason: &str) -> EgressError {
+        let (own, host) = (self.target.authority(), target.host());
+        let text = format!("the proxy at {own} did not connect to `{host}`: {reason}");
+        EgressError::new(EgressErrorKind::Proxy, text)
+    }
+
+    /// An answer to what was handed to it: its own, where it does not know who asks.
+    pub(super) fn check<T>(&self, answer: Response<T>, target: &Target) -> Result<Response<T>, EgressError> {
+        match answer.status().as_u16() {
+            407 => Err(self.failed(target, WHO)),
+            _ => Ok(answer),
+        }
+    }
+
     /// Asks the proxy, at the other end of the stream, to connect on.
     pub(super) async fn tunnel(&self, stream: &mut TcpStream, target: &Target) -> Result<(), EgressError> {
-        let failed = |reason: String| {
-            let text = format!(
-                "the proxy at {} did not connect to `{}`: {reason}",
-                self.target.authority(),
-                target.host()
-            );
-            EgressError::new(EgressErrorKind::Proxy, text)
-        };
+        let failed = |reason: String| self.failed(target, &reason);
         let broken = |error: std::io::Error| failed(format!("the connection broke ({error})"));
         let place = format!("{}:{}", target.host(), target.port());
         let mut request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n");
-        if let Some(authorization) = &self.authorization {
+        if let Some(authorization) = self.authorization.as_ref().and_then(|value| value.to_str().ok()) {
             request.extend(["Proxy-Authorization: ", authorization, "\r\n"]);
         }
         request.push_str("\r\n");
@@ -102,9 +133,7 @@ impl Proxy {
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         match (words.next(), words.next().and_then(|status| status.parse::<u16>().ok())) {
             (Some("HTTP/1.1" | "HTTP/1.0"), Some(200..=299)) => Ok(()),
-            (_, Some(407)) => {
-                Err(failed("it asks for a user name and password: put them into its URL".into()))
-            }
+            (_, Some(407)) => Err(failed(WHO.into())),
             (_, Some(status)) => {
                 Err(failed(format!("it answered {status}; its owner decides what it connects to")))
             }
@@ -152,7 +181,7 @@ mod tests {
         };
         let proxy = from_environment(read).unwrap().unwrap();
         assert_eq!((proxy.target.host(), proxy.target.port()), ("proxy.example".into(), 3128));
-        assert_eq!(proxy.authorization.as_deref(), Some("Basic dXNlcjpwQHNz"));
+        assert_eq!(proxy.authorization.as_ref().unwrap(), "Basic dXNlcjpwQHNz");
         for direct in [
             "https://internal.example",
             "https://a.internal.example",

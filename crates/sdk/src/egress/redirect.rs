@@ -54,11 +54,12 @@ impl Egress {
     ) -> Result<(Response<ResponseBody>, Target), EgressError> {
         let mut target = target.clone();
         for followed in 0.. {
-            let Some(next) = location(&response, request.method(), &target)? else {
-                return Ok((response, target));
-            };
+            let next = location(&response, request.method(), &target);
+            let next = next.inspect_err(|error| self.deny(&target.host(), None, &error.to_string()))?;
+            let Some(next) = next else { return Ok((response, target)) };
             let stop = |reason: String| {
                 let text = format!("`{}` redirects to `{}`: {reason}", target.origin(), next.origin());
+                self.deny(&next.host(), None, &text);
                 Err(EgressError::new(EgressErrorKind::Redirect, text))
             };
             if followed == redirects.most {

@@ -156,6 +156,13 @@ impl Target {
         Uri::from(self.path.clone())
     }
 
+    /// What stands there where the request is handed to a proxy.
+    pub(super) fn whole_uri(&self) -> Uri {
+        let whole = Uri::builder().scheme(if self.place.https { "https" } else { "http" });
+        let whole = whole.authority(self.authority()).path_and_query(self.path.clone()).build();
+        whole.unwrap_or_else(|_| self.request_uri()) // host and port are those of a URL
+    }
+
     /// Where the typed URL has been reached.
     pub(super) fn home(&self) -> Option<Class> {
         self.home.get()

@@ -6,6 +6,7 @@
 mod addresses;
 #[path = "../support/canary.rs"]
 mod canary;
+mod denied;
 mod dns;
 mod failures;
 mod pool;

@@ -1,16 +1,13 @@
-//! Through a proxy: `CONNECT`, and the policy for what can be told without an address.
+//! Through a proxy: what it is handed, and the policy for what can be told without an address.
 
 use linchpin::egress::{Egress, EgressErrorKind, Phase, Policy, Target};
 use std::sync::{Arc, Mutex};
 
 use crate::support::{Reply, Seen, Server, get, ok};
 
-/// A proxy that is the server behind it too.
-fn tunnel(seen: &Seen) -> Reply {
-    match seen.line().split(' ').next() {
-        Some("CONNECT") => Reply::Keep("HTTP/1.1 200 Connected\r\nvia: test\r\n\r\n".to_owned()),
-        _ => Reply::Keep(ok("through")),
-    }
+/// A proxy that answers what it is handed.
+fn handed(_: &Seen) -> Reply {
+    Reply::Keep(ok("through"))
 }
 
 /// Plain `http` to this one address, so that no TLS is needed to see through.
@@ -19,8 +16,8 @@ fn policy() -> Policy {
 }
 
 #[tokio::test]
-async fn a_tunnel_is_asked_for_and_kept() {
-    let proxy = Server::start(tunnel);
+async fn plain_http_is_handed_to_it() {
+    let proxy = Server::start(handed);
     let phases = Arc::new(Mutex::new(Vec::new()));
     let log = phases.clone();
     let url = format!("http://user:p%40ss@{}", proxy.address);
@@ -28,22 +25,24 @@ async fn a_tunnel_is_asked_for_and_kept() {
         log.lock().unwrap().push(hop.phase);
     });
     let egress = egress.build().unwrap();
-    let target = Target::typed("http://10.9.9.9:8080/x").unwrap();
+    let target = Target::typed("http://10.9.9.9:8080/x?y=z").unwrap();
     for _ in 0..2 {
         let body = egress.send(get(), &target).await.unwrap().into_body();
         assert_eq!(body.read_to_end(100).await.unwrap(), "through");
     }
     let seen = proxy.seen();
     let lines: Vec<_> = seen.iter().map(Seen::line).collect();
-    assert_eq!(lines, ["CONNECT 10.9.9.9:8080 HTTP/1.1", "GET /x HTTP/1.1", "GET /x HTTP/1.1"]);
-    assert_eq!(seen[0].header("proxy-authorization"), Some("Basic dXNlcjpwQHNz"));
-    assert_eq!(seen[1].header("proxy-authorization"), None, "it is for the proxy alone");
-    assert_eq!(*phases.lock().unwrap(), [Phase::Connect, Phase::Proxy]);
+    assert_eq!(lines, ["GET http://10.9.9.9:8080/x?y=z HTTP/1.1"; 2]);
+    for request in &seen {
+        assert_eq!(request.header("proxy-authorization"), Some("Basic dXNlcjpwQHNz"));
+        assert_eq!(request.header("host"), Some("10.9.9.9:8080"));
+    }
+    assert_eq!(*phases.lock().unwrap(), [Phase::Connect], "and the connection is kept");
 }
 
 #[tokio::test]
 async fn this_machine_is_reached_without_it() {
-    let proxy = Server::start(tunnel);
+    let proxy = Server::start(handed);
     let server = Server::start(|_| Reply::Keep(ok("direct")));
     let egress = Egress::builder().proxy(&proxy.url("")).build().unwrap();
     egress.send(get(), &Target::typed(&server.url("/")).unwrap()).await.unwrap();
@@ -52,7 +51,7 @@ async fn this_machine_is_reached_without_it() {
 
 #[tokio::test]
 async fn what_the_name_or_the_address_says_still_counts() {
-    let proxy = Server::start(tunnel);
+    let proxy = Server::start(handed);
     let egress = Egress::builder().proxy(&proxy.url("")).build().unwrap();
     let base = Target::typed("https://public.example/").unwrap();
     for url in [
@@ -70,6 +69,27 @@ async fn what_the_name_or_the_address_says_still_counts() {
     assert_eq!(proxy.connections(), 0);
 }
 
+async fn check(proxy: &Server, url: &str, expected: &str) {
+    let egress = Egress::builder().policy(policy()).proxy(&format!("http://u:secret@{}", proxy.address));
+    let error = egress.build().unwrap().send(get(), &Target::typed(url).unwrap()).await.unwrap_err();
+    assert_eq!(error.kind(), EgressErrorKind::Proxy);
+    let text = error.to_string();
+    assert!(text.contains("did not connect to `10.9.9.9`: ") && text.contains(expected), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_not_there() {
+    let resolver = crate::support::Script::new([]);
+    let egress = Egress::builder().proxy("http://u:secret@proxy.example:3128").resolver(resolver);
+    let target = Target::typed("https://server.example/").unwrap();
+    let error = egress.build().unwrap().send(get(), &target).await.unwrap_err();
+    assert_eq!(error.kind(), EgressErrorKind::Proxy);
+    let expected =
+        "the proxy at proxy.example:3128 cannot be used: the name `proxy.example` could not be resolved";
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
 #[tokio::test]
 async fn a_proxy_that_does_not_connect() {
     let table = [
@@ -80,18 +100,12 @@ async fn a_proxy_that_does_not_connect() {
     ];
     for (answer, expected) in table {
         let proxy = Server::start(move |_| Reply::Close(answer.to_owned()));
-        let egress = Egress::builder().policy(policy()).proxy(&format!("http://u:secret@{}", proxy.address));
-        let egress = egress.build().unwrap();
-        let error = egress.send(get(), &Target::typed("http://10.9.9.9/").unwrap()).await.unwrap_err();
-        assert_eq!(error.kind(), EgressErrorKind::Proxy);
-        let text = error.to_string();
-        assert!(text.contains("did not connect to `10.9.9.9`: ") && text.contains(expected), "{text}");
-        assert!(!text.contains("secret"), "{text}");
+        check(&proxy, "https://10.9.9.9/", expected).await;
     }
     let proxy = Server::start(|_| Reply::Close("x".repeat(10_000)));
-    let egress = Egress::builder().policy(policy()).proxy(&proxy.url("")).build().unwrap();
-    let error = egress.send(get(), &Target::typed("http://10.9.9.9/").unwrap()).await.unwrap_err();
-    assert!(error.to_string().contains("its answer is too long"), "{error}");
+    check(&proxy, "https://10.9.9.9/", "its answer is too long").await;
+    let proxy = Server::start(|_| Reply::Close("HTTP/1.1 407 x\r\ncontent-length: 0\r\n\r\n".to_owned()));
+    check(&proxy, "http://10.9.9.9/", "it asks for a user name and password").await;
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn serve(mut stream: impl Read + Write, log: &Mutex<Vec<Seen>>, reply: &dyn Fn(&
 }
 
 /// Head and body of the next request; `None` at the end.
-fn read_request(input: &mut impl Read) -> Option<(String, String)> {
+pub(crate) fn read_request(input: &mut impl Read) -> Option<(String, String)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];

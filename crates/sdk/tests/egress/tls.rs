@@ -1,5 +1,6 @@
 //! TLS: the name is checked although the address is dialled, and a failure says what to look at.
 
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
@@ -18,12 +19,22 @@ const KEY: &[u8] = include_bytes!("certificates/server.key");
 
 /// A server with TLS that notes the name it was asked for.
 fn server(certificate: &[u8], names: Arc<Mutex<Vec<Option<String>>>>) -> Server {
+    server_behind(certificate, names, |_| ())
+}
+
+/// The same with something that is said before TLS.
+fn server_behind(
+    certificate: &[u8],
+    names: Arc<Mutex<Vec<Option<String>>>>,
+    before: impl Fn(&mut TcpStream) + Send + Sync + 'static,
+) -> Server {
     let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
     let wrap = move |mut stream: TcpStream| {
+        before(&mut stream);
         let mut connection = ServerConnection::new(config.clone()).unwrap();
         while connection.is_handshaking() && connection.complete_io(&mut stream).is_ok() {}
         names.lock().unwrap().push(connection.server_name().map(str::to_owned));
@@ -38,6 +49,37 @@ fn client() -> Builder {
 
 fn target(server: &Server, host: &str) -> Target {
     Target::typed(&format!("https://{host}:{}/", server.address.port())).unwrap()
+}
+
+#[tokio::test]
+async fn a_tunnel_through_a_proxy_is_kept_and_tls_ends_behind_it() {
+    let (names, heads) = (Arc::default(), Arc::new(Mutex::new(Vec::new())));
+    let log = heads.clone();
+    // It is the server behind it too.
+    let proxy = server_behind(SERVER, Arc::clone(&names), move |stream| {
+        let (head, _) = crate::support::read_request(stream).unwrap();
+        log.lock().unwrap().push(head);
+        stream.write_all(b"HTTP/1.1 200 Connected\r\nvia: test\r\n\r\n").unwrap();
+    });
+    let phases = Arc::new(Mutex::new(Vec::new()));
+    let log = phases.clone();
+    let builder = Egress::builder().root_certificate(AUTHORITY).on_hop(move |hop| {
+        log.lock().unwrap().push(hop.phase);
+    });
+    let egress = builder.proxy(&format!("http://user:p%40ss@{}", proxy.address)).build().unwrap();
+    for _ in 0..2 {
+        let target = Target::typed("https://server.example/x").unwrap();
+        let body = egress.send(get(), &target).await.unwrap().into_body();
+        assert_eq!(body.read_to_end(100).await.unwrap(), "secure");
+    }
+    let connect = "CONNECT server.example:443 HTTP/1.1\r\nHost: server.example:443\r\n\
+                   Proxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n";
+    assert_eq!(*heads.lock().unwrap(), [connect]);
+    assert_eq!(*names.lock().unwrap(), [Some("server.example".to_owned())]);
+    let seen = proxy.seen();
+    assert_eq!((seen.len(), seen[0].line()), (2, "GET /x HTTP/1.1"));
+    assert_eq!(seen[0].header("proxy-authorization"), None, "it is for the proxy alone");
+    assert_eq!(*phases.lock().unwrap(), [Phase::Connect, Phase::Proxy, Phase::Tls]);
 }
 
 #[tokio::test]

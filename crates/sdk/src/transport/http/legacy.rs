@@ -16,7 +16,7 @@ use super::message::Request;
 use super::state::Way;
 use super::stream::{Ended, Flow, Tail};
 use crate::auth::form;
-use crate::egress::Target;
+use crate::egress::{Target, host_of};
 use crate::http::sse::Event;
 use crate::server::start_abortable;
 use crate::sync::lock;
@@ -104,11 +104,14 @@ impl Link {
                 "the first event of the stream does not name an endpoint".into(),
             ));
         }
+        let elsewhere = || "the endpoint that the server names is at another origin".to_owned();
         let endpoint =
-            self.target.learned(event.data).map_err(|error| CallError::Malformed(error.to_string()))?;
-        if endpoint.same_origin(&self.target) {
-            return Ok(endpoint);
-        }
-        Err(CallError::Malformed("the endpoint that the server names is at another origin".into()))
+            self.target.learned(event.data).map_err(|error| error.to_string()).and_then(|endpoint| {
+                endpoint.same_origin(&self.target).then_some(endpoint).ok_or_else(elsewhere)
+            });
+        endpoint.map_err(|reason| {
+            self.http.egress.deny(&host_of(event.data), None, &reason);
+            CallError::Malformed(reason)
+        })
     }
 }
