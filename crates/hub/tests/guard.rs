@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 
 use linchpin::Client;
 use linchpin::egress::Egress;
-use linchpin_hub_core::World;
 use linchpin_hub_core::connection::Connections;
 use linchpin_hub_core::events::Events;
 use linchpin_hub_core::guard::{COMMAND, Guard};
-use linchpin_hub_core::id::ServerId;
+use linchpin_hub_core::id::{ServerId, TenantId};
 use linchpin_hub_core::names::Slug;
 use linchpin_hub_core::server::{Launch, Server, Settings, Transport};
 use linchpin_hub_core::world::System;
+use linchpin_hub_core::{Scope, Subject, World};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use support::LINCHPIN;
 use tempfile::TempDir;
@@ -167,9 +167,10 @@ fn play(folder: &Path) {
 async fn connect(guard: &Guard, folder: &Path, servers: u128) -> Vec<Client> {
     let (world, events, lineage) = (Arc::new(System), Events::default(), Some(guard.lineage().clone()));
     let connections = Connections::new(world, Egress::default(), events, Arc::new(|_, _, _| ()), lineage);
+    let scope = Scope::new(TenantId::fixed(1), Subject::Hub);
     let mut clients = Vec::new();
     for number in 1..=servers {
-        clients.push(connections.try_out(&server(number, folder), None).await.unwrap());
+        clients.push(connections.try_out(scope, &server(number, folder), None).await.unwrap());
     }
     clients
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use linchpin::Client;
 use linchpin::auth::{OAuth, Secret};
 use linchpin::client::{Changed, Lineage};
-use linchpin::egress::Egress;
+use linchpin::egress::{Denied, Egress};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -89,12 +89,16 @@ pub enum Status {
 /// Told when the lists of a server change.
 pub type OnChanged = Arc<dyn Fn(TenantId, ServerId, Changed) + Send + Sync>;
 
+/// Told what is denied on the way to a server, and whose way it was.
+pub type OnDenied = Arc<dyn Fn(Scope, ServerId, &Denied<'_>) + Send + Sync>;
+
 /// All connections.
 pub struct Connections {
     world: Arc<dyn World>,
     egress: Egress,
     events: Events,
     changed: OnChanged,
+    denied: OnDenied,
     /// What programs that are started carry.
     lineage: Option<Lineage>,
     slots: Mutex<Slots>,
@@ -136,7 +140,7 @@ impl Deref for Reached {
 
 impl Slot {
     fn new(now: Timestamp) -> Arc<Self> {
-        let seen = Mutex::new(Seen { status: Status::Disconnected, used: now });
+        let seen = Mutex::new(Seen { status: Status::Disconnected, used: now, egress: None });
         let users = Arc::new(Semaphore::new(MOST_USERS as usize));
         Arc::new(Slot { line: tokio::sync::Mutex::default(), seen, users })
     }
@@ -173,6 +177,8 @@ struct Line {
 struct Seen {
     status: Status,
     used: Timestamp,
+    /// The way out, as it was gone.
+    egress: Option<Egress>,
 }
 
 impl Line {
@@ -182,6 +188,11 @@ impl Line {
         let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
         *self = Line { failures: self.failures + 1, last: Some((error, until)), ..Line::default() };
     }
+}
+
+fn changed_way() -> Error {
+    let text = "what may be reached was changed meanwhile: try again";
+    Error::new(Kind::Conflict, "egress_changed", text)
 }
 
 fn is_within(begin: Timestamp, now: Timestamp, time: Duration) -> bool {
@@ -202,11 +213,18 @@ impl Connections {
             egress,
             events,
             changed,
+            denied: Arc::new(|_, _, _| ()),
             lineage,
             slots: Mutex::default(),
             endings: Tasks::default(),
             newest: Mutex::default(),
         }
+    }
+
+    /// Has somebody told what is denied.
+    #[must_use]
+    pub fn on_denied(self, denied: OnDenied) -> Self {
+        Connections { denied, ..self }
     }
 
     /// The connection of this subject to this server, opened if it is not. A server that could not be connected to a
@@ -252,7 +270,11 @@ impl Connections {
         let changed = move |changed| told(tenant, id, changed);
         let proof = credential.map(|credential| &credential.proof);
         let hidden = Arc::new(Hidden::of(server, proof));
-        match open::open(server, proof, &hidden, &self.egress, self.lineage.as_ref(), changed).await {
+        let egress = self.egress(scope, server.id);
+        lock(&slot.seen).egress = Some(egress.clone());
+        let opened = open::open(server, proof, &hidden, &egress, self.lineage.as_ref(), changed).await;
+        // The way may have been changed meanwhile.
+        match opened.and_then(|client| egress.is_allowed().then_some(client).ok_or_else(changed_way)) {
             Ok(client) => {
                 // What failed before counts until it has stayed open for a while.
                 *line = Line {
@@ -332,14 +354,25 @@ impl Connections {
     }
 
     /// Tries a server beside all connections. It is for the caller to close it.
-    pub async fn try_out(&self, server: &Server, proof: Option<&Proof>) -> Result<Client> {
-        let hidden = Arc::new(Hidden::of(server, proof));
-        open::open(server, proof, &hidden, &self.egress, self.lineage.as_ref(), |_| {}).await
+    pub async fn try_out(&self, scope: Scope, server: &Server, proof: Option<&Proof>) -> Result<Client> {
+        let (hidden, egress) = (Arc::new(Hidden::of(server, proof)), self.egress(scope, server.id));
+        open::open(server, proof, &hidden, &egress, self.lineage.as_ref(), |_| {}).await
     }
 
-    /// The way out.
-    pub(crate) fn egress(&self) -> &Egress {
-        &self.egress
+    /// The way out, for somebody on the way to a server.
+    pub(crate) fn egress(&self, scope: Scope, server: ServerId) -> Egress {
+        let told = self.denied.clone();
+        self.egress.on_denied(move |denied| told(scope, server, denied))
+    }
+
+    /// Goes another way out. What would not have been opened on it is ended, and what could not be opened is tried again.
+    pub(crate) fn change_egress(&self, egress: &Egress) {
+        self.egress.change(egress);
+        self.end_where(|_, slot| {
+            let seen = lock(&slot.seen);
+            let is_denied = |egress: &Egress| !egress.is_allowed();
+            seen.status == Status::Error || seen.egress.as_ref().is_some_and(is_denied)
+        });
     }
 
     /// Ends all connections, and waits until they have ended: not for ever.

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// How the operator allows a network.
 const ALLOW: &str = "in the operator's file `linchpin.toml` with `[egress] allow = [\"10.0.0.0/8\"]`, or whichever it \
-                     is, and start the hub again";
+                     is";
 
 /// Opens a connection. `changed` is told when the server's lists change.
 pub(super) async fn open(
@@ -36,7 +36,10 @@ pub(super) async fn open(
         let builder = builder.timeout(server.settings.timeout).on_list_changed(changed.clone());
         match builder.connect().await {
             Ok(client) => return Ok(client),
-            Err(error) if tries < server.settings.retry_attempts && may_pass(&error) => {
+            // What was denied is denied the next time, too.
+            Err(error)
+                if tries < server.settings.retry_attempts && may_pass(&error) && egress.denials() == 0 =>
+            {
                 let error = failed(server, &error, hidden);
                 tracing::debug!(server.id = %server.id, %error, tries, "connecting is tried again");
                 tokio::time::sleep(PAUSE * (1 << tries.min(5))).await;

@@ -63,6 +63,7 @@ impl Hub {
         self.tasks.end(PATIENCE.saturating_sub(since)).await;
         self.keep_late().await;
         self.connections.end_all().await;
+        self.keep_denied(true).await;
         if let Ok(tenants) = self.store.tenants().await {
             for tenant in tenants {
                 if let Err(error) = self.checkpoint(tenant).await {
@@ -76,6 +77,7 @@ impl Hub {
     async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
         self.look_at_due();
         self.keep_late().await;
+        self.keep_denied(false).await;
         self.connections.end_idle();
         self.connections.notice_ends();
         let now = self.world.now();

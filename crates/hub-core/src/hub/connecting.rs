@@ -60,7 +60,7 @@ impl Hub {
             created: now,
             updated: now,
         };
-        self.try_out(&server, secret.map(Proof::Secret).as_ref(), now).await
+        self.try_out(scope, &server, secret.map(Proof::Secret).as_ref(), now).await
     }
 
     /// Tries a server anew, beside the connections that there are.
@@ -77,13 +77,20 @@ impl Hub {
         let credential = self.credential_of(scope, &server).await?;
         let (server, began) = (without_credentials(scope, server, credential.is_some()), self.world.now());
         let server = self.with_secrets(scope.tenant(), server).await?;
-        let tried = self.try_out(&server, credential.as_ref().map(|known| &known.proof), began).await;
+        let tried = self.try_out(scope, &server, credential.as_ref().map(|known| &known.proof), began).await;
         self.contacted(scope.tenant(), server.id, tried.as_ref().err()).await?;
         tried
     }
 
-    async fn try_out(&self, server: &Server, proof: Option<&Proof>, began: Timestamp) -> Result<Tried> {
-        let (client, hidden) = (self.connections.try_out(server, proof).await?, Hidden::of(server, proof));
+    async fn try_out(
+        &self,
+        scope: Scope,
+        server: &Server,
+        proof: Option<&Proof>,
+        began: Timestamp,
+    ) -> Result<Tried> {
+        let client = self.connections.try_out(scope, server, proof).await?;
+        let hidden = Hidden::of(server, proof);
         let tools = list_tools(&client).await;
         let (said, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
         let instructions = client.instructions().map(|text| hidden.hide_in(text.to_owned()));

@@ -9,6 +9,7 @@ mod background;
 mod cancelling;
 mod connecting;
 mod credentials;
+mod denied;
 mod due;
 mod executor;
 mod export;
@@ -140,6 +141,7 @@ pub struct Hub {
     running: Mutex<HashMap<(TenantId, CallId), running::Running>>,
     passing: passing::Passing,
     late: late::Late,
+    denials: Arc<denied::Denials>,
     due: Arc<due::Due>,
     turns: sync::Turns,
     tasks: Arc<Tasks>,
@@ -178,7 +180,10 @@ impl Hub {
             })
         };
         let lineage = options.lineage.clone();
+        let (denials, tasks) = (Arc::<denied::Denials>::default(), Arc::<Tasks>::default());
+        let told = denied::told(denials.clone(), world.clone(), store.clone(), tasks.clone());
         let connections = Connections::new(world.clone(), egress, events.clone(), changed, lineage);
+        let connections = connections.on_denied(told);
         let people = people::People::new(&*world);
         Hub {
             world,
@@ -195,9 +200,10 @@ impl Hub {
             running: Mutex::default(),
             passing: passing::Passing::default(),
             late: late::Late::default(),
+            denials,
             due,
             turns: sync::Turns::default(),
-            tasks: Arc::default(),
+            tasks,
             looks: Tasks::default(),
             broker: oauth::Broker::default(),
             meters: Meters::default(),
@@ -209,6 +215,12 @@ impl Hub {
     /// The hub is about to end: whoever waits for a person is told how far it is instead.
     pub fn stop_waiting(&self) {
         self.ending.send_replace(Some(Instant::now()));
+    }
+
+    /// Goes another way out from now on, as `egress` is set up. Connections that it would not have opened are ended, as
+    /// soon as nobody uses them.
+    pub fn change_egress(&self, egress: &Egress) {
+        self.connections.change_egress(egress);
     }
 
     /// What happens, as it happens.

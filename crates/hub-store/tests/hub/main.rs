@@ -5,6 +5,7 @@ mod approvals;
 mod audit;
 mod calls;
 mod credentials;
+mod egress;
 mod looks;
 mod oauth;
 mod offers;

@@ -134,6 +134,11 @@ pub(crate) fn person(tenant: TenantId) -> Scope {
 
 /// A hub on the files in a folder.
 pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Store>) {
+    open_with(place, clock, Egress::default())
+}
+
+/// The same with another way out.
+pub(crate) fn open_with(place: &TempDir, clock: Arc<Clock>, egress: Egress) -> (Arc<Hub>, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
     let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
     let options = Options {
@@ -142,7 +147,7 @@ pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Sto
         callback: Some("http://127.0.0.1:7420/oauth/callback".to_owned()),
         ..Options::default()
     };
-    (Arc::new(Hub::new(clock, store.clone(), keys, Egress::default(), options)), store)
+    (Arc::new(Hub::new(clock, store.clone(), keys, egress, options)), store)
 }
 
 /// Waits until a call of a hub is over.
@@ -162,8 +167,12 @@ pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
 
 impl Stage {
     pub(crate) async fn new() -> Self {
+        Self::with(Egress::default()).await
+    }
+
+    pub(crate) async fn with(egress: Egress) -> Self {
         let (place, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::default()));
-        let (hub, store) = open(&place, clock.clone());
+        let (hub, store) = open_with(&place, clock.clone(), egress);
         let stage = Stage { hub, store, clock, upstream: Upstream::new().await, place };
         stage.add(json!({})).await;
         stage

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
-use linchpin::egress::Egress;
 use linchpin::server::web::decode_form;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -198,7 +197,7 @@ impl Hub {
         self.tasks.start(async move {
             let mut ending = hub.ending.subscribe();
             let over = tokio::select! {
-                over = hub.sign_in_at(&server, Proof::OAuth(oauth, tokens), &flow) => over,
+                over = hub.sign_in_at(scope, &server, Proof::OAuth(oauth, tokens), &flow) => over,
                 () = async { drop(ending.wait_for(Option::is_some).await) } => Progress::Failed { error: "the hub ended".to_owned() },
             };
             hub.sign_in_over(scope, &flow, over).await;
@@ -208,11 +207,11 @@ impl Hub {
     }
 
     /// Signs in by using the server: it says what it wants.
-    async fn sign_in_at(&self, server: &Server, proof: Proof, sign_in: &SignIn) -> Progress {
+    async fn sign_in_at(&self, scope: Scope, server: &Server, proof: Proof, sign_in: &SignIn) -> Progress {
         let was_led_away =
             || lock(&sign_in.visit).is_some() || *sign_in.progress.borrow() == Progress::Waiting;
         let failed = |error: String| Progress::Failed { error };
-        let client = match self.connections.try_out(server, Some(&proof)).await {
+        let client = match self.connections.try_out(scope, server, Some(&proof)).await {
             Ok(client) => client,
             Err(error) => return failed(error.message().to_owned()),
         };
@@ -307,8 +306,7 @@ impl Hub {
         let entry = self.entry(scope, "grant.dropped").with("server", server.id.to_string());
         let entry = agent.iter().fold(entry, |entry, agent| entry.with("agent", agent.to_string()));
         self.store.commit(tenant, Batch::new().audit(entry)).await?;
-        let egress: &Egress = self.connections.egress();
-        let given_back = oauth.sign_out(&place.url, egress).await;
+        let given_back = oauth.sign_out(&place.url, &self.connections.egress(scope, server.id)).await;
         self.broker.forget(whose);
         self.connections.end(tenant, server.id);
         self.server_changed(tenant, server.id, "credential");

@@ -1,0 +1,155 @@
+//! What the hub may reach: what is denied is in the audit, is not tried again, and can be changed while the hub runs.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use linchpin::egress::{BoxFuture, Egress, Policy, Resolve};
+use linchpin::testing::authority::Authority;
+use linchpin_hub_core::hub::oauth::Progress;
+use serde_json::{Value, json};
+
+use crate::stage::{ADA, Stage, person};
+
+const PRIVATE: &str = "10.0.0.7";
+const LONG: Duration = Duration::from_secs(30);
+
+/// Every name leads into a private network; how often one was looked up.
+struct Names(Arc<AtomicUsize>);
+
+impl Resolve for Names {
+    fn resolve(&self, _: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(Ok(vec![PRIVATE.parse().unwrap()])))
+    }
+}
+
+/// A way out to public addresses, and to these networks.
+fn egress(allowed: &[&str], lookups: &Arc<AtomicUsize>) -> Egress {
+    let allow = |policy: Policy, network: &&str| policy.allow(network.parse().unwrap());
+    let policy = allowed.iter().fold(Policy::public_only(), allow);
+    Egress::builder().policy(policy).resolver(Names(lookups.clone())).build().unwrap()
+}
+
+async fn stage() -> (Stage, Arc<AtomicUsize>) {
+    let lookups = Arc::new(AtomicUsize::new(0));
+    (Stage::with(egress(&["127.0.0.1"], &lookups)).await, lookups)
+}
+
+/// Who was denied what, and where, and how often.
+async fn denied(stage: &Stage) -> Vec<Value> {
+    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+    let rows = rows.into_iter().filter(|row| row.action == "egress.denied");
+    rows.map(|row| json!({ "actor": row.actor, "fields": row.fields })).collect()
+}
+
+/// The same, as soon as there are so many.
+async fn denied_until(stage: &Stage, count: usize) -> Vec<Value> {
+    let enough = async {
+        loop {
+            let found = denied(stage).await;
+            if found.len() >= count {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, enough).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_denied_is_in_the_audit_and_tried_once() {
+    let (stage, lookups) = stage().await;
+    let form = json!({ "name": "Near", "url": "https://near.example/mcp?region=eu", "retry_attempts": 5 });
+    let server = stage.hub.add_server(person(ADA), form.clone()).await.unwrap();
+    let error = stage.hub.connect_server(person(ADA), "near").await.unwrap_err();
+    assert!(error.message().contains("10.0.0.7 is a private address"), "{error}");
+    assert!(error.message().contains("`[egress] allow = [\"10.0.0.0/8\"]`"), "{error}");
+    assert_eq!(lookups.load(Ordering::SeqCst), 1, "it is not tried again");
+    let found = denied_until(&stage, 1).await;
+    let [first] = &*found else { panic!("{found:?}") };
+    assert_eq!(first["actor"], person(ADA).subject().to_string());
+    let fields = &first["fields"];
+    assert_eq!(fields["host"], "near.example");
+    assert_eq!(fields["address"], PRIVATE);
+    assert_eq!(fields["server"], server.id.to_string());
+    assert_eq!(fields["count"], 1);
+    assert!(fields["reason"].as_str().unwrap().contains("only public ones may be reached"), "{fields}");
+    assert!(!first.to_string().contains("region"), "{first}");
+
+    // The same again and again is counted, and told after a minute; or when the hub ends.
+    for _ in 0..20 {
+        stage.hub.test_server(person(ADA), "near").await.unwrap_err();
+    }
+    assert_eq!(denied(&stage).await.len(), 1);
+    // Another one is told for itself, whoever wants it and for whatever.
+    stage.hub.try_draft(person(ADA), form).await.unwrap_err();
+    stage.hub.sync_server(person(ADA), "near", None).await.unwrap_err();
+    stage.hub.end().await;
+    let found = denied(&stage).await;
+    let counts: Vec<_> = found.iter().map(|found| found["fields"]["count"].as_u64().unwrap()).collect();
+    assert_eq!(counts.iter().sum::<u64>(), 1 + 20 + 1 + 1, "{found:?}");
+    assert!(found.len() <= 5, "{found:?}");
+}
+
+#[tokio::test]
+async fn what_signing_in_leads_to_is_denied_and_told() {
+    let near = "https://near.example/x?token=secret";
+    let honest = Authority::honest;
+    let places = [
+        ("resource_metadata", honest().challenge(format!("Bearer resource_metadata=\"{near}\""))),
+        ("issuer", honest().resource_metadata("authorization_servers", json!([near]))),
+        (
+            "issuer as a number",
+            honest().resource_metadata("authorization_servers", json!(["https://167772167/"])),
+        ),
+        ("registration", honest().metadata("registration_endpoint", near)),
+        ("token", honest().metadata("token_endpoint", near)),
+        ("token over http", honest().metadata("token_endpoint", "http://near.example/x")),
+        ("revocation", honest().metadata("revocation_endpoint", near)),
+        ("metadata", honest().redirect_metadata(near)),
+    ];
+    for (place, behaviour) in places {
+        let (stage, _) = stage().await;
+        let authority = Authority::start(behaviour).await.unwrap();
+        let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 5,
+            "authentication": { "type": "oauth" } });
+        stage.hub.add_server(person(ADA), form).await.unwrap();
+        let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
+        if begun.progress == Progress::Waiting {
+            let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
+            let back = authority.approve(&url).await.unwrap();
+            stage.hub.return_from_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
+            let _ = stage.hub.sign_out_of(person(ADA), "guarded", None).await; // it may not be signed in
+        }
+        let found = denied_until(&stage, 1).await;
+        let host = if place.ends_with("number") { "167772167" } else { "near.example" };
+        assert_eq!(found[0]["fields"]["host"], host, "{place}: {found:?}");
+        assert!(!format!("{found:?}").contains("secret"), "{place}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_policy_counts_at_once_and_ends_what_it_denies() {
+    let (stage, lookups) = stage().await;
+    let scope = stage.agent("One", "auto", &[]).await;
+    stage.call(scope, "echo", json!({ "message": "a" })).await.unwrap();
+    let status = async || {
+        let view = stage.hub.server(person(ADA), "up").await.unwrap();
+        serde_json::to_value(&view).unwrap()["status"].clone()
+    };
+    assert_eq!(status().await, "connected");
+    stage.hub.change_egress(&egress(&["127.0.0.0/8", "10.0.0.0/8"], &lookups));
+    assert_eq!(status().await, "connected", "it is still allowed");
+    stage.call(scope, "echo", json!({ "message": "b" })).await.unwrap();
+    stage.hub.change_egress(&egress(&["10.0.0.0/8"], &lookups));
+    assert_eq!(status().await, "disconnected");
+    let call = stage.call(scope, "echo", json!({ "message": "c" })).await.unwrap();
+    assert!(call.error.as_ref().unwrap().contains("127.0.0.1 is an address of this machine"), "{call:?}");
+    assert_eq!(denied_until(&stage, 1).await[0]["actor"], scope.subject().to_string());
+    stage.hub.change_egress(&egress(&["127.0.0.1"], &lookups));
+    stage.call(scope, "echo", json!({ "message": "d" })).await.unwrap();
+    assert_eq!(stage.upstream.ran(), 3);
+}
