@@ -1,0 +1,277 @@
+//! Every place where the hub is told where to go, with every spelling of a private address: nothing is connected to. The
+//! servers that say so are allowed, and in the same network as what they lead to: the hub's policy alone stands between.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linchpin::egress::{BoxFuture, Egress, Policy, Resolve};
+use linchpin::testing::authority::{Authority, Behaviour, Known, Place};
+use linchpin_hub_core::hub::oauth::Progress;
+use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options};
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_core::world::System;
+use linchpin_hub_core::{Scope, Subject, World};
+use linchpin_hub_store::Sqlite;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+#[path = "../../sdk/tests/support/canary.rs"]
+mod canary;
+#[path = "../../sdk/tests/support/http.rs"]
+mod http;
+#[path = "../../sdk/tests/support/spellings.rs"]
+mod spellings;
+
+use canary::Canary;
+use http::{HttpScript, Reply};
+
+/// Where the servers are that the operator allows.
+const ALLOWED: &str = "127.77.7.7";
+/// Where every name leads.
+const NEAR: &str = "127.0.0.2";
+const PERSON: Scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
+const LONG: Duration = Duration::from_mins(5);
+
+/// Where the hub is told where to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Site {
+    /// The URL of a server.
+    Server,
+    /// `Location` of an answer of the server.
+    ServerRedirect,
+    /// The event of HTTP+SSE that says where to post.
+    SseEndpoint,
+    /// `resource_metadata` of `WWW-Authenticate`.
+    ResourceMetadata,
+    /// `authorization_servers` of the metadata of the resource.
+    Issuer,
+    /// `Location` of an answer in place of the metadata of the authorization server.
+    MetadataRedirect,
+    RegistrationEndpoint,
+    TokenEndpoint,
+    RevocationEndpoint,
+}
+
+const SITES: [Site; 9] = [
+    Site::Server,
+    Site::ServerRedirect,
+    Site::SseEndpoint,
+    Site::ResourceMetadata,
+    Site::Issuer,
+    Site::MetadataRedirect,
+    Site::RegistrationEndpoint,
+    Site::TokenEndpoint,
+    Site::RevocationEndpoint,
+];
+
+impl Site {
+    /// An authority that names this URL here.
+    fn naming(self, url: &str) -> Behaviour {
+        let honest = Authority::honest();
+        match self {
+            Site::ResourceMetadata => honest.challenge(format!("Bearer resource_metadata=\"{url}\"")),
+            Site::Issuer => honest.resource_metadata("authorization_servers", json!([url])),
+            Site::TokenEndpoint => honest.metadata("token_endpoint", url),
+            Site::RegistrationEndpoint => honest.metadata("registration_endpoint", url),
+            Site::RevocationEndpoint => honest.metadata("revocation_endpoint", url),
+            Site::MetadataRedirect => honest.redirect_metadata(url),
+            Site::Server | Site::ServerRedirect | Site::SseEndpoint => honest,
+        }
+    }
+}
+
+/// A clock that goes on whenever somebody signs in.
+#[derive(Default)]
+struct Clock(AtomicI64);
+
+impl World for Clock {
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_second(1_800_000_000 + self.0.load(Ordering::SeqCst)).unwrap()
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        System.fill(bytes);
+    }
+}
+
+/// All names lead to the canary.
+struct Names;
+
+impl Resolve for Names {
+    fn resolve(&self, _: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
+        Box::pin(std::future::ready(Ok(vec![NEAR.parse().unwrap()])))
+    }
+}
+
+/// Leads from an address that is allowed to a server of a test.
+struct Door {
+    origin: String,
+    to: Arc<Mutex<Option<SocketAddr>>>,
+    _open: JoinSet<()>,
+}
+
+impl Door {
+    async fn open() -> Self {
+        let listener = TcpListener::bind((ALLOWED, 0)).await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let (to, mut open) = (Arc::<Mutex<Option<SocketAddr>>>::default(), JoinSet::new());
+        let place = to.clone();
+        open.spawn(async move {
+            let mut tunnels = JoinSet::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                while tunnels.try_join_next().is_some() {}
+                let to = place.lock().unwrap().unwrap();
+                tunnels.spawn(async move {
+                    let mut inner = TcpStream::connect(to).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut stream, &mut inner).await; // somebody has left
+                });
+            }
+        });
+        Door { origin, to, _open: open }
+    }
+
+    fn lead(&self, to: SocketAddr) {
+        *self.to.lock().unwrap() = Some(to);
+    }
+}
+
+/// A hub, and servers that name whatever they are told.
+struct Stage {
+    hub: Arc<Hub>,
+    clock: Arc<Clock>,
+    site: Site,
+    authority: Authority,
+    /// A server that names this, and where it is.
+    named: Arc<Mutex<String>>,
+    url: String,
+    _script: HttpScript,
+    _doors: [Door; 3],
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    async fn new(site: Site) -> Self {
+        let doors = [Door::open().await, Door::open().await, Door::open().await];
+        let behaviour = Authority::honest().origins(&doors[0].origin, &doors[1].origin);
+        let authority = Authority::start(behaviour).await.unwrap();
+        let named = Arc::<Mutex<String>>::default();
+        let name = named.clone();
+        let script = HttpScript::start(move |_| {
+            let name = name.lock().unwrap();
+            if site == Site::SseEndpoint {
+                return Reply::events().chunk(format!("event: endpoint\ndata: {name}\n\n").as_bytes());
+            }
+            Reply::new(307, &[("location", &**name)], b"")
+        });
+        let script = script.await;
+        doors[0].lead(authority.address(Place::Resource));
+        doors[1].lead(authority.address(Place::Authority));
+        doors[2].lead(script.origin().strip_prefix("http://").unwrap().parse().unwrap());
+        let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::default()));
+        let store = Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap());
+        let (keys, _) = KeyFile::open(&folder.path().join("keys"), &System).unwrap();
+        let policy = Policy::public_only().allow(ALLOWED.parse().unwrap());
+        let egress = Egress::builder().policy(policy).resolver(Names).build().unwrap();
+        let options =
+            Options { callback: Some("http://127.0.0.1:7420/oauth/callback".into()), ..Options::default() };
+        let hub = Arc::new(Hub::new(clock.clone(), store, keys, egress, options));
+        hub.ensure_local().await.unwrap();
+        let client_id = (site != Site::RegistrationEndpoint).then_some(Known::Public.id());
+        let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
+            "authentication": { "type": "oauth", "client_id": client_id } });
+        hub.add_server(PERSON, form).await.unwrap();
+        let url = format!("{}/mcp", doors[2].origin);
+        Stage { hub, clock, site, authority, named, url, _script: script, _doors: doors, _folder: folder }
+    }
+
+    /// Does what makes the hub go to this URL. Whether it says that it does not.
+    async fn refuses(&self, url: &str) -> bool {
+        url.clone_into(&mut self.named.lock().unwrap());
+        let draft = |url: &str, transport: &str| json!({ "name": "A", "url": url, "transport": transport, "retry_attempts": 0 });
+        let tried = |form: Value| async { self.hub.try_draft(PERSON, form).await.is_err() };
+        match self.site {
+            Site::Server => return tried(draft(url, "http")).await,
+            Site::ServerRedirect => return tried(draft(&self.url, "http")).await,
+            Site::SseEndpoint => return tried(draft(&self.url, "sse")).await,
+            _ => self.authority.behave(self.site.naming(url)),
+        }
+        self.clock.0.fetch_add(3_600, Ordering::SeqCst);
+        let mut sign_in = self.hub.begin_sign_in(PERSON, "guarded", None).await.unwrap();
+        if sign_in.progress == Progress::Waiting {
+            let (url, proof) = self.hub.leave_to_sign_in(PERSON, &sign_in.id).unwrap();
+            let back = self.authority.approve(&url).await.unwrap();
+            let query = back.url.split_once('?').unwrap().1;
+            sign_in = self.hub.return_from_sign_in(query, &proof).await.unwrap();
+        }
+        let is_refused = match (self.site, &sign_in.progress) {
+            // There the rest is found without it: what is well known is looked for next.
+            (Site::ResourceMetadata, _) => {
+                let shown = url.split('?').next().unwrap_or_default();
+                let is_it = |hop: &&linchpin_hub_core::hub::oauth::Hop| {
+                    hop.what == "protected resource metadata" && hop.url.ends_with(PATH)
+                };
+                let hop = sign_in.hops.iter().rev().find(is_it);
+                hop.is_none_or(|hop| hop.error.is_some() && hop.status.is_none()) && !shown.is_empty()
+            }
+            (Site::RevocationEndpoint, Progress::Done) => {
+                self.hub.sign_out_of(PERSON, "guarded", None).await.is_err()
+            }
+            (_, progress) => matches!(progress, Progress::Failed { .. }),
+        };
+        if sign_in.progress == Progress::Done {
+            let _ = self.hub.sign_out_of(PERSON, "guarded", None).await; // it may be signed out already
+        }
+        is_refused
+    }
+}
+
+/// The path of what is named.
+const PATH: &str = "/learned";
+
+/// How many spellings were refused at one place.
+async fn try_all(site: Site, port: u16) -> usize {
+    let (stage, mut refused) = (Stage::new(site).await, 0);
+    for host in spellings::hosts() {
+        let url = format!("https://{host}:{port}{PATH}");
+        let is_refused = stage.refuses(&url).await;
+        assert!(is_refused, "{site:?}: {url:?}");
+        refused += usize::from(is_refused);
+    }
+    let rows = stage.hub.audit(PERSON, 0, 500).await.unwrap();
+    let hosts: Vec<_> = rows.iter().filter(|row| row.action == "egress.denied").collect();
+    assert!(hosts.iter().any(|row| row.fields["host"] == "10.0.0.1"), "{site:?}: the audit says nothing");
+    refused
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_spelling_is_connected_to_through_the_hub() {
+    let canary = Canary::open(&[NEAR, "127.0.0.1", "::1", "127.255.255.254"]);
+    let mut trying = JoinSet::new();
+    for site in SITES {
+        let port = canary.port();
+        trying.spawn(async move { tokio::time::timeout(LONG, try_all(site, port)).await.unwrap() });
+    }
+    let refused: usize = trying.join_all().await.into_iter().sum();
+    let connects = canary.connections();
+    eprintln!("refused={refused} connects={connects}");
+    assert_eq!((refused, connects), (320 * 9, 0));
+}
+
+#[tokio::test]
+async fn what_is_allowed_is_gone_to_from_each_place() {
+    for site in SITES {
+        let stage = Stage::new(site).await;
+        let elsewhere = Door::open().await;
+        let script = HttpScript::start(|_| Reply::status(500)).await;
+        elsewhere.lead(script.origin().strip_prefix("http://").unwrap().parse().unwrap());
+        stage.refuses(&format!("{}{PATH}", elsewhere.origin)).await;
+        // Redirects and endpoints stay at the origin that somebody has chosen, whatever is allowed.
+        let stays = matches!(site, Site::ServerRedirect | Site::SseEndpoint | Site::MetadataRedirect);
+        assert_eq!(script.connections() > 0, !stays, "{site:?}");
+    }
+}
