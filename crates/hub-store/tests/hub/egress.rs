@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin::egress::{BoxFuture, Egress, Policy, Resolve};
-use linchpin::testing::authority::Authority;
+use linchpin::testing::authority::{Authority, Behaviour};
 use linchpin_hub_core::hub::oauth::Progress;
 use serde_json::{Value, json};
 
@@ -96,39 +96,63 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
 
 #[tokio::test]
 async fn what_signing_in_leads_to_is_denied_and_told() {
-    let near = "https://near.example/x?token=secret";
     let honest = Authority::honest;
-    let places = [
-        ("resource_metadata", honest().challenge(format!("Bearer resource_metadata=\"{near}\""))),
-        ("issuer", honest().resource_metadata("authorization_servers", json!([near]))),
-        (
-            "issuer as a number",
-            honest().resource_metadata("authorization_servers", json!(["https://167772167/"])),
-        ),
-        ("registration", honest().metadata("registration_endpoint", near)),
-        ("token", honest().metadata("token_endpoint", near)),
-        ("token over http", honest().metadata("token_endpoint", "http://near.example/x")),
-        ("revocation", honest().metadata("revocation_endpoint", near)),
-        ("metadata", honest().redirect_metadata(near)),
-    ];
-    for (place, behaviour) in places {
-        let (stage, _) = stage().await;
-        let authority = Authority::start(behaviour).await.unwrap();
-        let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 5,
-            "authentication": { "type": "oauth" } });
-        stage.hub.add_server(person(ADA), form).await.unwrap();
-        let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
-        if begun.progress == Progress::Waiting {
-            let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
-            let back = authority.approve(&url).await.unwrap();
-            stage.hub.return_from_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
-            let _ = stage.hub.sign_out_of(person(ADA), "guarded", None).await; // it may not be signed in
+    // Into a private network; plain `http` in the public one; and a number that somebody's parser takes for an address.
+    for (url, host) in [
+        ("https://near.example/x?token=secret", "near.example"),
+        ("http://8.8.8.8/x?token=secret", "8.8.8.8"),
+        ("https://167772167/x?token=secret", "167772167"),
+    ] {
+        let places = [
+            ("resource_metadata", honest().challenge(format!("Bearer resource_metadata=\"{url}\""))),
+            ("issuer", honest().resource_metadata("authorization_servers", json!([url]))),
+            ("registration", honest().metadata("registration_endpoint", url)),
+            ("token", honest().metadata("token_endpoint", url)),
+            ("revocation", honest().metadata("revocation_endpoint", url)),
+            ("metadata", honest().redirect_metadata(url)),
+        ];
+        for (place, behaviour) in places {
+            let found = signed_in(behaviour).await;
+            // What cannot be read as a URL is named by whoever leads there.
+            let is_it =
+                |found: &Value| found["fields"]["host"] == host || found["fields"]["host"] == "127.0.0.1";
+            assert!(found.iter().all(is_it), "{place}, {url}: {found:?}");
+            assert!(!format!("{found:?}").contains("secret"), "{place}: {found:?}");
         }
-        let found = denied_until(&stage, 1).await;
-        let host = if place.ends_with("number") { "167772167" } else { "near.example" };
-        assert_eq!(found[0]["fields"]["host"], host, "{place}: {found:?}");
-        assert!(!format!("{found:?}").contains("secret"), "{place}: {found:?}");
     }
+}
+
+/// What is denied while somebody signs in, and out.
+async fn signed_in(behaviour: Behaviour) -> Vec<Value> {
+    let (stage, _) = stage().await;
+    let authority = Authority::start(behaviour).await.unwrap();
+    let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 5,
+        "authentication": { "type": "oauth" } });
+    stage.hub.add_server(person(ADA), form).await.unwrap();
+    let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
+    if begun.progress == Progress::Waiting {
+        let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
+        let back = authority.approve(&url).await.unwrap();
+        stage.hub.return_from_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
+        let _ = stage.hub.sign_out_of(person(ADA), "guarded", None).await; // it may not be signed in
+    }
+    denied_until(&stage, 1).await
+}
+
+#[tokio::test]
+async fn plain_http_is_for_this_machine() {
+    let lookups = Arc::default();
+    let stage = Stage::with(egress(&["127.0.0.1", "10.0.0.0/8", "8.8.8.8"], &lookups)).await;
+    for url in ["http://8.8.8.8/mcp", "http://near.example/mcp", "http://10.0.0.7/mcp", "HTTP://near.example"]
+    {
+        let form = json!({ "name": "A", "url": url });
+        let error = stage.hub.add_server(person(ADA), form).await.unwrap_err();
+        assert!(error.message().contains("use `https`"), "{url}: {error}");
+    }
+    // A name of this machine that leads elsewhere.
+    let form = json!({ "name": "A", "url": "http://a.localhost/mcp", "retry_attempts": 0 });
+    let error = stage.hub.try_draft(person(ADA), form).await.unwrap_err();
+    assert!(error.message().contains("10.0.0.7 is a private address, and plain `http`"), "{error}");
 }
 
 #[tokio::test]

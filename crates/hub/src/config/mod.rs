@@ -1,7 +1,7 @@
 //! The operator's file `linchpin.toml`: which servers there are, and how the hub is to behave.
 //!
 //! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its [`comments`], and [`place`] says where
-//! it and everything else of the hub is. A server in it is read by the rules of [`Operated`], as any other.
+//! it and everything else of the hub is; [`way`] is the way out. A server in it is read by the rules of [`Operated`], as any other.
 
 mod audit;
 mod comments;
@@ -11,11 +11,11 @@ mod place;
 mod problem;
 mod toml;
 mod watch;
+mod way;
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-use linchpin::egress::Network;
 use linchpin::server::web::Guard;
 use linchpin_hub_core::Error;
 use linchpin_hub_core::form::Form;
@@ -28,10 +28,10 @@ pub(crate) use edit::{add, remove, switch, switch_demo, update};
 pub(crate) use place::{Place, Running, Typed, Variables, directory, variable};
 pub(crate) use problem::Problem;
 pub(crate) use watch::Watched;
+pub(crate) use way::WayOut;
 
 /// Days that arguments and results are kept.
 const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
-const MOST_NETWORKS: usize = 256;
 
 /// The address of a proxy with TLS before the hub.
 #[derive(Debug, Clone)]
@@ -75,8 +75,8 @@ pub(crate) struct Config {
     pub(crate) days: Option<u64>,
     /// How the audit is kept.
     pub(crate) audit: Audit,
-    /// Private networks that servers may be in.
-    pub(crate) networks: Vec<Network>,
+    /// What the hub may reach, and how.
+    pub(crate) egress: WayOut,
     /// Whether the built-in demo server is used.
     pub(crate) demo: bool,
     /// The servers, in the order of the file.
@@ -90,7 +90,7 @@ impl Default for Config {
             url: None,
             days: None,
             audit: Audit::default(),
-            networks: Vec::new(),
+            egress: WayOut::default(),
             demo: true,
             servers: Vec::new(),
         }
@@ -157,14 +157,7 @@ impl Config {
             history.end().map(|()| days)
         });
         let audit = form.object("audit")?.map(Audit::read);
-        let networks = form.object("egress")?.map(|mut egress| {
-            let networks = egress.texts("allow", MOST_NETWORKS, 64)?;
-            let network = |text: &String| {
-                text.parse::<Network>().map_err(|error| Error::invalid("egress.allow", error.to_string()))
-            };
-            let networks = networks.iter().map(network).collect::<Result<_, _>>()?;
-            egress.end().map(|()| networks)
-        });
+        let egress = form.object("egress")?.map(WayOut::read);
         let demo = form.flag("demo")?.unwrap_or(true);
         form.knows("servers").end()?;
         Ok(Config {
@@ -173,7 +166,7 @@ impl Config {
             url: url.transpose()?,
             days: days.transpose()?.flatten(),
             audit: audit.transpose()?.unwrap_or_default(),
-            networks: networks.transpose()?.unwrap_or_default(),
+            egress: egress.transpose()?.unwrap_or_default(),
             servers: Vec::new(),
         })
     }

@@ -23,6 +23,7 @@ fn everything_that_can_be_said() {
         folder = "/srv/audit"
         [egress]
         allow = ["10.0.0.0/8", "fd00::1"]
+        proxy = "http://hub:$PROXY_PASSWORD@proxy.example:3128"
         [servers.files]
         name = "Files"
         command = "npx"
@@ -48,7 +49,8 @@ fn everything_that_can_be_said() {
     assert_eq!((config.listen, config.days), ("127.0.0.1:7420".parse().ok(), Some(30)));
     let (durability, folder) = (Some(Durability::Power), Some("/srv/audit".into()));
     assert_eq!(config.audit, Audit { durability, days: Some(365), folder });
-    assert_eq!(config.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
+    assert!(config.egress.proxy.is_some());
+    assert_eq!(config.egress.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
     let [files, remote] = &config.servers[..] else { panic!("{:?}", config.servers) };
     assert_eq!((files.slug.as_str(), &*files.settings.name), ("files", "Files"));
     assert_eq!(
@@ -98,6 +100,10 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         (
             "[egress]\nallow = [\"10\"]",
             "line 2, column 1: `egress.allow`: `10` is not a network: write it as `10.0.0.0/8`",
+        ),
+        (
+            "[egress]\nproxy = \"http://a:b@proxy\"",
+            "line 2, column 1: `egress.proxy`: its password does not stand here: write `http://user:$NAME@host:port`",
         ),
         ("[egress]\nallow = \"10.0.0.0/8\"", "line 2, column 1: `egress.allow`: it is a list"),
         (

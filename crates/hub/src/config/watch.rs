@@ -26,6 +26,8 @@ struct State {
     problem: Option<Problem>,
     /// Servers of the file whose slugs others have.
     left_out: Vec<String>,
+    /// Why the way out is not as the file says.
+    no_way: Option<String>,
 }
 
 impl Watched {
@@ -36,7 +38,13 @@ impl Watched {
         Ok(Watched {
             shown: watch::Sender::new(None),
             path,
-            state: Mutex::new(State { stamp, config: config.clone(), problem: None, left_out: Vec::new() }),
+            state: Mutex::new(State {
+                stamp,
+                config: config.clone(),
+                problem: None,
+                left_out: Vec::new(),
+                no_way: None,
+            }),
             hurry: Notify::new(),
             first: config,
         })
@@ -63,6 +71,13 @@ impl Watched {
         self.show(&state);
     }
 
+    /// Keeps why the way out could not be taken over, if it could not.
+    pub(crate) fn no_way(&self, why: Option<String>) {
+        let mut state = self.state();
+        state.no_way = why;
+        self.show(&state);
+    }
+
     fn show(&self, state: &State) {
         let taken = |slug: &String| {
             let text = "another server has this slug: remove that one, or choose another slug";
@@ -73,19 +88,20 @@ impl Watched {
             let text = "it has changed, which counts only after the next start of the hub";
             (!names.is_empty()).then(|| Problem::new(&self.path, text).field(names.join("`, `")))
         };
-        let problem = state.problem.clone().or_else(|| state.left_out.first().map(taken)).or_else(late);
+        let no_way = || state.no_way.as_ref().map(|why| Problem::new(&self.path, why).field("egress.proxy"));
+        let taken = || state.left_out.first().map(taken);
+        let problem = state.problem.clone().or_else(no_way).or_else(taken).or_else(late);
         self.shown.send_replace(problem.map(|problem| problem.to_string()));
     }
 
     /// What is not as it was when the hub was started, and is looked at only then.
     fn late(&self, config: &Config) -> Vec<&'static str> {
-        let Config { listen, url, audit, networks, .. } = &*self.first;
+        let Config { listen, url, audit, .. } = &*self.first;
         let all = [
             ("listen", *listen == config.listen),
             ("url", *url == config.url),
             ("audit.durability", audit.durability == config.audit.durability),
             ("audit.folder", audit.folder == config.audit.folder),
-            ("egress", *networks == config.networks),
         ];
         all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }
@@ -235,9 +251,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, "[history]\ndays = 3\n");
         let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
-        write(&folder, "listen = \"127.0.0.1:1\"\n[history]\ndays = 3\n[egress]\nallow = [\"10.0.0.0/8\"]\n");
+        write(&folder, "listen = \"127.0.0.1:1\"\n[history]\ndays = 3\n");
         changed(&watched).await;
-        let expected = "linchpin.toml`: `listen`, `egress`: it has changed, which counts only after the next start of the hub";
+        let expected =
+            "linchpin.toml`: `listen`: it has changed, which counts only after the next start of the hub";
         let problem = wrong_with(&watched).unwrap();
         assert!(problem.ends_with(expected), "{problem}");
         write(&folder, "[history]\ndays = 4\n[servers.a]\ncommand = \"x\"\n");

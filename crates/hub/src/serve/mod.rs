@@ -221,6 +221,7 @@ async fn follow(
     end: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let (mut end, mut is_behind) = (std::pin::pin!(end), false);
+    let mut way = watched.config().egress.clone();
     loop {
         tokio::select! {
             () = &mut end => return Ok(()),
@@ -231,6 +232,7 @@ async fn follow(
             _ = watched.changed(LOOK) => {}
             () = tokio::time::sleep(AGAIN), if is_behind => {}
         }
+        open::take_way(&hub, &watched, &mut way);
         let kept = hub.retain(watched.config().retention()).await.map_err(Failure::from);
         let taken = kept.and(programs::take(&hub, &watched).await);
         is_behind = taken.is_err();

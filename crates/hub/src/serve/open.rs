@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use linchpin::client::Lineage;
-use linchpin::egress::{Egress, Policy};
 use linchpin_hub_core::hub::{Hub, Options};
 use linchpin_hub_core::vault::{KeyFile, KeyFileError};
 use linchpin_hub_core::world::System;
 
-use crate::config::{Config, Durability, Place};
+use crate::config::{Config, Durability, Place, Problem, Watched, WayOut, variable};
 use crate::failure::{Failure, Kind};
 
 /// The hub that keeps everything at this place, with what was under way when it ended last brought to an end.
@@ -22,8 +21,9 @@ pub(super) async fn hub(
 ) -> Result<Arc<Hub>, Failure> {
     let store = place.store(durability).await?;
     let keys = keys(place, !store.tenants().await?.is_empty())?;
-    let egress = Egress::builder().policy(policy(config)).build();
-    let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+    let egress = config.egress.open(&text_of).map_err(|error| {
+        Problem::new(&place.config, error.message()).field(error.field().unwrap_or("egress"))
+    })?;
     let callback = Some(format!("{url}/oauth/callback"));
     let (checkpoints, segments) = (Some(place.checkpoints()), Some(place.segments(config)));
     let (retention, lineage) = (config.retention(), Some(lineage));
@@ -47,9 +47,28 @@ pub(super) async fn hub(
     Ok(hub)
 }
 
-/// Public addresses, and the networks that the operator allows.
-fn policy(config: &Config) -> Policy {
-    config.networks.iter().fold(Policy::public_only(), |policy, network| policy.allow(*network))
+fn text_of(name: &str) -> Option<String> {
+    variable(name)?.into_string().ok()
+}
+
+/// Has the hub go the way out of the operator's file, if it has changed. One that cannot be gone changes nothing.
+pub(super) fn take_way(hub: &Hub, watched: &Watched, before: &mut WayOut) {
+    let now = &watched.config().egress;
+    if now == before {
+        return watched.no_way(None);
+    }
+    match now.open(&text_of) {
+        Ok(egress) => {
+            hub.change_egress(&egress);
+            *before = now.clone();
+            watched.no_way(None);
+            tracing::info!("what the hub may reach is now as the operator's file says");
+        }
+        Err(error) => {
+            tracing::error!(%error, "the hub goes the way out that the operator's file said before");
+            watched.no_way(Some(error.message().to_owned()));
+        }
+    }
 }
 
 /// The keys; new ones for a new hub alone.

@@ -21,11 +21,13 @@ pub(crate) struct Home {
     folder: TempDir,
     /// The URL of a database in place of a file.
     database: Option<String>,
+    /// More of its environment.
+    more: Vec<(String, String)>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Home { folder: tempfile::tempdir().unwrap(), database: None }
+        Home { folder: tempfile::tempdir().unwrap(), database: None, more: Vec::new() }
     }
 
     /// With everything in another database than a file.
@@ -33,8 +35,15 @@ impl Home {
         Home { database: Some(database), ..Self::new() }
     }
 
+    /// With a variable in the environment.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.more.push((name.to_owned(), value.into()));
+        self
+    }
+
     fn variables(&self) -> Vec<(&str, &str)> {
-        self.database.iter().map(|url| ("LINCHPIN_DATABASE", &**url)).collect()
+        let more = self.more.iter().map(|(name, value)| (&**name, &**value));
+        self.database.iter().map(|url| ("LINCHPIN_DATABASE", &**url)).chain(more).collect()
     }
 
     pub(crate) fn data(&self) -> PathBuf {

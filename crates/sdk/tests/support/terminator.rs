@@ -34,6 +34,8 @@ struct Known {
     routes: Mutex<HashMap<u16, SocketAddr>>,
     /// Other names that it was asked for.
     strangers: Mutex<BTreeSet<String>>,
+    /// How it was asked, each time.
+    heads: Mutex<Vec<String>>,
 }
 
 impl Terminator {
@@ -69,6 +71,16 @@ impl Terminator {
         Egress::builder().proxy(&format!("http://{}", self.address)).root_certificate(ROOT).on_hop(told)
     }
 
+    /// Where it is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How it was asked to connect on, each time.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.known.heads.lock().unwrap().clone()
+    }
+
     /// How many connections went anywhere but here.
     pub(crate) fn elsewhere(&self) -> usize {
         self.dialled.lock().unwrap().iter().filter(|address| **address != self.address).count()
@@ -96,6 +108,7 @@ async fn tunnel(mut stream: TcpStream, known: Arc<Known>, acceptor: TlsAcceptor)
         head.push(byte);
     }
     let head = String::from_utf8(head).unwrap();
+    known.heads.lock().unwrap().push(head.clone());
     let place = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
     if host != NAME {

@@ -1,0 +1,103 @@
+//! What the operator's file says of the way out: a proxy, networks, and changes while the hub runs.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+#[path = "support/rest.rs"]
+mod rest;
+mod support;
+#[path = "../../sdk/tests/support/terminator.rs"]
+mod terminator;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use linchpin::Server;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::task::{JoinSet, block_in_place};
+
+use hub::{Demo, Home};
+use rest::Rest;
+use terminator::{NAME, Terminator};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates/authority.pem");
+const TAKEN: &str = "what the hub may reach is now as the operator's file says";
+
+/// What the hub says over HTTP.
+fn asked(home: &Home, noun: &str) -> Value {
+    let rest = Rest::ready(&home.data().join("hub.json"));
+    rest.send("GET", &format!("/api/v1/{noun}"), None).unwrap().json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_goes_through_the_proxy_of_the_file_and_no_other() {
+    let (proxy, place) = (Terminator::start().await, format!("{NAME}:1000"));
+    let http = Server::new("up", "1").tool("greet", "Greets", || async { "hello" }).http();
+    let listening = http.allow_host(&place).bind("127.0.0.1:0").await.unwrap();
+    proxy.route(1_000, listening.url().split('/').nth(2).unwrap().parse().unwrap());
+    let mut serving = JoinSet::new();
+    serving.spawn(listening.run_until(std::future::pending()));
+    let home = Home::new().with("SSL_CERT_FILE", ROOT).with("PROXY_PASSWORD", "p@ss:");
+    let home = home.with("HTTPS_PROXY", "http://127.0.0.1:9").with("ALL_PROXY", "http://127.0.0.1:9");
+    let file = |proxy: &str| {
+        home.write(&format!(
+            "[egress]\nproxy = \"{proxy}\"\n[servers.up]\nurl = \"https://{place}/mcp\"\n\
+             [servers.near]\nurl = \"https://10.0.0.1/mcp\"\n[servers.named]\nurl = \"https://db.internal/mcp\"\n"
+        ));
+    };
+    block_in_place(|| {
+        file(&format!("http://hub:$PROXY_PASSWORD@{}", proxy.address()));
+        let mut running = home.start();
+        assert_eq!(home.json(&["server", "test", "up"])["name"], "up");
+        let seen = proxy.heads();
+        let who = STANDARD.encode("hub:p@ss:");
+        let expected =
+            format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\nProxy-Authorization: Basic {who}\r\n\r\n");
+        assert!(!seen.is_empty() && seen.iter().all(|head| *head == expected), "{seen:?}");
+        home.run(&["server", "test", "near"]).said(1, &["10.0.0.1 is a private address"]);
+        home.run(&["server", "test", "named"]).said(1, &["its name is a private address"]);
+        assert!(proxy.strangers().is_empty());
+
+        // A proxy that cannot be asked changes nothing, and one that is not there is named.
+        file(&format!("http://hub:$NOT_SET@{}", proxy.address()));
+        running.signal(Signal::HUP);
+        running.wait_for("the variable `NOT_SET` is not set");
+        let problem = asked(&home, "status")["file_problem"].to_string();
+        assert!(problem.contains("`egress.proxy`: the variable `NOT_SET` is not set"), "{problem}");
+        assert_eq!(home.json(&["server", "test", "up"])["name"], "up");
+        file("http://127.0.0.1:1");
+        running.signal(Signal::HUP);
+        running.wait_for(TAKEN);
+        home.run(&["server", "test", "up"]).said(1, &["the proxy at 127.0.0.1:1 cannot be used"]);
+        let (_, written) = running.end();
+        assert!(!written.contains("p@ss"), "{written}");
+    });
+    block_in_place(|| {
+        file("http://hub:$NOT_SET@127.0.0.1:1");
+        home.run(&[]).said(1, &["linchpin.toml`: `egress.proxy`: the variable `NOT_SET` is not set"]);
+    });
+}
+
+#[test]
+fn networks_count_as_soon_as_the_file_says_so() {
+    let (home, demo) = (Home::new(), Demo::start());
+    let mut running = home.start();
+    home.ok(&["server", "add", "Far", "--url", &demo.url, "--retries", "0"]);
+    home.run(&["server", "connect", "far"]).said(1, &["127.0.0.1 is an address of this machine"]);
+    let mut say = |text: &str| {
+        home.write(text);
+        running.signal(Signal::HUP);
+        running.wait_for(TAKEN);
+    };
+    say("[egress]\nallow = [\"127.0.0.1\"]\n");
+    home.ok(&["server", "connect", "far"]);
+    assert_eq!(home.json(&["server", "show", "far"])["status"], "connected");
+    say("[egress]\nallow = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n");
+    assert_eq!(home.json(&["server", "show", "far"])["status"], "connected");
+    say("");
+    assert_eq!(home.json(&["server", "show", "far"])["status"], "disconnected");
+    home.run(&["server", "connect", "far"]).said(1, &["127.0.0.1 is an address of this machine"]);
+    assert!(asked(&home, "status")["file_problem"].is_null());
+    let denied = asked(&home, "audit").to_string();
+    assert!(denied.contains("egress.denied"), "{denied}");
+}
