@@ -365,7 +365,9 @@ mod tests {
         let hide = |name: &str, value: &str, said: &str| {
             let env = [(name.to_owned(), value.to_owned())].into();
             let secrets = ["CONFIDED".to_owned()].into();
-            let launch = Launch { command: "x".into(), args: Vec::new(), env, secrets, directory: None };
+            let inherited = std::collections::BTreeSet::new();
+            let launch =
+                Launch { command: "x".into(), args: Vec::new(), env, inherited, secrets, directory: None };
             let now = jiff::Timestamp::UNIX_EPOCH;
             let server = Server {
                 id: crate::id::ServerId::fixed(1),

@@ -28,6 +28,7 @@ mod hidden;
 pub mod hub;
 pub mod id;
 pub mod keys;
+pub mod likeness;
 pub mod limit;
 pub mod names;
 pub mod pin;

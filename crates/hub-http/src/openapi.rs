@@ -8,7 +8,7 @@ use crate::problem::Document;
 use crate::route::{API, Gives, Route, Who};
 
 /// What is said of the parts of paths.
-const IN_PATHS: [(&str, &str); 11] = [
+const IN_PATHS: [(&str, &str); 12] = [
     ("server", "The id or the slug of a server"),
     ("tool", "The name of a tool for models, such as mcp_demo__echo"),
     ("prompt", "The name of a prompt"),
@@ -19,6 +19,7 @@ const IN_PATHS: [(&str, &str); 11] = [
     ("user", "The id of a user"),
     ("sign_in", "The id of a sign-in"),
     ("variable", "The name of a variable"),
+    ("client", "claude-desktop, claude-code, cursor or vscode"),
     ("format", "One of openai, anthropic and gemini"),
 ];
 

@@ -6,7 +6,7 @@ use linchpin_hub_core::hub::oauth::{Hop, SignInView};
 use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
-    ApprovalView, AuditView, CallView, CredentialView, ServerView, Synced, ToolView, Tried, Verified,
+    ApprovalView, AuditView, CallView, CredentialView, ServerView, Snippet, Synced, ToolView, Tried, Verified,
 };
 use linchpin_hub_core::store::Page;
 use serde_json::Value;
@@ -76,6 +76,7 @@ pub(crate) fn all() -> Vec<Route> {
         delete("/servers/{server}/credential", credentials::remove).says("Forgets a credential").query(&WHOSE).does(),
         put("/servers/{server}/secrets/{variable}", credentials::set_variable).says("Keeps the value of a variable for a program")
             .takes::<NewSecret>().gives::<ServerView>(),
+        delete("/servers/{server}/secrets/{variable}", credentials::remove_variable).says("Forgets the value of a variable of a program").does(),
         post("/servers/{server}/sign-in", sign_ins::begin).says("Begins to sign in to a server with OAuth").query(&WHOSE).makes::<SignInView>(),
         delete("/servers/{server}/sign-in", sign_ins::end).says("Forgets a sign-in, and gives its tokens back").query(&WHOSE).does(),
         get("/servers/{server}/trace", sign_ins::trace).says("The last hops of signing in and renewing").query(&WHOSE).gives::<Page<Hop>>(),
@@ -94,6 +95,9 @@ pub(crate) fn all() -> Vec<Route> {
 
         get("/export/{format}", export::get).says("Tools that can be called, as openai, anthropic or gemini want them described")
             .known().query(&export::FILTERS).gives::<Vec<Value>>(),
+        get("/export/clients/{client}", export::client)
+            .says("Servers, as the file of claude-desktop, claude-code, cursor or vscode names them, with nothing secret in it")
+            .query(&export::SERVERS).gives::<Snippet>(),
 
         post("/calls", calls::make_any).says("Calls a tool").known().query(&calls::WAIT).takes::<NewCall>().at_most(LONG)
             .answers::<CallView>(200, "It is over", JSON).answers::<CallView>(202, "It is not over yet", JSON),

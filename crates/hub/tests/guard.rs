@@ -187,6 +187,7 @@ fn server(number: u128, folder: &Path) -> Server {
             command: "sh".into(),
             args,
             env,
+            inherited: BTreeSet::new(),
             secrets: BTreeSet::new(),
             directory: None,
         }),

@@ -314,5 +314,5 @@ fn tools_are_exported() {
     assert_eq!(anthropic[0]["input_schema"], schema);
     let gemini = home.json(&["export", "gemini"]);
     assert_eq!(gemini[0]["functionDeclarations"][0]["parametersJsonSchema"], schema);
-    home.run(&["export", "cursor"]).said(2, &["openai, anthropic, gemini"]);
+    home.run(&["export", "emacs"]).said(2, &["openai, anthropic, gemini"]);
 }

@@ -99,6 +99,7 @@ impl Stage {
             command,
             args,
             env: BTreeMap::new(),
+            inherited: BTreeSet::new(),
             secrets: BTreeSet::new(),
             directory: None,
         });

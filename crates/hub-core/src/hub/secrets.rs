@@ -12,7 +12,7 @@ use crate::id::{SecretId, ServerId, TenantId};
 use crate::keys::Sealed;
 use crate::scope::Scope;
 use crate::server::{Launch, Server, Transport};
-use crate::store::{Batch, Kind};
+use crate::store::{Batch, Change, Key, Kind};
 use crate::vault::Label;
 
 const LONGEST: usize = 32_768;
@@ -62,6 +62,25 @@ impl Hub {
         self.server(scope, slug.as_str()).await
     }
 
+    /// Forgets the value of a variable. The program is ended, and not started without it.
+    pub async fn drop_secret(&self, scope: Scope, server: &str, variable: &str) -> Result<ServerView> {
+        scope.person()?;
+        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
+        let key = Key::new(Kind::Secret, id(server.id, variable));
+        if self.store.document(tenant, &key).await?.is_none() {
+            return Err(Error::not_found("secret", crate::text::shortened(variable)));
+        }
+        let (id, slug, version) = (server.id, server.slug.clone(), server.version);
+        let entry =
+            self.entry(scope, "secret.dropped").with("server", id.to_string()).with("variable", variable);
+        // Whoever has just read the secret comes too late.
+        let kept = put(Kept::of(server).document(id)?, version);
+        self.store.commit(tenant, Batch::new().change(kept).change(Change::Remove(key)).audit(entry)).await?;
+        self.connections.outdated(tenant, id, Some(version + 1));
+        self.server_changed(tenant, id, "secret");
+        self.server(scope, slug.as_str()).await
+    }
+
     /// A server as it is started: a program with its secrets. Without one of them it is not started at all.
     pub(super) async fn with_secrets(&self, tenant: TenantId, mut server: Server) -> Result<Server> {
         let Transport::Stdio(launch) = &mut server.transport else { return Ok(server) };
@@ -97,7 +116,11 @@ impl Hub {
     }
 }
 
+fn id(server: ServerId, variable: &str) -> SecretId {
+    id_of(Digest::of("linchpin variable").part(server.to_string()).part(variable).end())
+}
+
 fn label(server: ServerId, launch: &Launch, variable: &str) -> Label {
-    let id: SecretId = id_of(Digest::of("linchpin variable").part(server.to_string()).part(variable).end());
+    let id = id(server, variable);
     Label { id, kind: "variable".into(), bound_to: format!("{variable} of {}", launch.program()) }
 }

@@ -92,6 +92,12 @@ pub struct Remote {
     pub headers: BTreeMap<String, String>,
 }
 
+/// What every program needs of the hub's environment. Nothing here is secret.
+pub const NEEDED: [&str; 13] = [
+    "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMPDIR",
+    "TZ", "USER",
+];
+
 /// A program to start. Nothing that comes over the network is ever made into one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Launch {
@@ -101,6 +107,8 @@ pub struct Launch {
     pub args: Vec<String>,
     /// Its whole environment, but for the secrets.
     pub env: BTreeMap<String, String>,
+    /// Variables of its environment whose values are those of the hub's own.
+    pub inherited: BTreeSet<String>,
     /// Variables of its environment whose values are in the vault.
     pub secrets: BTreeSet<String>,
     /// Where it runs.
@@ -201,6 +209,7 @@ impl fmt::Debug for Launch {
             .field("command", &self.command)
             .field("args", &self.args)
             .field("env", &self.env.keys())
+            .field("inherited", &self.inherited)
             .field("secrets", &self.secrets)
             .field("directory", &self.directory)
             .finish()

@@ -97,6 +97,6 @@ impl Launch {
         if directory.as_deref().is_some_and(|path| !Path::new(path).is_absolute()) {
             return Err(Error::invalid("directory", "it is a whole path, such as `/srv/files`"));
         }
-        Ok((Launch { command, args, env, secrets, directory }, inherit))
+        Ok((Launch { command, args, env, inherited: BTreeSet::new(), secrets, directory }, inherit))
     }
 }

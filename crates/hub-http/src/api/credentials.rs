@@ -57,6 +57,11 @@ pub(crate) async fn set_variable(mut asked: Asked) -> Result<Response> {
     json(&asked.hub().set_secret(asked.scope()?, server, variable, &secret).await?)
 }
 
+pub(crate) async fn remove_variable(asked: Asked) -> Result<Response> {
+    asked.hub().drop_secret(asked.scope()?, asked.path("server"), asked.path("variable")).await?;
+    Ok(done())
+}
+
 fn secret(asked: &mut Asked, longest: usize) -> Result<Secret> {
     let mut form = asked.form()?;
     let missing = || Error::invalid("secret", "what is kept is a secret: send it");

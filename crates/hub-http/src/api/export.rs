@@ -1,4 +1,4 @@
-//! Tools as providers of models want them described.
+//! Tools as providers of models want them described, and servers as other clients do.
 
 use axum::response::Response;
 use linchpin_hub_core::hub::ToolFilter;
@@ -12,6 +12,17 @@ pub(crate) const FILTERS: [Parameter; 2] = [
     Parameter::text("server", "Those of this server, by its id or slug"),
     Parameter::text("agent", "Those that this agent may use, by its id"),
 ];
+
+pub(crate) const SERVERS: [Parameter; 1] = [Parameter::text(
+    "servers",
+    "These, by their ids or slugs with commas between; those that are enabled without it",
+)];
+
+pub(crate) async fn client(asked: Asked) -> Result<Response> {
+    let named = asked.query.text("servers").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+    let named: Vec<_> = named.map(str::to_owned).collect();
+    json(&asked.hub().snippet(asked.scope()?, asked.path("client").parse()?, &named).await?)
+}
 
 pub(crate) async fn get(asked: Asked) -> Result<Response> {
     let filter = ToolFilter {

@@ -12,7 +12,10 @@ fn operations() -> Vec<(String, String, String)> {
         for (method, operation) in methods.as_object().unwrap() {
             let path =
                 path.replace("{server}", "up").replace("{tool}", "mcp_up__echo").replace("{prompt}", "greet");
-            let path = path.replace("{variable}", "TOKEN").replace("{format}", "openai");
+            let path = path
+                .replace("{variable}", "TOKEN")
+                .replace("{format}", "openai")
+                .replace("{client}", "cursor");
             let id = "00000000-0000-0000-0000-000000000001";
             let path = ["call", "approval", "agent", "token", "user", "sign_in"]
                 .iter()

@@ -15,13 +15,18 @@ use crate::failure::{Failure, Kind};
 /// The fields of a program that the operator's file may lose.
 const OPTIONAL: [&str; 4] = ["args", "env", "secrets", "directory"];
 
-/// Does it for one server.
-pub(super) async fn act(asked: &Asked, api: Option<&Api>, row: &Row) -> Result<(), Failure> {
+/// Does it for one server. Whether it is there, even if not all could be done, is noted.
+pub(super) async fn act(
+    asked: &Asked,
+    api: Option<&Api>,
+    row: &Row,
+    is_there: &mut bool,
+) -> Result<(), Failure> {
     let (Some(wanted), Some(slug)) = (&row.wanted, &row.slug) else { return Ok(()) };
     let slug = slug.as_str();
     if wanted.is_program {
         let file = asked.place()?.config;
-        write(asked, api, &file, row, wanted, slug).await?;
+        write(asked, api, &file, row, wanted, slug, is_there).await?;
         enter(api, slug, wanted, &row.enter).await?;
         if row.is_confirmed {
             config::switch(&file, slug, true)?;
@@ -47,6 +52,7 @@ pub(super) async fn act(asked: &Asked, api: Option<&Api>, row: &Row) -> Result<(
         }
         api.patch(&format!("/servers/{slug}"), &Value::Object(fields)).await?;
     }
+    *is_there = true;
     enter(Some(api), slug, wanted, &row.enter).await
 }
 
@@ -58,25 +64,33 @@ async fn write(
     row: &Row,
     wanted: &Wanted,
     slug: &str,
+    is_there: &mut bool,
 ) -> Result<(), Failure> {
     let mut fields: Map<_, _> = wanted.fields.clone();
     fields.insert("enabled".into(), json!(false));
     if row.step == Step::Added {
         config::add(file, slug, &fields)?;
+        *is_there = true;
         if let Some(api) = api {
             taken_over(asked, api, slug, |server| !server.is_null()).await?;
         }
         return Ok(());
     }
     if !row.is_new_program() {
+        *is_there = true;
         return Ok(());
     }
     for name in OPTIONAL {
         fields.entry(name).or_insert(Value::Null);
     }
-    let Some(api) = api else { return Ok(config::update(file, slug, &fields).map(drop)?) };
+    let Some(api) = api else {
+        config::update(file, slug, &fields)?;
+        *is_there = true;
+        return Ok(());
+    };
     let before = api.get(&format!("/servers/{}", encoded(slug))).await?;
     let has_changed = config::update(file, slug, &fields)?;
+    *is_there = true;
     taken_over(asked, api, slug, |server| !has_changed || server["version"] != before["version"]).await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `linchpin import`: the servers of files that people already have.
 //!
-//! [`formats`] finds them in the files ([`jsonc`]), [`server`] reads each ([`refer`], [`secrets`]), [`plan`] says what becomes of
+//! [`formats`] finds them in the files ([`jsonc`]), [`server`] reads each ([`refer`]), [`plan`] says what becomes of
 //! them, [`show`] shows it, and [`act`] does it.
 
 mod act;
@@ -8,7 +8,7 @@ mod formats;
 mod jsonc;
 mod plan;
 mod refer;
-mod secrets;
+
 mod server;
 mod show;
 
@@ -80,7 +80,7 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
     if asked.output.json {
         asked.output.value(&show::json(&rows, options.dry_run))?;
     }
-    let is_whole = rows.iter().all(|row| row.step != Step::LeftOut);
+    let is_whole = rows.iter().all(|row| row.reason.is_none());
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -127,16 +127,22 @@ async fn is_yes(question: &str) -> Result<bool, Failure> {
 async fn work(asked: &Asked, api: Option<&Api>, rows: &mut [Row]) -> Result<(), Failure> {
     for row in rows.iter_mut().filter(|row| row.is_open()) {
         let name = row.slug.as_ref().map_or_else(String::new, |slug| slug.as_str().to_owned());
-        let done = act::act(asked, api, row).await;
-        let mut said = match done {
-            Ok(()) if row.step == Step::Added => format!("`{name}` is added"),
-            Ok(()) => format!("`{name}` is changed"),
-            Err(failure) => {
-                let text = format!("`{name}` is left out: {failure}");
-                (row.step, row.reason) = (Step::LeftOut, Some(failure.to_string()));
-                text
-            }
+        let mut is_there = false;
+        let done = act::act(asked, api, row, &mut is_there).await;
+        let mut said = if row.step == Step::Added {
+            format!("`{name}` is added")
+        } else {
+            format!("`{name}` is changed")
         };
+        if let Err(failure) = done {
+            row.reason = Some(failure.to_string());
+            if is_there {
+                let _ = write!(said, ", but not all of it could be done: {failure}; import it again");
+            } else {
+                row.step = Step::LeftOut;
+                said = format!("`{name}` is left out: {failure}");
+            }
+        }
         if row.is_new_program() && !row.is_confirmed {
             let _ = write!(said, "; it is not started before you say so: `linchpin server enable {name}`");
         }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use linchpin::auth::Secret;
+use linchpin_hub_core::likeness::{in_arguments, is_secret};
 use linchpin_hub_core::names::Slug;
 use linchpin_hub_core::server::{Draft, Launch, Operated, Settings, Transport};
 use serde_json::{Map, Value, json};
 
 use super::Found;
-use super::secrets::{in_arguments, is_secret};
 use super::server::{CREDENTIAL, Wanted};
 use crate::api::Api;
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ pub(super) struct Row {
     pub(super) missing: Vec<String>,
     /// Whether somebody at the terminal has said that it may be started.
     pub(super) is_confirmed: bool,
-    /// Why it is left out.
+    /// Why it is left out, or not all of it could be done.
     pub(super) reason: Option<String>,
 }
 
@@ -90,6 +90,8 @@ struct There {
     is_program: bool,
     is_from_file: bool,
     fields: Map<String, Value>,
+    /// Whether files of clients cannot say how it is known who asks.
+    is_unsaid: bool,
 }
 
 /// What becomes of each server.
@@ -128,8 +130,14 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
             }
             match known.find(&slug) {
                 None => row.step = Step::Added,
-                Some(there) if (there.is_program, &there.name) == (wanted.is_program, &row.name) => {
-                    row.changes = differences(&there.fields, &fields);
+                Some(there) if there.is_program == wanted.is_program => {
+                    let kept = wanted.clone().keeping(&there);
+                    let changes = differences(&there.fields, &kept.normal()?);
+                    // Whatever it is called: one that is the same is the same.
+                    if there.name != row.name && !changes.is_empty() {
+                        continue;
+                    }
+                    (wanted, row.changes) = (kept, changes);
                     if !row.changes.is_empty() {
                         row.step = Step::Changed;
                         if there.is_from_file && !wanted.is_program {
@@ -168,6 +176,25 @@ fn slugs(name: &str) -> impl Iterator<Item = Slug> + use<> {
 }
 
 impl Wanted {
+    /// With what the file cannot say as it is: how somebody signs in, and what was left empty because it is in the vault.
+    fn keeping(mut self, there: &There) -> Self {
+        if there.is_unsaid && !self.is_program {
+            let known = there.fields.get("authentication").cloned();
+            self.fields.entry("authentication").or_insert(known.unwrap_or_default());
+        }
+        let known = there.fields.get("secrets").and_then(Value::as_array).into_iter().flatten();
+        let env = self.fields.get_mut("env").and_then(Value::as_object_mut);
+        let Some(env) = env.filter(|_| self.is_program) else { return self };
+        for name in known.filter_map(Value::as_str) {
+            if env.get(name).is_some_and(|value| value == "") {
+                env.remove(name);
+                self.secrets.insert(name.to_owned(), None);
+            }
+        }
+        self.fields.insert("secrets".into(), json!(self.secrets.keys().collect::<Vec<_>>()));
+        self
+    }
+
     /// Its fields as they are compared.
     fn normal(&self) -> Result<Map<String, Value>, Failure> {
         let fields = Value::Object(self.fields.clone());
@@ -186,7 +213,7 @@ impl Wanted {
 
 fn normal(settings: &Settings, transport: &Transport) -> Map<String, Value> {
     let fields = match transport {
-        Transport::Stdio(Launch { command, args, env, secrets, directory }) => json!({
+        Transport::Stdio(Launch { command, args, env, secrets, directory, .. }) => json!({
             "command": command, "args": args, "env": env, "secrets": secrets, "directory": directory,
         }),
         Transport::Http(remote) | Transport::Sse(remote) => json!({
@@ -212,13 +239,25 @@ impl Known<'_> {
         {
             let is_program = matches!(transport, Transport::Stdio(_));
             let fields = normal(settings, transport);
-            return Some(There { name: settings.name.clone(), is_program, is_from_file: true, fields });
+            let is_unsaid = is_unsaid(&json!(settings.authentication), &json!(settings.credentials));
+            let name = settings.name.clone();
+            return Some(There { name, is_program, is_from_file: true, fields, is_unsaid });
         }
-        let nobody =
-            || There { name: String::new(), is_program: true, is_from_file: true, fields: Map::new() };
-        let Some(view) = self.view(slug) else { return (slug.as_str() == DEMO).then(nobody) };
+        let nobody = |fields| There {
+            name: String::new(),
+            is_program: true,
+            is_from_file: true,
+            fields,
+            is_unsaid: false,
+        };
+        let Some(view) = self.view(slug) else { return (slug.as_str() == DEMO).then(|| nobody(Map::new())) };
         if view["transport"] == "stdio" {
-            return Some(nobody()); // built in, or about to be removed
+            // Built in, or about to be removed.
+            let words = view["command"].as_array().and_then(|words| words.split_first());
+            let fields = words.map(|(command, args)| {
+                json!({ "command": command, "args": args, "env": {}, "secrets": [], "directory": null })
+            });
+            return Some(nobody(fields.and_then(|fields| fields.as_object().cloned()).unwrap_or_default()));
         }
         let fields = ["url", "transport", "headers", "authentication"];
         Some(There {
@@ -226,6 +265,7 @@ impl Known<'_> {
             is_program: false,
             is_from_file: view["is_from_file"] == true,
             fields: fields.into_iter().map(|name| (name.to_owned(), view[name].clone())).collect(),
+            is_unsaid: is_unsaid(&view["authentication"], &view["credentials"]),
         })
     }
 
@@ -268,6 +308,12 @@ impl Known<'_> {
             other => other.map(|_| true),
         }
     }
+}
+
+/// Whether files of clients have no words for how it is known who asks.
+fn is_unsaid(authentication: &Value, credentials: &Value) -> bool {
+    let kind = &authentication["type"];
+    kind == "oauth" || kind == "basic" || kind != "none" && credentials == "per-agent"
 }
 
 /// What differs between two servers. Values that look secret are not shown.

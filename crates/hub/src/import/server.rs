@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use linchpin::auth::Secret;
 use linchpin_hub_core::Error;
 use linchpin_hub_core::form::Form;
+use linchpin_hub_core::likeness::{has_secret, in_arguments, is_secret};
 use linchpin_hub_core::server::{Draft, Operated};
 use serde_json::{Map, Value, json};
 
 use super::formats::Format;
 use super::refer::{Around, Text};
-use super::secrets::{has_secret, in_arguments, is_secret};
 
 /// How many items and characters are read; the hub takes less.
 const MOST: usize = 1_000;
@@ -21,7 +21,7 @@ const KNOWN: [&str; 9] = ["type", "command", "args", "env", "cwd", "url", "heade
 pub(super) const CREDENTIAL: &str = "credential";
 
 /// A server that is to be there.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Wanted {
     /// In the words of the operator's file and of the API, which are the same.
     pub(super) fields: Map<String, Value>,

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::names::Slug;
-use linchpin_hub_core::server::{Launch, Operated, Settings, Transport};
+use linchpin_hub_core::server::{Launch, NEEDED, Operated, Settings, Transport};
 
 use super::TENANT;
 use crate::config::{Config, Watched, variable};
@@ -13,12 +13,6 @@ use crate::failure::Failure;
 
 /// The slug of the demo server.
 pub(crate) const DEMO: &str = "demo";
-/// What every program needs of the hub's environment. Nothing here is secret.
-const NEEDED: [&str; 13] = [
-    "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMPDIR",
-    "TZ", "USER",
-];
-
 /// Has the hub take over what the operator's file says now.
 pub(super) async fn take(hub: &Hub, watched: &Watched) -> Result<(), Failure> {
     let servers = servers(&watched.config(), &|name| variable(name)?.into_string().ok())?;
@@ -48,6 +42,7 @@ fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Resul
                 "a variable to be inherited is not set"
             );
         }
+        launch.inherited = env.keys().filter(|name| !launch.env.contains_key(*name)).cloned().collect();
         env.append(&mut launch.env);
         launch.env = env;
     }
@@ -70,6 +65,7 @@ fn demo(enabled: bool) -> Result<Operated, Failure> {
         command,
         args,
         env: BTreeMap::new(),
+        inherited: BTreeSet::new(),
         secrets: BTreeSet::new(),
         directory: None,
     });

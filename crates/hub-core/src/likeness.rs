@@ -1,6 +1,6 @@
 //! Finds secrets in what stands in a file: by the name of a variable or a header, or by the look of a value.
 
-use linchpin_hub_core::looks_secret;
+use crate::hidden::looks_secret;
 
 /// How tokens of well-known services begin, and how long they are at least.
 const BEGINS: [(&str, usize); 20] = [
@@ -29,12 +29,12 @@ const BEGINS: [(&str, usize); 20] = [
 const SHORTEST: usize = 8;
 
 /// Whether a variable or a header is secret.
-pub(super) fn is_secret(name: &str, value: &str) -> bool {
+pub fn is_secret(name: &str, value: &str) -> bool {
     looks_secret(name) || has_secret(value)
 }
 
 /// Whether something in a text looks like a secret.
-pub(super) fn has_secret(text: &str) -> bool {
+pub fn has_secret(text: &str) -> bool {
     let is_part = |char: char| char.is_ascii_alphanumeric() || "_-.".contains(char);
     let is_token =
         |word: &str| BEGINS.iter().any(|(begin, least)| word.starts_with(begin) && word.len() >= *least);
@@ -53,7 +53,7 @@ fn signs_in(text: &str) -> bool {
 }
 
 /// The place of the first argument that has a secret in it: everybody on the machine sees arguments.
-pub(super) fn in_arguments(args: &[String]) -> Option<usize> {
+pub fn in_arguments(args: &[String]) -> Option<usize> {
     let is_value = |text: &str| text.len() >= SHORTEST && !text.starts_with(['/', '.', '~', '-', '$']);
     let named =
         |text: &str| text.split_once('=').is_some_and(|(name, value)| looks_secret(name) && is_value(value));

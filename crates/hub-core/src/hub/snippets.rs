@@ -1,0 +1,223 @@
+//! Servers as the files of other clients name them, so that those use them without the hub: the counterpart of an import.
+//! Nothing secret is in it: what is secret is taken from the environment of the client.
+
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::Hub;
+use crate::error::{self, Error, Result};
+use crate::hidden::looks_secret;
+use crate::likeness::{has_secret, in_arguments, is_secret};
+use crate::scope::Scope;
+use crate::server::{Authentication, CredentialMode, Launch, NEEDED, Remote, Server, Transport};
+use crate::text::shortened;
+
+/// Whose file is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// Of Claude Desktop.
+    ClaudeDesktop,
+    /// Of Claude Code.
+    ClaudeCode,
+    /// Of Cursor.
+    Cursor,
+    /// Of VS Code.
+    VsCode,
+}
+
+/// What stands in the file of a client.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Snippet {
+    /// What the file says.
+    pub file: Value,
+    /// What is to be known of some servers, and which are left out.
+    pub notes: Vec<String>,
+}
+
+impl FromStr for Client {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "claude-desktop" => Ok(Client::ClaudeDesktop),
+            "claude-code" => Ok(Client::ClaudeCode),
+            "cursor" => Ok(Client::Cursor),
+            "vscode" => Ok(Client::VsCode),
+            _ => {
+                let text = format!(
+                    "there is no client `{}`: it is claude-desktop, claude-code, cursor or vscode",
+                    shortened(text)
+                );
+                Err(Error::new(error::Kind::NotFound, "not_found", text))
+            }
+        }
+    }
+}
+
+impl Client {
+    fn name(self) -> &'static str {
+        match self {
+            Client::ClaudeDesktop => "Claude Desktop",
+            Client::ClaudeCode => "Claude Code",
+            Client::Cursor => "Cursor",
+            Client::VsCode => "VS Code",
+        }
+    }
+
+    /// How a variable of the environment is written; not at all where nothing stands for one.
+    fn reference(self, variable: &str) -> String {
+        match self {
+            Client::ClaudeDesktop => String::new(),
+            Client::ClaudeCode => format!("${{{variable}}}"),
+            Client::Cursor | Client::VsCode => format!("${{env:{variable}}}"),
+        }
+    }
+}
+
+impl Hub {
+    /// What the file of a client must say to use these servers; those that are enabled, if none are named.
+    pub async fn snippet(&self, scope: Scope, client: Client, names: &[String]) -> Result<Snippet> {
+        scope.person()?;
+        let mut servers = Vec::new();
+        for name in names {
+            servers.push(self.find_server(scope.tenant(), name).await?);
+        }
+        if names.is_empty() {
+            servers = self.every_server(scope.tenant()).await?;
+            servers.retain(|server| server.settings.enabled);
+            servers.sort_unstable_by(|one, other| one.slug.as_str().cmp(other.slug.as_str()));
+        }
+        let (mut entries, mut notes) = (Map::new(), Vec::new());
+        for server in &servers {
+            let slug = server.slug.as_str();
+            let mut writing = Writing { client, slug, notes: Vec::new() };
+            match writing.entry(server) {
+                Ok(entry) => drop(entries.insert(slug.to_owned(), entry)),
+                Err(why) => writing.notes.push(format!("it is left out: {why}")),
+            }
+            notes.extend(writing.notes.into_iter().map(|note| format!("`{slug}`: {note}")));
+        }
+        let key = if client == Client::VsCode { "servers" } else { "mcpServers" };
+        Ok(Snippet { file: json!({ key: entries }), notes })
+    }
+}
+
+/// One server that is written.
+struct Writing<'a> {
+    client: Client,
+    slug: &'a str,
+    notes: Vec<String>,
+}
+
+impl Writing<'_> {
+    fn entry(&mut self, server: &Server) -> Result<Value, String> {
+        match &server.transport {
+            Transport::Stdio(launch) => self.program(launch),
+            Transport::Http(remote) | Transport::Sse(remote) => self.remote(server, remote),
+        }
+    }
+
+    /// A text that means itself to the client, and is not secret.
+    fn plain(&self, what: &str, text: &str) -> Result<Value, String> {
+        if has_secret(text) {
+            return Err(format!("{what} has a secret in it"));
+        }
+        if self.client != Client::ClaudeDesktop && text.contains("${") {
+            return Err(format!("{what} has `${{` in it, which {} reads in its own way", self.client.name()));
+        }
+        Ok(text.into())
+    }
+
+    /// What stands for a secret.
+    fn secret(&mut self, variable: &str) -> String {
+        let client = self.client.name();
+        self.notes.push(if self.client == Client::ClaudeDesktop {
+            format!("enter the value of `{variable}` into the file: {client} takes none from the environment")
+        } else {
+            format!("set `{variable}` in the environment of {client}")
+        });
+        self.client.reference(variable)
+    }
+
+    fn program(&mut self, launch: &Launch) -> Result<Value, String> {
+        if in_arguments(&launch.args).is_some() {
+            return Err("a secret is among its arguments".to_owned());
+        }
+        let args = launch.args.iter().map(|text| self.plain("an argument", text));
+        let (args, mut env) = (args.collect::<Result<Vec<_>, _>>()?, Map::new());
+        for (name, value) in launch.env.iter().filter(|(name, _)| !launch.inherited.contains(*name)) {
+            let value = if is_secret(name, value) {
+                self.secret(&of_secret(name)).into()
+            } else {
+                self.plain(&format!("`{name}`"), value)?
+            };
+            env.insert(name.clone(), value);
+        }
+        for name in &launch.secrets {
+            env.insert(name.clone(), self.secret(&of_secret(name)).into());
+        }
+        let client = self.client.name();
+        let others = launch.inherited.iter().filter(|name| !NEEDED.contains(&&***name));
+        self.notes.extend(
+            others.map(|name| format!("it needs `{name}` of the environment: see that {client} has it")),
+        );
+        let mut entry = json!({ "command": self.plain("its command", &launch.command)? });
+        if matches!(self.client, Client::ClaudeCode | Client::VsCode) {
+            entry["type"] = "stdio".into();
+        }
+        if !args.is_empty() {
+            entry["args"] = args.into();
+        }
+        if !env.is_empty() {
+            entry["env"] = env.into();
+        }
+        if let Some(directory) = &launch.directory {
+            entry["cwd"] = self.plain("its directory", directory)?;
+        }
+        Ok(entry)
+    }
+
+    fn remote(&mut self, server: &Server, Remote { url, headers }: &Remote) -> Result<Value, String> {
+        if self.client == Client::ClaudeDesktop {
+            return Err(
+                "the file of Claude Desktop has programs alone: add its URL as a connector there".into()
+            );
+        }
+        let mut entry = json!({ "type": server.transport.name(), "url": self.plain("its URL", url)? });
+        let mut sent = Map::new();
+        for (name, value) in headers {
+            sent.insert(name.clone(), self.plain(&format!("the header `{name}`"), value)?);
+        }
+        let variable = format!("{}_TOKEN", self.slug.to_ascii_uppercase().replace('-', "_"));
+        match (&server.settings.authentication, server.settings.credentials) {
+            (Authentication::None, _) => {}
+            (Authentication::OAuth { .. }, _) => {
+                self.notes.push(format!("{} signs in to it by itself", self.client.name()));
+            }
+            (_, CredentialMode::PerAgent) => {
+                self.notes.push("each agent has a credential of its own: none is in the file".to_owned());
+            }
+            (Authentication::Basic { .. }, _) => {
+                self.notes.push("its user name and password are not in the file".to_owned());
+            }
+            (Authentication::Bearer, _) => {
+                sent.insert("Authorization".into(), format!("Bearer {}", self.secret(&variable)).into());
+            }
+            (Authentication::ApiKey { header }, _) => {
+                sent.insert(header.clone(), self.secret(&variable).into());
+            }
+        }
+        if !sent.is_empty() {
+            entry["headers"] = sent.into();
+        }
+        Ok(entry)
+    }
+}
+
+/// The variable of the client's environment that holds a secret: one by whose name that can be seen.
+fn of_secret(name: &str) -> String {
+    if looks_secret(name) { name.to_owned() } else { format!("{name}_SECRET") }
+}
