@@ -240,6 +240,35 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn nothing_is_written_after_the_disk_has_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Database::open(&folder.path().join("hub.db"), Durability::Process, |_| Ok(())).unwrap();
+        let make = |name| {
+            move |db: &Connection| {
+                db.execute_batch(&format!("CREATE TABLE {name} (x)")).map_err(|error| failed(&error))
+            }
+        };
+        let fails = |code| {
+            let fault = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+            move |_: &Connection| Err(failed(&fault))
+        };
+        // There may be room again.
+        assert_eq!(
+            db.write(fails(rusqlite::ffi::SQLITE_FULL)).await.unwrap_err().code(),
+            "store_unavailable"
+        );
+        db.write(make("one")).await.unwrap();
+        let error = db.write(fails(rusqlite::ffi::SQLITE_IOERR_FSYNC)).await.unwrap_err();
+        assert_eq!((db.broken().await, error.code()), (error.clone(), DISK));
+        assert_eq!(db.write(make("two")).await.unwrap_err(), error);
+        let tables = db.read(|db| {
+            db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u64>(0))
+                .map_err(|error| failed(&error))
+        });
+        assert_eq!(tables.await.unwrap(), 1);
+    }
+
+    #[tokio::test]
     async fn the_machine_is_waited_for_when_that_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         for (durability, expected) in [(Durability::Process, 1), (Durability::Power, 2)] {
