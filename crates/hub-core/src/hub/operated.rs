@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::servers::{Kept, Place};
 use super::{Hub, put};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
 use crate::scope::{Scope, Subject};
 use crate::server::{Launch, Operated, Transport};
@@ -16,6 +16,14 @@ impl Hub {
     /// Takes what the operator's file says now. A server whose short name is taken by one that is not from the file is
     /// left out, and said to be.
     pub async fn operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
+        match self.try_operate(tenant, servers.clone()).await {
+            // Another hub does the same at this moment.
+            Err(error) if error.kind() == error::Kind::Conflict => self.try_operate(tenant, servers).await,
+            done => done,
+        }
+    }
+
+    async fn try_operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
         let (scope, mut left_out, mut errors) = (Scope::new(tenant, Subject::Hub), Vec::new(), Vec::new());
         let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
         let mut known = self.kept_servers(tenant).await?;
