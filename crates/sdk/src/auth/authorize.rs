@@ -1,14 +1,18 @@
 //! Leading a person to the authorization server, and what comes back with them (RFC 6749 4.1, RFC 9207).
 
+use serde::{Deserialize, Serialize};
+
 use super::error::{AuthError, AuthErrorKind, quoted};
 use super::form;
 use super::pkce::{Verifier, random_text};
 use super::scopes::{OFFLINE_ACCESS, Scopes};
-use super::secret::Secret;
+use super::secret::{self, Secret};
 use super::server_metadata::ServerMetadata;
 
 /// One sign-in that is under way. It can be used once: coming back takes it.
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Pending {
+    #[serde(with = "secret::whole")]
     state: Secret,
     verifier: Verifier,
     redirect_uri: String,

@@ -20,6 +20,8 @@ pub enum AuthErrorKind {
     Nobody,
     /// Whoever was asked to sign in could not be reached, or did not come back.
     Person,
+    /// Somebody is on their way to sign in, and nobody waits for them here.
+    Away,
     /// The person or the authorization server said no.
     Denied,
     /// What came back from the browser does not belong to what was asked.

@@ -12,6 +12,7 @@
 
 mod account;
 mod authorize;
+mod away;
 mod challenge;
 mod discovery;
 mod dpop;
@@ -48,6 +49,7 @@ pub use challenge::Challenge;
 pub use error::{AuthError, AuthErrorKind};
 pub use exchange::Purpose;
 pub use file_store::FileStore;
+pub use http::HeaderMap;
 pub use key::PrivateKey;
 pub use loopback::Loopback;
 pub use oauth::{IdentityProvider, OAuth};

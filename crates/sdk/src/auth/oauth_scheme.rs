@@ -19,7 +19,7 @@ use crate::jose::digest;
 use crate::sync::lock;
 
 impl OAuth {
-    fn account_of(&self, server: &Target) -> Arc<Account> {
+    pub(super) fn account_of(&self, server: &Target) -> Arc<Account> {
         let key = self.key_of(server);
         let mut accounts = lock(&self.accounts);
         accounts.entry(key.clone()).or_insert_with(|| Arc::new(Account::new(key))).clone()

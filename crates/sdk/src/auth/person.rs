@@ -1,6 +1,7 @@
 //! The one part of signing in that only a person can do. How they are asked is up to the host of the client.
 
 use super::error::AuthError;
+use super::secret::Secret;
 use super::{AuthFuture, boxed};
 
 /// Somebody who can be asked to sign in.
@@ -13,6 +14,11 @@ pub trait Person: Send + Sync + 'static {
     /// The URL comes from the network. It is `https`, or `http` on this machine, and has only visible characters of
     /// ASCII; still it must never reach a shell.
     fn visit(&self, url: String) -> AuthFuture<'_, String>;
+
+    /// The same, with what [`OAuth::come_back`](super::OAuth::come_back) needs to go on: for those who do not wait.
+    fn lead(&self, url: String, _rest: Secret) -> AuthFuture<'_, String> {
+        self.visit(url)
+    }
 }
 
 /// A host with a redirect URI of its own.

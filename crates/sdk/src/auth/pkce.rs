@@ -1,10 +1,13 @@
 //! Proof key for code exchange (RFC 7636), with S256 and nothing else: a code is worth nothing to whoever steals it.
 
-use super::secret::Secret;
+use serde::{Deserialize, Serialize};
+
+use super::secret::{self, Secret};
 use crate::jose::{digest, encode};
 
 /// What only this client knows of a sign-in.
-pub(super) struct Verifier(Secret);
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Verifier(#[serde(with = "secret::whole")] Secret);
 
 impl Verifier {
     pub(super) fn random() -> Self {

@@ -84,7 +84,7 @@ impl Runner<'_> {
                     }
                     Event::Prepared(person(self.profile)?.redirect_uri().await?)
                 }
-                Action::Visit(url) => Event::Returned(self.visit(url).await?),
+                Action::Visit(url) => Event::Returned(self.visit(url, flow.away()?).await?),
                 Action::Assert { audience } => Event::Asserted(assertion(self.profile, audience).await?),
             };
             action = flow.next(event, now(self.profile)).inspect_err(|error| {
@@ -96,14 +96,14 @@ impl Runner<'_> {
     }
 
     /// Leads a person there, for as long as somebody waits for them.
-    async fn visit(&mut self, url: String) -> Result<String, AuthError> {
+    async fn visit(&mut self, url: String, rest: Secret) -> Result<String, AuthError> {
         let (began, profile, mut waiting) = (Instant::now(), self.profile, self.account.waiting.subscribe());
         let shown = url.split('?').next().unwrap_or_default().to_owned();
         let given_up = |why: String| {
             AuthError::new(AuthErrorKind::Person, format!("nobody signed in at `{shown}` {why}; try again"))
         };
         let result = tokio::select! {
-            result = tokio::time::timeout(profile.patience, person(profile)?.visit(url)) => match result {
+            result = tokio::time::timeout(profile.patience, person(profile)?.lead(url, rest)) => match result {
                 Ok(result) => result,
                 Err(_) => Err(given_up(format!("in {} minutes", profile.patience.as_secs().div_ceil(60)))),
             },
@@ -112,7 +112,7 @@ impl Runner<'_> {
                 Err(given_up("before whoever wanted it gave up".to_owned()))
             }
         };
-        let error = result.as_ref().err();
+        let error = result.as_ref().err().filter(|error| error.kind() != AuthErrorKind::Away);
         tell(profile, &AuthStep { purpose: None, url: &shown, status: None, error, took: began.elapsed() });
         result
     }

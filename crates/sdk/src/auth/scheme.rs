@@ -1,5 +1,7 @@
 //! How requests say who sends them, and what happens when a server is not content with that.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, HeaderMap};
@@ -61,6 +63,20 @@ pub trait Authorize: Send + Sync + 'static {
     /// A request that was sent with the credentials of this [`mark`](Credentials::mark) was answered, with this status
     /// and these headers.
     fn answered(&self, _request: Request<'_>, _mark: u64, _status: u16, _headers: &HeaderMap) {}
+}
+
+impl<T: Authorize + ?Sized> Authorize for Arc<T> {
+    fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials> {
+        (**self).credentials(request)
+    }
+
+    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
+        (**self).refused(request, refusal)
+    }
+
+    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        (**self).answered(request, mark, status, headers);
+    }
 }
 
 /// A token that somebody else got.

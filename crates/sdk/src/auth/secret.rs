@@ -59,6 +59,21 @@ pub(super) mod kept {
     }
 }
 
+/// The same for a secret that is always there.
+pub(super) mod whole {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Secret;
+
+    pub(crate) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+        secret.expose().serialize(to)
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Secret, D::Error> {
+        String::deserialize(from).map(Secret::from)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

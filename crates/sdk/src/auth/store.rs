@@ -1,7 +1,7 @@
 //! Where sign-ins are kept.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::secret::Secret;
 use super::{AuthFuture, boxed};
@@ -24,6 +24,24 @@ pub trait TokenStore: Send + Sync + 'static {
     /// only one process uses need none.
     fn lock<'a>(&'a self, _key: &'a str) -> AuthFuture<'a, Box<dyn Send>> {
         boxed(async { Ok(Box::new(()) as Box<dyn Send>) })
+    }
+}
+
+impl<T: TokenStore + ?Sized> TokenStore for Arc<T> {
+    fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>> {
+        (**self).load(key)
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()> {
+        (**self).save(key, record)
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> AuthFuture<'a, ()> {
+        (**self).remove(key)
+    }
+
+    fn lock<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Box<dyn Send>> {
+        (**self).lock(key)
     }
 }
 

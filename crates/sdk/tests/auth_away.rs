@@ -1,0 +1,83 @@
+//! Signing in where nobody waits: what is written down is all that another process needs when the person is back.
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::sync::{Arc, Mutex};
+
+use linchpin::auth::{AuthErrorKind, MemoryStore, OAuth, Secret};
+use linchpin::egress::Egress;
+use linchpin::testing::authority::{Authority, Switch};
+use linchpin::{CallError, Client, ClientError};
+
+#[path = "support/signing_in.rs"]
+mod signing_in;
+
+use signing_in::{BACK, start};
+
+type Left = Arc<Mutex<Option<(String, Secret)>>>;
+
+/// A client that leads people away, and what it wrote down.
+fn leaving(authority: &Authority) -> (OAuth, Left) {
+    let left = Left::default();
+    let kept = left.clone();
+    let oauth = OAuth::new("A test").clock(authority.clock()).leave(BACK, move |url, rest| {
+        *kept.lock().unwrap() = Some((url, rest));
+        async { Ok(()) }
+    });
+    (oauth, left)
+}
+
+/// Somebody is led away by one, and another hears how they come back.
+async fn away(authority: &Authority) -> (String, Secret) {
+    let (oauth, left) = leaving(authority);
+    let error = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap_err();
+    let ClientError::Call(CallError::Transport { message, .. }) = &error else { panic!("{error}") };
+    assert!(message.contains("on their way to sign in"), "{message}");
+    let (url, rest) = left.lock().unwrap().take().unwrap();
+    assert!(!format!("{rest:?}").contains("verifier"));
+    (authority.approve(&url).await.unwrap().url, rest)
+}
+
+#[tokio::test]
+async fn another_process_goes_on_where_one_left() {
+    for behaviour in [Authority::honest(), Authority::honest().with(Switch::DpopNonce)] {
+        let authority = start(behaviour).await;
+        let (back, rest) = away(&authority).await;
+        let other = OAuth::new("A test").clock(authority.clock()).store(MemoryStore::default());
+        other.come_back(&authority.mcp_url(), &Egress::default(), &rest, &back).await.unwrap();
+        assert!(other.granted(&authority.mcp_url()).unwrap().contains("read"));
+        let client = Client::http(authority.mcp_url()).auth(other.clone()).connect().await.unwrap();
+        client.call("greet", ()).await.unwrap();
+        // Forgetting what is known beside the store changes nothing.
+        other.reload();
+        assert_eq!(other.granted(&authority.mcp_url()), None);
+        client.call("greet", ()).await.unwrap();
+        let again = other.come_back(&authority.mcp_url(), &Egress::default(), &rest, &back).await;
+        assert_eq!(again.unwrap_err().code(), Some("invalid_grant"), "a code works once");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_belong_together_is_refused() {
+    let authority = start(Authority::honest()).await;
+    let ((back, _), (_, rest)) = (away(&authority).await, away(&authority).await);
+    let other = OAuth::new("A test");
+    let (url, egress) = (authority.mcp_url(), Egress::default());
+    let error = other.come_back(&url, &egress, &rest, &back).await.unwrap_err();
+    assert_eq!(error.kind(), AuthErrorKind::Callback, "{error}");
+    let error = other.come_back(&url, &egress, &"{}".into(), &back).await.unwrap_err();
+    assert!(error.to_string().contains("sign in again"), "{error}");
+    assert_eq!(
+        authority.seen().requests.iter().filter(|request| request.path.ends_with("/token")).count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn somebody_signs_in_before_the_server_wants_it() {
+    let authority = start(Authority::honest()).await;
+    let (oauth, left) = leaving(&authority);
+    let error = oauth.sign_in(&authority.mcp_url(), &Egress::default()).await.unwrap_err();
+    assert_eq!(error.kind(), AuthErrorKind::Away, "{error}");
+    assert!(left.lock().unwrap().is_some());
+}
