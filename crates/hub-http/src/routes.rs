@@ -2,7 +2,7 @@
 
 use http::Method;
 use linchpin_hub_core::hub::agents::{AgentSummary, AgentView};
-use linchpin_hub_core::hub::oauth::{Hop, SignInView};
+use linchpin_hub_core::hub::oauth::{Hop, SignInView, StandingView};
 use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
@@ -78,6 +78,7 @@ pub(crate) fn all() -> Vec<Route> {
             .takes::<NewSecret>().gives::<ServerView>(),
         delete("/servers/{server}/secrets/{variable}", credentials::remove_variable).says("Forgets the value of a variable of a program").does(),
         post("/servers/{server}/sign-in", sign_ins::begin).says("Begins to sign in to a server with OAuth").query(&WHOSE).makes::<SignInView>(),
+        get("/servers/{server}/sign-in", sign_ins::standing).says("How it stands with a sign-in, and what to do").query(&WHOSE).gives::<StandingView>(),
         delete("/servers/{server}/sign-in", sign_ins::end).says("Forgets a sign-in, and gives its tokens back").query(&WHOSE).does(),
         get("/servers/{server}/trace", sign_ins::trace).says("The last hops of signing in and renewing").query(&WHOSE).gives::<Page<Hop>>(),
         get("/sign-ins/{sign_in}", sign_ins::get).says("A sign-in that one has begun").gives::<SignInView>(),

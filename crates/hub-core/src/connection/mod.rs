@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use linchpin::Client;
-use linchpin::auth::{OAuth, Secret};
+use linchpin::auth::{Authorize, Secret};
 use linchpin::client::{Changed, Lineage};
 use linchpin::egress::{Denied, Egress};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub(crate) use self::open::allowing;
 use crate::error::{Error, Kind, Result};
 use crate::events::Events;
 use crate::hidden::{Hidden, Tokens};
@@ -68,7 +69,7 @@ pub enum Proof {
     /// A secret that somebody has entered.
     Secret(Secret),
     /// What somebody has signed in for, with the tokens of that.
-    OAuth(OAuth, Arc<Tokens>),
+    OAuth(Arc<dyn Authorize>, Arc<Tokens>),
 }
 
 /// How a server is connected.

@@ -121,26 +121,25 @@ fn may_pass(error: &ClientError) -> bool {
     }
 }
 
+/// The policy of the hub is what the operator says.
+pub(crate) fn allowing(text: &str) -> String {
+    text.replace("in the egress policy", ALLOW)
+}
+
 fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
     let slug = server.slug.as_str();
     let why = match error {
-        ClientError::Call(CallError::Transport { code: "HTTP_SIGN_IN", message, .. }) => {
-            format!("{message}; sign in with `linchpin server sign-in {slug}`{}", of_agent(server))
-        }
+        // It says what to do.
+        ClientError::Call(CallError::Transport {
+            code: "HTTP_SIGN_IN" | "HTTP_AUTHORIZATION",
+            message,
+            ..
+        }) => allowing(message),
         ClientError::Call(CallError::Transport { status: Some(401), .. }) => unknown(server),
-        // The policy of the hub is what the operator says.
-        other => other.to_string().replace("in the egress policy", ALLOW),
+        other => allowing(&other.to_string()),
     };
     let text = visible(&hidden.hide_in(format!("`{slug}` cannot be connected to: {why}")));
     Error::new(Kind::Unavailable, "server_unavailable", text)
-}
-
-/// What more is to be said where each agent has its own.
-fn of_agent(server: &Server) -> &'static str {
-    match server.settings.credentials {
-        CredentialMode::Shared => "",
-        CredentialMode::PerAgent => " and --agent NAME",
-    }
 }
 
 /// The server does not know who asks.

@@ -146,8 +146,14 @@ impl Hub {
     pub(super) async fn credentials_of_agent(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for server in self.every_server(tenant).await? {
-            for id in [secret_id(server.id, Some(agent)), grant_id(server.id, Some(agent))] {
-                let key = Key::new(Kind::Secret, id);
+            let grant = grant_id(server.id, Some(agent));
+            let kept = [
+                (Kind::Secret, secret_id(server.id, Some(agent))),
+                (Kind::Secret, grant),
+                (Kind::Trace, grant),
+            ];
+            for (kind, id) in kept {
+                let key = Key::new(kind, id);
                 if self.store.document(tenant, &key).await?.is_some() {
                     changes.push(Change::Remove(key));
                 }

@@ -231,7 +231,8 @@ impl Hub {
             self.entry(scope, "server.removed").with("server", id.to_string()).with("slug", slug.as_str());
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Server, id))).audit(entry);
         batch.changes.extend(
-            [Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease].map(|kind| without_parts(kind, id)),
+            [Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease, Kind::Trace]
+                .map(|kind| without_parts(kind, id)),
         );
         self.store.commit(tenant, batch).await?;
         self.connections.outdated(tenant, id, None);
@@ -259,7 +260,7 @@ impl Hub {
         };
         if other_place || other_program || settings.authentication != before.settings.authentication {
             entry = entry.with("credentials", "dropped");
-            batch.changes.push(without_parts(Kind::Secret, id));
+            batch.changes.extend([Kind::Secret, Kind::Trace].map(|kind| without_parts(kind, id)));
         }
         let kept = Kept { settings, place, updated: self.world.now(), ..before };
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);

@@ -33,11 +33,13 @@ pub enum Kind {
     Lease,
     /// Entries of the audit that are in a file. Its id is the number of the first.
     Segment,
+    /// How it stands with a sign-in. Its parent is the server.
+    Trace,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Server,
         Kind::Tool,
         Kind::Contact,
@@ -49,6 +51,7 @@ impl Kind {
         Kind::Session,
         Kind::Lease,
         Kind::Segment,
+        Kind::Trace,
     ];
 
     /// Whether hubs remember such documents: every call asks for them.
@@ -75,6 +78,7 @@ impl Kind {
             Kind::Session => "session",
             Kind::Lease => "lease",
             Kind::Segment => "segment",
+            Kind::Trace => "trace",
         }
     }
 }

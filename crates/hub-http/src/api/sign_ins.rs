@@ -15,7 +15,11 @@ pub(crate) async fn begin(asked: Asked) -> Result<Response> {
 }
 
 pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().sign_in_view(asked.scope()?, asked.path("sign_in"))?)
+    json(&asked.hub().sign_in_view(asked.scope()?, asked.path("sign_in")).await?)
+}
+
+pub(crate) async fn standing(asked: Asked) -> Result<Response> {
+    json(&asked.hub().standing(asked.scope()?, asked.path("server"), agent(&asked)?).await?)
 }
 
 pub(crate) async fn end(asked: Asked) -> Result<Response> {

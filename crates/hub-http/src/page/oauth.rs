@@ -4,7 +4,7 @@
 use axum::response::Response;
 use http::header::{COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use linchpin_hub_core::hub::oauth::Progress;
+use linchpin_hub_core::hub::oauth::{Progress, SignInView};
 
 use super::{begin, door, html};
 use crate::answer::see_other;
@@ -12,7 +12,7 @@ use crate::asked::Asked;
 use crate::problem::{Problem, Result};
 
 /// How long somebody may be away, in seconds.
-const AWAY: u32 = 900;
+const AWAY: u32 = 600;
 
 /// Leads the person who has begun a sign-in to where it is done.
 pub(crate) async fn start(asked: Asked) -> Result<Response> {
@@ -22,7 +22,7 @@ pub(crate) async fn start(asked: Asked) -> Result<Response> {
             door(Some("Sign in here first, and open the address again.")),
         ));
     };
-    let (url, proof) = asked.hub().leave_to_sign_in(caller.scope, asked.path("sign_in"))?;
+    let (url, proof) = asked.hub().leave_to_sign_in(caller.scope, asked.path("sign_in")).await?;
     let mut response = see_other("/");
     let wrong =
         |_| Problem::malformed("wrong_address", "the server's authorization server has no usable address");
@@ -38,17 +38,14 @@ pub(crate) async fn back(asked: Asked) -> Result<Response> {
     }
     let proof = kept(&asked.headers, asked.app.is_secure).unwrap_or_default();
     let (status, heading, text) = match asked.hub().return_from_sign_in(&asked.raw_query, proof).await {
-        Ok(view) => match view.progress {
-            Progress::Done | Progress::NotNeeded => {
-                (StatusCode::OK, "You are signed in", "You can close this window.".to_owned())
-            }
-            Progress::Failed { error } => (StatusCode::BAD_REQUEST, "That did not work", error),
-            Progress::Beginning | Progress::Waiting => (
-                StatusCode::ACCEPTED,
-                "It takes longer than usual",
-                "Look at the server in a moment.".to_owned(),
-            ),
-        },
+        Ok(SignInView { progress: Progress::Failed { error }, .. }) => {
+            (StatusCode::BAD_REQUEST, "That did not work", error)
+        }
+        Ok(SignInView { sync_error, .. }) => {
+            let but = sync_error.map(|error| format!(" The server's tools could not be looked at: {error}"));
+            let text = format!("You can close this window.{}", but.unwrap_or_default());
+            (StatusCode::OK, "You are signed in", text)
+        }
         Err(error) => (StatusCode::BAD_REQUEST, "That did not work", error.message().to_owned()),
     };
     let mut page = begin();

@@ -51,6 +51,8 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     assert_eq!(site.post("/calls", call.clone()).await.ok()["status"], "success");
     let hops = site.get("/servers/guarded/trace").await.ok();
     assert!(hops["items"].as_array().unwrap().len() > 3, "{hops}");
+    let standing = site.get("/servers/guarded/sign-in").await.ok();
+    assert_eq!((&standing["signed_in"], &standing["hops"]), (&json!("yes"), &hops["items"]));
     assert_eq!(site.delete("/servers/guarded/sign-in").await.status, 204);
     assert_eq!(site.post("/calls", call).await.ok()["status"], "error");
     assert_eq!(authority.seen().revocations, 1, "it was given back");
@@ -73,4 +75,24 @@ async fn who_says_no_is_told_so() {
     assert!(!home.body.contains("<b>"), "{home:?}");
     let over = site.get(&format!("/sign-ins/{id}")).await.ok();
     assert_eq!(over["status"], "failed", "{over}");
+}
+
+#[tokio::test]
+async fn tools_that_cannot_be_looked_at_do_not_spoil_it() {
+    let site = Site::new().await;
+    let (authority, begun) = begun(&site).await;
+    let id = begun["id"].as_str().unwrap();
+    let (session, _) = site.sign_in().await;
+    let left = site.send("GET", &format!("/oauth/start/{id}"), &[("Cookie", &session)], None).await;
+    let away = left.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let back = authority.approve(left.header("location").unwrap()).await.unwrap();
+    // The server takes no requests of strangers, whoever signs in.
+    site.patch("/servers/guarded", json!({"headers": {"Origin": "http://stranger.example"}})).await.ok();
+    let path = format!("/oauth/callback?{}", back.url.split_once('?').unwrap().1);
+    let home = site.send("GET", &path, &[("Cookie", &away)], None).await;
+    assert!(home.status == 200 && home.body.contains("You are signed in"), "{home:?}");
+    assert!(home.body.contains("tools could not be looked at: "), "{home:?}");
+    let over = site.get(&format!("/sign-ins/{id}")).await.ok();
+    assert_eq!(over["status"], "done");
+    assert_eq!(site.get("/servers/guarded").await.ok()["error"], over["sync_error"]);
 }

@@ -1,58 +1,13 @@
 //! Servers that want OAuth: a person signs in, for everybody or for one agent, and nothing of it goes elsewhere.
 
-use linchpin::testing::authority::{Authority, Place};
 use linchpin_hub_core::hub::oauth::Progress;
-use linchpin_hub_core::hub::{CallView, Wanted, Which};
 use linchpin_hub_core::id::AgentId;
 use linchpin_hub_core::store::Status;
 use linchpin_hub_core::{Kind, Scope, Subject};
 use serde_json::json;
 
-use crate::stage::{ADA, BOB, Stage, agent_of, person};
-
-async fn with(mode: &str) -> (Stage, Authority) {
-    let (stage, authority) = (Stage::new().await, Authority::start(Authority::honest()).await.unwrap());
-    let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
-        "authentication": { "type": "oauth" }, "credentials": mode });
-    stage.hub.add_server(person(ADA), form).await.unwrap();
-    (stage, authority)
-}
-
-async fn agent(stage: &Stage, name: &str) -> Scope {
-    let form = json!({ "name": name, "approval": "auto", "servers": { "guarded": {} } });
-    let agent = stage.hub.add_agent(person(ADA), form).await.unwrap();
-    Scope::new(ADA, Subject::Agent(agent.summary.id))
-}
-
-/// Somebody signs in, in their browser.
-async fn sign_in(stage: &Stage, authority: &Authority, agent: Option<AgentId>) -> Progress {
-    let begun = stage.hub.begin_sign_in(person(ADA), "guarded", agent).await.unwrap();
-    if begun.progress != Progress::Waiting {
-        return begun.progress;
-    }
-    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
-    let back = authority.approve(&url).await.unwrap();
-    let query = back.url.split_once('?').unwrap().1;
-    stage.hub.return_from_sign_in(query, &proof).await.unwrap().progress
-}
-
-async fn greet(stage: &Stage, scope: Scope) -> CallView {
-    let tool = Which::Of { server: "guarded".into(), tool: "greet".into() };
-    let wanted = Wanted { tool, arguments: json!({ "name": "Ada" }) };
-    stage.hub.call_tool(scope, wanted, true).await.unwrap()
-}
-
-/// The tokens with which the server was asked, each once.
-fn used(authority: &Authority) -> Vec<String> {
-    let seen = authority.seen();
-    let mut tokens: Vec<_> = (seen.requests.iter().filter(|request| request.place == Place::Resource))
-        .map(|request| request.header("authorization").to_owned())
-        .filter(|token| !token.is_empty())
-        .collect();
-    tokens.sort_unstable();
-    tokens.dedup();
-    tokens
-}
+use crate::signing::{agent, greet, sign_in, used, with};
+use crate::stage::{ADA, BOB, agent_of, person};
 
 #[tokio::test]
 async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
@@ -121,10 +76,10 @@ async fn only_whoever_left_comes_back() {
     let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
     assert_eq!(begun.progress, Progress::Waiting);
     for other in [person(BOB), Scope::new(ADA, Subject::User(linchpin_hub_core::id::UserId::fixed(9)))] {
-        assert_eq!(stage.hub.leave_to_sign_in(other, &begun.id).unwrap_err().kind(), Kind::NotFound);
-        assert_eq!(stage.hub.sign_in_view(other, &begun.id).unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(stage.hub.leave_to_sign_in(other, &begun.id).await.unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(stage.hub.sign_in_view(other, &begun.id).await.unwrap_err().kind(), Kind::NotFound);
     }
-    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
+    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     let query = back.url.split_once('?').unwrap().1;
     for (query, proof) in
@@ -135,7 +90,7 @@ async fn only_whoever_left_comes_back() {
     }
     assert_eq!(stage.hub.return_from_sign_in(query, &proof).await.unwrap().progress, Progress::Done);
     assert_eq!(stage.hub.return_from_sign_in(query, &proof).await.unwrap_err().code(), "unknown_sign_in");
-    assert_eq!(stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap_err().code(), "sign_in_over");
+    assert_eq!(stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap_err().code(), "sign_in_over");
 }
 
 #[tokio::test]

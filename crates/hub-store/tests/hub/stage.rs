@@ -140,6 +140,15 @@ pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Sto
 /// The same with another way out.
 pub(crate) fn open_with(place: &TempDir, clock: Arc<Clock>, egress: Egress) -> (Arc<Hub>, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
+    (hub_on(place, clock, store.clone(), egress), store)
+}
+
+/// Another hub on the same store.
+pub(crate) fn another(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>) -> Arc<Hub> {
+    hub_on(place, clock, store, Egress::default())
+}
+
+fn hub_on(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>, egress: Egress) -> Arc<Hub> {
     let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
     let options = Options {
         checkpoints: Some(place.path().join("checkpoints")),
@@ -147,7 +156,7 @@ pub(crate) fn open_with(place: &TempDir, clock: Arc<Clock>, egress: Egress) -> (
         callback: Some("http://127.0.0.1:7420/oauth/callback".to_owned()),
         ..Options::default()
     };
-    (Arc::new(Hub::new(clock, store.clone(), keys, egress, options)), store)
+    Arc::new(Hub::new(clock, store, keys, egress, options))
 }
 
 /// Waits until a call of a hub is over.

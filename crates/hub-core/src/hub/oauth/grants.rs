@@ -4,10 +4,11 @@
 //! one that has not changed for a while by the clock of whoever waits is of a hub that is gone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, Secret, TokenStore};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Whose;
@@ -26,8 +27,9 @@ use crate::world::World;
 
 /// A lease that does not change for so long is of a hub that is gone.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often whoever waits for one looks.
-const LOOK: Duration = Duration::from_millis(50);
+/// How soon whoever waits for one looks again: at first, and at most. It doubles, so that nobody waits twice as long as they
+/// must, nor asks often where it takes long.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 pub(super) struct Grants {
     store: Arc<dyn Store>,
@@ -37,6 +39,8 @@ pub(super) struct Grants {
     whose: Whose,
     label: Label,
     tokens: Arc<Tokens>,
+    /// The version that was last read or written here.
+    seen: AtomicU64,
 }
 
 impl Grants {
@@ -49,6 +53,7 @@ impl Grants {
             whose,
             label: grant_label(server, whose.2)?,
             tokens,
+            seen: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -56,8 +61,20 @@ impl Grants {
         Key::new(Kind::Secret, self.label.id)
     }
 
+    /// The version of what is kept; zero where nothing is.
+    pub(super) async fn version(&self) -> Result<u64, AuthError> {
+        let found = self.store.document(self.whose.0, &self.key()).await.map_err(|error| failed(&error))?;
+        Ok(found.map_or(0, |stored| stored.version))
+    }
+
+    /// Whether this version is none that is known here; from now on it is.
+    pub(super) fn has_changed(&self, version: u64) -> bool {
+        self.seen.swap(version, Ordering::Relaxed) != version
+    }
+
     async fn read(&self) -> Result<Option<Secret>> {
         let found = self.keys.open(self.whose.0, self.label.id).await?;
+        self.seen.store(found.as_ref().map_or(0, |(.., version)| *version), Ordering::Relaxed);
         // What was given for another place is worth nothing here.
         let found =
             found.filter(|(_, kept, _)| kept.bound_to == self.label.bound_to && kept.kind == self.label.kind);
@@ -80,7 +97,23 @@ impl Grants {
             entry = entry.with("agent", agent.to_string());
             batch = batch.change(Change::Need(Key::new(Kind::Agent, agent)));
         }
-        self.store.commit(tenant, batch.change(kept).audit(entry)).await
+        self.store.commit(tenant, batch.change(kept).audit(entry)).await?;
+        self.seen.store(before + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Keeps what somebody has just signed in for, in place of what there was.
+    pub(super) async fn replace(&self, record: &Secret) -> Result<()> {
+        let _lease = self.take_lease().await?;
+        self.write(record).await
+    }
+
+    /// Who the client was at the last sign-in and what was asked for, without what was given.
+    pub(super) async fn without_tokens(&self) -> Result<Option<Secret>> {
+        let Some(record) = self.read().await? else { return Ok(None) };
+        let Ok(Value::Object(mut record)) = serde_json::from_str(record.expose()) else { return Ok(None) };
+        record.retain(|name, _| name != "access_token" && name != "refresh_token");
+        Ok(Some(Value::Object(record).to_string().into()))
     }
 
     async fn forget(&self) -> Result<()> {
@@ -92,7 +125,7 @@ impl Grants {
 
     async fn take_lease(&self) -> Result<Lease> {
         let (tenant, key) = (self.whose.0, Key::new(Kind::Lease, self.label.id));
-        let mut seen = (0, Instant::now());
+        let (mut seen, mut pause) = ((0, Instant::now()), LOOKS.0);
         loop {
             let found = self.store.document(tenant, &key).await?;
             let (is_held, version) =
@@ -118,7 +151,8 @@ impl Grants {
                     Err(error) => return Err(error),
                 }
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOKS.1);
         }
     }
 }
@@ -143,7 +177,7 @@ impl Drop for Lease {
     }
 }
 
-fn failed(error: &Error) -> AuthError {
+pub(super) fn failed(error: &Error) -> AuthError {
     AuthError::new(AuthErrorKind::Store, error.message())
 }
 

@@ -1,17 +1,24 @@
 //! Servers that want OAuth: a person is led to the server's authorization server and back, and what was given there is kept,
 //! sealed, for everybody or for one agent. It is renewed while it is used, by one hub at a time.
 
+mod back;
 mod grants;
+mod guarded;
+mod meanwhile;
 mod sign_in;
-mod trace;
+mod standing;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use linchpin::auth::OAuth;
+use linchpin::auth::{OAuth, TokenStore};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::Hub;
 use super::credentials::{client_label, grant_label};
+use crate::agent::Agent;
 use crate::connection::{Credential, Proof};
 use crate::error::{self, Error, Result};
 use crate::hidden::Tokens;
@@ -21,9 +28,12 @@ use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Key, Kind};
 use crate::sync::lock;
 use grants::Grants;
+use guarded::Guarded;
+use standing::{Heard, Place};
 
-pub use sign_in::{Progress, SignInView};
-pub use trace::Hop;
+pub use sign_in::SignInView;
+pub use standing::Hop;
+pub use waiting::Progress;
 
 /// How the hub calls itself where people are asked whether to let it in.
 const NAME: &str = "Linchpin";
@@ -35,7 +45,7 @@ type Whose = (TenantId, ServerId, Option<AgentId>);
 #[derive(Clone)]
 struct Known {
     version: u64,
-    oauth: OAuth,
+    guarded: Arc<Guarded>,
     tokens: Arc<Tokens>,
 }
 
@@ -44,8 +54,7 @@ struct Known {
 pub(super) struct Broker {
     /// One for each, shared by all connections, so that a token is renewed once.
     known: Mutex<HashMap<Whose, Known>>,
-    under_way: sign_in::UnderWay,
-    traces: Arc<trace::Traces>,
+    heard: Arc<Heard>,
 }
 
 impl Broker {
@@ -53,6 +62,31 @@ impl Broker {
     fn forget(&self, whose: Whose) {
         lock(&self.known).remove(&whose);
     }
+}
+
+/// Whether somebody has signed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignedIn {
+    /// Nobody has.
+    No,
+    /// It counts.
+    Yes,
+    /// It does not count any more: somebody has to do it again.
+    Again,
+}
+
+/// How it stands with a sign-in, as people see it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct StandingView {
+    /// Whether somebody has signed in.
+    pub signed_in: SignedIn,
+    /// The scopes that the server wanted and that were not granted.
+    pub wanted: Vec<String>,
+    /// What to do, if there is something.
+    pub advice: Option<String>,
+    /// What was asked of whom, the oldest first.
+    pub hops: Vec<Hop>,
 }
 
 impl Hub {
@@ -70,13 +104,42 @@ impl Hub {
         let known = if let Some(known) = known {
             known
         } else {
-            let (oauth, tokens) = self.oauth(whose, server).await?;
-            let known = Known { version: server.version, oauth, tokens };
+            let known = self.known(whose, server).await?;
             lock(&self.broker.known).insert(whose, known.clone());
             known
         };
-        let proof = Proof::OAuth(known.oauth, known.tokens);
+        let proof = Proof::OAuth(known.guarded, known.tokens);
         Ok(Some(Credential { id, version: 0, proof }))
+    }
+
+    async fn known(&self, whose: Whose, server: &Server) -> Result<Known> {
+        let tokens = Arc::new(Tokens::default());
+        let grants = Arc::new(Grants::new(self, whose, server, tokens.clone())?);
+        let guarded = Guarded {
+            oauth: self.oauth(whose, server, grants.clone()).await?,
+            grants,
+            place: self.place(whose, server)?,
+            slug: server.slug.as_str().to_owned(),
+            command: self.command(whose, server).await?,
+            url: server.transport.place().map(|place| place.url.clone()).unwrap_or_default(),
+            again: Mutex::default(),
+        };
+        Ok(Known { version: server.version, guarded: Arc::new(guarded), tokens })
+    }
+
+    /// Where it is kept how it stands.
+    fn place(&self, whose: Whose, server: &Server) -> Result<Place> {
+        let (heard, store) = (self.broker.heard.clone(), self.store.clone());
+        Ok(Place { heard, store, whose, id: grant_label(server, whose.2)?.id })
+    }
+
+    /// How people sign in.
+    async fn command(&self, (tenant, _, agent): Whose, server: &Server) -> Result<String> {
+        let command = format!("linchpin server sign-in {}", server.slug.as_str());
+        let Some(agent) = agent else { return Ok(command) };
+        let agent = self.find::<Agent>(tenant, Kind::Agent, agent).await?;
+        let name = agent.map_or_else(|| "NAME".to_owned(), |(agent, _)| agent.name);
+        Ok(format!("{command} --agent \"{name}\""))
     }
 
     /// Whether somebody has signed in.
@@ -91,23 +154,21 @@ impl Hub {
     }
 
     /// How the hub signs in to a server, without anybody who could be asked.
-    async fn oauth(&self, whose: Whose, server: &Server) -> Result<(OAuth, Arc<Tokens>)> {
-        let Authentication::OAuth { client_id, scopes, issuer } = &server.settings.authentication else {
-            let text = format!(
-                "`{}` is not signed in to: its `authentication` is not `oauth`",
-                server.slug.as_str()
-            );
-            return Err(Error::new(error::Kind::Conflict, "not_oauth", text));
-        };
+    async fn oauth(&self, whose: Whose, server: &Server, store: impl TokenStore) -> Result<OAuth> {
+        let (client_id, scopes, issuer) = settings(server)?;
         let (tenant, _, agent) = whose;
-        let tokens = Arc::new(Tokens::default());
-        let world = self.world.clone();
-        let (traces, clock) = (self.broker.traces.clone(), self.world.clone());
+        let (world, clock) = (self.world.clone(), self.world.clone());
+        let (place, tasks) = (self.place(whose, server)?, self.tasks.clone());
         let mut oauth = OAuth::new(NAME)
-            .store(Grants::new(self, whose, server, tokens.clone())?)
+            .store(store)
             .account(agent.map(|agent| agent.to_string()).unwrap_or_default())
             .clock(move || world.now().into())
-            .on_step(move |step| traces.add(whose, Hop::new(clock.now(), step)));
+            .on_step(move |step| {
+                if place.hear(Hop::new(clock.now(), step)) {
+                    let place = place.clone();
+                    tasks.start(async move { place.keep().await });
+                }
+            });
         if let Some(id) = client_id {
             let secret = self.keys.open(tenant, client_label(server)?.id).await?;
             oauth = match secret {
@@ -121,13 +182,49 @@ impl Hub {
         if let Some(issuer) = issuer {
             oauth = oauth.issuer(issuer);
         }
-        Ok((oauth, tokens))
+        Ok(oauth)
     }
 
     /// The hops of the last sign-ins and renewals at a server, the oldest first.
     pub async fn trace(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<Vec<Hop>> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
-        Ok(self.broker.traces.of((scope.tenant(), server.id, agent)))
+        let place = self.place((scope.tenant(), server.id, agent), &server)?;
+        Ok(place.read().await?.hops.into())
     }
+
+    /// How it stands with a sign-in, and what to do.
+    pub async fn standing(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<StandingView> {
+        scope.person()?;
+        let server = self.find_server(scope.tenant(), name).await?;
+        let whose = (scope.tenant(), server.id, agent);
+        settings(&server)?;
+        let place = self.place(whose, &server)?;
+        let (standing, command) = (place.read().await?, self.command(whose, &server).await?);
+        let grant = self.store.document(whose.0, &Key::new(Kind::Secret, place.id)).await?;
+        let again =
+            standing.again.filter(|again| grant.as_ref().is_some_and(|it| it.version == again.version));
+        let (signed_in, advice) = match (grant, again) {
+            (None, _) => (SignedIn::No, Some(format!("sign in with `{command}`"))),
+            (Some(_), Some(again)) => (SignedIn::Again, Some(again.why)),
+            (Some(_), None) if standing.wanted.is_empty() => (SignedIn::Yes, None),
+            (Some(_), None) => {
+                let text = format!(
+                    "the server wants the scope `{}` for some tools: sign in again with `{command}`",
+                    standing.wanted.join(" ")
+                );
+                (SignedIn::Yes, Some(text))
+            }
+        };
+        Ok(StandingView { signed_in, wanted: standing.wanted, advice, hops: standing.hops.into() })
+    }
+}
+
+/// The client's id, the scopes and the issuer that somebody has chosen for a server.
+fn settings(server: &Server) -> Result<(Option<&String>, &[String], Option<&String>)> {
+    if let Authentication::OAuth { client_id, scopes, issuer } = &server.settings.authentication {
+        return Ok((client_id.as_ref(), scopes, issuer.as_ref()));
+    }
+    let text = format!("`{}` is not signed in to: its `authentication` is not `oauth`", server.slug.as_str());
+    Err(Error::new(error::Kind::Conflict, "not_oauth", text))
 }

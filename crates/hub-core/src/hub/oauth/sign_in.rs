@@ -1,26 +1,28 @@
-//! A sign-in under way: begun by a person, who is led away and comes back. Whoever brings them back proves that it is the
-//! browser in which it was begun.
+//! Sign-ins to servers: begun by a person, who is led away, looked at, and forgotten.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
+use linchpin::auth::{AuthErrorKind, OAuth, Secret};
 use linchpin::server::web::decode_form;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::{oneshot, watch};
 
-use super::{Hop, Whose};
-use crate::connection::Proof;
+use super::grants::Grants;
+use super::meanwhile::Meanwhile;
+use super::waiting::{Away, Progress, Waiting};
+use super::{Hop, Whose, settings};
+use crate::connection::{Proof, allowing};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
+use crate::hidden::Tokens;
 use crate::hub::Hub;
 use crate::hub::connecting::list_tools;
-use crate::id::{AgentId, ServerId};
-use crate::scope::{Scope, Subject};
+use crate::id::{AgentId, ServerId, TenantId};
+use crate::pin::visible;
+use crate::scope::Scope;
 use crate::server::{CredentialMode, Server};
 use crate::store::{Batch, Kind};
 use crate::sync::lock;
@@ -28,37 +30,8 @@ use crate::world::random;
 
 /// How the address ends at which people come back.
 const CALLBACK: &str = "/oauth/callback";
-/// How many can be under way in a tenant.
-const MOST: usize = 32;
-/// How long whoever begins waits for the address, and whoever comes back for the end.
+/// How long it may take to find out where to sign in.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How long one that is over can be asked about.
-const REMEMBERED: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
-
-/// How far a sign-in is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(tag = "status", rename_all = "kebab-case")]
-pub enum Progress {
-    /// It is found out who signs people in.
-    Beginning,
-    /// A person is to sign in.
-    Waiting,
-    /// It is done.
-    Done,
-    /// The server let the hub in without.
-    NotNeeded,
-    /// It did not work.
-    Failed {
-        /// Why not.
-        error: String,
-    },
-}
-
-impl Progress {
-    fn is_over(&self) -> bool {
-        !matches!(self, Progress::Beginning | Progress::Waiting)
-    }
-}
 
 /// A sign-in, as people see it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -76,6 +49,8 @@ pub struct SignInView {
     /// How far it is.
     #[serde(flatten)]
     pub progress: Progress,
+    /// Why the server's tools could not be looked at when it was done; it counts all the same.
+    pub sync_error: Option<String>,
     /// When it was begun.
     #[schemars(with = "String")]
     pub created: Timestamp,
@@ -83,77 +58,14 @@ pub struct SignInView {
     pub hops: Vec<Hop>,
 }
 
-/// A sign-in that was begun.
-pub(super) struct SignIn {
-    id: String,
-    whose: Whose,
-    by: Subject,
-    created: Timestamp,
-    progress: watch::Sender<Progress>,
-    visit: Mutex<Option<Visit>>,
-}
-
-/// A person who is away.
-struct Visit {
-    url: String,
-    /// What they come back with.
-    state: String,
-    back: oneshot::Sender<String>,
-}
-
-#[derive(Default)]
-pub(super) struct UnderWay(Mutex<HashMap<String, Arc<SignIn>>>);
-
-impl UnderWay {
-    fn find(&self, fits: impl Fn(&SignIn) -> bool) -> Option<Arc<SignIn>> {
-        lock(&self.0).values().find(|sign_in| fits(sign_in)).cloned()
-    }
-
-    fn add(&self, sign_in: Arc<SignIn>) -> Result<()> {
-        let (mut all, now) = (lock(&self.0), sign_in.created);
-        all.retain(|_, other| {
-            !other.progress.borrow().is_over() || now.duration_since(other.created) < REMEMBERED
-        });
-        if all.values().filter(|other| other.whose.0 == sign_in.whose.0).count() >= MOST {
-            let text = format!("{MOST} sign-ins are under way already: finish one of them first");
-            return Err(Error::new(error::Kind::Exhausted, "too_many_sign_ins", text));
-        }
-        all.insert(sign_in.id.clone(), sign_in);
-        Ok(())
-    }
-}
-
-impl SignIn {
-    fn set(&self, progress: Progress) {
-        self.progress.send_replace(progress);
-    }
-
-    async fn until(&self, fits: impl Fn(&Progress) -> bool) {
-        let mut progress = self.progress.subscribe();
-        let _ = tokio::time::timeout(PATIENCE, progress.wait_for(|progress| fits(progress))).await; // as far as it is
-    }
-
-    /// Leads the person away, and gives what they come back with.
-    async fn visit(&self, url: String) -> Result<String, AuthError> {
-        let query = url.split_once('?').map_or("", |(_, query)| query);
-        let state = decode_form(query).find(|(name, _)| name == "state").map(|(_, state)| state.into_owned());
-        let (back, returned) = oneshot::channel();
-        *lock(&self.visit) = Some(Visit { url, state: state.unwrap_or_default(), back });
-        self.set(Progress::Waiting);
-        let gone = |_| AuthError::new(AuthErrorKind::Person, "the sign-in was given up: begin again");
-        returned.await.map_err(gone)
-    }
-}
-
-/// What only the browser knows in which a sign-in was begun.
-fn binding(id: &str) -> String {
-    Digest::of("linchpin sign-in of a browser").part(id).end().to_string()
+pub(super) fn state_in(query: &str) -> Option<String> {
+    decode_form(query).find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
 }
 
 impl Hub {
     /// Begins to sign in to a server: for everybody, or for an agent. Gives where the person goes.
     pub async fn begin_sign_in(
-        self: &Arc<Self>,
+        &self,
         scope: Scope,
         name: &str,
         agent: Option<AgentId>,
@@ -178,155 +90,165 @@ impl Hub {
             return Err(Error::new(error::Kind::Unavailable, "no_callback", text));
         };
         let whose = (tenant, server.id, agent);
-        let (oauth, tokens) = self.oauth(whose, &server).await?;
-        let sign_in = Arc::new(SignIn {
-            id: Digest::from_bytes(random(&*self.world)).to_string(),
-            whose,
-            by: scope.subject(),
+        let left: Arc<Mutex<Option<(String, Secret)>>> = Arc::default();
+        let (oauth, tokens) = self.oauth_again(whose, &server).await?;
+        let oauth = {
+            let left = left.clone();
+            oauth.leave(callback, move |url, rest| {
+                *lock(&left) = Some((url, rest));
+                async { Ok(()) }
+            })
+        };
+        self.room_to_wait(tenant, server.id).await?;
+        let used = tokio::time::timeout(PATIENCE, self.use_to_sign_in(scope, &server, &oauth, tokens)).await;
+        let left = lock(&left).take();
+        let (progress, away) = match (left, used) {
+            (Some((url, rest)), _) => {
+                let state = url.split_once('?').and_then(|(_, query)| state_in(query)).unwrap_or_default();
+                (Progress::Waiting, Some(Away { url, state, rest: rest.expose().to_owned() }))
+            }
+            (None, Ok(Ok(()))) => (Progress::NotNeeded, None),
+            (None, Ok(Err(error))) => (Progress::Failed { error }, None),
+            (None, Err(_)) => {
+                let error = format!("where to sign in was not found out within {PATIENCE:?}: try again");
+                (Progress::Failed { error }, None)
+            }
+        };
+        let id = Digest::from_bytes(random(&*self.world)).to_string();
+        let waiting = Waiting {
+            server: server.id,
+            agent,
+            by: scope.subject().to_string(),
             created: self.world.now(),
-            progress: watch::Sender::new(Progress::Beginning),
-            visit: Mutex::default(),
-        });
-        self.broker.under_way.add(sign_in.clone())?;
-        let person = sign_in.clone();
-        let oauth = oauth.redirect(callback, move |url| {
-            let person = person.clone();
-            async move { person.visit(url).await }
-        });
-        let (hub, flow) = (self.clone(), sign_in.clone());
-        self.tasks.start(async move {
-            let mut ending = hub.ending.subscribe();
-            let over = tokio::select! {
-                over = hub.sign_in_at(scope, &server, Proof::OAuth(oauth, tokens), &flow) => over,
-                () = async { drop(ending.wait_for(Option::is_some).await) } => Progress::Failed { error: "the hub ended".to_owned() },
-            };
-            hub.sign_in_over(scope, &flow, over).await;
-        });
-        sign_in.until(|progress| *progress != Progress::Beginning).await;
-        Ok(self.view_sign_in(&sign_in))
+            progress,
+            sync_error: None,
+            away,
+        };
+        self.keep_waiting(tenant, &server, &id, &waiting, 0).await?;
+        if waiting.progress != Progress::Waiting {
+            self.sign_in_over(tenant, &id, &waiting).await;
+        }
+        self.view_sign_in(tenant, &id, waiting).await
     }
 
-    /// Signs in by using the server: it says what it wants.
-    async fn sign_in_at(&self, scope: Scope, server: &Server, proof: Proof, sign_in: &SignIn) -> Progress {
-        let was_led_away =
-            || lock(&sign_in.visit).is_some() || *sign_in.progress.borrow() == Progress::Waiting;
-        let failed = |error: String| Progress::Failed { error };
-        let client = match self.connections.try_out(scope, server, Some(&proof)).await {
-            Ok(client) => client,
-            Err(error) => return failed(error.message().to_owned()),
-        };
+    /// An OAuth client that knows who it was, has no token, and asks for what the server wanted.
+    async fn oauth_again(&self, whose: Whose, server: &Server) -> Result<(OAuth, Arc<Tokens>)> {
+        let tokens = Arc::new(Tokens::default());
+        let before = Grants::new(self, whose, server, tokens.clone())?.without_tokens().await?;
+        let store = Meanwhile::new(before, tokens.clone());
+        let mut oauth = self.oauth(whose, server, store).await?;
+        let mut wanted = self.place(whose, server)?.read().await?.wanted;
+        if !wanted.is_empty() {
+            wanted.extend(settings(server)?.1.iter().cloned());
+            oauth = oauth.scopes(wanted);
+        }
+        Ok((oauth, tokens))
+    }
+
+    /// Signs in by using the server: it says what it wants. One that lets everybody look may still want it for the rest.
+    async fn use_to_sign_in(
+        &self,
+        scope: Scope,
+        server: &Server,
+        oauth: &OAuth,
+        tokens: Arc<Tokens>,
+    ) -> Result<(), String> {
+        let proof = Proof::OAuth(Arc::new(oauth.clone()), tokens);
+        let client = self.connections.try_out(scope, server, Some(&proof)).await;
+        let client = client.map_err(|error| error.message().to_owned())?;
         let listed = list_tools(&client).await;
         client.close().await;
-        match listed {
-            Err(error) => failed(crate::pin::visible(&error.to_string())),
-            Ok(_) if was_led_away() => Progress::Done,
-            Ok(_) => Progress::NotNeeded,
+        listed.map_err(|error| visible(&allowing(&error.to_string())))?;
+        let Some(place) = server.transport.place() else { return Ok(()) };
+        match oauth.sign_in(&place.url, &self.connections.egress(scope, server.id)).await {
+            // It says nowhere how.
+            Err(error) if matches!(error.kind(), AuthErrorKind::Metadata | AuthErrorKind::Unreachable) => {
+                Ok(())
+            }
+            done => done.map_err(|error| visible(&allowing(&error.to_string()))),
         }
     }
 
-    /// A sign-in is over: whatever was connected is connected wrongly now, and its tools are looked at.
-    async fn sign_in_over(&self, scope: Scope, sign_in: &SignIn, over: Progress) {
-        let (tenant, server, agent) = sign_in.whose;
-        let status = match &over {
+    /// Says that a sign-in is over.
+    pub(super) async fn sign_in_over(&self, tenant: TenantId, id: &str, waiting: &Waiting) {
+        let Waiting { server, agent, by, progress, .. } = waiting;
+        let status = match progress {
             Progress::Done => "done",
             Progress::NotNeeded => "not needed",
             _ => "failed",
         };
-        let mut entry =
-            self.entry(scope, "sign_in.over").with("server", server.to_string()).with("status", status);
+        let mut entry = crate::audit::Entry::new(self.world.now(), by, "sign_in.over")
+            .with("server", server.to_string())
+            .with("status", status);
         if let Some(agent) = agent {
             entry = entry.with("agent", agent.to_string());
         }
         if let Err(error) = self.store.commit(tenant, Batch::new().audit(entry)).await {
             tracing::error!(%error, "the audit does not say that somebody has signed in");
         }
-        if over == Progress::Done {
-            self.broker.forget(sign_in.whose);
-            self.connections.end(tenant, server);
-            self.look_soon(tenant, server);
-        }
-        sign_in.set(over);
-        let body = json!({ "sign_in": sign_in.id, "server": server, "agent": agent, "status": status });
+        let body = json!({ "sign_in": id, "server": server, "agent": agent, "status": status,
+            "sync_error": waiting.sync_error });
         self.events.publish(tenant, "sign_in", body);
     }
 
     /// A sign-in that a person has begun.
-    pub fn sign_in_view(&self, scope: Scope, id: &str) -> Result<SignInView> {
-        Ok(self.view_sign_in(&*self.own_sign_in(scope, id)?))
+    pub async fn sign_in_view(&self, scope: Scope, id: &str) -> Result<SignInView> {
+        let waiting = self.own_sign_in(scope, id).await?;
+        self.view_sign_in(scope.tenant(), id, waiting).await
     }
 
     /// Where the person is led who has begun it, and what proves that it is them who come back.
-    pub fn leave_to_sign_in(&self, scope: Scope, id: &str) -> Result<(String, String)> {
-        let sign_in = self.own_sign_in(scope, id)?;
-        let url = lock(&sign_in.visit).as_ref().map(|visit| visit.url.clone());
+    pub async fn leave_to_sign_in(&self, scope: Scope, id: &str) -> Result<(String, String)> {
+        let waiting = self.own_sign_in(scope, id).await?;
         let over = || Error::new(error::Kind::Conflict, "sign_in_over", "this sign-in is over: begin again");
-        Ok((url.ok_or_else(over)?, binding(id)))
+        let away = waiting.away.filter(|_| waiting.progress == Progress::Waiting).ok_or_else(over)?;
+        Ok((away.url, format!("{}.{id}", scope.tenant())))
     }
 
-    fn own_sign_in(&self, scope: Scope, id: &str) -> Result<Arc<SignIn>> {
+    async fn own_sign_in(&self, scope: Scope, id: &str) -> Result<Waiting> {
         scope.person()?;
-        let own = |sign_in: &SignIn| {
-            sign_in.id == id && (sign_in.whose.0, sign_in.by) == (scope.tenant(), scope.subject())
-        };
-        self.broker.under_way.find(own).ok_or_else(|| Error::not_found("sign-in", crate::text::shortened(id)))
-    }
-
-    /// Somebody comes back, with what the authorization server sent them with: how it ended.
-    pub async fn return_from_sign_in(&self, query: &str, proof: &str) -> Result<SignInView> {
-        let state = decode_form(query).find(|(name, _)| name == "state").map(|(_, state)| state.into_owned());
-        let unknown = || {
-            let text = "nobody who is waited for comes back so: begin to sign in again, in this browser";
-            Error::new(error::Kind::NotFound, "unknown_sign_in", text)
-        };
-        let state = state.filter(|state| !state.is_empty()).ok_or_else(unknown)?;
-        let fits = |sign_in: &SignIn| lock(&sign_in.visit).as_ref().is_some_and(|visit| visit.state == state);
-        let sign_in = self.broker.under_way.find(fits).ok_or_else(unknown)?;
-        if binding(&sign_in.id) != proof {
-            return Err(unknown());
+        let unknown = || Error::not_found("sign-in", crate::text::shortened(id));
+        let found = self.find_waiting(scope.tenant(), id).await?;
+        let found = found.map(|(waiting, _)| waiting);
+        let mut waiting =
+            found.filter(|waiting| waiting.by == scope.subject().to_string()).ok_or_else(unknown)?;
+        if waiting.progress == Progress::Waiting && waiting.is_late(self.world.now()) {
+            let error = "nobody has signed in within ten minutes: begin again".to_owned();
+            waiting.progress = Progress::Failed { error };
         }
-        let visit = lock(&sign_in.visit).take().ok_or_else(unknown)?;
-        let callback = self.options.callback.as_deref().unwrap_or_default();
-        let _ = visit.back.send(format!("{callback}?{query}")); // whoever waited may have given up
-        sign_in.until(Progress::is_over).await;
-        Ok(self.view_sign_in(&sign_in))
+        Ok(waiting)
     }
 
     /// Forgets a sign-in, and gives its tokens back where they are taken. Whether that was so is said.
-    pub async fn sign_out_of(
-        self: &Arc<Self>,
-        scope: Scope,
-        name: &str,
-        agent: Option<AgentId>,
-    ) -> Result<bool> {
+    pub async fn sign_out_of(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<bool> {
         scope.person()?;
         let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), name).await?);
         let whose = (tenant, server.id, agent);
-        let (oauth, _): (OAuth, _) = self.oauth(whose, &server).await?;
+        let oauth = self.oauth(whose, &server, Grants::new(self, whose, &server, Arc::default())?).await?;
         let Some(place) = server.transport.place() else { return Ok(false) };
         let entry = self.entry(scope, "grant.dropped").with("server", server.id.to_string());
         let entry = agent.iter().fold(entry, |entry, agent| entry.with("agent", agent.to_string()));
         self.store.commit(tenant, Batch::new().audit(entry)).await?;
         let given_back = oauth.sign_out(&place.url, &self.connections.egress(scope, server.id)).await;
-        self.broker.forget(whose);
+        self.settled(whose, &server).await;
         self.connections.end(tenant, server.id);
         self.server_changed(tenant, server.id, "credential");
         given_back.map_err(|error| {
-            let text = crate::pin::visible(&error.to_string());
-            Error::new(error::Kind::Unavailable, "not_revoked", text)
+            Error::new(error::Kind::Unavailable, "not_revoked", visible(&allowing(&error.to_string())))
         })
     }
 
-    fn view_sign_in(&self, sign_in: &SignIn) -> SignInView {
-        let (_, server, agent) = sign_in.whose;
+    pub(super) async fn view_sign_in(
+        &self,
+        tenant: TenantId,
+        id: &str,
+        waiting: Waiting,
+    ) -> Result<SignInView> {
+        let Waiting { server, agent, progress, sync_error, created, .. } = waiting;
+        let found = self.find_server(tenant, &server.to_string()).await?;
+        let hops = self.place((tenant, server, agent), &found)?.read().await?.hops.into();
         let base = self.options.callback.as_deref().unwrap_or_default();
-        SignInView {
-            id: sign_in.id.clone(),
-            server,
-            agent,
-            url: format!("{}/oauth/start/{}", base.strip_suffix(CALLBACK).unwrap_or(base), sign_in.id),
-            progress: sign_in.progress.borrow().clone(),
-            created: sign_in.created,
-            hops: self.broker.traces.of(sign_in.whose),
-        }
+        let url = format!("{}/oauth/start/{id}", base.strip_suffix(CALLBACK).unwrap_or(base));
+        Ok(SignInView { id: id.to_owned(), server, agent, url, progress, sync_error, created, hops })
     }
 }

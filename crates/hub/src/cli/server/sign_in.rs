@@ -24,7 +24,7 @@ pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Resu
         print(&format!("Sign in with a browser in which you are signed in to the hub:\n\n  {url}\n\n"))?;
     }
     let id = sign_in["id"].as_str().unwrap_or_default().to_owned();
-    while !no_wait && matches!(sign_in["status"].as_str(), Some("beginning" | "waiting")) {
+    while !no_wait && sign_in["status"] == "waiting" {
         tokio::time::sleep(LOOK).await;
         sign_in = api.get(&format!("/sign-ins/{id}")).await?;
     }
@@ -37,7 +37,12 @@ pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Resu
         Some("not-needed") => {
             Ok(asked.output.done(&sign_in, &format!("`{server}` lets the hub in without"))?)
         }
-        Some("done") => Ok(asked.output.done(&sign_in, &format!("signed in to `{server}`"))?),
+        Some("done") => {
+            let but = sign_in["sync_error"]
+                .as_str()
+                .map(|error| format!(", but its tools could not be looked at: {}", clean(error)));
+            Ok(asked.output.done(&sign_in, &format!("signed in to `{server}`{}", but.unwrap_or_default()))?)
+        }
         _ => Ok(asked.output.done(&sign_in, "it waits for you")?),
     }
 }
@@ -63,5 +68,5 @@ pub(super) async fn trace(asked: &Asked, whose: &Whose) -> Result<(), Failure> {
         field("ms", "/took_ms"),
         field("error", "/error"),
     ];
-    Ok(asked.output.list(&hops, &fields, "nobody has signed in since the hub was started")?)
+    Ok(asked.output.list(&hops, &fields, "nobody has begun to sign in yet")?)
 }

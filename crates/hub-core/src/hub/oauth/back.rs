@@ -1,0 +1,143 @@
+//! Somebody who was led away to sign in comes back, to this hub or another. Whoever brings them back proves that it is the
+//! browser in which it was begun.
+
+use std::sync::Arc;
+
+use linchpin::auth::Secret;
+use tokio::sync::oneshot;
+
+use super::Whose;
+use super::grants::Grants;
+use super::meanwhile::{Meanwhile, Proving};
+use super::sign_in::{SignInView, state_in};
+use super::waiting::{Away, Progress, Waiting};
+use crate::connection::{Proof, allowing};
+use crate::error::{self, Error, Result};
+use crate::hidden::Tokens;
+use crate::hub::Hub;
+use crate::hub::connecting::list_tools;
+use crate::id::TenantId;
+use crate::pin::visible;
+use crate::scope::{Scope, Subject};
+use crate::server::Server;
+
+fn unknown() -> Error {
+    let text = "nobody who is waited for comes back so: begin to sign in again, in this browser";
+    Error::new(error::Kind::NotFound, "unknown_sign_in", text)
+}
+
+impl Hub {
+    /// Somebody comes back, with what the authorization server sent them with: how it ended.
+    pub async fn return_from_sign_in(self: &Arc<Self>, query: &str, proof: &str) -> Result<SignInView> {
+        let (tenant, id) = proof.split_once('.').ok_or_else(unknown)?;
+        let tenant: TenantId = tenant.parse().map_err(|_| unknown())?;
+        let (mut waiting, version) = self.find_waiting(tenant, id).await?.ok_or_else(unknown)?;
+        let is_late = waiting.is_late(self.world.now());
+        let fits = |away: &Away| {
+            state_in(query).is_some_and(|state| Secret::new(state) == Secret::new(away.state.as_str()))
+        };
+        let away = waiting.away.take_if(|away| fits(away) && !is_late).ok_or_else(unknown)?;
+        let server = self.find_server(tenant, &waiting.server.to_string()).await?;
+        // Once, at whichever hub: from here on nobody is away.
+        match self.keep_waiting(tenant, &server, id, &waiting, version).await {
+            Err(error) if error.kind() == error::Kind::Conflict => return Err(unknown()),
+            kept => kept?,
+        }
+        let callback = self.options.callback.as_deref().unwrap_or_default();
+        let returned = format!("{callback}?{query}");
+        let (hub, id, (done, over)) = (self.clone(), id.to_owned(), oneshot::channel());
+        self.tasks.start(async move {
+            waiting.progress = match hub.finish_sign_in(tenant, &server, &waiting, &away, &returned).await {
+                Ok(()) => Progress::Done,
+                Err(error) => Progress::Failed { error },
+            };
+            if waiting.progress == Progress::Done {
+                waiting.sync_error = hub.look_after_sign_in(tenant, &server, &waiting).await;
+            }
+            if let Err(error) = hub.keep_waiting(tenant, &server, &id, &waiting, version + 1).await {
+                tracing::warn!(%error, "how a sign-in ended could not be kept");
+            }
+            hub.sign_in_over(tenant, &id, &waiting).await;
+            let _ = done.send(hub.view_sign_in(tenant, &id, waiting).await); // the browser may have gone
+        });
+        let ended = |_| Error::new(error::Kind::Unavailable, "ending", "the hub ends: begin again");
+        over.await.map_err(ended)?
+    }
+
+    /// Gets the token, shows it to the server, and keeps it. Nothing is kept that the server does not take.
+    async fn finish_sign_in(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        waiting: &Waiting,
+        away: &Away,
+        returned: &str,
+    ) -> Result<(), String> {
+        let text = |error: Error| error.message().to_owned();
+        let (whose, tokens) = ((tenant, server.id, waiting.agent), Arc::new(Tokens::default()));
+        let store = Arc::new(Meanwhile::new(None, tokens.clone()));
+        let oauth = self.oauth(whose, server, store.clone()).await.map_err(text)?;
+        let url = server.transport.place().map(|place| place.url.clone()).unwrap_or_default();
+        let scope = Scope::new(tenant, waiting.by.parse().map_err(text)?);
+        let (rest, egress) = (Secret::new(away.rest.as_str()), self.connections.egress(scope, server.id));
+        let back = oauth.come_back(&url, &egress, &rest, returned).await;
+        back.map_err(|error| visible(&allowing(&error.to_string())))?;
+        let proving = Arc::new(Proving::new(oauth));
+        if let Ok(client) = self
+            .connections
+            .try_out(scope, server, Some(&Proof::OAuth(proving.clone(), tokens.clone())))
+            .await
+        {
+            drop(list_tools(&client).await); // what else goes wrong shows when its tools are looked at
+            client.close().await;
+        }
+        if let Some(error) = proving.refused() {
+            return Err(visible(&allowing(&error.to_string())));
+        }
+        let nothing = || "the authorization server gave nothing: begin again".to_owned();
+        let given = store.given().ok_or_else(nothing)?;
+        Grants::new(self, whose, server, tokens).map_err(text)?.replace(&given).await.map_err(text)
+    }
+
+    /// Whatever was connected is connected wrongly now. The first to sign in sees at once which tools there are: gives why
+    /// not, which breaks nothing.
+    async fn look_after_sign_in(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        waiting: &Waiting,
+    ) -> Option<String> {
+        let whose = (tenant, server.id, waiting.agent);
+        self.settled(whose, server).await;
+        self.connections.end(tenant, server.id);
+        self.server_changed(tenant, server.id, "credential");
+        let is_known =
+            self.contact(tenant, server.id).await.is_ok_and(|(seen, _)| seen.last_synced.is_some());
+        if is_known || !server.settings.enabled {
+            self.look_soon(tenant, server.id);
+            return None;
+        }
+        let subject = waiting.agent.map_or(Subject::Hub, Subject::Agent);
+        let synced = self.sync(Scope::new(tenant, subject), server, true).await;
+        synced.err().map(|error| error.message().to_owned())
+    }
+
+    /// What was said of the grant before counts no more.
+    pub(super) async fn settled(&self, whose: Whose, server: &Server) {
+        self.broker.forget(whose);
+        let settled = match self.place(whose, server) {
+            Ok(place) => {
+                let change = place.change(|standing| {
+                    let had = standing.again.take().is_some() | !standing.wanted.is_empty();
+                    standing.wanted.clear();
+                    had
+                });
+                change.await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = settled {
+            tracing::warn!(%error, "how it stands with a sign-in could not be kept");
+        }
+    }
+}

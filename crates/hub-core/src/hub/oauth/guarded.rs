@@ -1,0 +1,109 @@
+//! The OAuth client of a server and an agent, as connections use it. What only a person can mend is said at once, with what to
+//! do, and nothing is tried in vain: a grant that is over is shown to nobody again.
+
+use std::sync::{Arc, Mutex};
+
+use linchpin::auth::{
+    AuthError, AuthErrorKind, AuthFuture, Authorize, Credentials, HeaderMap, OAuth, Refusal, Request, Scopes,
+};
+
+use super::grants::Grants;
+use super::standing::{Again, Place};
+use crate::pin::visible;
+use crate::sync::lock;
+
+pub(super) struct Guarded {
+    pub(super) oauth: OAuth,
+    pub(super) grants: Arc<Grants>,
+    pub(super) place: Place,
+    /// The short name of the server, and how to sign in there.
+    pub(super) slug: String,
+    pub(super) command: String,
+    pub(super) url: String,
+    /// As far as it is known here.
+    pub(super) again: Mutex<Option<Again>>,
+}
+
+impl Guarded {
+    /// What another hub has kept meanwhile counts.
+    async fn look(&self) -> Result<(), AuthError> {
+        let version = self.grants.version().await?;
+        if self.grants.has_changed(version) {
+            self.oauth.reload();
+            let standing = self.place.read().await.map_err(|error| super::grants::failed(&error))?;
+            *lock(&self.again) = standing.again;
+        }
+        match &*lock(&self.again) {
+            Some(again) if again.version == version => {
+                Err(AuthError::new(AuthErrorKind::Nobody, again.why.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing but a person helps.
+    async fn over(&self, error: &AuthError) -> AuthError {
+        let Guarded { slug, command, .. } = self;
+        let version = self.grants.version().await.unwrap_or_default();
+        if version == 0 {
+            let text = format!("nobody has signed in to `{slug}`: sign in with `{command}`");
+            return AuthError::new(AuthErrorKind::Nobody, text);
+        }
+        let why = format!("the sign-in to `{slug}` is over or was revoked: sign in again with `{command}`");
+        tracing::info!(server = slug, %error, "a grant is not taken any more");
+        let again = Again { version, why: why.clone() };
+        *lock(&self.again) = Some(again.clone());
+        let kept = self.place.change(|standing| standing.again.replace(again.clone()) != Some(again.clone()));
+        if let Err(error) = kept.await {
+            tracing::warn!(%error, "that a grant is over could not be kept");
+        }
+        AuthError::new(AuthErrorKind::Nobody, why)
+    }
+
+    /// The grant does not go far enough.
+    async fn more(&self, wanted: &Scopes) -> AuthError {
+        let Guarded { slug, command, .. } = self;
+        let what = if wanted.is_empty() {
+            "more than was granted".to_owned()
+        } else {
+            format!("the scope `{}`", visible(&wanted.to_string()))
+        };
+        let granted = self.oauth.granted(&self.url).unwrap_or_default();
+        if !wanted.is_empty() && granted.covers(wanted) {
+            let text =
+                format!("`{slug}` wants {what} for this, and the grant has it: ask whoever runs the server");
+            return AuthError::new(AuthErrorKind::Scope, text);
+        }
+        if let Err(error) = self.place.change(|standing| standing.want(wanted.iter())).await {
+            tracing::warn!(%error, "what a server wants could not be kept");
+        }
+        let text =
+            format!("`{slug}` wants {what} for this: sign in again with `{command}`, which asks for it");
+        AuthError::new(AuthErrorKind::Scope, text)
+    }
+}
+
+impl Authorize for Guarded {
+    fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials> {
+        Box::pin(async move {
+            self.look().await?;
+            self.oauth.credentials(request).await
+        })
+    }
+
+    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
+        Box::pin(async move {
+            if refusal.status == 403 && refusal.challenge.error.as_deref() == Some("insufficient_scope") {
+                return Err(self.more(&refusal.challenge.scope.unwrap_or_default()).await);
+            }
+            match self.oauth.refused(request, refusal).await {
+                Err(error) if error.kind() == AuthErrorKind::Nobody => Err(self.over(&error).await),
+                done => done,
+            }
+        })
+    }
+
+    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.answered(request, mark, status, headers);
+    }
+}

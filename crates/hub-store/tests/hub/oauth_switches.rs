@@ -1,0 +1,371 @@
+//! Every way in which the authority of the test kit can misbehave, through the hub: what people read, and what is kept.
+
+use std::collections::BTreeSet;
+
+use linchpin::testing::authority::{Authority, Place, Seen, Switch};
+use linchpin_hub_core::hub::oauth::{Progress, SignedIn};
+use linchpin_hub_core::store::Status;
+use linchpin_hub_core::world::World;
+
+use crate::signing::{greet, with_behaviour};
+use crate::stage::{ADA, Stage, person};
+
+/// Where it ends, and a part of what people read. ISSUER and MCP stand for where those are; `fine` is the end of a life without
+/// trouble.
+const TABLE: &[(Switch, &str, &str)] = &[
+    (Switch::ChallengeMissing, "fine", ""),
+    (Switch::ChallengeMalformed, "fine", ""),
+    (Switch::ChallengeSeveral, "fine", ""),
+    (Switch::ChallengeHuge, "fine", ""),
+    (Switch::ChallengeElsewhere, "fine", ""),
+    (
+        Switch::UnauthorizedForever,
+        "coming back",
+        "the server does not take the token that `ISSUER` has just given for it: ask whoever",
+    ),
+    (Switch::ForbiddenForever, "fine", ""),
+    (Switch::ResourceElsewhere, "beginning", "it is of the resource `https://stranger.example/mcp`"),
+    (Switch::ResourceOtherPath, "beginning", "it is of the resource `SERVER/other`"),
+    (
+        Switch::ResourcePrefix,
+        "beginning",
+        "it is of the resource `MCP-evil`, and this server is `MCP`; a token for one must not go",
+    ),
+    (Switch::ResourceMissing, "beginning", "it does not say which `resource` it is of"),
+    (
+        Switch::NoAuthorizationServers,
+        "beginning",
+        "it names no `authorization_servers`, so nobody can sign in",
+    ),
+    (Switch::FirstServerBroken, "fine", ""),
+    (Switch::NoResourceMetadata, "fine", ""),
+    (Switch::NoMetadata, "fine", ""),
+    (Switch::ResourceMetadataAtRoot, "fine", ""),
+    (Switch::ResourceMetadataHtml, "beginning", "it is not what RFC 9728 says (line 1, column 1)"),
+    (
+        Switch::ResourceMetadataEndless,
+        "beginning",
+        "the response of `127.0.0.1` is larger than 1048576 bytes",
+    ),
+    (Switch::ResourceMetadataSilent, "beginning", "there was no answer in 10 seconds"),
+    (
+        Switch::ResourceMetadataRedirects,
+        "beginning",
+        "`SERVER` redirects to `CANARY`: another place, which is not followed here",
+    ),
+    (
+        Switch::IssuerWrong,
+        "beginning",
+        "its issuer is `https://stranger.example` and must be `ISSUER`, to the letter",
+    ),
+    (
+        Switch::IssuerTrailingSlash,
+        "beginning",
+        "its issuer is `ISSUER/` and must be `ISSUER`, to the letter; somebody may be posing as",
+    ),
+    (Switch::IssuerMissing, "beginning", "it does not say which `issuer` it is of"),
+    (
+        Switch::IssuerMoves,
+        "after the end of the token",
+        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+    ),
+    (
+        Switch::PkceMissing,
+        "beginning",
+        "nobody can sign in at `ISSUER`: its metadata does not list `S256` under",
+    ),
+    (
+        Switch::PkcePlain,
+        "beginning",
+        "nobody can sign in at `ISSUER`: its metadata does not list `S256` under",
+    ),
+    (Switch::EndpointsPlainHttp, "beginning", "its `authorization_endpoint` is no safe place:"),
+    (Switch::TokenEndpointPrivate, "coming back", "10.0.0.1 is a private address"),
+    (Switch::TokenEndpointLinkLocal, "coming back", "169.254.169.254 is a link-local or metadata address"),
+    (Switch::TokenEndpointPrivateIpv6, "coming back", "fd00::1 is a private address"),
+    (Switch::TokenEndpointMissing, "beginning", "it has no `token_endpoint`"),
+    (Switch::RegistrationEndpointPrivate, "beginning", "10.0.0.1 is a private address"),
+    (
+        Switch::AuthorizationEndpointJavascript,
+        "beginning",
+        "the URL cannot be used: it must begin with https:// or http://",
+    ),
+    (
+        Switch::AuthorizationEndpointFile,
+        "beginning",
+        "the URL cannot be used: only https:// and http:// are known",
+    ),
+    (
+        Switch::AuthorizationEndpointUserinfo,
+        "beginning",
+        "the URL cannot be used: it has a user name or password",
+    ),
+    (Switch::AuthorizationEndpointCommand, "beginning", "the URL cannot be used: it has the character ' '"),
+    (Switch::MetadataTooLarge, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
+    (Switch::MetadataEndless, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
+    (Switch::MetadataSilent, "beginning", "there was no answer in 10 seconds"),
+    (
+        Switch::MetadataRedirects,
+        "beginning",
+        "`AUTHORITY` redirects to `CANARY`: another place, which is not followed here",
+    ),
+    (
+        Switch::MetadataRedirectLoop,
+        "beginning",
+        "`AUTHORITY` redirects to `AUTHORITY`: that is one redirect too many, at most 3 are",
+    ),
+    (Switch::MetadataHtml, "beginning", "it is not what RFC 8414 says (line 1, column 1)"),
+    (Switch::MetadataInvalidJson, "beginning", "it is not what RFC 8414 says (line 1, column 16)"),
+    (Switch::MetadataDuplicateKeys, "beginning", "it is not what RFC 8414 says (line 1, column 45)"),
+    (Switch::MetadataOpenIdOnly, "fine", ""),
+    (Switch::NoClientDocuments, "fine", ""),
+    (
+        Switch::RegistrationMissing,
+        "beginning",
+        "`ISSUER` does not know this client and takes no registrations: register it there by",
+    ),
+    (
+        Switch::RegistrationRefused,
+        "beginning",
+        "`ISSUER` did not register this client: it says `invalid_redirect_uri`",
+    ),
+    (
+        Switch::RegistrationHtml,
+        "beginning",
+        "`ISSUER` did not register this client: it answered HTTP 403 with a page for people",
+    ),
+    (
+        Switch::RegistrationOtherRedirect,
+        "beginning",
+        "`ISSUER` did not register this client: it registered other redirect URIs than the one",
+    ),
+    (
+        Switch::RegistrationWithoutClientId,
+        "beginning",
+        "`ISSUER` did not register this client: its answer has no `client_id`",
+    ),
+    (
+        Switch::StateMixedUp,
+        "coming back",
+        "nobody who is waited for comes back so: begin to sign in again, in this browser",
+    ),
+    (
+        Switch::StateMissing,
+        "coming back",
+        "nobody who is waited for comes back so: begin to sign in again, in this browser",
+    ),
+    (
+        Switch::IssWrong,
+        "coming back",
+        "the answer comes from another authorization server than `ISSUER`, which was asked",
+    ),
+    (
+        Switch::IssMissing,
+        "coming back",
+        "the answer does not say that it comes from `ISSUER`, though that server always does",
+    ),
+    (
+        Switch::IssNormalized,
+        "coming back",
+        "the answer comes from another authorization server than `ISSUER`, which was asked",
+    ),
+    (Switch::IssUnannounced, "fine", ""),
+    (Switch::IssUnsupported, "fine", ""),
+    (Switch::AccessDenied, "coming back", "`ISSUER` did not let the client in: it says `access_denied`"),
+    (
+        Switch::AccessDeniedIssWrong,
+        "coming back",
+        "the answer comes from another authorization server than `ISSUER`, which was asked",
+    ),
+    (Switch::CodeMissing, "coming back", "what came back from the browser has no code; sign in again"),
+    (
+        Switch::CodeUsed,
+        "coming back",
+        "`ISSUER` gave no token: it says `invalid_grant` (this code was used before)",
+    ),
+    (Switch::CodeTwice, "fine", ""),
+    (
+        Switch::TokenRedirects,
+        "coming back",
+        "`ISSUER` gave no token: it answered HTTP 307, a redirect, which is never followed with",
+    ),
+    (
+        Switch::TokenHtmlOk,
+        "coming back",
+        "`ISSUER` gave no token: it answered with a page for people in place of a token",
+    ),
+    (
+        Switch::TokenHtmlError,
+        "coming back",
+        "`ISSUER` gave no token: it answered HTTP 500 with a page for people; try again later",
+    ),
+    (Switch::TokenError, "coming back", "`ISSUER` gave no token: it says `invalid_grant`"),
+    (Switch::TokenEchoes, "coming back", "code …, code_verifier …"),
+    (
+        Switch::TokenEmpty,
+        "coming back",
+        "`ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 0)",
+    ),
+    (
+        Switch::TokenInvalidJson,
+        "coming back",
+        "`ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 86)",
+    ),
+    (
+        Switch::TokenDuplicateKeys,
+        "coming back",
+        "`ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 186)",
+    ),
+    (Switch::TokenMissing, "coming back", "`ISSUER` gave no token: its answer has no `access_token`"),
+    (Switch::TokenTypeMissing, "coming back", "`ISSUER` gave no token: its answer has no `token_type`"),
+    (
+        Switch::TokenTypeUnknown,
+        "coming back",
+        "`ISSUER` gave no token: its token is of the type `mac`, which is not known here",
+    ),
+    (Switch::TokenTooLarge, "coming back", "`ISSUER` gave no token: its token is too long for a header"),
+    (
+        Switch::TokenNewline,
+        "coming back",
+        "`ISSUER` gave no token: its token has characters that no header can have",
+    ),
+    (
+        Switch::TokenSilent,
+        "coming back",
+        "token request at `ISSUER/token` failed: there was no answer in 10 seconds",
+    ),
+    (
+        Switch::TokenEndless,
+        "coming back",
+        "token request at `ISSUER/token` failed: the response of `127.0.0.1` is larger than",
+    ),
+    (Switch::ExpiresMissing, "fine", ""),
+    (Switch::ExpiresNegative, "fine", ""),
+    (Switch::ExpiresHuge, "fine", ""),
+    (Switch::ExpiresText, "fine", ""),
+    (Switch::ScopesFewer, "fine", ""),
+    (
+        Switch::RefreshMissing,
+        "after the end of the token",
+        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+    ),
+    (Switch::RefreshOffline, "fine", ""),
+    (Switch::RefreshStays, "fine", ""),
+    (
+        Switch::RefreshRevoked,
+        "after the end of the token",
+        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+    ),
+    (
+        Switch::RefreshRefused,
+        "after the end of the token",
+        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+    ),
+    (
+        Switch::RefreshUnavailable,
+        "after the end of the token",
+        "`ISSUER` gave no token: it answered HTTP 503 with a page for people; try again later",
+    ),
+    (Switch::RevocationFails, "fine", ""),
+    (Switch::Dpop, "fine", ""),
+    (Switch::DpopNonce, "fine", ""),
+    (
+        Switch::DpopNonceForever,
+        "coming back",
+        "`ISSUER` gave no token: it says `use_dpop_nonce` (a nonce is needed)",
+    ),
+];
+
+/// Somebody signs in, calls a tool, and calls it again when the token is over: where that ends, and why.
+async fn live(stage: &Stage, authority: &Authority) -> String {
+    let begun = match stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap() {
+        begun if begun.progress == Progress::Waiting => begun,
+        begun => return format!("beginning: {}", why(&begun.progress)),
+    };
+    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
+    let back = authority.approve(&url).await.unwrap();
+    let query = back.url.split_once('?').map_or("", |(_, query)| query);
+    match stage.hub.return_from_sign_in(query, &proof).await {
+        Ok(view) if view.progress == Progress::Done => {}
+        Ok(view) => return format!("coming back: {}", why(&view.progress)),
+        Err(error) => return format!("coming back: {error}"),
+    }
+    for (step, is_over) in [("calling", false), ("after the end of the token", true)] {
+        if is_over {
+            authority.expire_tokens();
+        }
+        let call = greet(stage, person(ADA)).await;
+        if call.status != Status::Success {
+            return format!("{step}: {}", call.error.unwrap_or_default());
+        }
+    }
+    "fine".to_owned()
+}
+
+fn why(progress: &Progress) -> &str {
+    match progress {
+        Progress::Failed { error } => error,
+        _ => "it was not needed",
+    }
+}
+
+async fn outcome(switch: Switch) -> (String, SignedIn, Seen) {
+    let silent = match switch {
+        Switch::ResourceMetadataSilent => "/oauth-protected-resource/mcp",
+        Switch::MetadataSilent => "/oauth-authorization-server/tenant",
+        Switch::TokenSilent => "/token",
+        _ => "never",
+    };
+    let (stage, authority) = with_behaviour("shared", Authority::honest().with(switch)).await;
+    let now = authority.clock()().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    stage.clock.turn(i64::try_from(now).unwrap() - stage.clock.now().as_second());
+    let mut life = std::pin::pin!(live(&stage, &authority));
+    let text = tokio::select! {
+        text = &mut life => text,
+        () = authority.until(|seen| seen.of(silent).next().is_some()) => {
+            tokio::time::pause();
+            let text = life.await;
+            tokio::time::resume();
+            text
+        }
+    };
+    let origin = |place| format!("http://{}", authority.address(place));
+    let places = [
+        (authority.mcp_url(), "MCP"),
+        (authority.issuer(), "ISSUER"),
+        (origin(Place::Resource), "SERVER"),
+        (origin(Place::Authority), "AUTHORITY"),
+        (authority.canary(), "CANARY"),
+    ];
+    let text = places.iter().fold(text, |text, (url, name)| text.replace(url, name));
+    for secret in authority.secrets() {
+        assert!(!text.contains(&secret), "{switch:?}: {text}");
+    }
+    let standing = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
+    (text, standing.signed_in, authority.seen())
+}
+
+#[tokio::test]
+async fn what_people_read_and_what_is_kept() {
+    for &(switch, step, part) in TABLE {
+        let (text, signed_in, seen) = outcome(switch).await;
+        assert!(text.starts_with(step) && text.contains(part), "{switch:?}: {text}");
+        assert!(!text.contains(char::is_control), "{switch:?}: {text:?}");
+        let is_kept = !matches!(step, "beginning" | "coming back");
+        assert_eq!(signed_in != SignedIn::No, is_kept, "{switch:?}: {signed_in:?}");
+        assert_eq!(
+            signed_in == SignedIn::Again,
+            text.contains("sign in again with"),
+            "{switch:?}: {signed_in:?}"
+        );
+        // Another origin may have the metadata of a resource; what it says is held against the resource all the same.
+        assert_eq!(seen.canary > 0, switch == Switch::ChallengeElsewhere, "{switch:?}");
+        assert_eq!(seen.reuses, 0, "{switch:?}: what is spent is not shown again");
+        // Whoever is not who was asked gets no word in.
+        let is_stranger = text.contains("another authorization server");
+        assert!(!is_stranger || !text.contains("denied"), "{switch:?}: {text}");
+    }
+    let told: BTreeSet<_> = TABLE.iter().map(|(switch, ..)| switch).collect();
+    assert_eq!(told, Switch::ALL.iter().collect(), "each of them once");
+    assert_eq!((TABLE.len(), Switch::ALL.len()), (93, 93));
+}
