@@ -8,6 +8,7 @@ mod credentials;
 mod egress;
 mod looks;
 mod oauth;
+mod oauth_expiries;
 mod oauth_hubs;
 mod oauth_life;
 mod oauth_switches;
