@@ -51,9 +51,10 @@ pub(crate) fn done() -> Response {
 }
 
 /// Look there.
-pub(crate) fn see_other(path: &'static str) -> Response {
+pub(crate) fn see_other(path: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
-    response.headers_mut().insert(LOCATION, HeaderValue::from_static(path));
+    let place = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(LOCATION, place);
     response
 }

@@ -24,7 +24,10 @@ use crate::session::need_origin;
 
 const CALLS: usize = 20;
 
-pub(crate) const ONCE: [Parameter; 1] = [Parameter::text("token", "What signs in once")];
+pub(crate) const ONCE: [Parameter; 2] = [
+    Parameter::text("token", "What signs in once"),
+    Parameter::text("sign_in", "The sign-in to a server that is gone on with"),
+];
 
 /// The page, for whoever comes.
 pub(crate) async fn home(asked: Asked) -> Result<Response> {
@@ -51,7 +54,12 @@ pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
         return Ok(see_other("/"));
     };
     match asked.hub().sign_in_once(&Secret::new(token)).await {
-        Ok(signed_in) => Ok(keeping(&asked.app, see_other("/"), Some(&signed_in.cookie))),
+        Ok(signed_in) => {
+            let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            let then = asked.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
+            let then = see_other(then.as_deref().unwrap_or("/"));
+            Ok(keeping(&asked.app, then, Some(&signed_in.cookie)))
+        }
         Err(error) => refused(error.into()),
     }
 }

@@ -96,3 +96,46 @@ async fn tools_that_cannot_be_looked_at_do_not_spoil_it() {
     assert_eq!(over["status"], "done");
     assert_eq!(site.get("/servers/guarded").await.ok()["error"], over["sync_error"]);
 }
+
+#[tokio::test]
+async fn who_has_no_password_has_a_link_that_works_once() {
+    let site = Site::new().await;
+    let (authority, begun) = begun(&site).await;
+    let link = begun["link"].as_str().unwrap();
+    let path = &link[link.find("/sign-in?").unwrap()..];
+    let door = site.send("GET", path, &[], None).await;
+    let start = format!("/oauth/start/{}", begun["id"].as_str().unwrap());
+    assert_eq!((door.status, door.header("location")), (303, Some(&*start)));
+    let session = door.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(site.send("GET", path, &[], None).await.status, 401, "it works once");
+    let left = site.send("GET", &start, &[("Cookie", &session)], None).await;
+    let away = left.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let back = authority.approve(left.header("location").unwrap()).await.unwrap();
+    let path = format!("/oauth/callback?{}", back.url.split_once('?').unwrap().1);
+    assert_eq!(site.send("GET", &path, &[("Cookie", &away)], None).await.status, 200);
+    let looked_at = site.get(&format!("/sign-ins/{}", begun["id"].as_str().unwrap())).await.ok();
+    assert_eq!(looked_at["link"], Value::Null);
+
+    // It leads nowhere but to sign-ins.
+    let again = site.post("/servers/guarded/sign-in", json!({})).await.ok();
+    let link = again["link"].as_str().unwrap();
+    let path = &link[link.find("/sign-in?").unwrap()..];
+    let elsewhere =
+        format!("{}/%2Fstranger.example", path.split("&sign_in=").next().unwrap().to_owned() + "&sign_in=");
+    let door = site.send("GET", &elsewhere, &[], None).await;
+    assert_eq!((door.status, door.header("location")), (303, Some("/")));
+
+    // Nobody else gets one, and nobody at all once there is a password.
+    let token = site.post("/tokens", json!({"name": "mine"})).await.ok();
+    let other =
+        site.by(token["token"].as_str().unwrap(), "POST", "/servers/guarded/sign-in", Some(json!({}))).await;
+    assert_eq!(other.ok()["link"], Value::Null);
+    site.put(
+        "/users/00000000-0000-0000-0000-000000000001/password",
+        json!({"password": "correct horse battery"}),
+    )
+    .await
+    .ok();
+    let after = site.post("/servers/guarded/sign-in", json!({})).await.ok();
+    assert_eq!((&after["status"], &after["link"]), (&json!("waiting"), &Value::Null));
+}

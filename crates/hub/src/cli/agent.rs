@@ -229,7 +229,7 @@ pub(super) async fn find(api: &Api, typed: &str) -> Result<String, Failure> {
 }
 
 /// The same, if one was typed.
-pub(super) async fn find_if(api: &Api, typed: Option<&str>) -> Result<Option<String>, Failure> {
+pub(crate) async fn find_if(api: &Api, typed: Option<&str>) -> Result<Option<String>, Failure> {
     match typed {
         None => Ok(None),
         Some(typed) => find(api, typed).await.map(Some),

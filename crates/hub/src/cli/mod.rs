@@ -1,6 +1,6 @@
 //! The command line: what can be typed. One file for each noun of the hub.
 
-mod agent;
+pub(crate) mod agent;
 mod approvals;
 mod audit;
 mod backup;
@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::{call, demo, doctor, inspect, serve, sign_in};
 use output::Output;
-use tried::Tried;
+use tried::{Examined, Tried};
 
 pub(crate) use server::taken_over;
 pub(crate) use tried::SignIn;
@@ -175,7 +175,7 @@ enum Command {
     /// Show step by step how the connection to a server comes about, and what to do where it fails
     ///
     /// Example: linchpin doctor npx -y @modelcontextprotocol/server-everything
-    Doctor(Tried),
+    Doctor(Examined),
     /// Forget the sign-in to a server, and give its token back
     SignOut {
         /// The id of the client, if the sign-in was made with one
@@ -278,7 +278,10 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let options = call::Options { tool, args, answers, json };
             return call::run(server.target(verbose)?, options).await;
         }
-        Some(Command::Doctor(server)) => return doctor::run(server.target(verbose)?, json).await,
+        Some(Command::Doctor(Examined { server: Some(server), agent, .. })) => {
+            return ended(doctor::examine(&asked, &server, agent.as_deref())).await;
+        }
+        Some(Command::Doctor(examined)) => return doctor::run(examined.tried.target(verbose)?, json).await,
         Some(Command::SignOut { url, client_id }) => sign_in::sign_out(&url, client_id).await?,
     }
     Ok(ExitCode::SUCCESS)

@@ -29,7 +29,7 @@ pub(super) struct Tried {
 
     /// The URL of the server, or the command that starts it, as you would type it; everything after the command's
     /// name is the server's
-    #[arg(trailing_var_arg = true, required = true, value_name = "URL|COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "URL|COMMAND")]
     place: Vec<OsString>,
 }
 
@@ -57,8 +57,26 @@ pub(crate) struct SignIn {
     pub(crate) redirect_port: u16,
 }
 
+/// A server that is tried out, or one of the hub that is asked about.
+#[derive(Args)]
+pub(super) struct Examined {
+    /// A server of the hub that runs, by its short name or id: what the hub knows of it
+    #[arg(long, value_name = "SERVER", conflicts_with = "place")]
+    pub(super) server: Option<String>,
+
+    /// The agent whose sign-in it is about, by its name or id, where each has its own
+    #[arg(long, requires = "server")]
+    pub(super) agent: Option<String>,
+
+    #[command(flatten)]
+    pub(super) tried: Tried,
+}
+
 impl Tried {
     pub(super) fn target(self, verbose: bool) -> Result<Target, Failure> {
+        if self.place.is_empty() {
+            return Err(Failure::usage("give the URL of a server, or the command that starts it"));
+        }
         let timeout = Duration::from_secs(self.timeout.get().into());
         let place = Place::parse(self.place, self.headers)?;
         let screen = Arc::new(Screen::new());

@@ -1,6 +1,7 @@
 //! `linchpin doctor`: how the connection to a server comes about, step by step, and what to do where it fails.
 
 mod advice;
+mod hub;
 mod text;
 mod trace;
 mod watched;
@@ -13,6 +14,7 @@ use linchpin::model::ServerCapabilities;
 use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::{Value, json};
 
+pub(crate) use self::hub::examine;
 pub(crate) use self::trace::{Step, Trace};
 pub(crate) use self::watched::Watched;
 use crate::cli::print;

@@ -32,6 +32,10 @@ impl Step {
         Step { ok: false, advice, ..Self::good(name, text) }
     }
 
+    pub(super) fn advised(self, advice: Option<String>) -> Self {
+        Step { advice, ..self }
+    }
+
     pub(crate) fn after(mut self, took: Duration) -> Self {
         self.took = Some(took);
         self

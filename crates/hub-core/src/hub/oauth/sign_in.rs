@@ -46,6 +46,9 @@ pub struct SignInView {
     pub agent: Option<AgentId>,
     /// Where the person goes to sign in: at this hub, which leads them on.
     pub url: String,
+    /// The same for whoever has not signed in to this hub, once: for commands at its machine while nobody has a password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// How far it is.
     #[serde(flatten)]
     pub progress: Progress,
@@ -249,6 +252,16 @@ impl Hub {
         let hops = self.place((tenant, server, agent), &found)?.read().await?.hops.into();
         let base = self.options.callback.as_deref().unwrap_or_default();
         let url = format!("{}/oauth/start/{id}", base.strip_suffix(CALLBACK).unwrap_or(base));
-        Ok(SignInView { id: id.to_owned(), server, agent, url, progress, sync_error, created, hops })
+        Ok(SignInView {
+            id: id.to_owned(),
+            server,
+            agent,
+            url,
+            link: None,
+            progress,
+            sync_error,
+            created,
+            hops,
+        })
     }
 }

@@ -19,9 +19,14 @@ pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Resu
     let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
     let path = format!("{}{}", whose.which.path("/sign-in"), query([("agent", agent)]));
     let mut sign_in = api.post(&path, &json!({})).await?;
-    let url = sign_in["url"].as_str().unwrap_or_default();
     if sign_in["status"] == "waiting" && !asked.output.json {
-        print(&format!("Sign in with a browser in which you are signed in to the hub:\n\n  {url}\n\n"))?;
+        let (how, url) = match (sign_in["link"].as_str(), sign_in["url"].as_str()) {
+            (Some(link), _) => ("Open this in a browser to sign in; it works once", link),
+            (None, url) => {
+                ("Sign in with a browser in which you are signed in to the hub", url.unwrap_or_default())
+            }
+        };
+        print(&format!("{how}:\n\n  {}\n\n", clean(url)))?;
     }
     let id = sign_in["id"].as_str().unwrap_or_default().to_owned();
     while !no_wait && sign_in["status"] == "waiting" {

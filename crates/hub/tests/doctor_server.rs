@@ -1,0 +1,90 @@
+//! `linchpin server sign-in` and `linchpin doctor --server`, against a hub that runs and the authority of the test kit.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "support/hub.rs"]
+mod hub;
+mod support;
+
+use std::time::Duration;
+
+use http::header::{COOKIE, LOCATION, SET_COOKIE};
+use http::{HeaderMap, HeaderName, Request};
+use hub::Home;
+use linchpin::egress::{Body, Egress, Target};
+use linchpin::testing::authority::Authority;
+
+const DOCTOR: [&str; 3] = ["doctor", "--server", "guarded"];
+const LONG: Duration = Duration::from_secs(30);
+
+/// What a browser is told at an address.
+async fn visit(url: &str, cookie: Option<&str>) -> (u16, HeaderMap) {
+    let mut request = Request::get(url);
+    if let Some(cookie) = cookie {
+        request = request.header(COOKIE, cookie);
+    }
+    let (target, egress) = (Target::typed(url).unwrap(), Egress::default());
+    let answer = egress.send(request.body(Body::default()).unwrap(), &target);
+    let answer = tokio::time::timeout(LONG, answer).await.unwrap().unwrap();
+    (answer.status().as_u16(), answer.headers().clone())
+}
+
+/// What the doctor shows, and whether the server can be used.
+#[track_caller]
+fn examine(home: &Home, code: i32, words: &[&str]) {
+    let run = home.run(&DOCTOR).said(code, &[]);
+    for word in words {
+        assert!(
+            run.stdout.split_whitespace().collect::<Vec<_>>().join(" ").contains(word),
+            "{word}: {}",
+            run.stdout
+        );
+    }
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> String {
+    headers[name].to_str().unwrap().split(';').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_nobody_to_a_revoked_grant() {
+    let (home, authority) = (Home::new(), Authority::start(Authority::honest()).await.unwrap());
+    home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");
+    let hub = home.start();
+    home.ok(&["server", "add", "Guarded", "--url", &authority.mcp_url(), "--auth", "oauth"]);
+    examine(&home, 1, &["nobody has signed in", "sign in with `linchpin server sign-in guarded`"]);
+
+    // The link is all that a browser needs, which has never seen the hub.
+    let begun = home.json(&["server", "sign-in", "guarded", "--no-wait"]);
+    assert_eq!(begun["status"], "waiting", "{begun}");
+    let said = home.ok(&["server", "sign-in", "guarded", "--no-wait"]);
+    let link = said.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    assert!(link.contains("/sign-in?token=") && said.contains("it works once"), "{said}");
+    let (status, door) = visit(link, None).await;
+    assert_eq!(status, 303);
+    let (session, start) = (header(&door, SET_COOKIE), format!("{}{}", hub.url, header(&door, LOCATION)));
+    let (_, left) = visit(&start, Some(&session)).await;
+    let back = authority.approve(left[LOCATION].to_str().unwrap()).await.unwrap();
+    let (status, _) = visit(&back.url, Some(&header(&left, SET_COOKIE))).await;
+    assert_eq!(status, 200);
+
+    let words = ["token request at", "HTTP 200", "somebody has signed in", "The server can be used."];
+    examine(&home, 0, &words);
+    let healthy = home.json(&DOCTOR);
+    assert_eq!((&healthy["server"], &healthy["ok"]), (&"guarded".into(), &true.into()), "{healthy}");
+    let hops = healthy["hops"].as_array().unwrap().len();
+    assert!(hops > 3, "{healthy}");
+    let text = healthy.to_string();
+    assert!(authority.secrets().iter().all(|secret| !text.contains(secret)), "{text}");
+
+    // It is still known when the hub is started again, and so is the end of the grant.
+    drop(hub);
+    let hub = home.start();
+    assert_eq!(home.json(&DOCTOR)["hops"].as_array().unwrap().len(), hops);
+    authority.revoke();
+    home.run(&["tool", "call", "mcp_guarded__greet"])
+        .said(1, &["sign in again with `linchpin server sign-in guarded`"]);
+    examine(&home, 1, &["it does not count any more", "sign in again with"]);
+    home.run(&["doctor", "--server", "nothing"]).said(1, &["nothing"]);
+    home.run(&["doctor"]).said(2, &["give the URL of a server"]);
+    drop(hub);
+}
