@@ -4,8 +4,8 @@
 //
 // Prints its issuer when it is up, and then a line for everything that happens: `registered`, `shown login`,
 // `shown consent`, `granted <kind> <type of token> <scopes>`, `refused <kind> <code>`, `revoked`. What it can be told on
-// standard input: `later <seconds>` sets its clock forward, `revoke` takes back everything that it has granted; it
-// answers `done`.
+// standard input: `later <seconds>` sets its clock forward, `revoke` takes back everything that it has granted, and
+// `revoke <account>` what that one was granted; it answers `done`.
 
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
@@ -54,12 +54,12 @@ const provider = new Provider(issuer, {
 });
 
 const say = (...words) => console.log(words.join(" "));
-const grants = new Set();
+const grants = new Map();
 provider.on("registration_create.success", () => say("registered"));
 provider.on("registration_create.error", (_, { error }) => say("refused registration", error));
 provider.on("interaction.started", (_, prompt) => say("shown", prompt.name));
 provider.on("grant.success", ({ oidc, body }) => {
-  grants.add(oidc.entities.Grant.jti);
+  grants.set(oidc.entities.Grant.jti, oidc.entities.Grant.accountId);
   say("granted", oidc.params.grant_type, body.token_type, body.scope);
 });
 provider.on("grant.error", ({ oidc }, { error }) => say("refused", oidc.params?.grant_type, error));
@@ -71,8 +71,8 @@ const commands = {
     const now = Date.now;
     Date.now = () => now() + Number(seconds) * 1000;
   },
-  async revoke() {
-    for (const grant of grants) {
+  async revoke(account) {
+    for (const [grant] of [...grants].filter(([, whose]) => !account || whose === account)) {
       await provider.RefreshToken.revokeByGrantId(grant);
       await provider.Grant.adapter.destroy(grant);
     }

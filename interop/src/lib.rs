@@ -11,6 +11,7 @@ mod http;
 pub mod hub;
 pub mod log;
 pub mod peer;
+pub mod person;
 pub mod play_client;
 pub mod play_server;
 pub mod proxy;

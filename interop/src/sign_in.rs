@@ -112,6 +112,11 @@ impl Place {
         self.ask("revoke");
     }
 
+    /// Takes back what was granted in the name of an account.
+    pub fn revoke(&mut self, account: &str) {
+        self.ask(&format!("revoke {account}"));
+    }
+
     fn ask(&mut self, command: &str) {
         self.provider.tell(command);
         assert_eq!(self.provider.hear(1), ["done"], "{command}");

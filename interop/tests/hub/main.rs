@@ -8,6 +8,7 @@ mod audit;
 mod calls;
 mod credentials;
 mod newcomer;
+mod oauth;
 mod offers;
 mod pins;
 mod servers;

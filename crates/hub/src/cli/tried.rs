@@ -75,7 +75,8 @@ pub(super) struct Examined {
 impl Tried {
     pub(super) fn target(self, verbose: bool) -> Result<Target, Failure> {
         if self.place.is_empty() {
-            return Err(Failure::usage("give the URL of a server, or the command that starts it"));
+            let text = "<URL|COMMAND> is missing: give the URL of a server, or the command that starts it";
+            return Err(Failure::usage(text));
         }
         let timeout = Duration::from_secs(self.timeout.get().into());
         let place = Place::parse(self.place, self.headers)?;

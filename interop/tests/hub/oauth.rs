@@ -1,0 +1,102 @@
+//! E4 with OAuth: a provider that others have written, and two agents who sign in there with accounts of their own.
+
+use std::path::Path;
+
+use interop_tests::hub::{Home, Hub};
+use interop_tests::person::Person;
+use interop_tests::rest::Caller;
+use interop_tests::sign_in::Place;
+use serde_json::{Value, json};
+
+use crate::text;
+
+/// Somebody signs in for an agent, with the link that the command shows: where their browser was.
+async fn sign_in(home: &Home, agent: &str, account: &'static str) -> Vec<String> {
+    let begun = home.json(&["server", "sign-in", "notes", "--agent", agent, "--no-wait"]);
+    assert_eq!(begun["status"], "waiting", "{begun}");
+    let mut person = Person::new(account);
+    let (status, page) = person.open(text(&begun["link"])).await;
+    assert!(status == 200 && page.contains("You are signed in"), "{page} {:?}", person.visited);
+    person.visited
+}
+
+fn who(agent: &Caller) -> Value {
+    agent.call("mcp_notes__who", json!({}))
+}
+
+#[track_caller]
+fn is(agent: &Caller, account: &str) {
+    let call = who(agent);
+    assert_eq!(call["summary"], account, "{call}");
+}
+
+#[track_caller]
+fn is_nobody(agent: &Caller, says: &str) {
+    let call = who(agent);
+    assert!(call["status"] == "error" && text(&call["error"]).contains(says), "{call}");
+}
+
+fn standing(hub: &Hub, agent: &str) -> Value {
+    hub.get(&format!("/servers/notes/sign-in?agent={agent}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e4_each_agent_signs_in_with_its_own_account() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hub-oauth");
+    let (home, mut place) = (Home::new(), Place::open(&folder, None).await);
+    let hub = home.start();
+    let form =
+        json!({ "authentication": { "type": "oauth" }, "credentials": "per-agent", "retry_attempts": 0 });
+    hub.add("notes", place.server(), form);
+    let (ada, as_ada) = hub.agent("Ada", "auto", &json!({ "notes": {} }));
+    let (bob, as_bob) = hub.agent("Bob", "auto", &json!({ "notes": {} }));
+
+    let visited = sign_in(&home, "Ada", "ada").await;
+    assert!(visited.iter().any(|url| url.contains("/interaction/")), "{visited:?}");
+    assert_eq!(hub.get("/servers/notes")["tools"], 2, "nobody had to look");
+    is_nobody(
+        &as_bob,
+        "nobody has signed in to `notes`: sign in with `linchpin server sign-in notes --agent \"Bob\"`",
+    );
+    sign_in(&home, "Bob", "bob").await;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| is(&as_ada, "ada"));
+            scope.spawn(|| is(&as_bob, "bob"));
+        }
+    });
+
+    let granted = place.done().into_iter().filter(|line| line.starts_with("granted authorization_code"));
+    assert_eq!(granted.count(), 2);
+
+    // One is taken back at the provider. That shows when its token has run out; the other one's is renewed.
+    place.revoke("ada");
+    place.done();
+    place.outlive_tokens();
+    place.outlive_tokens(); // clocks may be a little apart
+    is_nobody(&as_ada, "sign in again with `linchpin server sign-in notes --agent \"Ada\"`");
+    is(&as_bob, "bob");
+    let (again, yes) = (standing(&hub, &ada), standing(&hub, &bob));
+    assert_eq!((&again["signed_in"], &yes["signed_in"]), (&json!("again"), &json!("yes")), "{again} {yes}");
+    let shown = home.run(&["doctor", "--server", "notes", "--agent", "Ada"]);
+    assert!(shown.code == Some(1) && shown.stdout.contains("does not count any more"), "{}", shown.stdout);
+    sign_in(&home, "Ada", "ada").await;
+    is(&as_ada, "ada");
+
+    // One more scope for one of them: the other one's sign-in stays what it is.
+    let refused = as_bob.call("mcp_notes__write", json!({}));
+    assert!(text(&refused["error"]).contains("the scope `mcp:"), "{refused}");
+    sign_in(&home, "Bob", "bob").await;
+    assert_eq!(as_bob.call("mcp_notes__write", json!({}))["summary"], "written");
+    assert_eq!(as_ada.call("mcp_notes__write", json!({}))["status"], "error");
+
+    // The other way: forgotten here, and given back.
+    place.done();
+    home.ok(&["server", "sign-out", "notes", "--agent", "Ada"]);
+    assert_eq!(place.done(), ["revoked"]);
+    is_nobody(&as_ada, "nobody has signed in");
+    is(&as_bob, "bob");
+    assert_eq!(standing(&hub, &ada)["signed_in"], "no");
+    let log = hub.end();
+    assert!(!log.contains("ERROR"), "{log}");
+}
