@@ -52,7 +52,7 @@ impl Person {
     async fn send(&mut self, url: &str, form: Option<String>) -> (u16, HeaderMap, String) {
         self.visited.push(url.split('?').next().unwrap().to_owned());
         let (target, egress) = (Target::typed(url).unwrap(), Egress::default());
-        let kept = self.cookies.entry(target.origin().to_string()).or_default();
+        let kept = self.cookies.entry(target.origin().clone()).or_default();
         let mut request = Request::builder().uri(url);
         if !kept.is_empty() {
             let pairs: Vec<_> = kept.iter().map(|(name, value)| format!("{name}={value}")).collect();
