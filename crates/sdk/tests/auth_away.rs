@@ -48,10 +48,6 @@ async fn another_process_goes_on_where_one_left() {
         assert!(other.granted(&authority.mcp_url()).unwrap().contains("read"));
         let client = Client::http(authority.mcp_url()).auth(other.clone()).connect().await.unwrap();
         client.call("greet", ()).await.unwrap();
-        // Forgetting what is known beside the store changes nothing.
-        other.reload();
-        assert_eq!(other.granted(&authority.mcp_url()), None);
-        client.call("greet", ()).await.unwrap();
         let again = other.come_back(&authority.mcp_url(), &Egress::default(), &rest, &back).await;
         assert_eq!(again.unwrap_err().code(), Some("invalid_grant"), "a code works once");
     }
@@ -80,4 +76,32 @@ async fn somebody_signs_in_before_the_server_wants_it() {
     let error = oauth.sign_in(&authority.mcp_url(), &Egress::default()).await.unwrap_err();
     assert_eq!(error.kind(), AuthErrorKind::Away, "{error}");
     assert!(left.lock().unwrap().is_some());
+}
+
+#[tokio::test]
+async fn what_another_program_has_kept_is_used_when_it_is_told() {
+    let authority = start(Authority::honest()).await;
+    let store = Arc::new(MemoryStore::default());
+    let program = || OAuth::new("A test").clock(authority.clock()).store(store.clone());
+    let (one, two) = (program(), program());
+    let (url, egress) = (authority.mcp_url(), Egress::default());
+    let (back, rest) = away(&authority).await;
+    one.come_back(&url, &egress, &rest, &back).await.unwrap();
+    let client = Client::http(&url).auth(one.clone()).connect().await.unwrap();
+    let used = || {
+        let seen = authority.seen();
+        seen.requests.last().unwrap().header("authorization").to_owned()
+    };
+    client.call("greet", ()).await.unwrap();
+    let first = used();
+    let (back, rest) = away(&authority).await;
+    two.come_back(&url, &egress, &rest, &back).await.unwrap();
+    client.call("greet", ()).await.unwrap();
+    assert_eq!(used(), first, "nobody has told it");
+    one.reload();
+    client.call("greet", ()).await.unwrap();
+    assert_ne!(used(), first);
+    two.sign_out(&url, &egress).await.unwrap();
+    one.reload();
+    client.call("greet", ()).await.unwrap_err();
 }

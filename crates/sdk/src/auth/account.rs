@@ -53,6 +53,8 @@ pub(super) struct Account {
 
 pub(super) struct Live {
     record: Option<Arc<Record>>,
+    /// Whether that is what the store has, as far as is known.
+    pub(super) is_loaded: bool,
     /// Where the token came from, as long as the server has not taken it.
     pub(super) unproven: Option<Source>,
     /// How often something was tried, and what came of it.
@@ -90,6 +92,7 @@ impl Account {
     pub(super) fn new(key: String) -> Self {
         let live = Live {
             record: None,
+            is_loaded: false,
             unproven: None,
             attempt: 0,
             last: Ok(()),
@@ -262,6 +265,7 @@ impl Account {
     ) {
         let mut live = lock(&self.live);
         live.attempt += 1;
+        live.is_loaded = true;
         let granted = record.as_ref().map(|record| Scopes::read(&record.granted)).unwrap_or_default();
         live.step_ups.retain(|wanted, _| wanted.is_empty() || !granted.covers(&Scopes::read(wanted)));
         (live.record, live.unproven, live.last) = (record, source, last);

@@ -164,9 +164,12 @@ impl OAuth {
         record.access_token.as_ref().map(|_| Scopes::read(&record.granted))
     }
 
-    /// Forgets what is known beside the store: for when another program has changed what is kept there.
+    /// Reads anew what is kept, before it is used again: for when another program has changed it.
     pub fn reload(&self) {
-        lock(&self.accounts).clear();
+        for account in lock(&self.accounts).values() {
+            let mut live = lock(&account.live);
+            (live.is_loaded, live.is_unkept) = (false, false);
+        }
     }
 }
 

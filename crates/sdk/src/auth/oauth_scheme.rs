@@ -37,8 +37,9 @@ impl OAuth {
 
     async fn credentials_for(&self, request: Request<'_>) -> Result<Credentials, AuthError> {
         let (account, profile) = (self.account_of(request.server), &self.profile);
-        if account.current().1 == 0 {
-            account.work(Work::Load, 0, profile, request, false).await?;
+        let (mark, is_loaded) = (account.current().1, lock(&account.live).is_loaded);
+        if !is_loaded {
+            account.work(Work::Load, mark, profile, request, false).await?;
         }
         let (record, mark) = account.current();
         if let Some(record) = record.filter(|record| record.can_be_renewed(now(profile))) {

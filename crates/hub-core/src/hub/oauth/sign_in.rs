@@ -127,8 +127,9 @@ impl Hub {
             sync_error: None,
             away,
         };
-        self.keep_waiting(tenant, &server, &id, &waiting, 0).await?;
-        if waiting.progress != Progress::Waiting {
+        if waiting.progress == Progress::Waiting {
+            self.keep_waiting(tenant, &server, &id, &waiting, 0).await?;
+        } else {
             self.sign_in_over(tenant, &id, &waiting).await;
         }
         self.view_sign_in(tenant, &id, waiting).await
