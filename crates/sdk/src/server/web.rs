@@ -3,6 +3,8 @@
 
 pub use linchpin_jsonrpc::{Limits, ParseError, ParseErrorKind, check as check_json};
 
+#[cfg(feature = "tls")]
+pub use super::http::Tls;
 pub use super::http::{Addresses, Bodies, Guard, Listener, Stranger, Unread, Whole};
 
 /// The fields of a form, or of a query, in their order.

@@ -16,12 +16,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tower_service::Service;
 
 use super::options::Connections;
+use super::tls::Tls;
 use super::watch::{Guest, TICK, Watch, Watched, WatchedIo};
 use crate::{Error, Result};
 
@@ -86,7 +88,12 @@ pub struct Listener {
     address: SocketAddr,
     bounds: Connections,
     patience: Duration,
+    /// Who may connect, if not everybody.
+    only: Option<Only>,
+    tls: Option<Tls>,
 }
+
+type Only = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 impl Listener {
     /// Binds an address. Port 0 is any free one.
@@ -96,7 +103,7 @@ impl Listener {
 
     pub(super) fn new(socket: TcpListener, bounds: Connections, patience: Duration) -> Result<Self> {
         let address = socket.local_addr()?;
-        Ok(Listener { socket, address, bounds, patience })
+        Ok(Listener { socket, address, bounds, patience, only: None, tls: None })
     }
 
     /// The address it is bound to.
@@ -104,7 +111,7 @@ impl Listener {
         self.address
     }
 
-    /// Where clients on this machine find it: `http://`, an address and a port.
+    /// Where clients on this machine find it: `http://`, or `https://` with TLS, an address and a port.
     pub fn origin(&self) -> String {
         let ip = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
@@ -112,7 +119,8 @@ impl Listener {
             IpAddr::V4(ip) => ip.to_string(),
             IpAddr::V6(ip) => format!("[{ip}]"),
         };
-        format!("http://{ip}:{}", self.address.port())
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{ip}:{}", self.address.port())
     }
 
     /// Connections in all; 16,384 when nothing is said.
@@ -124,6 +132,27 @@ impl Listener {
     /// Connections from one address; as many as in all when nothing is said, since many clients may be behind one.
     pub fn max_connections_per_address(mut self, most: usize) -> Self {
         self.bounds.most_of_one_address = most.max(1);
+        self
+    }
+
+    /// How long a connection may be silent at first (5 seconds), take to send the head of a request (10 seconds), and be
+    /// idle between requests (75 seconds).
+    pub fn connection_timeouts(mut self, first_byte: Duration, head: Duration, idle: Duration) -> Self {
+        let own = &mut self.bounds;
+        (own.first_byte, own.head, own.idle) = (first_byte, head, idle);
+        self
+    }
+
+    /// Speaks TLS. It has to come about in the time that the head of a request has.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: &Tls) -> Self {
+        self.tls = Some(tls.clone());
+        self
+    }
+
+    /// Lets in only those whose address is right. Nothing is read of others.
+    pub fn only_from(mut self, is_right: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        self.only = Some(Box::new(is_right));
         self
     }
 
@@ -146,7 +175,7 @@ impl Listener {
     }
 
     pub(super) async fn accept(self, end: impl Future<Output = ()>, answer: impl Answer) {
-        let Listener { socket, bounds, patience, .. } = self;
+        let Listener { socket, bounds, patience, only, tls, .. } = self;
         let watch = Watch::new(bounds);
         let mut connections = JoinSet::new();
         let mut end = std::pin::pin!(end);
@@ -157,9 +186,10 @@ impl Listener {
                 () = &mut end => break,
                 accepted = socket.accept() => match accepted {
                     Ok((stream, peer)) => {
+                        let is_right = only.as_ref().is_none_or(|only| only(peer.ip().to_canonical()));
                         // Whoever is too much is let go without a word: words would cost more.
-                        if let Some(guest) = watch.admit(peer.ip()) {
-                            connections.spawn(serve(stream, peer, guest, answer.clone()));
+                        if let Some(guest) = is_right.then(|| watch.admit(peer.ip())).flatten() {
+                            connections.spawn(serve(stream, peer, guest, tls.clone(), answer.clone()));
                         }
                     }
                     Err(error) if is_passing(&error) => {}
@@ -194,11 +224,27 @@ fn is_passing(error: &std::io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, guest: Guest, answer: impl Answer) {
+async fn serve(stream: TcpStream, peer: SocketAddr, guest: Guest, tls: Option<Tls>, answer: impl Answer) {
     let _ = stream.set_nodelay(true); // slower without, but not wrong
     let addresses = Addresses { peer, local: stream.local_addr().ok() };
-    let watched = guest.watched.clone();
-    let io = TokioIo::new(WatchedIo { stream, watched: watched.clone() });
+    let io = WatchedIo { stream, watched: guest.watched.clone() };
+    let Some(tls) = tls else { return talk(io, addresses, guest, answer).await };
+    let secured = tokio::select! {
+        secured = tls.secure(io) => secured,
+        // It is late, or the server ends, and nothing was asked yet.
+        () = guest.watched.end.notified() => return,
+    };
+    match secured {
+        Ok(io) => talk(io, addresses, guest, answer).await,
+        Err(error) => tracing::debug!(%error, "no TLS came about"),
+    }
+}
+
+async fn talk<I>(io: I, addresses: Addresses, guest: Guest, answer: impl Answer)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (io, watched) = (TokioIo::new(io), guest.watched.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (answer, watched) = (answer.clone(), watched.clone());
         async move {

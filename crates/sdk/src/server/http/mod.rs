@@ -31,6 +31,11 @@ mod sessions;
 mod signals;
 mod store;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
 mod watch;
 
 use std::sync::Arc;
@@ -48,6 +53,8 @@ pub use listener::{Addresses, Listener};
 pub use options::Refusal;
 pub use service::HttpService;
 pub use store::{SavedSession, SessionStore};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 
 use self::endpoint::Endpoint;
 use self::options::Options;
