@@ -203,7 +203,7 @@ impl Stage {
         self.clock.0.fetch_add(3_600, Ordering::SeqCst);
         let mut sign_in = self.hub.begin_sign_in(PERSON, "guarded", None).await.unwrap();
         if sign_in.progress == Progress::Waiting {
-            let (url, proof) = self.hub.leave_to_sign_in(PERSON, &sign_in.id).unwrap();
+            let (url, proof) = self.hub.leave_to_sign_in(PERSON, &sign_in.id).await.unwrap();
             let back = self.authority.approve(&url).await.unwrap();
             let query = back.url.split_once('?').unwrap().1;
             sign_in = self.hub.return_from_sign_in(query, &proof).await.unwrap();

@@ -131,7 +131,7 @@ async fn signed_in(behaviour: Behaviour) -> Vec<Value> {
     stage.hub.add_server(person(ADA), form).await.unwrap();
     let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
     if begun.progress == Progress::Waiting {
-        let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).unwrap();
+        let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
         let back = authority.approve(&url).await.unwrap();
         stage.hub.return_from_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
         let _ = stage.hub.sign_out_of(person(ADA), "guarded", None).await; // it may not be signed in

@@ -16,10 +16,10 @@ const LONGEST: u64 = 4 << 20;
 /// What tells one state of a file from another without reading it: its number, its size, and when it or its mode was
 /// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp(u64, u64, (i64, i64));
+pub(crate) struct Stamp(u64, u64, (i64, i64));
 
 /// What `path` is like now; `None` if there is no such file.
-pub(super) fn stamp(path: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(Stamp(metadata.ino(), metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
 }

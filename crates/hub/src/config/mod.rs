@@ -14,8 +14,9 @@ mod watch;
 mod way;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use linchpin::egress::Network;
 use linchpin::server::web::Guard;
 use linchpin_hub_core::Error;
 use linchpin_hub_core::form::Form;
@@ -25,6 +26,7 @@ use toml_edit::Document;
 
 pub(crate) use audit::{Audit, Durability};
 pub(crate) use edit::{add, remove, switch, switch_demo, update};
+pub(crate) use file::{Stamp, stamp};
 pub(crate) use place::{Place, Running, Typed, Variables, directory, variable};
 pub(crate) use problem::Problem;
 pub(crate) use watch::Watched;
@@ -33,7 +35,7 @@ pub(crate) use way::WayOut;
 /// Days that arguments and results are kept.
 const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
 
-/// The address of a proxy with TLS before the hub.
+/// The address of the hub with TLS, or of a proxy with TLS before it.
 #[derive(Debug, Clone)]
 pub(crate) struct Public {
     /// The address itself.
@@ -52,7 +54,7 @@ impl Eq for Public {}
 
 impl Public {
     fn read(text: &str) -> linchpin_hub_core::Result<Self> {
-        let advice = "it is the address of a proxy with TLS before the hub, such as `https://hub.example`";
+        let advice = "it is the address of the hub with TLS, or of a proxy with TLS before it, such as `https://hub.example`";
         let wrong = || Error::invalid("url", advice);
         let text = text.trim_end_matches('/').to_ascii_lowercase();
         // As browsers say it.
@@ -64,13 +66,35 @@ impl Public {
     }
 }
 
+/// The files with a certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Pair {
+    fn read(mut form: Form) -> linchpin_hub_core::Result<Self> {
+        let mut path = |name| {
+            let advice = "the certificate and its key are two files with PEM: name both";
+            form.text(name, 4_096)?.map(PathBuf::from).ok_or_else(|| form.error(name, advice))
+        };
+        let pair = Pair { certificate: path("certificate")?, key: path("key")? };
+        form.end().map(|()| pair)
+    }
+}
+
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     /// Where the hub listens.
     pub(crate) listen: Option<SocketAddr>,
-    /// Where browsers find it, through a proxy with TLS.
+    /// Where browsers find it, by TLS.
     pub(crate) url: Option<Public>,
+    /// What it shows to those who connect by TLS, with whole paths.
+    pub(crate) tls: Option<Pair>,
+    /// The proxies that may connect, and nobody else.
+    pub(crate) proxies: Vec<Network>,
     /// Days that arguments and results of calls are kept.
     pub(crate) days: Option<u64>,
     /// How the audit is kept.
@@ -88,6 +112,8 @@ impl Default for Config {
         Config {
             listen: None,
             url: None,
+            tls: None,
+            proxies: Vec::new(),
             days: None,
             audit: Audit::default(),
             egress: WayOut::default(),
@@ -128,6 +154,10 @@ impl Config {
         })?;
         let servers = members.remove("servers");
         let mut config = Self::read(Value::Object(members)).map_err(|error| wrong("", &error))?;
+        if let Some(Pair { certificate, key }) = &mut config.tls {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            (*certificate, *key) = (folder.join(&*certificate), folder.join(&*key));
+        }
         match servers {
             None => {}
             Some(Value::Object(servers)) => {
@@ -152,6 +182,13 @@ impl Config {
             text.parse().map_err(|_| Error::invalid("listen", advice))
         });
         let url = form.text("url", 300)?.map(|text| Public::read(&text));
+        let tls = form.object("tls")?.map(Pair::read).transpose()?;
+        let proxies = way::networks(&mut form, ("proxies", "proxies"))?;
+        if !proxies.is_empty() && url.is_none() {
+            let advice =
+                "write the address that these do TLS for beside it, such as `url = \"https://hub.example\"`";
+            return Err(Error::invalid("proxies", advice));
+        }
         let days = form.object("history")?.map(|mut history| {
             let days = history.number("days", DAYS)?;
             history.end().map(|()| days)
@@ -164,6 +201,8 @@ impl Config {
             demo,
             listen: listen.transpose()?,
             url: url.transpose()?,
+            tls,
+            proxies,
             days: days.transpose()?.flatten(),
             audit: audit.transpose()?.unwrap_or_default(),
             egress: egress.transpose()?.unwrap_or_default(),

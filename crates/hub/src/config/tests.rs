@@ -15,6 +15,9 @@ fn everything_that_can_be_said() {
     let config = parse(
         r#"
         listen = "127.0.0.1:7420"        # optional
+        url = "https://hub.example:443"
+        proxies = ["10.0.0.5", "fd00::/8"]
+        tls = { certificate = "hub.pem", key = "/keys/hub.key" }
         [history]
         days = 30
         [audit]
@@ -51,6 +54,10 @@ fn everything_that_can_be_said() {
     assert_eq!(config.audit, Audit { durability, days: Some(365), folder });
     assert!(config.egress.proxy.is_some());
     assert_eq!(config.egress.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
+    assert_eq!(config.url.unwrap().text, "https://hub.example");
+    assert_eq!(config.proxies, ["10.0.0.5".parse().unwrap(), "fd00::/8".parse().unwrap()]);
+    let (certificate, key) = ("hub.pem".into(), "/keys/hub.key".into());
+    assert_eq!(config.tls, Some(Pair { certificate, key }));
     let [files, remote] = &config.servers[..] else { panic!("{:?}", config.servers) };
     assert_eq!((files.slug.as_str(), &*files.settings.name), ("files", "Files"));
     assert_eq!(
@@ -162,12 +169,39 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
             "line 3, column 1: `timeout_ms`: no field takes this number",
         ),
     ];
+    refused(&cases);
+}
+
+#[track_caller]
+fn refused(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         let error = parse(text).expect_err(text);
         assert!(error.starts_with("`linchpin.toml`, line "), "{text}\n{error}");
         assert!(error.contains(expected), "{text}\n{error}\n{expected}");
         assert!(!error.contains('\n'), "{error}");
     }
+}
+
+#[test]
+fn who_comes_in_is_said_as_well() {
+    refused(&[
+        (
+            "proxies = [\"10.0.0.5\"]",
+            "line 1, column 1: `proxies`: write the address that these do TLS for beside it, such as `url = ",
+        ),
+        (
+            "url = \"https://a.example\"\nproxies = [\"a.example\"]",
+            "line 2, column 1: `proxies`: `a.example` is not a network: write it as `10.0.0.0/8`",
+        ),
+        (
+            "[tls]\nkey = \"a\"",
+            "`tls.certificate`: the certificate and its key are two files with PEM: name both",
+        ),
+        (
+            "[tls]\ncertificate = \"a\"",
+            "`tls.key`: the certificate and its key are two files with PEM: name both",
+        ),
+    ]);
 }
 
 #[test]

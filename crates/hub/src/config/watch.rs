@@ -96,12 +96,15 @@ impl Watched {
 
     /// What is not as it was when the hub was started, and is looked at only then.
     fn late(&self, config: &Config) -> Vec<&'static str> {
-        let Config { listen, url, audit, .. } = &*self.first;
+        let Config { listen, url, tls, proxies, audit, .. } = &*self.first;
         let all = [
             ("listen", *listen == config.listen),
             ("url", *url == config.url),
             ("audit.durability", audit.durability == config.audit.durability),
             ("audit.folder", audit.folder == config.audit.folder),
+            // Other files are taken over at once.
+            ("tls", tls.is_some() == config.tls.is_some()),
+            ("proxies", *proxies == config.proxies),
         ];
         all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }

@@ -31,11 +31,7 @@ pub(crate) struct Proxy {
 
 impl WayOut {
     pub(super) fn read(mut form: Form) -> Result<Self> {
-        let network = |text: &String| {
-            text.parse::<Network>().map_err(|error| Error::invalid("egress.allow", error.to_string()))
-        };
-        let networks = form.texts("allow", MOST_NETWORKS, 64)?;
-        let networks = networks.iter().map(network).collect::<Result<_>>()?;
+        let networks = networks(&mut form, ("allow", "egress.allow"))?;
         let proxy = form.text("proxy", 2_048)?.map(|text| Proxy::read(&text)).transpose()?;
         form.end().map(|()| WayOut { networks, proxy })
     }
@@ -49,6 +45,13 @@ impl WayOut {
         }
         builder.build().map_err(|error| Error::invalid(PROXY, error.to_string()))
     }
+}
+
+/// A list of networks, by its name where it stands and its whole name.
+pub(super) fn networks(form: &mut Form, (name, whole): (&'static str, &str)) -> Result<Vec<Network>> {
+    let network =
+        |text: &String| text.parse::<Network>().map_err(|error| Error::invalid(whole, error.to_string()));
+    form.texts(name, MOST_NETWORKS, 64)?.iter().map(network).collect()
 }
 
 impl Proxy {

@@ -1,39 +1,86 @@
-//! Where the hub is reached: at an address of this machine, and perhaps through a proxy that does TLS for it.
+//! Where the hub is reached: by this machine at an address of its own, and by others by TLS, or through proxies that do TLS for it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use linchpin::egress::Network;
 use linchpin::server::web::Listener;
+use linchpin_hub_core::hub::Hub;
 
+use super::certificate::Certificate;
 use crate::cli::from_linchpin;
-use crate::failure::Failure;
+use crate::config::Config;
+use crate::failure::{Failure, Kind};
 
 /// Where the hub listens when nothing is said.
 pub(super) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
+/// Any port of this machine.
+const FREE: SocketAddr = SocketAddr::new(USUAL.ip(), 0);
 
-/// Listens at the address that was asked for, or at the usual one, or at any port if that one is taken.
-pub(super) async fn listen(address: Option<SocketAddr>) -> Result<Listener, Failure> {
-    let Some(address) = address else {
+/// Listens for this machine: at the address that was asked for, or at the usual one, or at any port if that one is taken. Where
+/// others come in by another address, it is beside that one, and what commands send stays on this machine.
+pub(super) async fn listen(address: Option<SocketAddr>, door: Option<&Door>) -> Result<Listener, Failure> {
+    let Some(address) = door.map(|_| FREE).or(address) else {
         match Listener::bind(USUAL).await {
             Ok(listener) => return Ok(listener),
             Err(error) => tracing::warn!(%error, "the usual port cannot be used, so another one is"),
         }
-        let free = SocketAddr::new(USUAL.ip(), 0);
-        return Listener::bind(free).await.map_err(|error| from_linchpin(error).into());
+        return bind(FREE).await;
     };
-    check(address)?;
+    bind(address).await
+}
+
+async fn bind(address: SocketAddr) -> Result<Listener, Failure> {
     let cannot = |error| Failure::from(from_linchpin(error)).during(&address.to_string());
     Listener::bind(address).await.map_err(cannot)
 }
 
-/// Others may come only where nobody reads along.
-pub(super) fn check(address: SocketAddr) -> Result<(), Failure> {
-    if address.ip().is_loopback() {
-        return Ok(());
+/// Where others come in.
+pub(super) struct Door {
+    address: SocketAddr,
+    pub(super) certificate: Option<Certificate>,
+    proxies: Vec<Network>,
+}
+
+impl Door {
+    /// What is said about it, if others may come. They may only where nobody reads along.
+    pub(super) fn find(address: Option<SocketAddr>, config: &Config) -> Result<Option<Self>, Failure> {
+        let is_safe = config.tls.is_some() || !config.proxies.is_empty();
+        match address {
+            Some(address) if is_safe => {
+                let certificate = config.tls.clone().map(Certificate::open).transpose()?;
+                Ok(Some(Door { address, certificate, proxies: config.proxies.clone() }))
+            }
+            None if is_safe => Err(Failure::usage(
+                "the operator's file has `tls` or `proxies`, and does not say where others come in: write `listen` beside \
+                 it, such as `listen = \"0.0.0.0:7420\"`",
+            )),
+            Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
+                "{address} can be reached by others, and without TLS what they send can be read on the way: write a \
+                 certificate into the operator's file (`tls`, with `certificate` and `key`), or the proxy with TLS that may \
+                 connect (`proxies`, with `url`), or listen on this machine alone, such as at {USUAL}"
+            ))),
+            _ => Ok(None),
+        }
     }
-    let text = format!(
-        "{address} can be reached by others, and without TLS what they send can be read on the way: the hub listens on \
-         this machine alone, such as at {USUAL}; to let others in, put a proxy with TLS before it and write its address \
-         into the operator's file, such as `url = \"https://hub.example\"`"
-    );
-    Err(Failure::usage(text))
+
+    /// Listens there, once there is somebody who can sign in.
+    pub(super) async fn open(&self, hub: &Hub) -> Result<Listener, Failure> {
+        if !self.address.ip().is_loopback() && !hub.has_password().await? {
+            let text = format!(
+                "{} can be reached by others, and nobody has a password yet: start the hub on this machine alone, with \
+                 `--listen {FREE}`, and choose one with `linchpin user password local`",
+                self.address
+            );
+            return Err(Failure::new(Kind::Other, text));
+        }
+        let mut listener = bind(self.address).await?;
+        if let Some(certificate) = &self.certificate {
+            listener = listener.tls(&certificate.tls);
+        }
+        if self.proxies.is_empty() {
+            return Ok(listener);
+        }
+        let proxies = self.proxies.clone();
+        Ok(listener.only_from(move |address| proxies.iter().any(|proxy| proxy.contains(address))))
+    }
 }

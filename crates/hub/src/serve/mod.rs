@@ -1,5 +1,6 @@
 //! `linchpin`: the hub itself. Everything is opened in one order, told to whoever waits for it, and ended in the other.
 
+mod certificate;
 mod listen;
 mod open;
 pub(crate) mod programs;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use linchpin::server::web::Listener;
 use linchpin_hub_core::guard::Guard;
 use linchpin_hub_core::hub::{Hub, LOCAL};
 use linchpin_hub_core::private;
@@ -26,6 +28,7 @@ use crate::cli::{from_linchpin, print};
 use crate::config::{Config, Durability, Place, Running, Typed, Variables, Watched, variable};
 use crate::failure::{Failure, Kind};
 use crate::terminal::{Look, Style};
+use listen::Door;
 
 /// How often the operator's file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -88,22 +91,27 @@ pub(crate) enum Log {
 pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
     // From here on signals end nothing by themselves.
     let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
-    options.listen.map_or(Ok(()), listen::check)?;
     let place = Place::find(typed, &variable)?;
     place.make()?;
     let lock = place.lock()?;
     let guard = guard(&place).await?;
     let watched = Arc::new(Watched::open(place.config.clone())?);
-    let listener = listen::listen(options.listen.or(watched.config().listen)).await?;
+    let address = options.listen.or(watched.config().listen);
+    let door = Door::find(address, &watched.config())?;
+    let listener = listen::listen(address, door.as_ref()).await?;
     let (url, public) = (listener.origin(), watched.config().url.clone());
     let found_at = public.as_ref().map_or(&url, |url| &url.text);
     let durability = options.durability(&variable, &watched.config())?;
     let hub = open::hub(&place, durability, &watched.config(), found_at, guard.lineage().clone()).await?;
+    let (others, is_secure) = match &door {
+        Some(door) => (Some(door.open(&hub).await?), door.certificate.is_some()),
+        None => (None, false),
+    };
     programs::take(&hub, &watched).await?;
 
     let shown = linchpin_hub_http::Options {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
-        is_secure: public.is_some(),
+        is_secure: is_secure || public.is_some(),
         file_problem: Some(watched.problem()),
     };
     let web = Web::new(hub.clone(), Arc::new(System), shown);
@@ -117,6 +125,16 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     work.spawn(async move {
         listener.run_until(ending, service).await.map_err(|error| from_linchpin(error).into())
     });
+    let entrance = others.as_ref().map(Listener::origin);
+    if let Some(others) = others {
+        let (service, ending) = (web.service(), until(Phase::Answering));
+        work.spawn(async move {
+            others.run_until(ending, service).await.map_err(|error| from_linchpin(error).into())
+        });
+    }
+    if let Some(certificate) = door.and_then(|door| door.certificate) {
+        work.spawn(certificate.follow(watched.clone(), until(Phase::Answering)));
+    }
     work.spawn(follow(hub.clone(), watched, hangup, until(Phase::Answering)));
     let (running, ending) = (hub.clone(), until(Phase::Ending));
     own.spawn(async move {
@@ -131,9 +149,13 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         let written = private::write(file, format!("{text}\n").as_bytes(), &System);
         written.map_err(|error| cannot_write(file, &error))?;
     }
-    let shown = public.as_ref().map_or(&running.url, |url| &url.text);
+    let by_tls = entrance.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
+    let shown = public.as_ref().map_or(by_tls, |url| &url.text);
     if let Err(error) = welcome(&hub, &place, (&running.url, shown), json).await {
         tracing::warn!(%error, "nobody could be told where the hub is");
+    }
+    if let Some(entrance) = entrance {
+        tracing::info!(url = entrance, "others come in here");
     }
     tracing::info!(url = running.url, data = %place.data().display(), ?durability, "the hub is ready");
 
