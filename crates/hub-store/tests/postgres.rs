@@ -279,9 +279,12 @@ async fn an_url_that_is_of_no_use_is_told_without_what_it_says() {
         ("postgres://hub:hunter2%@db:port/hub", "cannot be read"),
         ("postgres://hub:hunter2@db/hub?hunter2=1", "cannot be read"),
         ("postgres://hub:hunter2@/hub", "names no host"),
-        ("postgres://hub:hunter2@db/hub?sslmode=require", "asks for TLS"),
-        ("postgres://hub:hunter2@db/hub?sslmode=verify-full", "asks for TLS"),
-        ("postgres://hub:hunter2@db/hub?sslmode=verify-ca", "asks for TLS"),
+        ("postgres://hub:hunter2@db/hub?sslmode=verify-all", "cannot be read"),
+        (
+            "postgres://hub:hunter2@db/hub?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch",
+            "`/no/such`, the sslrootcert",
+        ),
+        ("postgres://hub:hunter2@db/hub?sslrootcert=%2Fdev%2Fnull&sslmode=verify-ca", "there is none in it"),
         ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "cannot be reached"),
         (&url, "there is no database of that name"),
     ] {

@@ -46,7 +46,10 @@ fn everything_is_in_the_database_and_what_opens_it_is_not() {
 #[test]
 fn a_database_that_cannot_be_used_is_told_without_its_password() {
     for (url, text) in [
-        ("postgres://hub:hunter2@db.invalid/hub?sslmode=verify-full", "asks for TLS"),
+        (
+            "postgres://hub:hunter2@127.0.0.1:1/hub?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch.pem",
+            "`/no/such.pem`, the sslrootcert of the database's URL",
+        ),
         ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "the database cannot be reached now"),
         ("mysql://hub:hunter2@localhost/hub", "the URL of the database cannot be read"),
     ] {

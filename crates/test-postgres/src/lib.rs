@@ -86,6 +86,16 @@ impl Server {
         *self.guard.lock().unwrap() = Some(self.run().unwrap());
     }
 
+    /// Has it speak TLS with this certificate and this key, as PEM.
+    pub fn secure(&self, certificate: &[u8], key: &[u8]) {
+        for (name, bytes) in [("server.crt", certificate), ("server.key", key)] {
+            self.owner.put(&self.folder.join("data").join(name), bytes);
+        }
+        self.sql("postgres", "ALTER SYSTEM SET ssl = on");
+        self.end();
+        self.again();
+    }
+
     /// A new database: its name.
     pub fn database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));

@@ -1,6 +1,7 @@
 //! Where PostgreSQL is on this machine, and who may run it.
 
-use std::os::unix::fs::{MetadataExt as _, chown};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,6 +64,15 @@ impl Owner {
             chown(&folder, Some(user), Some(group)).unwrap();
         }
         folder
+    }
+
+    /// Writes a file that the owner alone can read.
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8]) {
+        std::fs::write(path, bytes).unwrap();
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+        if let Some((user, group)) = self.0 {
+            chown(path, Some(user), Some(group)).unwrap();
+        }
     }
 
     pub(crate) fn command(&self, program: &Path) -> Command {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use super::joined::Joined;
-use super::link::{Connected, Link, Values, config};
+use super::link::{Connected, Link, Values, way};
 use super::news::LISTEN;
 use super::writer::{Write, Writer};
 use super::{Ask, Stop, away, schema};
@@ -50,7 +50,7 @@ impl Database {
         durability: Durability,
         joins: Option<Arc<dyn World>>,
     ) -> Result<Self> {
-        let config = config(url)?;
+        let way = way(url)?;
         let synchronous = match durability {
             Durability::Process => "off",
             Durability::Power => "on",
@@ -60,14 +60,14 @@ impl Database {
             "SET synchronous_commit = {synchronous}; SET lock_timeout = '10s';
              SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'"
         );
-        let link = Link::new(config.clone(), greeting);
+        let link = Link::new(way.clone(), greeting);
         schema::bring_up(&*link.get().await?).await?;
-        let only_reads = || Link::new(config.clone(), "SET default_transaction_read_only = on".to_owned());
+        let only_reads = || Link::new(way.clone(), "SET default_transaction_read_only = on".to_owned());
         let readers = std::iter::repeat_with(only_reads).take(READERS).collect();
         let (mut task, mut life) = (JoinSet::new(), JoinSet::new());
         let (mut joined, mut told) = (None, None);
         if let Some(world) = joins {
-            let ears = Link::new(config.clone(), LISTEN.to_owned());
+            let ears = Link::new(way.clone(), LISTEN.to_owned());
             let (others, reader, events) = Joined::new(&*ears.get().await?, world).await?;
             let bell = ears.bell();
             life.spawn(others.clone().live(ears, reader, bell));
@@ -75,7 +75,7 @@ impl Database {
         }
         let (writing, writes) = mpsc::channel(QUEUE);
         task.spawn(Writer::new(link, joined.clone(), told).write_all(writes));
-        let copies = Link::new(config, "SET lock_timeout = '10s'".to_owned());
+        let copies = Link::new(way, "SET lock_timeout = '10s'".to_owned());
         Ok(Database { writing, readers, turn: AtomicUsize::new(0), task, _life: life, joined, copies })
     }
 

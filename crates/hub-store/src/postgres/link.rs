@@ -6,13 +6,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use linchpin_hub_core::{Error, Result, error};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tokio_postgres::config::{Config, SslMode};
+use tokio_postgres::config::{Config, Host, SslMode};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Socket, Statement};
 
+use super::tls::Tls;
 use super::{Ask, Stop, away, failed};
 
 /// How long a connection may take to come about.
@@ -26,14 +28,19 @@ const PAUSE: (Duration, u32) = (Duration::from_millis(100), 4);
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// What an URL says, which is never told to anybody.
-pub(super) fn config(url: &str) -> Result<Config> {
+#[derive(Clone)]
+pub(super) struct Way {
+    config: Config,
+    tls: Option<Tls>,
+}
+
+/// How to get to the database that an URL names.
+pub(super) fn way(url: &str) -> Result<Way> {
     let refused = |text: &str| Err(Error::new(error::Kind::Invalid, "invalid_database", text));
-    let encrypted = "the URL of the database asks for TLS by its sslmode, which the hub does not speak yet: \
-                     connect by a socket, by a tunnel, or over a network of your own with sslmode=disable";
+    let (url, asked) = Asked::take(url);
     let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
     let mut config: Config = match url.parse() {
         Ok(config) if is_url => config,
-        _ if url.contains("sslmode=verify-") => return refused(encrypted),
         _ => {
             return refused(
                 "the URL of the database cannot be read: it looks like `postgres://user:password@host:5432/name`, \
@@ -41,9 +48,6 @@ pub(super) fn config(url: &str) -> Result<Config> {
             );
         }
     };
-    if config.get_ssl_mode() == SslMode::Require {
-        return refused(encrypted);
-    }
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return refused(
             "the URL of the database names no host: it looks like `postgres://user:password@host:5432/name`",
@@ -56,12 +60,54 @@ pub(super) fn config(url: &str) -> Result<Config> {
         config.tcp_user_timeout(SILENCE);
     }
     config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
-    Ok(config)
+    let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
+    let is_here = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_socket);
+    // Nothing is gained by TLS with somebody who may be anybody, and nobody reads along at a socket of this machine.
+    if is_here || config.get_ssl_mode() != SslMode::Require {
+        config.ssl_mode(SslMode::Disable);
+        return Ok(Way { config, tls: None });
+    }
+    match Tls::new(asked.roots.as_deref(), asked.checks_name) {
+        Ok(tls) => Ok(Way { config, tls: Some(tls) }),
+        Err(text) => refused(&text),
+    }
+}
+
+/// What an URL asks of TLS.
+struct Asked {
+    checks_name: bool,
+    roots: Option<String>,
+}
+
+impl Asked {
+    /// Takes out of an URL what the driver does not know.
+    fn take(url: &str) -> (String, Self) {
+        let mut asked = Asked { checks_name: true, roots: None };
+        let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), asked) };
+        let mut kept = Vec::new();
+        for pair in query.split('&') {
+            match pair.split_once('=') {
+                Some(("sslrootcert", path)) => asked.roots = Some(decoded(path)),
+                Some(("sslmode", mode @ ("verify-ca" | "verify-full"))) => {
+                    asked.checks_name = mode == "verify-full";
+                    kept.push("sslmode=require");
+                }
+                _ => kept.push(pair),
+            }
+        }
+        (format!("{base}?{}", kept.join("&")), asked)
+    }
+}
+
+/// A value of an URL, read as the driver reads those that it knows.
+fn decoded(value: &str) -> String {
+    let known = format!("postgres://host/?application_name={value}").parse::<Config>();
+    known.ok().and_then(|known| known.get_application_name().map(str::to_owned)).unwrap_or_default()
 }
 
 /// A connection that is made when it is needed, and again when it was lost.
 pub(super) struct Link {
-    config: Config,
+    way: Way,
     /// What is said first.
     greeting: String,
     /// Rung by notices of the database.
@@ -78,8 +124,8 @@ struct State {
 }
 
 impl Link {
-    pub(super) fn new(config: Config, greeting: String) -> Self {
-        Link { config, greeting, bell: Arc::default(), state: Mutex::default() }
+    pub(super) fn new(way: Way, greeting: String) -> Self {
+        Link { way, greeting, bell: Arc::default(), state: Mutex::default() }
     }
 
     /// Rung by notices of the database.
@@ -123,9 +169,27 @@ impl Link {
         self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, lost));
     }
 
-    /// Another kind of line, such as TLS, is put in here.
     async fn connect(&self) -> Result<Connected, tokio_postgres::Error> {
-        let (client, mut line) = self.config.connect(NoTls).await?;
+        let Way { config, tls } = &self.way;
+        let (client, driver) = match tls {
+            None => {
+                let (client, line) = config.connect(NoTls).await?;
+                (client, self.drive(line))
+            }
+            Some(tls) => {
+                let (client, line) = config.connect(tls.clone()).await?;
+                (client, self.drive(line))
+            }
+        };
+        client.batch_execute(&self.greeting).await?;
+        Ok(Connected { client, statements: std::sync::Mutex::default(), _driver: driver })
+    }
+
+    /// Moves the bytes of a line.
+    fn drive<T>(&self, mut line: Connection<Socket, T>) -> JoinSet<()>
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (mut driver, bell) = (JoinSet::new(), self.bell.clone());
         driver.spawn(async move {
             while let Some(message) = poll_fn(|context| line.poll_message(context)).await {
@@ -139,8 +203,7 @@ impl Link {
                 }
             }
         });
-        client.batch_execute(&self.greeting).await?;
-        Ok(Connected { client, statements: std::sync::Mutex::default(), _driver: driver })
+        driver
     }
 }
 

@@ -10,6 +10,7 @@ mod limits;
 mod link;
 mod news;
 mod schema;
+mod tls;
 mod writer;
 
 use std::error::Error as _;
@@ -109,6 +110,10 @@ const REFUSED: &str = "the database refuses the hub: look at the user and the pa
 fn failed(error: &tokio_postgres::Error) -> Error {
     let code = error.code().map(SqlState::code);
     let text = match code {
+        None if error.to_string() == "error performing TLS handshake" => {
+            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            return away(&format!("no TLS came about: {why}; look at sslmode and sslrootcert in its URL"));
+        }
         None if is_lost(error) => {
             return away(&error.source().map_or_else(|| "it was lost".to_owned(), ToString::to_string));
         }
@@ -291,13 +296,13 @@ impl Store for Postgres {
 mod tests {
     use test_postgres::server;
 
-    use super::link::{Link, config};
+    use super::link::{Link, way};
     use super::*;
 
     /// A connection to a new database, with so much in it that no plan reads all of it.
     pub(super) async fn filled(tenant: TenantId) -> Arc<Connected> {
         let url = server().url(&server().database());
-        let db = Link::new(config(&url).unwrap(), String::new()).get().await.unwrap();
+        let db = Link::new(way(&url).unwrap(), String::new()).get().await.unwrap();
         schema::bring_up(&db).await.unwrap();
         let fill = format!(
             "INSERT INTO documents SELECT '{tenant}', CASE WHEN n % 10 = 0 THEN 'token' ELSE 'tool' END, n, 'name-' || n, n % 100, 1, '{{}}'
@@ -322,7 +327,7 @@ mod tests {
     #[tokio::test]
     async fn an_error_is_told_by_its_code_without_what_it_is_about() {
         let url = server().url(&server().database());
-        let db = Link::new(config(&url).unwrap(), String::new()).get().await.unwrap();
+        let db = Link::new(way(&url).unwrap(), String::new()).get().await.unwrap();
         let error = Error::from(Stop::from(db.run("SELECT 'secret'::BIGINT").await.unwrap_err()));
         assert_eq!(format!("{error}"), "the database does not work now");
         let row = &db.query("SELECT 'secret', -5::BIGINT", &[]).await.map_err(Error::from).unwrap()[0];

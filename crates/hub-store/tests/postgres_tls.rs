@@ -1,0 +1,65 @@
+//! TLS to the database, as its URL asks for it.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use linchpin_hub_core::store::Store as _;
+use linchpin_hub_store::Postgres;
+use test_postgres::{Server, server};
+
+const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates");
+
+/// What comes of an URL, and over how many lines with TLS.
+async fn opened(server: &Server, database: &str, url: &str) -> Result<String, String> {
+    let store = Postgres::open(url).await.map_err(|error| error.to_string())?;
+    store.tenants().await.unwrap();
+    let lines = "pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'linchpin'";
+    Ok(server.sql(database, &format!("SELECT DISTINCT ssl FROM {lines} AND datname = '{database}'")))
+}
+
+#[tokio::test]
+async fn what_the_url_asks_for_is_what_is_done() {
+    let server = Server::start();
+    let read = |name| std::fs::read(format!("{CERTIFICATES}/{name}")).unwrap();
+    server.secure(&read("server.pem"), &read("server.key"));
+    let authority = format!("&sslrootcert={}", CERTIFICATES.replace('/', "%2F")) + "%2Fauthority.pem";
+    let other = authority.replace("authority", "other");
+    for (host, query, expected) in [
+        ("127.0.0.1", "sslmode=require", Ok("t")),
+        ("127.0.0.1", "sslmode=verify-full", Ok("t")),
+        ("127.0.0.1", "sslmode=verify-ca", Ok("t")),
+        // The certificate is for another name.
+        ("localhost", "sslmode=require", Err("not valid for name")),
+        ("localhost", "sslmode=verify-full", Err("not valid for name")),
+        ("localhost", "sslmode=verify-ca", Ok("t")),
+        ("127.0.0.1", "sslmode=disable", Ok("f")),
+        ("127.0.0.1", "connect_timeout=5", Ok("f")),
+    ] {
+        let database = server.database();
+        let url = format!("{}?{query}{authority}", server.tcp_url(&database).replace("127.0.0.1", host));
+        let outcome = opened(&server, &database, &url).await;
+        match (outcome, expected) {
+            (Ok(ssl), Ok(expected)) => assert_eq!(ssl, expected, "{host} {query}"),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{host} {query}: {error}"),
+            (outcome, _) => panic!("{host} {query}: {outcome:?}"),
+        }
+    }
+    let database = server.database();
+    for mode in ["require", "verify-ca", "verify-full"] {
+        let url = format!("{}?sslmode={mode}{other}", server.tcp_url(&database));
+        let error = opened(&server, &database, &url).await.unwrap_err();
+        let expected =
+            "no TLS came about: invalid peer certificate: UnknownIssuer; look at sslmode and sslrootcert";
+        assert!(error.contains(expected), "{error}");
+    }
+    // Nobody reads along at a socket.
+    let url = format!("{}?sslmode=verify-full{authority}", server.url(&database));
+    assert_eq!(opened(&server, &database, &url).await.unwrap(), "f");
+}
+
+#[tokio::test]
+async fn whoever_asks_for_tls_gets_nothing_less() {
+    let database = server().database();
+    let url =
+        format!("{}?sslmode=require&sslrootcert={CERTIFICATES}/authority.pem", server().tcp_url(&database));
+    let error = opened(server(), &database, &url).await.unwrap_err();
+    assert!(error.contains("no TLS came about: server does not support TLS"), "{error}");
+}
