@@ -18,7 +18,18 @@ const STEPS: &[Step] = &[
         FEATURES.iter().try_for_each(|features| {
             let lint = ["clippy", "-p", "linchpin", "--no-default-features", "--features", features];
             cargo(&[&lint[..], &["--", "-D", "warnings"]].concat())
-        })
+        })?;
+        cargo(&[
+            "clippy",
+            "-p",
+            "linchpin-hub",
+            "--all-targets",
+            "--features",
+            "otel",
+            "--",
+            "-D",
+            "warnings",
+        ])
     }),
     ("crates", crates::run),
     ("test", test::run),

@@ -37,6 +37,7 @@ pub mod private;
 pub mod scope;
 pub mod segment;
 pub mod server;
+pub mod spans;
 pub mod store;
 mod sync;
 mod tasks;

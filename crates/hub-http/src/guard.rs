@@ -14,11 +14,17 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use linchpin::server::web::{Addresses, Stranger};
 
+use linchpin_hub_core::spans::TARGET;
+use tracing::Instrument as _;
+use tracing::field::Empty;
+
 use crate::app::App;
 use crate::problem::{Problem, Result};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// Which trace a request belongs to.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const POLICY: &str =
     "default-src 'self'; script-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
@@ -27,12 +33,27 @@ pub(crate) async fn all(State(app): State<Arc<App>>, request: Request, next: Nex
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let (parts, body) = request.into_parts();
+    let route = route.as_ref().map_or("none", |route| route.as_str());
+    let span = tracing::trace_span!(
+        target: TARGET,
+        "request",
+        otel.name = %format_args!("{} {route}", parts.method),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        traceparent = parts.headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()),
+        http.request.method = parts.method.as_str(),
+        http.route = route,
+        http.response.status_code = Empty,
+    );
     let mut response = match check(&app, &parts) {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Ok(()) => next.run(Request::from_parts(parts, body)).instrument(span.clone()).await,
         Err(problem) => problem.into_response(),
     };
     protect(response.headers_mut());
-    let route = route.as_ref().map_or("none", |route| route.as_str());
+    if response.status().is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+    span.record("http.response.status_code", response.status().as_u16());
     app.metrics.request(route, response.status(), begun.elapsed());
     response
 }

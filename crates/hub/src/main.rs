@@ -12,6 +12,8 @@ mod failure;
 mod heard;
 mod import;
 mod inspect;
+#[cfg(feature = "otel")]
+mod otel;
 mod roots;
 mod secret;
 mod serve;
@@ -83,6 +85,16 @@ fn refuse(error: &clap::Error) -> ExitCode {
 /// Standard output belongs to the protocol and to reports; logs go to standard error.
 fn log_to_stderr(cli: &cli::Cli) {
     let colours = io::stderr().is_terminal();
+    #[cfg(feature = "otel")]
+    if cli.is_serving() {
+        use tracing_subscriber::{EnvFilter, Layer as _};
+        let log = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours);
+        let log = match cli.log() {
+            Some(serve::Log::Json) => log.json().flatten_event(true).boxed(),
+            Some(serve::Log::Text) | None => log.boxed(),
+        };
+        return otel::install(log.with_filter(EnvFilter::new(cli.log_level())));
+    }
     let log =
         tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(colours).with_env_filter(cli.log_level());
     match cli.log() {

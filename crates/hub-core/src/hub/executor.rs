@@ -6,6 +6,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::Hub;
 use super::history::CallView;
@@ -20,6 +22,7 @@ use crate::limit::too_many;
 use crate::policy::{self, Caller, Reason, Verdict};
 use crate::scope::Scope;
 use crate::server::Server;
+use crate::spans;
 use crate::store::{Approval, Batch, Call, CallFilter, Change, Decision, Key, Kind, Paging, Status};
 use crate::sync::lock;
 use crate::text::shortened;
@@ -135,7 +138,19 @@ impl Hub {
         reason: &'static str,
     ) -> Result<oneshot::Receiver<CallView>> {
         let ((begun, has_begun), (done, is_done)) = (oneshot::channel(), oneshot::channel());
-        self.tasks.start(self.clone().carry_out(scope, plan, Intent { approved, reason, begun, done }));
+        let span = tracing::trace_span!(
+            target: spans::TARGET,
+            "call",
+            otel.name = %format_args!("tools/call {}", plan.tool.name),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            linchpin.server = plan.server.slug.as_str(),
+            linchpin.tool = plan.tool.name.as_str(),
+            linchpin.call.id = %plan.id,
+            linchpin.status = Empty,
+        );
+        let call = self.clone().carry_out(scope, plan, Intent { approved, reason, begun, done });
+        self.tasks.start(call.instrument(span));
         has_begun.await.unwrap_or_else(|_| Err(ending()))?;
         Ok(is_done)
     }

@@ -106,7 +106,11 @@ impl Hub {
             came = self.reach(scope, &plan) => came,
             () = stop.notified() => Came::failed(Status::Cancelled, "it was cancelled while it was under way"),
         };
-        let completed = self.world.now();
+        let (completed, span) = (self.world.now(), tracing::Span::current());
+        if came.status != Status::Success {
+            span.record("otel.status_code", "ERROR");
+        }
+        span.record("linchpin.status", came.status.name());
         let view = CallView {
             result: came.result.clone(),
             warning: came.warning.clone(),

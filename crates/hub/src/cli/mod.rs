@@ -223,6 +223,11 @@ impl Cli {
 }
 
 impl Cli {
+    /// Whether it is the hub itself.
+    pub(crate) fn is_serving(&self) -> bool {
+        matches!(self.command, None | Some(Command::Serve(_)))
+    }
+
     /// How the log is written.
     pub(crate) fn log(&self) -> Option<serve::Log> {
         match &self.command {
@@ -244,9 +249,8 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let (json, verbose) = (cli.json, cli.verbose > 0);
+    let (json, verbose, is_serving) = (cli.json, cli.verbose > 0, cli.is_serving());
     let asked = Asked { place: cli.place, hub: cli.hub, output: Output { json } };
-    let is_serving = matches!(cli.command, None | Some(Command::Serve(_)));
     if !is_serving && cli.serve != serve::Options::default() {
         return Err(Failure::usage(
             "--listen, --ready-file, --log and --audit-durability are for serving: give no other command",

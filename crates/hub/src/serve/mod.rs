@@ -91,6 +91,8 @@ pub(crate) enum Log {
 pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
     // From here on signals end nothing by themselves.
     let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
+    #[cfg(feature = "otel")]
+    let exporter = crate::otel::exporter()?;
     let place = Place::find(typed, &variable)?;
     place.make()?;
     let lock = place.lock()?;
@@ -120,17 +122,11 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         let mut now = end.subscribe();
         async move { drop(now.wait_for(|now| *now >= phase).await) }
     };
-    let (mut work, mut own) = (JoinSet::new(), JoinSet::new());
-    let (service, ending) = (web.service(), until(Phase::Answering));
-    work.spawn(async move {
-        listener.run_until(ending, service).await.map_err(|error| from_linchpin(error).into())
-    });
+    let (mut work, mut own, mut last) = (JoinSet::new(), JoinSet::new(), Work::new());
+    work.spawn(answer(listener, web.clone(), until(Phase::Answering)));
     let entrance = others.as_ref().map(Listener::origin);
     if let Some(others) = others {
-        let (service, ending) = (web.service(), until(Phase::Answering));
-        work.spawn(async move {
-            others.run_until(ending, service).await.map_err(|error| from_linchpin(error).into())
-        });
+        work.spawn(answer(others, web.clone(), until(Phase::Answering)));
     }
     if let Some(certificate) = door.and_then(|door| door.certificate) {
         work.spawn(certificate.follow(watched.clone(), until(Phase::Answering)));
@@ -141,6 +137,11 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         running.run(ending).await;
         Ok(())
     });
+
+    #[cfg(feature = "otel")]
+    if let Some(exporter) = exporter {
+        last.spawn(exporter.run(until(Phase::Over)));
+    }
 
     let running = Running { url, token: hub.process_token(), pid: std::process::id() };
     lock.announce(&running).map_err(|error| cannot_write(place.data(), &error))?;
@@ -174,7 +175,9 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         let answered = all(&mut work).await;
         // Only now: whoever was still to be answered needed it.
         end.send_replace(Phase::Ending);
-        answered.and(all(&mut own).await)
+        let ended = answered.and(all(&mut own).await);
+        end.send_replace(Phase::Over);
+        ended.and(all(&mut last).await)
     };
     let ended = tokio::select! {
         ended = in_order => ended,
@@ -186,11 +189,16 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let result = first.and(ended);
     work.shutdown().await;
     own.shutdown().await;
+    last.shutdown().await;
     drop(web);
     // The last who has the hub closes its database; the guard looks for programs that are still there. Both wait.
     drop(spawn_blocking(move || drop((hub, guard))).await);
     drop(lock);
     result
+}
+
+async fn answer(listener: Listener, web: Web, end: impl Future<Output = ()>) -> Result<(), Failure> {
+    listener.run_until(end, web.service()).await.map_err(|error| from_linchpin(error).into())
 }
 
 /// How far a hub has come. Each begins when everything of the one before is done.
@@ -201,6 +209,8 @@ enum Phase {
     Answering,
     /// What goes on by itself ends, and everything is kept.
     Ending,
+    /// Everything is done; who tells others about it ends.
+    Over,
 }
 
 type Work = JoinSet<Result<(), Failure>>;

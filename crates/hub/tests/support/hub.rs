@@ -19,31 +19,28 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Where a hub keeps everything.
 pub(crate) struct Home {
     folder: TempDir,
-    /// The URL of a database in place of a file.
-    database: Option<String>,
-    /// More of its environment.
-    more: Vec<(String, String)>,
+    /// Variables of the environment.
+    variables: Vec<(String, String)>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Home { folder: tempfile::tempdir().unwrap(), database: None, more: Vec::new() }
+        Home { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
     }
 
     /// With everything in another database than a file.
     pub(crate) fn on(database: String) -> Self {
-        Home { database: Some(database), ..Self::new() }
+        Self::new().with("LINCHPIN_DATABASE", database)
     }
 
     /// With a variable in the environment.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
-        self.more.push((name.to_owned(), value.into()));
+        self.variables.push((name.to_owned(), value.into()));
         self
     }
 
     fn variables(&self) -> Vec<(&str, &str)> {
-        let more = self.more.iter().map(|(name, value)| (&**name, &**value));
-        self.database.iter().map(|url| ("LINCHPIN_DATABASE", &**url)).chain(more).collect()
+        self.variables.iter().map(|(name, value)| (&**name, &**value)).collect()
     }
 
     pub(crate) fn data(&self) -> PathBuf {

@@ -1,0 +1,127 @@
+//! Sends spans in batches. What cannot be sent is counted and given up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Request;
+use http::header::CONTENT_TYPE;
+use linchpin::egress::{Body, Egress, Network, Policy};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::settings::Settings;
+use crate::failure::{Failure, Kind};
+
+/// Spans of one batch.
+const MOST: usize = 512;
+/// How long spans wait for others.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How long the collector may take for a batch, and for all that is left at the end.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Collectors are often without TLS on networks of one's own.
+const PRIVATE: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
+
+/// Spans that have ended.
+pub(super) struct Queue {
+    pub(super) spans: mpsc::Receiver<Value>,
+    /// How many had no room.
+    pub(super) dropped: Arc<AtomicU64>,
+}
+
+/// Sends spans to a collector.
+pub(crate) struct Exporter {
+    queue: Queue,
+    settings: Settings,
+    egress: Egress,
+}
+
+impl Exporter {
+    pub(super) fn new(queue: Queue, settings: Settings) -> Result<Self, Failure> {
+        let networks = PRIVATE.iter().filter_map(|network| network.parse::<Network>().ok());
+        let policy = networks.fold(Policy::default(), Policy::allow_http);
+        let egress = Egress::builder().policy(policy).build();
+        let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+        Ok(Exporter { queue, settings, egress })
+    }
+
+    /// Sends until the end, and then what is left.
+    pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> Result<(), Failure> {
+        let (mut end, mut batch) = (std::pin::pin!(end), Vec::with_capacity(MOST));
+        loop {
+            let is_over = tokio::select! {
+                () = &mut end => true,
+                () = full(&mut self.queue.spans, &mut batch) => false,
+                () = tokio::time::sleep(PAUSE) => false,
+            };
+            if is_over {
+                break;
+            }
+            self.send(&mut batch).await;
+        }
+        let rest = async {
+            self.send(&mut batch).await;
+            while let Ok(span) = self.queue.spans.try_recv() {
+                batch.push(span);
+                if batch.len() == MOST || self.queue.spans.is_empty() {
+                    self.send(&mut batch).await;
+                }
+            }
+        };
+        if timeout(PATIENCE, rest).await.is_err() {
+            let dropped = batch.len() + self.queue.spans.len();
+            tracing::warn!(dropped, "the collector of spans is too slow: what was left is given up");
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, batch: &mut Vec<Value>) {
+        if !batch.is_empty() {
+            let sent = timeout(PATIENCE, self.post(batch))
+                .await
+                .unwrap_or_else(|_| Err("no answer came".to_owned()));
+            if let Err(error) = sent {
+                tracing::warn!(
+                    error,
+                    dropped = batch.len(),
+                    "the collector does not take spans: they are given up"
+                );
+            }
+            batch.clear();
+        }
+        let dropped = self.queue.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            tracing::warn!(dropped, "there were more spans than could be sent");
+        }
+    }
+
+    async fn post(&self, batch: &[Value]) -> Result<(), String> {
+        let version = env!("CARGO_PKG_VERSION");
+        let about = |key: &str, text: &str| json!({ "key": key, "value": { "stringValue": text } });
+        let resource = [about("service.name", &self.settings.service), about("service.version", version)];
+        let body = json!({ "resourceSpans": [{
+            "resource": { "attributes": resource },
+            "scopeSpans": [{ "scope": { "name": "linchpin", "version": version }, "spans": batch }],
+        }] });
+        let mut request =
+            Request::post("/").body(Body::from(body.to_string())).map_err(|error| error.to_string())?;
+        *request.headers_mut() = self.settings.headers.clone();
+        request.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        let answer =
+            self.egress.send(request, &self.settings.target).await.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        // Read, so that the connection can be used again.
+        drop(answer.into_body().read_to_end(64 << 10).await);
+        if status.is_success() { Ok(()) } else { Err(format!("it answers with {status}")) }
+    }
+}
+
+/// Fills a batch. What has come stays in it, also when nobody waits any more.
+async fn full(spans: &mut mpsc::Receiver<Value>, batch: &mut Vec<Value>) {
+    while batch.len() < MOST {
+        if spans.recv_many(batch, MOST - batch.len()).await == 0 {
+            return std::future::pending().await; // nobody notes any
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The usual variables of the environment.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use linchpin::egress::Target;
+
+use crate::config::Variables;
+use crate::failure::Failure;
+
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+const SERVICE: &str = "OTEL_SERVICE_NAME";
+const DISABLED: &str = "OTEL_SDK_DISABLED";
+
+/// Where spans are sent, and how.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) target: Target,
+    pub(super) headers: HeaderMap,
+    pub(super) service: String,
+}
+
+/// Whether spans are to be sent anywhere.
+pub(super) fn is_wanted(variables: Variables<'_>) -> bool {
+    let is_off = variables(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    !is_off && variables(ENDPOINT).is_some()
+}
+
+impl Settings {
+    pub(super) fn read(variables: Variables<'_>) -> Result<Self, Failure> {
+        let text = |name: &str| {
+            let unreadable = |_| Failure::usage(format!("{name} is not UTF-8"));
+            variables(name).map(|value| value.into_string().map_err(unreadable)).transpose()
+        };
+        let endpoint = text(ENDPOINT)?.unwrap_or_default();
+        let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
+        let target = Target::typed(&url).map_err(|error| {
+            Failure::usage(format!(
+                "{ENDPOINT} is the URL of a collector, such as `http://127.0.0.1:4318`: {error}"
+            ))
+        })?;
+        let headers = headers(&text(HEADERS)?.unwrap_or_default()).ok_or_else(|| {
+            // What stands in it may be secret.
+            Failure::usage(format!("{HEADERS} cannot be read: it is written as `name=value,name=value`"))
+        })?;
+        Ok(Settings { target, headers, service: text(SERVICE)?.unwrap_or_else(|| "linchpin".to_owned()) })
+    }
+}
+
+fn headers(text: &str) -> Option<HeaderMap> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=')?;
+        let mut value = HeaderValue::from_str(decoded(value.trim())?.trim()).ok()?;
+        value.set_sensitive(true);
+        Some((name.trim().parse::<HeaderName>().ok()?, value))
+    };
+    pairs.map(pair).collect()
+}
+
+/// With `%20` and the like as what they stand for.
+fn decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    while let Some((before, after)) = rest.split_once('%') {
+        bytes.extend(before.as_bytes());
+        bytes.push(u8::from_str_radix(after.get(..2)?, 16).ok()?);
+        rest = after.get(2..)?;
+    }
+    bytes.extend(rest.as_bytes());
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    fn variables<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> {
+        move |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    }
+
+    #[test]
+    fn spans_are_sent_only_where_somebody_says_where_to() {
+        assert!(!is_wanted(&variables(&[])));
+        assert!(is_wanted(&variables(&[(ENDPOINT, "http://127.0.0.1:4318")])));
+        assert!(!is_wanted(&variables(&[(ENDPOINT, "http://127.0.0.1:4318"), (DISABLED, "TRUE")])));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_what_is_secret() {
+        let set =
+            [(ENDPOINT, "https://a.example/x/"), (HEADERS, " x-key = a%20b , y=c=d"), (SERVICE, "mine")];
+        let read = Settings::read(&variables(&set)).unwrap();
+        assert_eq!((read.target.url(), &*read.service), ("https://a.example/x/v1/traces".to_owned(), "mine"));
+        assert_eq!(
+            (&read.headers["x-key"], &read.headers["y"]),
+            (&"a b".parse().unwrap(), &"c=d".parse().unwrap())
+        );
+        assert!(!format!("{read:?}").contains("a b"));
+        for (endpoint, headers, expected) in [
+            ("collector:4318", "", ENDPOINT),
+            ("http://127.0.0.1:1", "canary", HEADERS),
+            ("http://127.0.0.1:1", "a=%canary", HEADERS),
+            ("http://127.0.0.1:1", "a b=canary", HEADERS),
+        ] {
+            let error = Settings::read(&variables(&[(ENDPOINT, endpoint), (HEADERS, headers)])).unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert!(!error.to_string().contains("canary"), "{error}");
+        }
+    }
+}

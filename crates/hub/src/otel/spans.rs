@@ -1,0 +1,194 @@
+//! Notes spans when they end. A full queue drops them: nobody waits for a collector.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use linchpin_hub_core::world::{System, World as _, random};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::export::Queue;
+
+/// How many spans wait to be sent.
+const MOST: usize = 8_192;
+const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
+
+/// Where spans come from.
+pub(super) struct Spans {
+    finished: mpsc::Sender<Value>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Spans {
+    pub(super) fn new() -> (Self, Queue) {
+        let (finished, spans) = mpsc::channel(MOST);
+        let dropped = Arc::<AtomicU64>::default();
+        (Spans { finished, dropped: dropped.clone() }, Queue { spans, dropped })
+    }
+}
+
+/// Which span of which trace, and whether anybody wants it.
+#[derive(Clone, Copy)]
+struct Place {
+    trace: u128,
+    span: u64,
+    is_wanted: bool,
+}
+
+impl Place {
+    /// Reads a `traceparent`.
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let is_known = version != "ff" && (version != "00" || parts.next().is_none());
+        number(version, 2)?;
+        let (trace, span, flags) = (number(trace, 32)?, number(span, 16)?, number(flags, 2)?);
+        let is_right = is_known && trace != 0 && span != 0;
+        let span = u64::try_from(span).ok()?;
+        is_right.then_some(Place { trace, span, is_wanted: flags & 1 == 1 })
+    }
+}
+
+/// The number that so many small hexadecimal digits are.
+fn number(text: &str, digits: usize) -> Option<u128> {
+    let is_right = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    is_right.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+}
+
+/// A span that has not ended.
+struct Open {
+    place: Place,
+    parent: Option<u64>,
+    begun: (i128, Instant),
+    /// A span is closed only when those within it are, and what is recorded last is known at its end.
+    ended: Option<Duration>,
+    fields: Fields,
+}
+
+/// What is said about a span. The names with `otel.` are about the span itself.
+#[derive(Default)]
+struct Fields {
+    name: Option<String>,
+    kind: u8,
+    is_error: bool,
+    traceparent: Option<String>,
+    attributes: Vec<Value>,
+}
+
+impl Fields {
+    fn add(&mut self, field: &Field, kind: &str, value: &str) {
+        self.attributes.push(json!({ "key": field.name(), "value": { kind: value } }));
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "otel.name" => self.name = Some(value.to_owned()),
+            "otel.kind" => self.kind = if value == "server" { SERVER } else { CLIENT },
+            "otel.status_code" => self.is_error = value == "ERROR",
+            "traceparent" => self.traceparent = Some(value.to_owned()),
+            _ => self.add(field, "stringValue", value),
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, "intValue", &value.to_string());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        let above = span.parent().and_then(|span| span.extensions().get::<Open>().map(|open| open.place));
+        let above = above.or_else(|| Place::read(fields.traceparent.as_deref()?));
+        let place = Place {
+            trace: above.map_or_else(|| u128::from_be_bytes(random(&System)), |above| above.trace),
+            span: u64::from_be_bytes(random(&System)),
+            is_wanted: above.is_none_or(|above| above.is_wanted),
+        };
+        let begun = (System.now().as_nanosecond(), Instant::now());
+        let parent = above.map(|above| above.span);
+        span.extensions_mut().insert(Open { place, parent, begun, ended: None, fields });
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        if let Some(open) = span.extensions_mut().get_mut::<Open>() {
+            values.record(&mut open.fields);
+            open.ended = Some(open.begun.1.elapsed());
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        let Some(span) = context.span(&id) else { return };
+        let Some(open) = span.extensions_mut().remove::<Open>() else { return };
+        if open.place.is_wanted && self.finished.try_send(open.finished(span.name())).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Open {
+    /// The span, as it is sent.
+    fn finished(self, name: &str) -> Value {
+        let Open { place, parent, begun: (begun, since), ended, fields } = self;
+        let ended = ended.unwrap_or_else(|| since.elapsed());
+        let end = begun + i128::try_from(ended.as_nanos()).unwrap_or_default();
+        json!({
+            "traceId": format!("{:032x}", place.trace),
+            "spanId": format!("{:016x}", place.span),
+            "parentSpanId": parent.map(|parent| format!("{parent:016x}")).unwrap_or_default(),
+            "name": fields.name.as_deref().unwrap_or(name),
+            "kind": fields.kind.max(1),
+            "startTimeUnixNano": begun.to_string(),
+            "endTimeUnixNano": end.to_string(),
+            "attributes": fields.attributes,
+            "status": if fields.is_error { json!({ "code": 2 }) } else { json!({}) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_traceparent_is_read_strictly() {
+        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+        let read = |text: &str| {
+            let place = Place::read(text)?;
+            Some((format!("{:032x}", place.trace), format!("{:016x}", place.span), place.is_wanted))
+        };
+        let both = |is_wanted| Some((trace.to_owned(), span.to_owned(), is_wanted));
+        assert_eq!(read(&format!("00-{trace}-{span}-01")), both(true));
+        assert_eq!(read(&format!("00-{trace}-{span}-00")), both(false));
+        assert_eq!(read(&format!("cc-{trace}-{span}-01-more")), both(true), "of a version to come");
+        for wrong in [
+            String::new(),
+            format!("00-{trace}-{span}"),
+            format!("00-{trace}-{span}-01-more"),
+            format!("ff-{trace}-{span}-01"),
+            format!("00-{}-{span}-01", "0".repeat(32)),
+            format!("00-{trace}-{}-01", "0".repeat(16)),
+            format!("00-{}-{span}-01", trace.to_uppercase()),
+            format!("00-{}ä-{span}-01", &trace[2..]),
+            format!("00-{trace}-{span}-+1"),
+        ] {
+            assert_eq!(read(&wrong), None, "{wrong}");
+        }
+    }
+}
