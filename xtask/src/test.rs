@@ -21,18 +21,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     cargo(&["test", "--workspace", "--all-targets"])?;
     cargo(&["test", "--workspace", "--doc"])?;
     cargo(&["test", "--package", "linchpin", "--no-default-features", "--lib", "--test", "no_validate"])?;
-    cargo(&[
-        "test",
-        "--package",
-        "linchpin-hub",
-        "--features",
-        "otel",
-        "--test",
-        "otel",
-        "--bin",
-        "linchpin",
-        "otel",
-    ])?;
+    cargo(&["test", "-p", "linchpin-hub", "--features", "otel", "--test", "otel", "--bins"])?;
     println!("\nevery test passed, doc tests and {} included", covered(&examples));
     Ok(())
 }
