@@ -125,3 +125,27 @@ async fn full(spans: &mut mpsc::Receiver<Value>, batch: &mut Vec<Value>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use linchpin::egress::Target;
+    use linchpin::server::web::Listener;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_that_says_nothing_does_not_hold_up_the_end() {
+        let silent = Listener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target::typed(&format!("{}/v1/traces", silent.origin())).unwrap();
+        let settings = Settings { target, headers: http::HeaderMap::new(), service: String::new() };
+        let (notes, spans) = mpsc::channel(MOST + 1);
+        for _ in 0..=MOST {
+            notes.try_send(json!({})).unwrap();
+        }
+        let exporter = Exporter::new(Queue { spans, dropped: Arc::default() }, settings).unwrap();
+        let begun = Instant::now();
+        timeout(60 * PATIENCE, exporter.run(std::future::ready(()))).await.unwrap().unwrap();
+        assert!(begun.elapsed() <= 3 * PATIENCE, "{:?}", begun.elapsed());
+    }
+}

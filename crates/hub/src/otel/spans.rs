@@ -164,7 +164,26 @@ impl Open {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
     use super::*;
+
+    #[test]
+    fn what_has_no_room_is_counted_and_nobody_waits() {
+        let (spans, mut queue) = Spans::new();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(spans), || {
+            for _ in 0..MOST + 3 {
+                drop(tracing::info_span!("one", otel.kind = "server", of = 3_u64));
+            }
+        });
+        assert_eq!((queue.spans.len(), queue.dropped.load(Ordering::Relaxed)), (MOST, 3));
+        let first = queue.spans.try_recv().unwrap();
+        assert_eq!(
+            (&first["name"], &first["kind"], &first["parentSpanId"]),
+            (&"one".into(), &2.into(), &"".into())
+        );
+        assert_eq!(first["attributes"], json!([{ "key": "of", "value": { "intValue": "3" } }]));
+    }
 
     #[test]
     fn a_traceparent_is_read_strictly() {
