@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::error::{Error, Kind, seconds};
+
+/// Nobody's clock is off by so much and right.
+const FAR: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many at once, and how many in a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +48,11 @@ impl Bucket {
     /// Takes one, or says how long to wait for it.
     pub fn take(&mut self, rate: Rate, now: Timestamp) -> Result<(), Duration> {
         let per_second = f64::from(rate.per_minute) / 60.0;
-        // A clock that was set back gives nothing, and takes nothing.
+        // A clock that was wrong for a moment does not count until that time comes.
+        if self.at.duration_since(now) > FAR {
+            self.at = now;
+        }
+        // One that was set back gives nothing, and takes nothing.
         let passed = Duration::try_from(now.duration_since(self.at)).unwrap_or_default();
         self.left = (self.left + passed.as_secs_f64() * per_second).min(f64::from(rate.burst));
         self.at = self.at.max(now);
@@ -73,6 +80,8 @@ mod tests {
         assert_eq!(bucket.take(rate, at(-100)), Err(Duration::from_secs(1)));
         assert_eq!(bucket.take(rate, at(1)), Ok(()));
         assert!(bucket.take(rate, at(1)).is_err());
+        assert!(bucket.take(rate, at(-10_000)).is_err());
+        assert_eq!(bucket.take(rate, at(-9_999)), Ok(()), "the clock was wrong before");
         for _ in 0..3 {
             assert_eq!(bucket.take(rate, at(1_000)), Ok(()), "never more than at once");
         }

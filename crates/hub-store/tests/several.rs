@@ -222,6 +222,7 @@ async fn nobody_is_gone_who_could_not_show_that_they_are_there() {
         &database,
         "UPDATE hubs SET seen = seen - INTERVAL '1 minute', since = since - INTERVAL '1 hour'",
     );
+    assert_eq!(found(&other).await, [], "it is about to find out that it was away, too");
     let beat = "SELECT count(*) FROM hubs WHERE since > now() - INTERVAL '10 seconds' AND seen > now() - INTERVAL '10 seconds'";
     while server().sql(&database, beat) != "1" {
         tokio::task::yield_now().await;

@@ -86,6 +86,7 @@ impl Hub {
         if is_due {
             *synced = now;
         }
+        self.settle_doubts().await;
         for tenant in said(self.store.tenants().await).unwrap_or_default() {
             said(self.expire_approvals(tenant).await);
             said(self.recover_calls(tenant).await);
@@ -94,7 +95,10 @@ impl Hub {
             }
             if count.is_multiple_of(FORGET) {
                 said(self.forget_old(tenant).await);
-                said(self.seal_old(tenant).await);
+                let hub = self.clone(); // it may take long, and can be broken off anywhere
+                self.looks.start(async move {
+                    said(hub.seal_old(tenant).await);
+                });
             }
             if is_due {
                 said(self.look_at_all(tenant).await);

@@ -1,9 +1,10 @@
 //! Calls that are given up.
 
 use serde_json::json;
+use tokio::time::interval;
 
 use super::Hub;
-use super::history::CallView;
+use super::history::{CallView, LOOK_AGAIN};
 use crate::error::{Error, Kind, Result};
 use crate::id::{CallId, TenantId};
 use crate::scope::Scope;
@@ -23,18 +24,26 @@ impl Hub {
             Status::Pending => {
                 let text = "whoever wanted it gave it up";
                 let outcome = self.failed(scope.tenant(), id, call.server_id, Status::Cancelled, text).await;
-                let mut batch = self.withdraw(scope, id).await?;
-                batch = batch.change(Change::Finish { call: id, outcome }).audit(entry);
+                let Some(batch) = self.withdraw(scope, id).await? else {
+                    return Box::pin(self.cancel_call(scope, id)).await; // somebody has just said yes or no
+                };
+                let batch = batch.change(Change::Finish { call: id, outcome }).audit(entry);
                 self.store.commit(scope.tenant(), batch).await?;
                 let body = json!({ "call": id, "server": call.server_id, "tool": call.tool, "status": Status::Cancelled });
                 self.events.publish(scope.tenant(), "call", body);
             }
             Status::Running => {
                 self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-                if !self.stop(scope.tenant(), id) {
-                    self.events.publish(scope.tenant(), CANCEL, json!({ "call": id })); // another hub makes it
+                let mut over = std::pin::pin!(self.until_over(scope.tenant(), id, &mut watching));
+                let mut turns = interval(LOOK_AGAIN);
+                loop {
+                    tokio::select! {
+                        over = &mut over => break over?,
+                        _ = turns.tick() => if !self.stop(scope.tenant(), id) {
+                            self.events.publish(scope.tenant(), CANCEL, json!({ "call": id })); // another hub makes it
+                        }
+                    }
                 }
-                self.until_over(scope.tenant(), id, &mut watching).await?;
             }
             over => {
                 let text = format!("the call is over: it is {}", over.name());
@@ -50,15 +59,16 @@ impl Hub {
         stop.inspect(|stop| stop.notify_one()).is_some()
     }
 
-    /// Nobody is asked any more.
-    async fn withdraw(&self, scope: Scope, call: CallId) -> Result<Batch> {
+    /// Nobody is asked any more, if somebody still is.
+    async fn withdraw(&self, scope: Scope, call: CallId) -> Result<Option<Batch>> {
         let filter = ApprovalFilter { call: Some(call), decision: Some(Decision::Open) };
         let open = self.store.approvals(scope.tenant(), &filter, &Paging { after: None, limit: 1 }).await?;
-        let mut batch = Batch::new();
+        let mut batch = None;
         for approval in open.items {
             let (by, at) = (scope.subject().to_string(), self.world.now());
             let decision = Decision::Withdrawn;
-            batch = batch.change(Change::Decide { approval: approval.id, decision, by, at, digest: None });
+            let decide = Change::Decide { approval: approval.id, decision, by, at, digest: None };
+            batch = Some(Batch::new().change(decide));
             self.events.publish(
                 scope.tenant(),
                 "approval",

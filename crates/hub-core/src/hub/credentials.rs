@@ -5,8 +5,9 @@ use linchpin::auth::Secret;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Hub;
+use super::servers::Kept;
 use super::servers::origin;
+use super::{Hub, put};
 use crate::connection::{Credential, Proof};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
@@ -83,13 +84,9 @@ impl Hub {
         if let Some(agent) = agent {
             entry = entry.with("agent", agent.to_string());
         }
-        let mut batch = Batch::new().change(Change::Need(Key::new(Kind::Server, server.id))).audit(entry);
+        let mut batch = Batch::new().audit(entry);
         batch.changes.extend(agent.map(|agent| Change::Need(Key::new(Kind::Agent, agent))));
-        self.store.commit(tenant, batch.change(change)).await?;
-        // Whoever is connected with the one before is connected wrongly now.
-        self.connections.end(tenant, server.id);
-        self.server_changed(tenant, server.id, "credential");
-        self.look_soon(tenant, server.id);
+        self.commit_for(tenant, server, batch.change(change)).await?;
         Ok(CredentialView {
             kind: label.kind,
             bound_to: label.bound_to,
@@ -105,9 +102,20 @@ impl Hub {
         let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
         let key = Key::new(Kind::Secret, secret_id(server.id, agent));
         let entry = self.entry(scope, "credential.dropped").with("server", server.id.to_string());
-        self.store.commit(tenant, Batch::new().change(Change::Remove(key)).audit(entry)).await?;
-        self.connections.end(tenant, server.id);
-        self.server_changed(tenant, server.id, "credential");
+        self.commit_for(tenant, server, Batch::new().change(Change::Remove(key)).audit(entry)).await
+    }
+
+    /// Changes the credentials of a server, which is another one from then on: whoever is connected with those before is
+    /// connected wrongly, at any hub.
+    async fn commit_for(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
+        let (id, version, is_enabled) = (server.id, server.version, server.settings.enabled);
+        let kept = put(Kept::of(server).document(id)?, version);
+        self.store.commit(tenant, batch.change(kept)).await?;
+        self.connections.outdated(tenant, id, Some(version + 1));
+        self.server_changed(tenant, id, "credential");
+        if is_enabled {
+            self.look_soon(tenant, id);
+        }
         Ok(())
     }
 

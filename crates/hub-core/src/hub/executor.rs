@@ -95,22 +95,30 @@ impl Hub {
     /// As [`Self::call_tool`], without waiting for a person.
     pub async fn begin_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let again = self.store.shared().map(|_| wanted.clone());
-        match (self.try_call(scope, wanted, wait).await, again) {
+        match (self.try_call(scope, wanted, wait, true).await, again) {
             // Another hub has just changed what the rules go by: once more, by that.
             (Err(error), Some(again)) if error.code() == "changed_meanwhile" => {
-                self.try_call(scope, again, wait).await
+                self.try_call(scope, again, wait, false).await
             }
             (begun, _) => begun,
         }
     }
 
-    async fn try_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
+    async fn try_call(
+        self: &Arc<Self>,
+        scope: Scope,
+        wanted: Wanted,
+        wait: bool,
+        is_first: bool,
+    ) -> Result<CallView> {
         let plan = self.plan(scope, wanted).await?;
         if !matches!(plan.verdict, Verdict::Deny(_)) {
             if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
                 return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
             }
-            self.take_turn(scope, &plan.server, || self.about(scope, "call.limited", &plan)).await?;
+            if is_first {
+                self.take_turn(scope, &plan.server, || self.about(scope, "call.limited", &plan)).await?;
+            }
             self.check_room(scope)?;
         }
         let id = plan.id;

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::{Instant, interval_at};
 
 use super::Hub;
 use super::executor::Plan;
@@ -19,7 +20,7 @@ use crate::store::{ApprovalFilter, Call, CallFilter, Outcome, Page, Paging, Stat
 use crate::vault::Label;
 
 /// How often whoever waits looks at what is kept.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A call, as it is remembered.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -196,6 +197,7 @@ impl Hub {
         watching: &mut Watching,
     ) -> Result<()> {
         let (id_text, mut ending, mut is_ending) = (id.to_string(), self.ending.subscribe(), false);
+        let mut looks = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
         loop {
             let next = tokio::select! {
                 () = async { drop(ending.wait_for(Option::is_some).await) }, if !is_ending => {
@@ -206,16 +208,15 @@ impl Hub {
                     }
                     continue;
                 }
-                next = tokio::time::timeout(LOOK_AGAIN, watching.next()) => next,
+                next = watching.next() => next.ok(),
+                _ = looks.tick() => None,
             };
             let is_over = match next {
-                Ok(Ok(event)) if event.kind == "call" && event.body["call"] == *id_text => {
+                Some(event) if event.kind == "call" && event.body["call"] == *id_text => {
                     event.body["status"].as_str().and_then(Status::find).is_some_and(Status::is_final)
                 }
-                Ok(Ok(_)) => false,
-                Ok(Err(_)) | Err(_) => {
-                    self.store.call(tenant, id).await?.is_none_or(|call| call.status.is_final())
-                }
+                Some(_) => false,
+                None => self.store.call(tenant, id).await?.is_none_or(|call| call.status.is_final()),
             };
             if is_over {
                 return Ok(());

@@ -2,40 +2,77 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Hub;
+use crate::audit::Entry;
 use crate::error;
-use crate::id::TenantId;
-use crate::store::Batch;
+use crate::id::{CallId, TenantId};
+use crate::store::{Batch, Change, Status};
 use crate::sync::lock;
 
 /// How much is remembered. What does not fit is found out at the next start, as `unknown`.
 const MOST: usize = 10_000;
+/// How long it is looked for what may have been kept.
+const DOUBT: Duration = Duration::from_mins(1);
 
 /// Batches that wait.
 #[derive(Default)]
-pub(super) struct Late(Mutex<VecDeque<(TenantId, Batch)>>);
+pub(super) struct Late {
+    batches: Mutex<VecDeque<(TenantId, Batch)>>,
+    /// Calls of which it is not known whether it was kept that they are made, and since when. They are not.
+    doubts: Mutex<Vec<(TenantId, CallId, Instant)>>,
+}
 
 impl Late {
     pub(super) fn add(&self, tenant: TenantId, batch: Batch) {
-        let mut waiting = lock(&self.0);
+        let mut waiting = lock(&self.batches);
         if waiting.len() < MOST {
             waiting.push_back((tenant, batch));
         }
     }
 
     fn first(&self) -> Option<(TenantId, Batch)> {
-        lock(&self.0).pop_front()
+        lock(&self.batches).pop_front()
+    }
+
+    /// It is not known whether it was kept that a call is made.
+    pub(super) fn doubt(&self, tenant: TenantId, call: CallId) {
+        let mut doubts = lock(&self.doubts);
+        if doubts.len() < MOST {
+            doubts.push((tenant, call, Instant::now()));
+        }
     }
 }
 
 impl Hub {
+    /// Calls that were kept after all, and not made, are over. What the database had not done after a while it never does.
+    pub(super) async fn settle_doubts(&self) {
+        let doubts = std::mem::take(&mut *lock(&self.late.doubts));
+        for (tenant, id, since) in doubts {
+            match self.store.call(tenant, id).await {
+                Ok(Some(call)) if call.status == Status::Running => {
+                    let text = "the database was lost when it was to be made: it was not";
+                    let outcome = self.failed(tenant, id, call.server, Status::Error, text).await;
+                    let entry = Entry::new(outcome.at, "hub", "call.done").with("call", id.to_string());
+                    let entry = entry.with("status", Status::Error.name());
+                    self.late
+                        .add(tenant, Batch::new().change(Change::Finish { call: id, outcome }).audit(entry));
+                }
+                _ if since.elapsed() < DOUBT => lock(&self.late.doubts).push((tenant, id, since)),
+                _ => {}
+            }
+        }
+    }
+
     /// Tries again to keep what waits, until something cannot be kept.
     pub(super) async fn keep_late(&self) {
         while let Some((tenant, batch)) = self.late.first() {
             match self.store.commit(tenant, batch.clone()).await {
                 Err(error) if error.kind() == error::Kind::Unavailable => {
-                    lock(&self.late.0).push_front((tenant, batch));
+                    lock(&self.late.batches).push_front((tenant, batch));
                     return;
                 }
                 // Done, or it was kept in another way meanwhile.

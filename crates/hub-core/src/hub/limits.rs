@@ -1,5 +1,5 @@
-//! How often servers are asked for something, and how many calls are under way at once: of a server, and of an agent. Tools,
-//! resources and prompts count alike. What is left is kept in the store: hubs that share one share it.
+//! How often servers are asked for something (tools, resources and prompts alike), and how many calls of tools are under way
+//! at once: of a server, and of an agent. What is left is kept in the store: hubs that share one share it.
 
 use super::Hub;
 use crate::agent::Agent;

@@ -41,6 +41,7 @@ mod verifying;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -137,6 +138,8 @@ pub struct Hub {
     connections: Connections,
     /// The programs of the operator's file; none where it was said that there is none.
     launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
+    /// Whether the operator's file was taken over since the hub was started.
+    has_operated: AtomicBool,
     schemas: schemas::Schemas,
     adapted: adapted::Adapted,
     /// Calls under way, and how each is stopped.
@@ -197,6 +200,7 @@ impl Hub {
             options,
             connections,
             launches: Mutex::default(),
+            has_operated: AtomicBool::new(false),
             schemas: schemas::Schemas::default(),
             adapted: adapted::Adapted::default(),
             running: Mutex::default(),

@@ -2,6 +2,7 @@
 //! alone.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 use super::servers::{Kept, Place};
 use super::{Hub, put};
@@ -27,6 +28,18 @@ impl Hub {
         let (scope, mut left_out, mut errors) = (Scope::new(tenant, Subject::Hub), Vec::new(), Vec::new());
         let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
         let mut known = self.kept_servers(tenant).await?;
+        // Hubs that share a store each have a file. One that starts with an old one, or none, takes nothing from the others.
+        let is_first = !self.has_operated.swap(true, Ordering::SeqCst);
+        if is_first && self.store.shared().is_some() {
+            for (_, kept, _) in
+                known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))
+            {
+                tracing::warn!(
+                    server = kept.slug.as_str(),
+                    "a server of another hub is not in this operator's file"
+                );
+            }
+        }
         // What cannot be done for one of them is done for all others.
         for (id, kept, _) in
             known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))

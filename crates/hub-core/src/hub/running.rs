@@ -98,6 +98,9 @@ impl Hub {
         let has_begun = self.begin(scope, &plan, approved, reason).await;
         let started = has_begun.as_ref().ok().copied();
         open.is_open = started.is_some();
+        if has_begun.as_ref().is_err_and(|error| error.kind() == error::Kind::Unavailable) {
+            self.late.doubt(tenant, plan.id); // it may have been kept that it is made
+        }
         let _ = begun.send(has_begun.map(drop)); // whoever asked may have left
         let Some(started) = started else { return };
         self.call_changed(tenant, &plan, Status::Running);
@@ -237,9 +240,18 @@ impl Hub {
         if !keeps || kept.is_err() {
             self.passing.keep(tenant, view); // for whoever waits for it now
         }
-        if let Err(error) = kept {
-            tracing::error!(call.id = %plan.id, %error, "what came of a call cannot be kept now; it is tried again");
-            self.late.add(tenant, batch);
+        match kept {
+            Err(error) if error.kind() == error::Kind::Conflict => {
+                // Another hub took this one for gone, and said that nobody knows. The audit says what is true.
+                tracing::warn!(call.id = %plan.id, status = status.name(), "a call was given up before it was over");
+                let entries = batch.audit.into_iter().map(|entry| entry.with("too_late", true)).collect();
+                self.late.add(tenant, Batch { audit: entries, ..Batch::new() });
+            }
+            Err(error) => {
+                tracing::error!(call.id = %plan.id, %error, "what came of a call cannot be kept now; it is tried again");
+                self.late.add(tenant, batch);
+            }
+            Ok(()) => {}
         }
         self.call_changed(tenant, plan, status);
     }

@@ -20,12 +20,14 @@ use crate::common::hub_id;
 /// How often a hub shows that it is there, and looks for news that nobody has told it of.
 const BEAT: Duration = Duration::from_secs(1);
 /// How long everything of one beat may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Every so many beats.
 const PRUNE: u64 = 60;
 /// Clocks that differ by less are the same, in milliseconds; by more than the second, somebody should know.
 const NEAR: i64 = 20;
 const FAR: i64 = 2_000;
+/// What took longer says nothing of the clock.
+const SLOW: i64 = 500;
 
 /// Whoever was away for a moment counts as new: others that were away, too, have time to come back before anybody says
 /// that they are gone.
@@ -35,11 +37,13 @@ const SHOW: &str = "INSERT INTO hubs (id, since, seen) VALUES ($1, clock_timesta
     RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT";
 const FORGET: &str = "DELETE FROM hubs WHERE seen < now() - INTERVAL '1 hour'";
 
-/// Which calls are of a hub that is gone, for the hub `$2`.
+/// Which calls are of a hub that is gone, for the hub `$2`. Whoever was away, or is about to find out that it was, says so of
+/// nobody.
 pub(super) const IS_ABANDONED: &str =
     "status = 'running' AND (hub IS NULL OR hub IS DISTINCT FROM $2) AND NOT EXISTS (
     SELECT 1 FROM hubs WHERE hubs.id = calls.hub AND (hubs.seen > now() - INTERVAL '10 seconds'
-        OR (SELECT own.since FROM hubs AS own WHERE own.id = $2) > now() - INTERVAL '10 seconds'))";
+        OR (SELECT own.since > now() - INTERVAL '10 seconds' OR own.seen < now() - INTERVAL '3 seconds'
+            FROM hubs AS own WHERE own.id = $2)))";
 
 /// A hub among others.
 pub(super) struct Joined {
@@ -76,7 +80,11 @@ impl Joined {
         let before = self.world.now().as_millisecond();
         let found = db.query(SHOW, &[&self.hub]).await?;
         let there: i64 = found.first().ok_or_else(|| unreadable("no hub"))?.try_get(0)?;
-        let here = before.midpoint(self.world.now().as_millisecond());
+        let after = self.world.now().as_millisecond();
+        if after - before > SLOW {
+            return Ok(()); // nobody knows when it was said
+        }
+        let here = before.midpoint(after);
         let (ahead, known) = (there - here, self.ahead.load(Ordering::Relaxed));
         if (ahead - known).abs() > NEAR {
             self.ahead.store(ahead, Ordering::Relaxed);
@@ -95,7 +103,10 @@ impl Joined {
         let (mut beat, mut count) = (Instant::now(), 0_u64);
         loop {
             let _ = timeout(BEAT, bell.notified()).await; // or it is time
-            let Ok(db) = link.get().await else { continue };
+            let Ok(db) = link.get().await else {
+                self.shared.changed(None);
+                continue;
+            };
             let work = async {
                 if beat.elapsed() >= BEAT {
                     beat = Instant::now();
@@ -108,12 +119,17 @@ impl Joined {
                 }
                 reader.read(&db, &self.shared).await
             };
-            match timeout(PATIENCE, work).await {
-                Ok(Ok(())) => {}
+            let done = timeout(PATIENCE, work).await;
+            if matches!(done, Ok(Ok(()))) {
+                continue;
+            }
+            // Nobody knows what others do meanwhile.
+            self.shared.changed(None);
+            match done {
                 Ok(Err(stop)) if !stop.is_lost() => {
                     tracing::error!(error = %linchpin_hub_core::Error::from(stop), "what other hubs do cannot be read now");
                 }
-                Ok(Err(_)) | Err(_) => link.forget(&db).await,
+                _ => link.forget(&db).await,
             }
         }
     }

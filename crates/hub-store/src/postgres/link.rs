@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-use tokio_postgres::config::{Config, Host, SslMode};
+use tokio_postgres::config::{Config, Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Socket, Statement};
 
@@ -59,6 +59,7 @@ pub(super) fn way(url: &str) -> Result<Way> {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(SILENCE);
     }
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite); // of several hosts, the one that takes changes
     config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
     let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
     let is_here = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_socket);

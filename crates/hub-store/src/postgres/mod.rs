@@ -160,7 +160,7 @@ fn unreadable(what: &'static str) -> Stop {
 
 fn is_lost(error: &tokio_postgres::Error) -> bool {
     let is_io = || error.source().and_then(|error| error.downcast_ref::<std::io::Error>()).is_some();
-    let ended = ["57P01", "57P02", "57P03", "25P03"];
+    let ended = ["57P01", "57P02", "57P03", "25P03", "25006"];
     error.is_closed() || error.code().map_or_else(is_io, |code| ended.contains(&code.code()))
 }
 

@@ -117,7 +117,10 @@ impl Reader {
             let is_whole = rows.next().is_some_and(|row| numbers(row, 0).ok() == Some(self.last));
             if is_whole {
                 for row in rows {
-                    self.tell(row, shared)?;
+                    self.last = numbers(row, 0)?;
+                    if self.tell(row, shared).is_err() {
+                        shared.changed(None); // of another hub than this one understands
+                    }
                 }
             } else {
                 shared.changed(None);
@@ -131,7 +134,7 @@ impl Reader {
         }
     }
 
-    fn tell(&mut self, row: &Row, shared: &Shared) -> Result<()> {
+    fn tell(&self, row: &Row, shared: &Shared) -> Result<()> {
         let of_news = || unreadable("news that nobody has told");
         let (number, hub): (u64, &str) = (numbers(row, 0)?, row.try_get(1)?);
         let tenant: Option<TenantId> = row.try_get::<_, Option<&str>>(2)?.map(str::parse).transpose()?;
@@ -155,7 +158,6 @@ impl Reader {
             // Of a newer hub: whatever it is about may have changed.
             _ => shared.changed(None),
         }
-        self.last = number;
         Ok(())
     }
 }

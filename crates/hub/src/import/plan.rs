@@ -239,7 +239,7 @@ impl Known<'_> {
         {
             let is_program = matches!(transport, Transport::Stdio(_));
             let fields = normal(settings, transport);
-            let is_unsaid = is_unsaid(&json!(settings.authentication), &json!(settings.credentials));
+            let is_unsaid = is_unsaid(&json!(settings.authentication));
             let name = settings.name.clone();
             return Some(There { name, is_program, is_from_file: true, fields, is_unsaid });
         }
@@ -265,7 +265,7 @@ impl Known<'_> {
             is_program: false,
             is_from_file: view["is_from_file"] == true,
             fields: fields.into_iter().map(|name| (name.to_owned(), view[name].clone())).collect(),
-            is_unsaid: is_unsaid(&view["authentication"], &view["credentials"]),
+            is_unsaid: is_unsaid(&view["authentication"]),
         })
     }
 
@@ -310,10 +310,9 @@ impl Known<'_> {
     }
 }
 
-/// Whether files of clients have no words for how it is known who asks.
-fn is_unsaid(authentication: &Value, credentials: &Value) -> bool {
-    let kind = &authentication["type"];
-    kind == "oauth" || kind == "basic" || kind != "none" && credentials == "per-agent"
+/// Whether somebody signs in there: a file that says nothing of it changes nothing of it.
+fn is_unsaid(authentication: &Value) -> bool {
+    authentication["type"] != "none"
 }
 
 /// What differs between two servers. Values that look secret are not shown.

@@ -63,7 +63,11 @@ impl From<Error> for Wrong {
 pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) -> Result<Wanted, Wrong> {
     let strange = value.as_object().into_iter().flat_map(Map::keys);
     let strange = strange.filter(|name| !KNOWN.contains(&name.as_str()));
-    let notes = strange.map(|name| format!("`{name}` is not taken over")).collect();
+    let mut notes: Vec<_> = strange.map(|name| format!("`{name}` is not taken over")).collect();
+    let taken = from_environment(format, &value);
+    if !taken.is_empty() {
+        notes.push(format!("it is given from your environment: {}", taken.join(", ")));
+    }
     let mut form = Form::new(value)?;
     let kind = form.text("type", 40)?;
     let is_disabled = form.flag("disabled")?.unwrap_or_default();
@@ -98,6 +102,24 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
         Draft::read(Value::Object(fields.clone()))?;
     }
     Ok(Wanted { fields, is_program, secrets, is_disabled, notes })
+}
+
+/// The variables of the environment that a server is given, or that are sent to it.
+fn from_environment(format: Format, value: &Value) -> Vec<String> {
+    let texts = ["env", "headers"].into_iter().filter_map(|field| value[field].as_object());
+    let texts = texts.flat_map(Map::values).filter_map(Value::as_str);
+    let mut names: Vec<_> = texts
+        .flat_map(|text| text.split("${").skip(1).filter_map(|rest| rest.split_once('}')))
+        .filter_map(|(name, _)| match format {
+            Format::ClaudeDesktop => None,
+            Format::ClaudeCode => name.split(":-").next(),
+            _ => name.strip_prefix("env:"),
+        })
+        .map(str::to_owned)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 struct Reader<'a> {

@@ -57,6 +57,7 @@ fn details(row: &Row) -> Vec<(String, bool)> {
         let directory = row.wanted.as_ref().and_then(|wanted| wanted.fields.get("directory"));
         details
             .extend(directory.and_then(Value::as_str).map(|path| (format!("in {}", one_line(path)), false)));
+        details.extend(remote(row).map(|place| (place, true)));
     }
     for (field, before, after) in &row.changes {
         details.push((clean(&format!("{field}: {before} → {after}")), true));
@@ -70,6 +71,17 @@ fn details(row: &Row) -> Vec<(String, bool)> {
         details.extend(notes.map(|note| (one_line(note), false)));
     }
     details
+}
+
+/// Where a server on the network is, and what is sent there with every request.
+fn remote(row: &Row) -> Option<String> {
+    let fields = &row.wanted.as_ref().filter(|wanted| !wanted.is_program)?.fields;
+    let headers = fields.get("headers").and_then(Value::as_object);
+    let headers = headers
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| format!(", {name}: {}", value.as_str().unwrap_or_default()));
+    Some(clean(&format!("at {}{}", fields.get("url")?.as_str()?, headers.collect::<String>())))
 }
 
 /// What somebody has to enter, and how.
