@@ -10,11 +10,12 @@ use serde_json::Value;
 
 use super::Hub;
 use super::connecting::failed;
+use crate::agent::Agent;
 use crate::error::{Error, Result};
 use crate::hidden::Hidden;
 use crate::scope::Scope;
 use crate::server::Server;
-use crate::store::Batch;
+use crate::store::{Batch, Change, Key, Kind};
 
 const LONGEST_URI: usize = 8_192;
 
@@ -108,7 +109,17 @@ impl Hub {
     ) -> Result<()> {
         let entry = |action| self.entry(scope, action).with("server", server.id.to_string()).with(name, what);
         self.take_turn(scope, server, || entry("call.limited")).await?;
-        self.store.commit(scope.tenant(), Batch::new().audit(entry(action))).await
+        let mut batch = Batch::new().audit(entry(action));
+        if self.store.shared().is_some() {
+            // What another hub has changed counts at once.
+            let mut by = vec![(Key::new(Kind::Server, server.id), server.version)];
+            if let Some(agent) = scope.agent() {
+                let (_, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
+                by.push((Key::new(Kind::Agent, agent), version));
+            }
+            batch = batch.change(Change::Same(by));
+        }
+        self.store.commit(scope.tenant(), batch).await
     }
 
     /// Asks a server for something; once more, if the connection had ended before anything was sent.
