@@ -70,8 +70,15 @@ pub async fn verify(
     let broken = match Check::new(tenant, last.as_ref(), public_key) {
         Err(broken) => Some((broken.number, broken.to_string())),
         Ok(check) => {
-            let mut going = Going { store, tenant, public_key, check, segments: 0, away: Vec::new() };
-            let broken = going.all(beside.segments.as_deref()).await?;
+            let begin =
+                || Going { store, tenant, public_key, check: check.clone(), segments: 0, away: Vec::new() };
+            let mut going = begin();
+            let mut broken = going.all(beside.segments.as_deref()).await?;
+            // What is missing may have been put into a segment a moment ago.
+            if broken.is_some() && stored(store, tenant).await?.len() as u64 != going.segments {
+                going = begin();
+                broken = going.all(beside.segments.as_deref()).await?;
+            }
             let head = going.check.head();
             (found.entries, found.hash) = (head.number, head.hash.to_string());
             (found.segments, found.note) = (going.segments, note(&going.away));

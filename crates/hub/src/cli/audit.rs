@@ -60,14 +60,21 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
             }
             let place = asked.place()?;
             let (store, folder) = (place.found_store().await?, place.segments(&Config::open(&place.config)?));
-            for segment in every_segment(&*store, LOCAL).await? {
-                if segment.last > after {
-                    print_segment(&segment, &folder, after)?;
-                    after = segment.last;
-                }
-            }
             loop {
                 let rows = store.audit(LOCAL, after, MOST_ON_PAGE).await?;
+                // Those that are not in the store are in a segment, perhaps since a moment ago.
+                if rows.first().is_none_or(|first| first.number != after + 1) {
+                    let before = after;
+                    for segment in every_segment(&*store, LOCAL).await? {
+                        if segment.last > after {
+                            print_segment(&segment, &folder, after)?;
+                            after = segment.last;
+                        }
+                    }
+                    if after != before {
+                        continue;
+                    }
+                }
                 let Some(last) = rows.last() else { return Ok(ExitCode::SUCCESS) };
                 after = last.number;
                 for row in rows {
