@@ -65,7 +65,7 @@ async fn renewed_once(stores: [Arc<dyn Store>; 3], expiries: usize) {
 async fn on_one_file() {
     let place = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
-    renewed_once([store.clone(), store.clone(), store], 1_000).await;
+    renewed_once([store.clone(), store.clone(), store], 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,5 +75,5 @@ async fn on_one_database() {
     for _ in 0..3 {
         stores.push(Arc::new(Postgres::open(&url).await.unwrap()));
     }
-    renewed_once(stores.try_into().unwrap_or_else(|_| unreachable!()), 50).await;
+    renewed_once(stores.try_into().unwrap_or_else(|_| unreachable!()), 1_000).await;
 }
