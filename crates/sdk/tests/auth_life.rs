@@ -79,6 +79,25 @@ async fn a_secret_stays_with_whoever_got_it_first() {
 }
 
 #[tokio::test]
+async fn a_wrong_secret_costs_nobody_the_sign_in() {
+    let authority = signing_in::start(Authority::honest()).await;
+    let store = Arc::new(MemoryStore::default());
+    let with = |secret: String| {
+        let oauth =
+            signing_in::oauth(&authority).store(store.clone()).client_secret(Known::Basic.id(), secret);
+        Client::http(authority.mcp_url()).auth(oauth)
+    };
+    let right = authority.secret(Known::Basic);
+    with(right.clone()).connect().await.unwrap().call("greet", ()).await.unwrap();
+    authority.advance(Duration::from_hours(2));
+    let error = with("wrong".to_owned()).connect().await.unwrap_err().to_string();
+    assert!(error.contains("the client's id or secret is not taken"), "{error}");
+    with(right).connect().await.unwrap().call("greet", ()).await.unwrap();
+    let seen = authority.seen();
+    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 1, 0));
+}
+
+#[tokio::test]
 async fn nobody_is_waited_for_in_vain() {
     let authority = signing_in::start(Authority::honest()).await;
     let (asked, visits) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));

@@ -65,9 +65,16 @@ impl AuthError {
     }
 
     /// Whether the authorization server said no to a refresh token in a way that will not pass: most have codes of their
-    /// own beside `invalid_grant`.
+    /// own beside `invalid_grant`. What is wrong with whoever shows it says nothing of what was granted.
     pub(super) fn ends_grant(&self) -> bool {
-        self.code().is_some_and(|code| !matches!(code, "use_dpop_nonce" | "invalid_dpop_proof"))
+        let is_of_request =
+            |code| matches!(code, "use_dpop_nonce" | "invalid_dpop_proof" | "unsupported_grant_type");
+        !self.is_of_client() && self.code().is_some_and(|code| !is_of_request(code))
+    }
+
+    /// Whether the authorization server does not take the client.
+    pub(super) fn is_of_client(&self) -> bool {
+        matches!(self.code(), Some("invalid_client" | "unauthorized_client"))
     }
 
     /// What kind of failure it is.
@@ -122,7 +129,8 @@ mod tests {
     fn only_what_is_over_is_over() {
         let of =
             |code: &str| AuthError::new(AuthErrorKind::Token, "x").with_code(Some(code.into())).ends_grant();
-        assert!(of("invalid_grant") && of("invalid_client") && of("interaction_required"));
+        assert!(of("invalid_grant") && of("bad_refresh_token") && of("interaction_required"));
+        assert!(!of("invalid_client") && !of("unauthorized_client"));
         assert!(!of("use_dpop_nonce") && !AuthError::new(AuthErrorKind::Token, "x").ends_grant());
     }
 

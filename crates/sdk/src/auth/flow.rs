@@ -19,7 +19,7 @@ use super::challenge::Challenge;
 use super::error::AuthError;
 use super::exchange::{Exchange, Reply};
 use super::identity::Identity;
-use super::oauth::Profile;
+use super::oauth::{Grant, Profile};
 use super::record::Record;
 use super::resource_metadata::ResourceMetadata;
 use super::scopes::Scopes;
@@ -193,6 +193,14 @@ impl Flow {
             // Without the query, which may hold a key, and without a slash that says nothing.
             (None, None) => self.start.server.to_string().trim_end_matches('/').to_owned(),
         }
+    }
+
+    /// Whether a refusal to renew means that there is nothing to renew. A client that has registered itself can do so again;
+    /// one that needs no person can go on without.
+    pub(super) fn is_over(&self, error: &AuthError) -> bool {
+        let can_begin_again =
+            self.start.profile.client.is_none() || !matches!(self.start.profile.grant, Grant::Person);
+        error.ends_grant() || (error.is_of_client() && can_begin_again)
     }
 
     /// What was kept, if this authorization server gave it.

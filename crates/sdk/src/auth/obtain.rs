@@ -234,9 +234,10 @@ impl Flow {
             {
                 self.claim(claim, reply.nonce.clone(), now)
             }
-            // What is over is over: from the beginning, if this is not only about renewing. Anything else may pass.
+            // What is over is over: from the beginning, if this is not only about renewing. Anything else may pass, or be
+            // mended, such as a wrong secret of the client.
             Err(error) => match claim {
-                Claim::Refresh(_) if error.ends_grant() && !self.is_only_renewal => {
+                Claim::Refresh(_) if self.is_over(&error) && !self.is_only_renewal => {
                     self.is_forgotten = error.code() != Some("invalid_grant");
                     self.become_known(now)
                 }

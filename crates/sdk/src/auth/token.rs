@@ -147,7 +147,14 @@ pub(super) fn read_assertion(reply: &Reply, provider: &str) -> Result<Secret, Au
 fn answer(reply: &Reply, issuer: &str) -> Result<Answer, AuthError> {
     let refused = || {
         let (code, what) = oauth_error(reply);
-        failure(issuer, &what).with_code(code)
+        let error = failure(issuer, &what).with_code(code);
+        if error.is_of_client() {
+            let text = format!(
+                "{error}: the client's id or secret is not taken; set those that are registered there"
+            );
+            return AuthError::new(error.kind(), text).with_code(error.code().map(str::to_owned));
+        }
+        error
     };
     if !reply.is_success() {
         return Err(refused());
@@ -250,6 +257,11 @@ mod tests {
             ),
             (200, &long, "too long"),
             (200, r#"{"error":"bad_refresh_token","error_description":"x"}"#, "`bad_refresh_token` (x)"),
+            (
+                401,
+                r#"{"error":"invalid_client"}"#,
+                "`invalid_client`: the client's id or secret is not taken",
+            ),
             (307, "", "HTTP 307, a redirect"),
             (500, "<html>", "HTTP 500 with a page for people"),
             (
