@@ -127,6 +127,21 @@ async fn nobody_is_waited_for_in_vain() {
     assert_eq!(visits.load(Ordering::SeqCst), 2, "the second one is asked anew");
 }
 
+#[tokio::test]
+async fn who_has_signed_out_elsewhere_stays_out() {
+    let authority = signing_in::start(Authority::honest()).await;
+    let store = Arc::new(MemoryStore::default());
+    let with = || signing_in::oauth(&authority).store(store.clone());
+    let (one, other) = (with(), with());
+    let client = Client::http(authority.mcp_url()).auth(one.clone()).connect().await.unwrap();
+    client.call("greet", ()).await.unwrap();
+    signing_in::sign_out(&authority, &other).await.unwrap();
+    authority.advance(Duration::from_hours(2));
+    client.call("greet", ()).await.unwrap();
+    let seen = authority.seen();
+    assert_eq!((seen.authorizations, seen.grants("refresh_token").count()), (2, 0), "somebody was asked");
+}
+
 /// A store whose disk is full from some time on: what was kept stays.
 #[derive(Clone, Default)]
 struct Full(Arc<(MemoryStore, AtomicBool)>);

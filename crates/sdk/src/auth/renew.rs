@@ -30,10 +30,16 @@ impl Account {
         }
         let lease = profile.store.lock(&self.key).await?;
         let kept = profile.store.load(&self.key).await?;
-        // What could not be kept is newer than what is there.
-        let kept = kept.filter(|_| !lock(&self.live).is_unkept);
-        let kept = kept.and_then(|kept| readable(Record::read(&kept)));
         let (known, attempt) = self.current();
+        // Where nothing is left somebody has signed out: what is remembered here is not renewed. What could not be kept is
+        // newer than what is there.
+        let is_unkept = lock(&self.live).is_unkept;
+        let known = if kept.is_none() && !is_unkept {
+            known.map(|known| Arc::new(Arc::unwrap_or_clone(known).without_tokens()))
+        } else {
+            known
+        };
+        let kept = kept.filter(|_| !is_unkept).and_then(|kept| readable(Record::read(&kept)));
         let is_news = |kept: &Record| {
             kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
         };

@@ -85,10 +85,15 @@ impl Grants {
         Ok(record)
     }
 
-    async fn write(&self, record: &Secret) -> Result<()> {
+    /// Keeps what was given. Only a sign-in makes a grant: what was signed out of meanwhile is not brought back by renewing.
+    async fn write(&self, record: &Secret, is_sign_in: bool) -> Result<()> {
         let (tenant, server, agent) = self.whose;
         self.tokens.add(record);
         let before = self.store.document(tenant, &self.key()).await?.map_or(0, |stored| stored.version);
+        if before == 0 && !is_sign_in {
+            let text = "somebody has signed out meanwhile: sign in again";
+            return Err(Error::new(error::Kind::Conflict, "signed_out", text));
+        }
         let kept = self.keys.seal(tenant, &self.label, &server.to_string(), record, before).await?;
         let action = if before == 0 { "grant.given" } else { "grant.renewed" };
         let mut entry = Entry::new(self.world.now(), "hub", action).with("server", server.to_string());
@@ -105,7 +110,7 @@ impl Grants {
     /// Keeps what somebody has just signed in for, in place of what there was.
     pub(super) async fn replace(&self, record: &Secret) -> Result<()> {
         let _lease = self.take_lease().await?;
-        self.write(record).await
+        self.write(record, true).await
     }
 
     /// Who the client was at the last sign-in and what was asked for, without what was given.
@@ -187,7 +192,7 @@ impl TokenStore for Grants {
     }
 
     fn save<'a>(&'a self, _: &'a str, record: Secret) -> AuthFuture<'a, ()> {
-        Box::pin(async move { self.write(&record).await.map_err(|error| failed(&error)) })
+        Box::pin(async move { self.write(&record, false).await.map_err(|error| failed(&error)) })
     }
 
     fn remove<'a>(&'a self, _: &'a str) -> AuthFuture<'a, ()> {
