@@ -67,6 +67,11 @@ impl Grants {
         Ok(found.map_or(0, |stored| stored.version))
     }
 
+    /// The version that was last read or written here.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
     /// Whether this version is none that is known here; from now on it is.
     pub(super) fn has_changed(&self, version: u64) -> bool {
         self.seen.swap(version, Ordering::Relaxed) != version

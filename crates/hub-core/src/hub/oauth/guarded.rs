@@ -41,13 +41,16 @@ impl Guarded {
         }
     }
 
-    /// Nothing but a person helps.
-    async fn over(&self, error: &AuthError) -> AuthError {
+    /// Nothing but a person helps, as far as the grant of this version goes: one that came meanwhile is tried.
+    async fn over(&self, version: u64, error: &AuthError) -> Result<bool, AuthError> {
         let Guarded { slug, command, .. } = self;
-        let version = self.grants.version().await.unwrap_or_default();
-        if version == 0 {
-            let text = format!("nobody has signed in to `{slug}`: sign in with `{command}`");
-            return AuthError::new(AuthErrorKind::Nobody, text);
+        match self.grants.version().await? {
+            0 => {
+                let text = format!("nobody has signed in to `{slug}`: sign in with `{command}`");
+                return Err(AuthError::new(AuthErrorKind::Nobody, text));
+            }
+            now if now != version => return Ok(true),
+            _ => {}
         }
         let why = format!("the sign-in to `{slug}` is over or was revoked: sign in again with `{command}`");
         tracing::info!(server = slug, %error, "a grant is not taken any more");
@@ -57,7 +60,7 @@ impl Guarded {
         if let Err(error) = kept.await {
             tracing::warn!(%error, "that a grant is over could not be kept");
         }
-        AuthError::new(AuthErrorKind::Nobody, why)
+        Err(AuthError::new(AuthErrorKind::Nobody, why))
     }
 
     /// The grant does not go far enough.
@@ -96,8 +99,9 @@ impl Authorize for Guarded {
             if refusal.status == 403 && refusal.challenge.error.as_deref() == Some("insufficient_scope") {
                 return Err(self.more(&refusal.challenge.scope.unwrap_or_default()).await);
             }
+            let version = self.grants.seen();
             match self.oauth.refused(request, refusal).await {
-                Err(error) if error.kind() == AuthErrorKind::Nobody => Err(self.over(&error).await),
+                Err(error) if error.kind() == AuthErrorKind::Nobody => self.over(version, &error).await,
                 done => done,
             }
         })
