@@ -99,6 +99,9 @@ impl Hub {
                 self.looks.start(async move {
                     said(hub.seal_old(tenant).await);
                 });
+                for server in said(self.every_server(tenant).await).unwrap_or_default() {
+                    said(self.forget_late(tenant, server.id).await);
+                }
             }
             if is_due {
                 said(self.look_at_all(tenant).await);

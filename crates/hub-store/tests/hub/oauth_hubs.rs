@@ -1,7 +1,7 @@
 //! Sign-ins where there are several hubs on one store, and where a hub is started again.
 
 use linchpin_hub_core::hub::oauth::{Progress, SignedIn};
-use linchpin_hub_core::store::Status;
+use linchpin_hub_core::store::{Batch, Change, Kind, Paging, Status, Stored};
 
 use crate::signing::{agent, call, led_away, sign_in, with};
 use crate::stage::{ADA, Stage, agent_of, another, open, person};
@@ -42,6 +42,22 @@ async fn who_left_from_one_hub_comes_back_to_another_once() {
     for hub in [&stage.hub, &other] {
         assert_eq!(call(hub, helper, "greet").await.status, Status::Success);
     }
+}
+
+#[tokio::test]
+async fn a_sign_in_that_nobody_can_read_is_in_nobodys_way() {
+    let (mut stage, authority) = with("shared").await;
+    stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
+    let server = stage.hub.server(person(ADA), "guarded").await.unwrap().id.to_string();
+    let paging = Paging { after: None, limit: 10 };
+    let kept = stage.store.documents(ADA, Kind::Secret, Some(&server), &paging).await.unwrap();
+    let Stored { mut document, version } = kept.items.into_iter().next().unwrap();
+    document.body["bytes"] = "00".into();
+    let key = document.key.clone();
+    stage.store.commit(ADA, Batch::new().change(Change::Put { document, version })).await.unwrap();
+    stage.hub = second(&stage);
+    assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
+    assert!(stage.store.document(ADA, &key).await.unwrap().is_none(), "it is gone");
 }
 
 #[tokio::test]

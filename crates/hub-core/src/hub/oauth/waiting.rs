@@ -114,28 +114,41 @@ impl Hub {
         Ok(Some((serde_json::from_str(text.expose()).map_err(damaged)?, version)))
     }
 
-    /// Makes room for another one at a server: what is over for long is forgotten.
+    /// Makes room for another one at a server.
     pub(super) async fn room_to_wait(&self, tenant: TenantId, server: ServerId) -> Result<()> {
-        let (now, mut count) = (self.world.now(), 0);
-        for Stored { document, .. } in self.stored(tenant, Kind::Secret, Some(&server.to_string())).await? {
-            let (key, place) = (document.key.clone(), document.key.id.parse()?);
-            if document.read::<Sealed>()?.kind != KIND {
-                continue;
-            }
-            let Some((waiting, _)) = self.waiting_at(tenant, place).await? else { continue };
-            if waiting.is_late(now) {
-                match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
-                    Err(error) if error.kind() != error::Kind::NotFound => return Err(error),
-                    _ => {} // or another hub did
-                }
-            } else if waiting.progress == Progress::Waiting {
-                count += 1;
-            }
-        }
-        if count >= MOST {
+        if self.forget_late(tenant, server).await? >= MOST {
             let text = format!("{MOST} sign-ins are under way already: finish one of them first");
             return Err(Error::new(error::Kind::Exhausted, "too_many_sign_ins", text));
         }
         Ok(())
+    }
+
+    /// Forgets what is over for long at a server, and what nobody can read. How many are under way.
+    pub(in crate::hub) async fn forget_late(&self, tenant: TenantId, server: ServerId) -> Result<usize> {
+        let (now, mut count) = (self.world.now(), 0);
+        for Stored { document, .. } in self.stored(tenant, Kind::Secret, Some(&server.to_string())).await? {
+            let (key, place) = (document.key.clone(), document.key.id.parse()?);
+            if !document.read::<Sealed>().is_ok_and(|sealed| sealed.kind == KIND) {
+                continue;
+            }
+            let waiting = match self.waiting_at(tenant, place).await {
+                Ok(None) => continue,
+                Ok(Some((waiting, _))) => Some(waiting),
+                Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
+                    tracing::warn!(%error, "a sign-in that was begun is forgotten");
+                    None
+                }
+                Err(error) => return Err(error),
+            };
+            if waiting.as_ref().is_none_or(|waiting| waiting.is_late(now)) {
+                match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
+                    Err(error) if error.kind() != error::Kind::NotFound => return Err(error),
+                    _ => {} // or another hub did
+                }
+            } else if waiting.is_some_and(|waiting| waiting.progress == Progress::Waiting) {
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 }
