@@ -1,9 +1,11 @@
 //! Where people leave to sign in to a server, and come back to. A cookie that lives as long as they are away tells that it is
-//! the same browser: an address that somebody sends to another leads nowhere.
+//! the same browser: an address that somebody sends to another leads nowhere. Each sign-in has its own.
 
 use axum::response::Response;
 use http::header::{COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use linchpin::server::web::decode_form;
+use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::hub::oauth::{Progress, SignInView};
 
 use super::{begin, door, html};
@@ -13,6 +15,8 @@ use crate::problem::{Problem, Result};
 
 /// How long somebody may be away, in seconds.
 const AWAY: u32 = 600;
+/// How often somebody may be away in one browser.
+const MOST: usize = 8;
 
 /// Leads the person who has begun a sign-in to where it is done.
 pub(crate) async fn start(asked: Asked) -> Result<Response> {
@@ -23,11 +27,16 @@ pub(crate) async fn start(asked: Asked) -> Result<Response> {
         ));
     };
     let (url, proof) = asked.hub().leave_to_sign_in(caller.scope, asked.path("sign_in")).await?;
-    let mut response = see_other("/");
+    let (mut response, is_secure) = (see_other("/"), asked.app.is_secure);
+    let name = name(url.split_once('?').map_or("", |(_, query)| query), is_secure);
     let wrong =
         |_| Problem::malformed("wrong_address", "the server's authorization server has no usable address");
     response.headers_mut().insert(LOCATION, HeaderValue::try_from(url).map_err(wrong)?);
-    keep(&mut response, Some(&proof), asked.app.is_secure);
+    let others: Vec<_> = kept(&asked.headers).filter(|(known, _)| is_ours(known) && *known != name).collect();
+    for (oldest, _) in others.iter().rev().skip(MOST - 1) {
+        keep(&mut response, oldest, None, is_secure);
+    }
+    keep(&mut response, &name, Some(&proof), is_secure);
     Ok(response)
 }
 
@@ -36,8 +45,11 @@ pub(crate) async fn back(asked: Asked) -> Result<Response> {
     if asked.method != Method::GET {
         return Ok(html(StatusCode::OK, String::new()));
     }
-    let proof = kept(&asked.headers, asked.app.is_secure).unwrap_or_default();
-    let (status, heading, text) = match asked.hub().return_from_sign_in(&asked.raw_query, proof).await {
+    let name = name(&asked.raw_query, asked.app.is_secure);
+    let proof = kept(&asked.headers).find(|(known, _)| *known == name).map_or("", |(_, proof)| proof);
+    let back = asked.hub().return_from_sign_in(&asked.raw_query, proof).await;
+    let is_used = back.is_ok();
+    let (status, heading, text) = match back {
         Ok(SignInView { progress: Progress::Failed { error }, .. }) => {
             (StatusCode::BAD_REQUEST, "That did not work", error)
         }
@@ -52,25 +64,35 @@ pub(crate) async fn back(asked: Asked) -> Result<Response> {
     page.markup("<header><h1>Linchpin</h1></header><main><h2>").text(heading).markup("</h2><p>");
     page.text(text).markup("</p></main></body></html>");
     let mut response = html(status, page.end());
-    keep(&mut response, None, asked.app.is_secure);
+    if is_used {
+        keep(&mut response, &name, None, asked.app.is_secure);
+    }
     Ok(response)
 }
 
-fn name(is_secure: bool) -> &'static str {
-    if is_secure { "__Host-linchpin-away" } else { "linchpin-away" }
+const PREFIX: &str = "linchpin-away-";
+
+/// What the cookie of a sign-in is called, whose `state` is in a query.
+fn name(query: &str, is_secure: bool) -> String {
+    let state = decode_form(query).find(|(name, _)| name == "state").map(|(_, state)| state);
+    let digest = Digest::of("linchpin away").part(state.unwrap_or_default().as_bytes()).end().to_string();
+    format!("{}{PREFIX}{}", if is_secure { "__Host-" } else { "" }, &digest[digest.len() - 16..])
+}
+
+fn is_ours(name: &str) -> bool {
+    name.strip_prefix("__Host-").unwrap_or(name).starts_with(PREFIX)
 }
 
 /// The cookie comes back with somebody whom another site sends here: `Lax`.
-fn keep(response: &mut Response, proof: Option<&str>, is_secure: bool) {
+fn keep(response: &mut Response, name: &str, proof: Option<&str>, is_secure: bool) {
     let (value, age, secure) =
         (proof.unwrap_or_default(), proof.map_or(0, |_| AWAY), if is_secure { "; Secure" } else { "" });
-    let text = format!("{}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}", name(is_secure));
+    let text = format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}");
     response.headers_mut().extend(HeaderValue::try_from(text).ok().map(|cookie| (SET_COOKIE, cookie)));
 }
 
-fn kept(headers: &HeaderMap, is_secure: bool) -> Option<&str> {
+/// All cookies, the oldest first as browsers send them.
+fn kept(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-    let mut pairs =
-        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(known, _)| *known == name(is_secure)).map(|(_, value)| value)
+    cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='))
 }

@@ -28,7 +28,7 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     let left = site.send("GET", &start, &[("Cookie", &session)], None).await;
     assert_eq!(left.status, 303, "{left:?}");
     let away = left.header("set-cookie").unwrap();
-    assert!(away.starts_with("linchpin-away=") && away.contains("HttpOnly; SameSite=Lax"), "{away}");
+    assert!(away.starts_with("linchpin-away-") && away.contains("HttpOnly; SameSite=Lax"), "{away}");
     let away = away.split(';').next().unwrap().to_owned();
     let back = authority.approve(left.header("location").unwrap()).await.unwrap();
     let path = format!("/oauth/callback?{}", back.url.split_once('?').unwrap().1);
@@ -56,6 +56,39 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     assert_eq!(site.delete("/servers/guarded/sign-in").await.status, 204);
     assert_eq!(site.post("/calls", call).await.ok()["status"], "error");
     assert_eq!(authority.seen().revocations, 1, "it was given back");
+}
+
+#[tokio::test]
+async fn who_leaves_twice_from_one_browser_comes_back_twice() {
+    let site = Site::new().await;
+    let (authority, first) = begun(&site).await;
+    let second = site.post("/servers/guarded/sign-in", json!({})).await.ok();
+    let (session, _) = site.sign_in().await;
+    let (mut cookies, mut paths) = (session, Vec::new());
+    for begun in [&first, &second] {
+        let start = format!("/oauth/start/{}", begun["id"].as_str().unwrap());
+        let left = site.send("GET", &start, &[("Cookie", &cookies)], None).await;
+        cookies = format!("{cookies}; {}", left.header("set-cookie").unwrap().split(';').next().unwrap());
+        let back = authority.approve(left.header("location").unwrap()).await.unwrap();
+        paths.push(format!("/oauth/callback?{}", back.url.split_once('?').unwrap().1));
+    }
+    for foreign in ["/oauth/callback", "/oauth/callback?state=x&code=y"] {
+        let lost = site.send("GET", foreign, &[("Cookie", &cookies)], None).await;
+        assert_eq!((lost.status, lost.header("set-cookie")), (400, None), "it ends nothing");
+    }
+    for path in &paths {
+        let home = site.send("GET", path, &[("Cookie", &cookies)], None).await;
+        assert_eq!(home.status, 200, "{home:?}");
+        let cleared = home.header("set-cookie").unwrap().split('=').next().unwrap();
+        assert!(cookies.contains(cleared), "its own: {cleared}");
+    }
+    // So many at most; the oldest go.
+    let third = site.post("/servers/guarded/sign-in", json!({})).await.ok();
+    let many = (0..8).fold(String::new(), |many, count| format!("{many}; linchpin-away-{count}=x"));
+    let start = format!("/oauth/start/{}", third["id"].as_str().unwrap());
+    let session = cookies.split(';').next().unwrap();
+    let left = site.send("GET", &start, &[("Cookie", &format!("{session}{many}"))], None).await;
+    assert!(left.header("set-cookie").unwrap().starts_with("linchpin-away-0=; "), "{left:?}");
 }
 
 #[tokio::test]
