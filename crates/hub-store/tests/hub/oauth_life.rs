@@ -8,7 +8,7 @@ use linchpin_hub_core::store::Status;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::signing::{agent, call, greet, led_away, sign_in, used, with};
+use crate::signing::{agent, call, greet, led_away, sign_in, used, with, with_behaviour};
 use crate::stage::{ADA, agent_of, person};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -174,4 +174,22 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
     }
     let standing = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
     assert_eq!((standing.advice, standing.wanted.len()), (None, 0));
+}
+
+#[tokio::test]
+async fn too_few_scopes_are_no_refusal() {
+    let silent = Authority::honest().with(Switch::ChallengeMissing);
+    let (stage, authority) = with_behaviour("shared", silent).await;
+    let form = json!({ "authentication": { "type": "oauth", "scopes": ["write"] } });
+    stage.hub.update_server(person(ADA), "guarded", form).await.unwrap();
+    let (query, proof) = led_away(&stage.hub, &authority, None).await;
+    authority.behave(Authority::honest());
+    let back = stage.hub.return_from_sign_in(&query, &proof).await.unwrap();
+    assert_eq!(back.progress, Progress::Done);
+    let standing = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
+    assert_eq!((standing.signed_in, &*standing.wanted), (SignedIn::Yes, &["read".to_owned()][..]));
+    assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
+    for tool in ["greet", "write"] {
+        assert_eq!(call(&stage.hub, person(ADA), tool).await.status, Status::Success);
+    }
 }

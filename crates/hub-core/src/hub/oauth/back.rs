@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use linchpin::auth::Secret;
+use linchpin::auth::{Scopes, Secret};
 use tokio::sync::oneshot;
 
 use super::Whose;
@@ -47,12 +47,12 @@ impl Hub {
         let returned = format!("{callback}?{query}");
         let (hub, id, (done, over)) = (self.clone(), id.to_owned(), oneshot::channel());
         self.tasks.start(async move {
-            waiting.progress = match hub.finish_sign_in(tenant, &server, &waiting, &away, &returned).await {
-                Ok(()) => Progress::Done,
-                Err(error) => Progress::Failed { error },
-            };
-            if waiting.progress == Progress::Done {
-                waiting.sync_error = hub.look_after_sign_in(tenant, &server, &waiting).await;
+            match hub.finish_sign_in(tenant, &server, &waiting, &away, &returned).await {
+                Ok(wanted) => {
+                    waiting.progress = Progress::Done;
+                    waiting.sync_error = hub.look_after_sign_in(tenant, &server, &waiting, &wanted).await;
+                }
+                Err(error) => waiting.progress = Progress::Failed { error },
             }
             if let Err(error) = hub.keep_waiting(tenant, &server, &id, &waiting, version + 1).await {
                 tracing::warn!(%error, "how a sign-in ended could not be kept");
@@ -64,7 +64,8 @@ impl Hub {
         over.await.map_err(ended)?
     }
 
-    /// Gets the token, shows it to the server, and keeps it. Nothing is kept that the server does not take.
+    /// Gets the token, shows it to the server, and keeps it. Nothing is kept that the server does not take. Gives the scopes
+    /// that it wants all the same.
     async fn finish_sign_in(
         &self,
         tenant: TenantId,
@@ -72,7 +73,7 @@ impl Hub {
         waiting: &Waiting,
         away: &Away,
         returned: &str,
-    ) -> Result<(), String> {
+    ) -> Result<Scopes, String> {
         let text = |error: Error| error.message().to_owned();
         let (whose, tokens) = ((tenant, server.id, waiting.agent), Arc::new(Tokens::default()));
         let store = Arc::new(Meanwhile::new(None, tokens.clone()));
@@ -96,7 +97,8 @@ impl Hub {
         }
         let nothing = || "the authorization server gave nothing: begin again".to_owned();
         let given = store.given().ok_or_else(nothing)?;
-        Grants::new(self, whose, server, tokens).map_err(text)?.replace(&given).await.map_err(text)
+        Grants::new(self, whose, server, tokens).map_err(text)?.replace(&given).await.map_err(text)?;
+        Ok(proving.wanted(&url))
     }
 
     /// Whatever was connected is connected wrongly now. The first to sign in sees at once which tools there are: gives why
@@ -106,9 +108,10 @@ impl Hub {
         tenant: TenantId,
         server: &Server,
         waiting: &Waiting,
+        wanted: &Scopes,
     ) -> Option<String> {
         let whose = (tenant, server.id, waiting.agent);
-        self.settled(whose, server).await;
+        self.settled(whose, server, wanted).await;
         self.connections.end(tenant, server.id);
         self.server_changed(tenant, server.id, "credential");
         let is_known =
@@ -122,15 +125,15 @@ impl Hub {
         synced.err().map(|error| error.message().to_owned())
     }
 
-    /// What was said of the grant before counts no more.
-    pub(super) async fn settled(&self, whose: Whose, server: &Server) {
+    /// What was said of the grant before counts no more; these scopes the server still wants.
+    pub(super) async fn settled(&self, whose: Whose, server: &Server, wanted: &Scopes) {
         self.broker.forget(whose);
         let settled = match self.place(whose, server) {
             Ok(place) => {
                 let change = place.change(|standing| {
                     let had = standing.again.take().is_some() | !standing.wanted.is_empty();
                     standing.wanted.clear();
-                    had
+                    standing.want(wanted.iter()) | had
                 });
                 change.await
             }

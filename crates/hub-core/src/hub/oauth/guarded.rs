@@ -8,6 +8,7 @@ use linchpin::auth::{
 };
 
 use super::grants::Grants;
+use super::meanwhile::is_too_little;
 use super::standing::{Again, Place};
 use crate::pin::visible;
 use crate::sync::lock;
@@ -96,7 +97,7 @@ impl Authorize for Guarded {
 
     fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
         Box::pin(async move {
-            if refusal.status == 403 && refusal.challenge.error.as_deref() == Some("insufficient_scope") {
+            if is_too_little(&refusal) {
                 return Err(self.more(&refusal.challenge.scope.unwrap_or_default()).await);
             }
             let version = self.grants.seen();

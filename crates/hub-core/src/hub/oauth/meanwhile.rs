@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use linchpin::auth::{
-    AuthError, AuthFuture, Authorize, Credentials, HeaderMap, OAuth, Refusal, Request, Secret, TokenStore,
+    AuthError, AuthFuture, Authorize, Credentials, HeaderMap, OAuth, Refusal, Request, Scopes, Secret,
+    TokenStore,
 };
 
 use crate::hidden::Tokens;
@@ -49,15 +50,27 @@ impl TokenStore for Meanwhile {
     }
 }
 
-/// Whether the server takes what was given.
+/// Whether a server takes the token, but not for this.
+pub(super) fn is_too_little(refusal: &Refusal) -> bool {
+    refusal.status == 403 && refusal.challenge.error.as_deref() == Some("insufficient_scope")
+}
+
+/// Whether the server takes what was given. That it wants more for something is no refusal.
 pub(super) struct Proving {
     oauth: OAuth,
     refused: Mutex<Option<AuthError>>,
+    wanted: Mutex<Scopes>,
 }
 
 impl Proving {
     pub(super) fn new(oauth: OAuth) -> Self {
-        Proving { oauth, refused: Mutex::default() }
+        Proving { oauth, refused: Mutex::default(), wanted: Mutex::default() }
+    }
+
+    /// The scopes that the server at `url` wants and that were not granted.
+    pub(super) fn wanted(&self, url: &str) -> Scopes {
+        let (wanted, granted) = (lock(&self.wanted).clone(), self.oauth.granted(url).unwrap_or_default());
+        wanted.iter().filter(|scope| !granted.contains(scope)).map(str::to_owned).collect()
     }
 
     /// Why it does not.
@@ -73,6 +86,12 @@ impl Authorize for Proving {
 
     fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
         Box::pin(async move {
+            if is_too_little(&refusal) {
+                let mut wanted = lock(&self.wanted);
+                let more = refusal.challenge.scope.unwrap_or_default();
+                *wanted = wanted.iter().chain(more.iter()).collect();
+                return Ok(false);
+            }
             let done = self.oauth.refused(request, refusal).await;
             *lock(&self.refused) = done.as_ref().err().cloned();
             done

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use linchpin::auth::{AuthErrorKind, OAuth, Secret};
+use linchpin::auth::{AuthErrorKind, OAuth, Scopes, Secret};
 use linchpin::server::web::decode_form;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -234,7 +234,7 @@ impl Hub {
         let entry = agent.iter().fold(entry, |entry, agent| entry.with("agent", agent.to_string()));
         self.store.commit(tenant, Batch::new().audit(entry)).await?;
         let given_back = oauth.sign_out(&place.url, &self.connections.egress(scope, server.id)).await;
-        self.settled(whose, &server).await;
+        self.settled(whose, &server, &Scopes::default()).await;
         self.connections.end(tenant, server.id);
         self.server_changed(tenant, server.id, "credential");
         given_back.map_err(|error| {
