@@ -193,3 +193,18 @@ async fn too_few_scopes_are_no_refusal() {
         assert_eq!(call(&stage.hub, person(ADA), tool).await.status, Status::Success);
     }
 }
+
+#[tokio::test]
+async fn a_scope_that_cannot_be_had_is_not_asked_for_again() {
+    let (stage, authority) = with("shared").await;
+    assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
+    assert_eq!(call(&stage.hub, person(ADA), "write").await.status, Status::Error);
+    let (query, proof) = led_away(&stage.hub, &authority, None).await;
+    let brought = query.split('&').filter(|pair| pair.starts_with("state=") || pair.starts_with("iss="));
+    let no = brought.fold("error=invalid_scope".to_owned(), |no, pair| format!("{no}&{pair}"));
+    let back = stage.hub.return_from_sign_in(&no, &proof).await.unwrap();
+    let Progress::Failed { error } = back.progress else { panic!("{back:?}") };
+    assert!(error.contains("`invalid_scope`") && error.contains("is not asked for any more"), "{error}");
+    let standing = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
+    assert_eq!((standing.signed_in, standing.wanted.len()), (SignedIn::Yes, 0));
+}

@@ -81,8 +81,13 @@ impl Hub {
         let url = server.transport.place().map(|place| place.url.clone()).unwrap_or_default();
         let scope = Scope::new(tenant, waiting.by.parse().map_err(text)?);
         let (rest, egress) = (Secret::new(away.rest.as_str()), self.connections.egress(scope, server.id));
-        let back = oauth.come_back(&url, &egress, &rest, returned).await;
-        back.map_err(|error| visible(&allowing(&error.to_string())))?;
+        if let Err(error) = oauth.come_back(&url, &egress, &rest, returned).await {
+            let but = match error.code() {
+                Some("invalid_scope") => self.want_nothing(whose, server).await.map_err(text)?,
+                _ => "",
+            };
+            return Err(visible(&allowing(&error.to_string())) + but);
+        }
         let proving = Arc::new(Proving::new(oauth));
         if let Ok(client) = self
             .connections
@@ -99,6 +104,16 @@ impl Hub {
         let given = store.given().ok_or_else(nothing)?;
         Grants::new(self, whose, server, tokens).map_err(text)?.replace(&given).await.map_err(text)?;
         Ok(proving.wanted(&url))
+    }
+
+    /// What the server wanted cannot be had: it is not asked for again. Says so, if there was something.
+    async fn want_nothing(&self, whose: Whose, server: &Server) -> Result<&'static str> {
+        let place = self.place(whose, server)?;
+        if place.read().await?.wanted.is_empty() {
+            return Ok("");
+        }
+        place.change(|standing| !std::mem::take(&mut standing.wanted).is_empty()).await?;
+        Ok(": what the server wanted beyond the sign-in before is not asked for any more; begin again")
     }
 
     /// Whatever was connected is connected wrongly now. The first to sign in sees at once which tools there are: gives why

@@ -67,15 +67,18 @@ impl Guarded {
     /// The grant does not go far enough.
     async fn more(&self, wanted: &Scopes) -> AuthError {
         let Guarded { slug, command, .. } = self;
-        let what = if wanted.is_empty() {
-            "more than was granted".to_owned()
-        } else {
-            format!("the scope `{}`", visible(&wanted.to_string()))
-        };
+        let what = format!("the scope `{}`", visible(&wanted.to_string()));
         let granted = self.oauth.granted(&self.url).unwrap_or_default();
         if !wanted.is_empty() && granted.covers(wanted) {
             let text =
                 format!("`{slug}` wants {what} for this, and the grant has it: ask whoever runs the server");
+            return AuthError::new(AuthErrorKind::Scope, text);
+        }
+        if wanted.is_empty() {
+            let text = format!(
+                "`{slug}` wants more than was granted for this, and does not say what: ask whoever runs the server which \
+                 scopes it wants, set them, and sign in again with `{command}`"
+            );
             return AuthError::new(AuthErrorKind::Scope, text);
         }
         if let Err(error) = self.place.change(|standing| standing.want(wanted.iter())).await {
