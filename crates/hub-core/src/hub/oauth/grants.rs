@@ -1,7 +1,8 @@
 //! Where what was given is kept: sealed in the store, bound to the origin of the server, one for each server and agent.
 //!
-//! Whoever renews a token holds a lease, so that hubs on one database do it one after the other. A lease is a document;
-//! one that has not changed for a while by the clock of whoever waits is of a hub that is gone.
+//! Whoever renews a token holds a lease, so that hubs on one database do it one after the other. A lease is a document, which
+//! its holder writes again and again; one that has not changed for a while by the clock of whoever waits is of a hub that is
+//! gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, Secret, TokenStore};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Whose;
@@ -20,13 +22,15 @@ use crate::hub::{Hub, document, put};
 use crate::id::TenantId;
 use crate::keys::Keys;
 use crate::server::Server;
-use crate::store::{Batch, Change, Key, Kind, Store};
+use crate::store::{Batch, Change, Document, Key, Kind, Store};
 use crate::tasks::Tasks;
 use crate::vault::Label;
 use crate::world::World;
 
 /// A lease that does not change for so long is of a hub that is gone.
 const LEASE: Duration = Duration::from_secs(30);
+/// How often its holder writes it.
+const ALIVE: Duration = Duration::from_secs(10);
 /// How soon whoever waits for one looks again: at first, and at most. It doubles, so that nobody waits twice as long as they
 /// must, nor asks often where it takes long.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -144,18 +148,13 @@ impl Grants {
                 seen = (version, Instant::now());
             }
             if !is_held || seen.1.elapsed() >= LEASE {
-                let mut lease =
+                let lease =
                     document(Kind::Lease, self.label.id, &json!({ "is_held": true }))?.of(self.whose.1);
                 match self.store.commit(tenant, Batch::new().change(put(lease.clone(), version))).await {
                     Ok(()) => {
-                        lease.body = json!({ "is_held": false });
-                        let free = put(lease, version + 1);
-                        return Ok(Lease {
-                            store: self.store.clone(),
-                            tasks: self.tasks.clone(),
-                            tenant,
-                            free,
-                        });
+                        let (held, over) = oneshot::channel();
+                        self.tasks.start(hold(self.store.clone(), tenant, lease, version + 1, over));
+                        return Ok(Lease { _held: held });
                     }
                     Err(error) if error.kind() == error::Kind::Conflict => {} // another hub was quicker
                     Err(error) => return Err(error),
@@ -169,21 +168,25 @@ impl Grants {
 
 /// Nobody else renews the token while this is there.
 struct Lease {
-    store: Arc<dyn Store>,
-    tasks: Arc<Tasks>,
-    tenant: TenantId,
-    /// What gives it back, unless another has it by now.
-    free: Change,
+    _held: oneshot::Sender<()>,
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let (store, tenant, free) = (self.store.clone(), self.tenant, self.free.clone());
-        self.tasks.start(async move {
-            if let Err(error) = store.commit(tenant, Batch::new().change(free)).await {
-                tracing::debug!(%error, "a lease could not be given back; it ends by itself");
-            }
-        });
+/// Keeps a lease alive until nobody holds it any more, and then gives it back, unless another has it by now.
+async fn hold(
+    store: Arc<dyn Store>,
+    tenant: TenantId,
+    mut lease: Document,
+    mut version: u64,
+    mut over: oneshot::Receiver<()>,
+) {
+    let mut is_held = true;
+    while is_held {
+        is_held = tokio::time::timeout(ALIVE, &mut over).await.is_err();
+        lease.body = json!({ "is_held": is_held });
+        match store.commit(tenant, Batch::new().change(put(lease.clone(), version))).await {
+            Ok(()) => version += 1,
+            Err(error) => tracing::debug!(%error, is_held, "a lease could not be written; it ends by itself"),
+        }
     }
 }
 
