@@ -19,7 +19,9 @@ pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Resu
     let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
     let path = format!("{}{}", whose.which.path("/sign-in"), query([("agent", agent)]));
     let mut sign_in = api.post(&path, &json!({})).await?;
-    if sign_in["status"] == "waiting" && !asked.output.json {
+    if sign_in["status"] == "waiting" && asked.output.json && !no_wait {
+        asked.output.value(&sign_in)?; // it says where to go; how it ends comes after it
+    } else if sign_in["status"] == "waiting" && !asked.output.json {
         let (how, url) = match (sign_in["link"].as_str(), sign_in["url"].as_str()) {
             (Some(link), _) => ("Open this in a browser to sign in; it works once", link),
             (None, url) => {
