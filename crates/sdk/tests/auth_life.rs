@@ -142,9 +142,9 @@ async fn who_has_signed_out_elsewhere_stays_out() {
     assert_eq!((seen.authorizations, seen.grants("refresh_token").count()), (2, 0), "somebody was asked");
 }
 
-/// A store whose disk is full from some time on: what was kept stays.
+/// A store whose disk is full for some time: what was kept stays. It tells when something is kept.
 #[derive(Clone, Default)]
-struct Full(Arc<(MemoryStore, AtomicBool)>);
+struct Full(Arc<(Arc<MemoryStore>, AtomicBool, Notify)>);
 
 impl TokenStore for Full {
     fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>> {
@@ -155,7 +155,11 @@ impl TokenStore for Full {
         if self.0.1.load(Ordering::SeqCst) {
             Box::pin(async { broken() })
         } else {
-            self.0.0.save(key, record)
+            Box::pin(async {
+                self.0.0.save(key, record).await?;
+                self.0.2.notify_waiters();
+                Ok(())
+            })
         }
     }
 
@@ -169,7 +173,7 @@ async fn what_could_not_be_kept_counts_more_than_what_was() {
     let authority = signing_in::start(Authority::honest()).await;
     let store = Full::default();
     let oauth = signing_in::oauth(&authority).store(store.clone());
-    let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
+    let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
     store.0.1.store(true, Ordering::SeqCst);
     for expiry in 0..4 {
         if expiry % 2 == 0 {
@@ -178,9 +182,38 @@ async fn what_could_not_be_kept_counts_more_than_what_was() {
             authority.advance(Duration::from_hours(2));
         }
         client.call("greet", ()).await.unwrap();
+        oauth.reload();
     }
     let seen = authority.seen();
     assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 4, 0));
+
+    let kept = store.0.2.notified();
+    store.0.1.store(false, Ordering::SeqCst);
+    kept.await; // without anybody asking for anything
+    authority.advance(Duration::from_hours(2));
+    let other = signing_in::oauth(&authority).store(store.clone());
+    Client::http(authority.mcp_url()).auth(other).connect().await.unwrap();
+    let seen = authority.seen();
+    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 5, 0), "another goes on with it");
+}
+
+#[tokio::test]
+async fn what_another_kept_meanwhile_counts_more_than_what_could_not_be_kept() {
+    let authority = signing_in::start(Authority::honest()).await;
+    let store = Full::default();
+    let oauth = signing_in::oauth(&authority).store(store.clone());
+    let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
+    store.0.1.store(true, Ordering::SeqCst);
+    authority.advance(Duration::from_hours(2));
+    client.call("greet", ()).await.unwrap();
+
+    let other = signing_in::oauth(&authority).store(store.0.0.clone());
+    signing_in::sign_out(&authority, &other).await.unwrap();
+    Client::http(authority.mcp_url()).auth(other).connect().await.unwrap();
+    oauth.reload();
+    client.call("greet", ()).await.unwrap();
+    let seen = authority.seen();
+    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (2, 1, 0), "nobody was asked again");
 }
 
 #[tokio::test]

@@ -15,12 +15,14 @@ use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 use super::challenge::Challenge;
 use super::dpop;
 use super::error::{AuthError, AuthErrorKind, quoted};
+use super::keep::{Unkept, keep_on};
 use super::oauth::Profile;
 use super::record::Record;
 use super::run::now;
 use super::scheme::{Credentials, Request, header_value};
 use super::scopes::Scopes;
 use super::secret::Secret;
+use super::waits::Waits;
 use crate::sync::lock;
 
 /// How often more is asked for on behalf of the same operation.
@@ -55,13 +57,15 @@ pub(super) struct Live {
     record: Option<Arc<Record>>,
     /// Whether that is what the store has, as far as is known.
     pub(super) is_loaded: bool,
+    /// How often others said that the store has something else.
+    pub(super) reloads: u64,
     /// Where the token came from, as long as the server has not taken it.
     pub(super) unproven: Option<Source>,
     /// How often something was tried, and what came of it.
     pub(super) attempt: u64,
     last: Result<(), AuthError>,
-    /// Whether the store does not have what is known, since it could not be kept.
-    pub(super) is_unkept: bool,
+    /// What the store had when what is known could not be kept: as long as it has that, what is known is newer.
+    pub(super) unkept: Option<Unkept>,
     /// Whether a person could have been asked.
     could_ask: bool,
     /// By what was asked for and not given, how often.
@@ -93,10 +97,11 @@ impl Account {
         let live = Live {
             record: None,
             is_loaded: false,
+            reloads: 0,
             unproven: None,
             attempt: 0,
             last: Ok(()),
-            is_unkept: false,
+            unkept: None,
             could_ask: false,
             step_ups: HashMap::new(),
             in_a_row: 0,
@@ -208,7 +213,9 @@ impl Account {
                 held.asking = Some(account.asking.clone().lock_owned().await);
             }
             held.turn = Some(account.turn.clone().lock_owned().await);
-            if account.is_open(mark, may_ask) {
+            let is_open = account.is_open(mark, may_ask);
+            if is_open {
+                let reloads = lock(&account.live).reloads;
                 let outcome = account.renew(work, &profile, &server, &egress, may_ask, &mut held).await;
                 match outcome {
                     Ok(Some((record, source))) => account.settle(record, source, Ok(())),
@@ -217,10 +224,15 @@ impl Account {
                 }
                 // Whoever came since has not been asked.
                 let is_abandoned = account.is_abandoned.swap(false, Ordering::Relaxed);
-                lock(&account.live).could_ask = may_ask && !is_abandoned;
+                let mut live = lock(&account.live);
+                live.could_ask = may_ask && !is_abandoned;
+                live.is_loaded &= live.reloads == reloads;
             }
             let last = lock(&account.live).last.clone();
             let _ = done.send(last); // the one who asked may have gone
+            if is_open {
+                keep_on(account, held, profile).await;
+            }
         });
         let gone = |_| AuthError::new(AuthErrorKind::Store, "the sign-in was ended from outside");
         result.await.map_err(gone)?
@@ -269,22 +281,6 @@ impl Account {
         let granted = record.as_ref().map(|record| Scopes::read(&record.granted)).unwrap_or_default();
         live.step_ups.retain(|wanted, _| wanted.is_empty() || !granted.covers(&Scopes::read(wanted)));
         (live.record, live.unproven, live.last) = (record, source, last);
-    }
-}
-
-/// Counts one who waits, for as long as it lives.
-struct Waits<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Waits<'a> {
-    fn new(waiting: &'a watch::Sender<usize>) -> Self {
-        waiting.send_modify(|count| *count += 1);
-        Waits(waiting)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
     }
 }
 

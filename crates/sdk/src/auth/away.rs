@@ -145,6 +145,7 @@ impl OAuth {
         let _lease = profile.store.lock(&account.key).await?;
         profile.store.save(&account.key, record.write()?).await?;
         account.settle(Some(Arc::new(record)), Some(Source::SignIn), Ok(()));
+        lock(&account.live).unkept = None;
         Ok(())
     }
 
@@ -164,11 +165,12 @@ impl OAuth {
         record.access_token.as_ref().map(|_| Scopes::read(&record.granted))
     }
 
-    /// Reads anew what is kept, before it is used again: for when another program has changed it.
+    /// Reads anew what is kept, before it is used again: for when another program has changed it. A token that could not be
+    /// kept stays in use until another program has.
     pub fn reload(&self) {
         for account in lock(&self.accounts).values() {
             let mut live = lock(&account.live);
-            (live.is_loaded, live.is_unkept) = (false, false);
+            (live.is_loaded, live.reloads) = (false, live.reloads + 1);
         }
     }
 }

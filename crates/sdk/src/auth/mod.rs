@@ -22,6 +22,7 @@ mod file_store;
 mod flow;
 pub(crate) mod form;
 mod identity;
+mod keep;
 mod key;
 mod loopback;
 mod oauth;
@@ -44,6 +45,7 @@ mod secret;
 mod server_metadata;
 mod store;
 mod token;
+mod waits;
 
 pub use challenge::Challenge;
 pub use error::{AuthError, AuthErrorKind};

@@ -78,7 +78,7 @@ impl OAuth {
         let kept = self.profile.store.load(&account.key).await;
         self.profile.store.remove(&account.key).await?;
         account.settle(None, None, Ok(()));
-        lock(&account.live).is_unkept = false;
+        lock(&account.live).unkept = None;
         match kept?.as_ref().map(Record::read) {
             Some(Ok(record)) => revoke(&record, &self.profile, &server, egress).await.map(|()| true),
             kept => Ok(kept.is_some()),

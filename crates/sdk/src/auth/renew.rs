@@ -10,7 +10,6 @@ use super::oauth::{Grant, Profile};
 use super::record::Record;
 use super::run::{Runner, now};
 use crate::egress::{Egress, Target};
-use crate::sync::lock;
 
 /// What is known afterwards, and where a new token came from; nothing, if somebody else found that out meanwhile.
 type Outcome = Option<(Option<Arc<Record>>, Option<Source>)>;
@@ -26,20 +25,20 @@ impl Account {
         held: &mut Held,
     ) -> Result<Outcome, AuthError> {
         if matches!(work, Work::Load) {
-            return Ok(Some((self.load(profile).await.map(Arc::new), None)));
+            return Ok(Some((self.load(profile).await, None)));
         }
         let lease = profile.store.lock(&self.key).await?;
         let kept = profile.store.load(&self.key).await?;
         let (known, attempt) = self.current();
         // Where nothing is left somebody has signed out: what is remembered here is not renewed. What could not be kept is
         // newer than what is there.
-        let is_unkept = lock(&self.live).is_unkept;
-        let known = if kept.is_none() && !is_unkept {
+        let (before, is_ahead) = (kept.clone(), self.is_ahead_of(kept.as_ref()));
+        let known = if kept.is_none() && !is_ahead {
             known.map(|known| Arc::new(Arc::unwrap_or_clone(known).without_tokens()))
         } else {
             known
         };
-        let kept = kept.filter(|_| !is_unkept).and_then(|kept| readable(Record::read(&kept)));
+        let kept = kept.filter(|_| !is_ahead).and_then(|kept| readable(Record::read(&kept)));
         let is_news = |kept: &Record| {
             kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
         };
@@ -88,29 +87,15 @@ impl Account {
         if held.turn.is_none() {
             held.turn = Some(self.turn.clone().lock_owned().await);
         }
-        self.keep(&record, lease, profile).await;
+        self.keep(&record, before, lease, profile).await;
         Ok(Some((Some(Arc::new(record)), source)))
     }
 
-    /// What was kept, as far as it can be read. Most servers want no token, and need none of this.
-    async fn load(&self, profile: &Profile) -> Option<Record> {
-        let kept = readable(profile.store.load(&self.key).await)??;
-        readable(Record::read(&kept))
-    }
-
-    /// Keeps a new token. If that fails it is used all the same: the one before it may be worth nothing any more.
-    async fn keep(&self, record: &Record, lease: Option<Box<dyn Send>>, profile: &Profile) {
-        let keep = async {
-            let _lease = match lease {
-                Some(lease) => lease,
-                None => profile.store.lock(&self.key).await?,
-            };
-            profile.store.save(&self.key, record.write()?).await
-        };
-        let kept = keep.await;
-        lock(&self.live).is_unkept = kept.is_err();
-        if let Err(error) = kept {
-            tracing::error!(%error, "a new sign-in could not be kept and will be lost with this process");
+    /// What was kept, as far as it can be read, unless more is known. Most servers want no token, and need none of this.
+    async fn load(&self, profile: &Profile) -> Option<Arc<Record>> {
+        match readable(profile.store.load(&self.key).await) {
+            Some(kept) if !self.is_ahead_of(kept.as_ref()) => readable(Record::read(&kept?)).map(Arc::new),
+            _ => self.current().0,
         }
     }
 }
