@@ -15,6 +15,9 @@ use programs::{Owner, Programs};
 
 /// Whoever may do everything, without a password.
 const USER: &str = "tester";
+/// The ports that are tried: below those that systems give to whoever asks for any.
+const FIRST_PORT: u16 = 20_000;
+const PORTS: u32 = 12_000;
 
 /// A server with its files. It is removed when its process is gone.
 pub struct Server {
@@ -35,6 +38,7 @@ pub fn server() -> &'static Server {
 impl Server {
     /// A server that nobody else uses: for a test that ends it.
     pub fn start() -> Self {
+        static TURNS: AtomicU32 = AtomicU32::new(0);
         let (programs, owner) = (Programs::find(), Owner::find());
         let folder = owner.folder();
         let mut initdb = owner.command(&programs.path("initdb"));
@@ -56,11 +60,11 @@ impl Server {
             guard: Mutex::default(),
             databases: AtomicU32::new(0),
         };
-        // Whether a port is free is known only by taking it.
-        let first = u16::try_from(std::process::id() % 20_000).unwrap();
+        // Whether a port is free is known only by taking it. None is tried twice: one that is down for a moment keeps its own.
         let mut last = String::new();
-        for port in (0..20).map(|turn| 20_000 + (first + 997 * turn) % 20_000) {
-            server.port = port;
+        for _ in 0..20 {
+            let turn = std::process::id() % PORTS + 997 * (TURNS.fetch_add(1, Ordering::Relaxed) % PORTS);
+            server.port = FIRST_PORT + u16::try_from(turn % PORTS).unwrap();
             match server.run() {
                 Ok(guard) => {
                     server.guard = Mutex::new(Some(guard));
