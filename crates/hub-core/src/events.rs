@@ -33,12 +33,17 @@ pub struct Event {
 /// Something that has no number yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
-    /// Whose it is.
-    pub tenant: TenantId,
     /// What kind of thing.
     pub kind: &'static str,
     /// What it says.
     pub body: Value,
+}
+
+impl Told {
+    /// Something of this kind.
+    pub fn new(kind: &'static str, body: Value) -> Self {
+        Told { kind, body }
+    }
 }
 
 /// Everything that happens.
@@ -50,7 +55,7 @@ struct Inner {
     /// The number of the last one.
     number: watch::Sender<u64>,
     /// Where they go first, if the store numbers them, and whether one was too many for it.
-    outlet: Option<mpsc::Sender<Told>>,
+    outlet: Option<mpsc::Sender<(TenantId, Told)>>,
     is_cut: AtomicBool,
 }
 
@@ -68,27 +73,28 @@ impl Default for Events {
 }
 
 impl Events {
-    fn new(outlet: Option<mpsc::Sender<Told>>) -> Self {
+    fn new(outlet: Option<mpsc::Sender<(TenantId, Told)>>) -> Self {
         let (last, is_cut) = (Mutex::default(), AtomicBool::new(false));
         Events(Arc::new(Inner { last, number: watch::Sender::new(0), outlet, is_cut }))
     }
 
     /// Those of several hubs: whatever happens here comes out at the other end, to be numbered and delivered everywhere.
-    pub fn shared() -> (Self, mpsc::Receiver<Told>) {
+    pub fn shared() -> (Self, mpsc::Receiver<(TenantId, Told)>) {
         let (outlet, told) = mpsc::channel(REMEMBERED);
         (Self::new(Some(outlet)), told)
     }
 
-    /// Says that something happened. Nobody is waited for.
-    pub fn publish(&self, tenant: TenantId, kind: &'static str, body: Value) {
+    /// Says that something happened that changes nothing of what is kept; whatever does goes with the change. Nobody is
+    /// waited for.
+    pub fn publish(&self, tenant: TenantId, told: Told) {
         if let Some(outlet) = &self.0.outlet {
-            if outlet.try_send(Told { tenant, kind, body }).is_err() {
+            if outlet.try_send((tenant, told)).is_err() {
                 self.0.is_cut.store(true, Ordering::SeqCst);
             }
             return;
         }
         let mut last = lock(&self.0.last);
-        let number = *self.0.number.borrow() + 1;
+        let (number, Told { kind, body }) = (*self.0.number.borrow() + 1, told);
         self.add(&mut last, Event { number, tenant, kind: kind.into(), body });
     }
 
@@ -191,7 +197,7 @@ mod tests {
         let events = Events::default();
         let mut watching = events.watch(ADA, None);
         for number in 1..=6 {
-            events.publish(if number % 2 == 0 { BOB } else { ADA }, "call", json!(number));
+            events.publish(if number % 2 == 0 { BOB } else { ADA }, Told::new("call", json!(number)));
         }
         let mut seen = Vec::new();
         for _ in 0..3 {
@@ -200,7 +206,8 @@ mod tests {
         assert_eq!(seen, [1, 3, 5]);
         assert_eq!(events.watch(ADA, Some(1)).next().await.unwrap().number, 3);
         assert_eq!(events.watch(BOB, Some(4)).next().await.unwrap().number, 6);
-        let (waits, publish) = (watching.next(), async { events.publish(ADA, "server", json!({})) });
+        let (waits, publish) =
+            (watching.next(), async { events.publish(ADA, Told::new("server", json!({}))) });
         let (event, ()) = tokio::join!(waits, publish);
         assert_eq!((event.unwrap().number, 7), (7, 7));
     }
@@ -210,11 +217,11 @@ mod tests {
         let events = Events::default();
         let mut slow = events.watch(ADA, None);
         for number in 0..=REMEMBERED {
-            events.publish(ADA, "call", json!(number));
+            events.publish(ADA, Told::new("call", json!(number)));
         }
         assert_eq!(slow.next().await, Err(Missed));
         let number = REMEMBERED as u64 + 1;
-        events.publish(ADA, "call", json!("next"));
+        events.publish(ADA, Told::new("call", json!("next")));
         assert_eq!(slow.next().await.unwrap().number, number + 1);
         assert_eq!(events.watch(ADA, Some(number + 100)).next().await, Err(Missed), "of another run");
         assert_eq!(events.watch(ADA, Some(2)).next().await.unwrap().number, 3);

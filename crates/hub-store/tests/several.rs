@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use linchpin_hub_core::audit::Entry;
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::events::{Events, Missed, Watching};
+use linchpin_hub_core::events::{Events, Missed, Told, Watching};
 use linchpin_hub_core::id::{CallId, ServerId, TenantId};
 use linchpin_hub_core::store::{Batch, Cached, Call, Change, Clock, Document, Key, Kind, Status, Store};
 use linchpin_hub_core::world::{System, World};
@@ -48,7 +48,7 @@ async fn body(store: &Arc<dyn Store>, id: &str) -> Value {
 
 /// What `kind` of them says: when it is told, whatever was changed before is known.
 async fn tell(from: &Arc<dyn Store>, to: &mut Watching, what: Value) {
-    events(from).publish(ADA, "test", what.clone());
+    events(from).publish(ADA, Told::new("test", what.clone()));
     while next(to).await.unwrap().1 != what {}
 }
 
@@ -79,7 +79,8 @@ async fn everybody_hears_the_same_in_the_same_order() {
     let hubs = [join(&database).await, join(&database).await, join(&database).await];
     let mut all = hubs.each_ref().map(|hub| events(hub).watch(ADA, None));
     for number in 0..300 {
-        events(&hubs[number % 3]).publish(if number % 10 == 0 { BOB } else { ADA }, "test", json!(number));
+        events(&hubs[number % 3])
+            .publish(if number % 10 == 0 { BOB } else { ADA }, Told::new("test", json!(number)));
     }
     let mut heard = Vec::new();
     for watching in &mut all {
@@ -102,6 +103,24 @@ async fn everybody_hears_the_same_in_the_same_order() {
         let rest = [next(&mut again).await.unwrap(), next(&mut again).await.unwrap()];
         assert_eq!(rest[..], heard[0][100..102]);
     }
+}
+
+#[tokio::test]
+async fn what_is_done_is_told_with_it_whoever_ends_then() {
+    let database = server().database();
+    let (one, other) = (join(&database).await, join(&database).await);
+    let mut watching = events(&other).watch(ADA, None);
+    let told = |text: &str| Told::new("test", json!(text));
+    one.commit(ADA, put("a", 0).tell(told("first")).tell(told("second"))).await.unwrap();
+    one.commit(ADA, put("a", 0).tell(told("not done"))).await.unwrap_err();
+    one.commit(BOB, put("a", 0).tell(told("not theirs"))).await.unwrap();
+    one.commit(ADA, put("a", 1).tell(told("last"))).await.unwrap();
+    drop(one);
+    let mut heard = Vec::new();
+    while heard.last() != Some(&json!("last")) {
+        heard.push(next(&mut watching).await.unwrap().1);
+    }
+    assert_eq!(heard, ["first", "second", "last"]);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::open::allowing;
 use crate::error::{Error, Kind, Result};
-use crate::events::Events;
+use crate::events::{Events, Told};
 use crate::hidden::{Hidden, Tokens};
 use crate::id::{SecretId, ServerId, TenantId};
 use crate::scope::{Scope, Subject};
@@ -337,7 +337,7 @@ impl Connections {
     fn say(&self, key: &Key, slot: &Slot, status: Status) {
         if std::mem::replace(&mut lock(&slot.seen).status, status) != status {
             let body = json!({"server": key.server, "subject": key.subject.to_string(), "status": status});
-            self.events.publish(key.tenant, "connection", body);
+            self.events.publish(key.tenant, Told::new("connection", body));
         }
     }
 

@@ -8,7 +8,7 @@ use linchpin::{NoArgs, Server as Mcp};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::events::Watching;
+use crate::events::{Told, Watching};
 use crate::id::{AgentId, UserId};
 use crate::names::Slug;
 use crate::server::{Authentication, Launch, Remote, Settings, Transport};
@@ -249,7 +249,7 @@ async fn what_is_ended_while_it_is_tried_stays_ended() {
     stage.silence();
     let mut watching = stage.events.watch(ADA, None);
     stage.leave(&mut watching, || stage.connections.end(ADA, stage.server.id)).await;
-    stage.events.publish(ADA, "connection", json!({"status": "nothing more"}));
+    stage.events.publish(ADA, Told::new("connection", json!({"status": "nothing more"})));
     says(&mut watching, &["disconnected", "nothing more"]).await;
     assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::Hub;
 use super::executor::Plan;
 use super::history::CallView;
 use super::running::Approved;
+use super::{Hub, told};
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
 use crate::id::{ApprovalId, TenantId};
@@ -139,7 +139,6 @@ impl Hub {
         let by = scope.subject().to_string();
         changes.push(Change::Decide { approval: id, decision: Decision::Approved, by, at, digest });
         self.make(asker, plan, Some(Approved { id, changes, entry }), "approved").await?;
-        self.decided(tenant, &approval, Decision::Used);
         self.approval(scope, id).await
     }
 
@@ -200,17 +199,11 @@ impl Hub {
         let call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
         let outcome = self.failed(tenant, call.id, call.server, Status::Denied, text).await;
         let finish = Change::Finish { call: call.id, outcome };
-        self.store.commit(tenant, Batch::new().change(decide).change(finish).audit(entry)).await?;
-        self.decided(tenant, approval, decision);
-        let body =
-            json!({ "call": call.id, "server": call.server, "tool": call.tool, "status": Status::Denied });
-        self.events.publish(tenant, "call", body);
-        Ok(())
-    }
-
-    fn decided(&self, tenant: TenantId, approval: &Approval, decision: Decision) {
-        let body = json!({ "approval": approval.id, "call": approval.call, "decision": decision });
-        self.events.publish(tenant, "approval", body);
+        let batch = Batch::new().change(decide).change(finish).audit(entry);
+        let batch = batch.tell(told::approval(approval.id, call.id, decision));
+        self.store
+            .commit(tenant, batch.tell(told::call(call.id, call.server, &call.tool, Status::Denied)))
+            .await
     }
 
     /// What was asked for, and by whom.

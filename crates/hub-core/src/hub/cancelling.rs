@@ -3,9 +3,10 @@
 use serde_json::json;
 use tokio::time::interval;
 
-use super::Hub;
 use super::history::{CallView, LOOK_AGAIN};
+use super::{Hub, told};
 use crate::error::{Error, Kind, Result};
+use crate::events::Told;
 use crate::id::{CallId, TenantId};
 use crate::scope::Scope;
 use crate::store::{ApprovalFilter, Batch, Change, Decision, Paging, Status};
@@ -28,9 +29,8 @@ impl Hub {
                     return Box::pin(self.cancel_call(scope, id)).await; // somebody has just said yes or no
                 };
                 let batch = batch.change(Change::Finish { call: id, outcome }).audit(entry);
+                let batch = batch.tell(told::call(id, call.server_id, &call.tool, Status::Cancelled));
                 self.store.commit(scope.tenant(), batch).await?;
-                let body = json!({ "call": id, "server": call.server_id, "tool": call.tool, "status": Status::Cancelled });
-                self.events.publish(scope.tenant(), "call", body);
             }
             Status::Running => {
                 self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
@@ -40,7 +40,8 @@ impl Hub {
                     tokio::select! {
                         over = &mut over => break over?,
                         _ = turns.tick() => if !self.stop(scope.tenant(), id) {
-                            self.events.publish(scope.tenant(), CANCEL, json!({ "call": id })); // another hub makes it
+                            let cancel = Told::new(CANCEL, json!({ "call": id }));
+                            self.events.publish(scope.tenant(), cancel); // another hub makes it
                         }
                     }
                 }
@@ -68,12 +69,7 @@ impl Hub {
             let (by, at) = (scope.subject().to_string(), self.world.now());
             let decision = Decision::Withdrawn;
             let decide = Change::Decide { approval: approval.id, decision, by, at, digest: None };
-            batch = Some(Batch::new().change(decide));
-            self.events.publish(
-                scope.tenant(),
-                "approval",
-                json!({ "approval": approval.id, "call": call, "decision": decision }),
-            );
+            batch = Some(Batch::new().change(decide).tell(told::approval(approval.id, call, decision)));
         }
         Ok(batch)
     }

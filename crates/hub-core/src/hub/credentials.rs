@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::servers::Kept;
 use super::servers::origin;
-use super::{Hub, put};
+use super::{Hub, put, told};
 use crate::connection::{Credential, Proof};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
@@ -110,9 +110,8 @@ impl Hub {
     async fn commit_for(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
         let (id, version, is_enabled) = (server.id, server.version, server.settings.enabled);
         let kept = put(Kept::of(server).document(id)?, version);
-        self.store.commit(tenant, batch.change(kept)).await?;
+        self.store.commit(tenant, batch.change(kept).tell(told::server(id, "credential"))).await?;
         self.connections.outdated(tenant, id, Some(version + 1));
-        self.server_changed(tenant, id, "credential");
         if is_enabled {
             self.look_soon(tenant, id);
         }

@@ -4,20 +4,21 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::Hub;
 use super::history::CallView;
 use super::running::{Approved, Intent};
 use super::sync::tool_id;
+use super::{Hub, told};
 use crate::agent::Agent;
 use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::id::{ApprovalId, CallId, TenantId};
+use crate::events::Told;
+use crate::id::{ApprovalId, CallId};
 use crate::limit::too_many;
 use crate::policy::{self, Caller, Reason, Verdict};
 use crate::scope::Scope;
@@ -76,6 +77,11 @@ impl Plan {
     /// The digest of the arguments.
     pub(super) fn digest(&self) -> Digest {
         Digest::of("linchpin arguments").json(&self.arguments).end()
+    }
+
+    /// What those who watch are told of it.
+    pub(super) fn told(&self, status: Status) -> Told {
+        told::call(self.id, self.server.id, &self.tool.name, status)
     }
 
     /// What an approval of it is bound to.
@@ -256,11 +262,11 @@ impl Hub {
         call.arguments = call.arguments.filter(|sealed| sealed.len() <= LARGEST_REFUSED);
         call.completed = Some(now);
         let entry = self.about(scope, "call.refused", plan).with("reason", code);
-        let mut batch = Batch::new().change(Change::Open(Box::new(call))).audit(entry);
+        let mut batch =
+            Batch::new().change(Change::Open(Box::new(call))).audit(entry).tell(plan.told(status));
         batch.changes.extend(self.rules(plan));
         self.store.commit(scope.tenant(), batch).await?;
         self.meters.call_over(scope.tenant(), plan.server.slug.as_str(), status, SignedDuration::ZERO);
-        self.call_changed(scope.tenant(), plan, status);
         self.call(scope, plan.id).await
     }
 
@@ -291,15 +297,11 @@ impl Hub {
         let entry = self.about(scope, "approval.asked", plan).with("reason", reason.code());
         let entry =
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
-        let id = approval.id;
-        let mut batch =
-            Batch::new().change(Change::Open(Box::new(call))).change(Change::Ask(approval)).audit(entry);
+        let mut batch = Batch::new().audit(entry).tell(plan.told(Status::Pending));
+        batch = batch.tell(told::approval(approval.id, plan.id, Decision::Open));
+        batch = batch.change(Change::Open(Box::new(call))).change(Change::Ask(approval));
         batch.changes.extend(self.rules(plan));
-        self.store.commit(scope.tenant(), batch).await?;
-        self.call_changed(scope.tenant(), plan, Status::Pending);
-        let body = json!({ "approval": id, "call": plan.id, "decision": Decision::Open });
-        self.events.publish(scope.tenant(), "approval", body);
-        Ok(())
+        self.store.commit(scope.tenant(), batch).await
     }
 
     /// A call as it is kept.
@@ -335,12 +337,6 @@ impl Hub {
             .with("tool", plan.tool.name.as_str())
             .with("pin", crate::pin::pin(&plan.tool.definition).to_string())
             .with("arguments", plan.digest().to_string())
-    }
-
-    pub(super) fn call_changed(&self, tenant: TenantId, plan: &Plan, status: Status) {
-        let body =
-            json!({ "call": plan.id, "server": plan.server.id, "tool": plan.tool.name, "status": status });
-        self.events.publish(tenant, "call", body);
     }
 }
 

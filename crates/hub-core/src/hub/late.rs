@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Hub;
+use super::{Hub, told};
 use crate::audit::Entry;
 use crate::error;
 use crate::id::{CallId, TenantId};
@@ -58,8 +58,9 @@ impl Hub {
                     let outcome = self.failed(tenant, id, call.server, Status::Error, text).await;
                     let entry = Entry::new(outcome.at, "hub", "call.done").with("call", id.to_string());
                     let entry = entry.with("status", Status::Error.name());
-                    self.late
-                        .add(tenant, Batch::new().change(Change::Finish { call: id, outcome }).audit(entry));
+                    let batch = Batch::new().change(Change::Finish { call: id, outcome }).audit(entry);
+                    let batch = batch.tell(told::call(id, call.server, &call.tool, Status::Error));
+                    self.late.add(tenant, batch);
                 }
                 _ if since.elapsed() < DOUBT => lock(&self.late.doubts).push((tenant, id, since)),
                 _ => {}

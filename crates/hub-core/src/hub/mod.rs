@@ -35,6 +35,7 @@ mod snippets;
 mod sync;
 mod throttle;
 pub mod tokens;
+mod told;
 mod tools;
 pub mod users;
 mod verifying;
@@ -168,12 +169,13 @@ impl Hub {
         options: Options,
     ) -> Self {
         let signer = Signer::new(&keys.audit);
-        let store: Arc<dyn Store> = Arc::new(Cached::new(store));
-        let (mut world, mut events) = (world, Events::default());
-        if let Some(shared) = store.shared() {
-            world = Arc::new(Clock::new(world, store.clone()));
-            events = shared.events.clone();
-        }
+        let store = Cached::new(store);
+        let events = store.events().clone();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let world: Arc<dyn World> = match store.shared() {
+            Some(_) => Arc::new(Clock::new(world, store.clone())),
+            None => world,
+        };
         let keys = Arc::new(Keys::new(store.clone(), world.clone(), keys));
         let due = Arc::new(due::Due::default());
         let changed = {

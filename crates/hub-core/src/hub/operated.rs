@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::servers::{Kept, Place};
-use super::{Hub, put};
+use super::{Hub, put, told};
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
 use crate::scope::{Scope, Subject};
@@ -82,9 +82,9 @@ impl Hub {
         let kept = Kept { slug, settings, place, is_from_file: true, created: now, updated: now };
         let entry =
             self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
-        self.store.commit(tenant, Batch::new().change(put(kept.document(id)?, 0)).audit(entry)).await?;
-        self.keep_launch(tenant, id, transport);
-        self.server_changed(tenant, id, "added");
+        let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
+        self.keep_launch(tenant, id, transport.launch()); // whoever is told of it finds it
+        self.store.commit(tenant, batch.tell(told::server(id, "added"))).await?;
         if kept.settings.enabled {
             self.look_soon(tenant, id);
         }
@@ -110,7 +110,7 @@ impl Hub {
         if kept.settings != settings || kept.place != Place::of(&transport) || !same_launch {
             return self.replace_server(scope, id, kept, version, settings, transport).await;
         }
-        self.keep_launch(tenant, id, transport);
+        self.keep_launch(tenant, id, transport.launch());
         if is_first && settings.enabled {
             self.look_soon(tenant, id); // the hub has just been started
         }
@@ -128,11 +128,18 @@ impl Hub {
         }
     }
 
-    pub(super) fn keep_launch(&self, tenant: TenantId, server: ServerId, transport: Transport) {
+    /// How a server is started from now on, if it is a program. How it was before.
+    pub(super) fn keep_launch(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        launch: Option<Launch>,
+    ) -> Option<Launch> {
         let mut launches = lock(&self.launches);
-        match transport {
-            Transport::Stdio(launch) => launches.insert((tenant, server), Some(launch)),
-            Transport::Http(_) | Transport::Sse(_) => launches.remove(&(tenant, server)),
+        let before = match launch {
+            Some(launch) => launches.insert((tenant, server), Some(launch)),
+            None => launches.remove(&(tenant, server)),
         };
+        before.flatten()
     }
 }

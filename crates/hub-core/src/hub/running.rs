@@ -13,14 +13,16 @@ use tokio::sync::{Notify, oneshot};
 use super::Hub;
 use super::executor::Plan;
 use super::history::CallView;
+use super::told;
 use crate::audit::Entry;
 use crate::digest::Digest;
 use crate::envelope::Envelope;
 use crate::error::{self, Result};
+use crate::events::Told;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::pin::visible;
 use crate::scope::{Scope, Subject};
-use crate::store::{Batch, Call, Change, Outcome, Status};
+use crate::store::{Batch, Call, Change, Decision, Outcome, Status};
 use crate::sync::lock;
 use crate::text::first_line;
 
@@ -68,6 +70,8 @@ struct Begun {
     hub: Arc<Hub>,
     tenant: TenantId,
     id: CallId,
+    /// What those who watch are told then.
+    unknown: Told,
     is_open: bool,
 }
 
@@ -81,7 +85,8 @@ impl Drop for Begun {
             let entry = Entry::new(at, "hub", "call.done").with("call", self.id.to_string());
             let entry = entry.with("status", Status::Unknown.name());
             let finish = Change::Finish { call: self.id, outcome };
-            self.hub.late.add(self.tenant, Batch::new().change(finish).audit(entry));
+            let batch = Batch::new().change(finish).audit(entry).tell(self.unknown.clone());
+            self.hub.late.add(self.tenant, batch);
         }
     }
 }
@@ -92,7 +97,8 @@ impl Hub {
         let (tenant, stop) = (scope.tenant(), Arc::new(Notify::new()));
         let running = Running { subject: scope.subject(), stop: stop.clone() };
         lock(&self.running).insert((tenant, plan.id), running);
-        let mut open = Begun { hub: self.clone(), tenant, id: plan.id, is_open: false };
+        let unknown = plan.told(Status::Unknown);
+        let mut open = Begun { hub: self.clone(), tenant, id: plan.id, unknown, is_open: false };
         let Intent { approved, reason, begun, done } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
         let has_begun = self.begin(scope, &plan, approved, reason).await;
@@ -103,7 +109,6 @@ impl Hub {
         }
         let _ = begun.send(has_begun.map(drop)); // whoever asked may have left
         let Some(started) = started else { return };
-        self.call_changed(tenant, &plan, Status::Running);
         let came = tokio::select! {
             biased;
             came = self.reach(scope, &plan) => came,
@@ -139,7 +144,7 @@ impl Hub {
     ) -> Result<Timestamp> {
         let at = self.world.now();
         let mut entry = self.about(scope, "call.intent", plan).with("reason", reason);
-        let mut batch = Batch::new();
+        let mut batch = Batch::new().tell(plan.told(Status::Running));
         batch.changes = self.room(scope, &plan.server).await?;
         batch.changes.extend(self.rules(plan));
         if let Some(Approved { id, changes, entry: said }) = approved {
@@ -147,6 +152,7 @@ impl Hub {
             entry = entry.with("approval", id.to_string());
             batch.changes.extend(changes);
             batch = batch.change(Change::Use { approval: id, digest, at }).audit(said);
+            batch = batch.tell(told::approval(id, plan.id, Decision::Used));
             batch = batch.change(Change::Start { call: plan.id, at });
         } else {
             let call = Call { started: Some(at), ..self.record(scope, plan, Status::Running).await? };
@@ -235,12 +241,13 @@ impl Hub {
         let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| keeps)).await;
         let outcome = Outcome { status, result: sealed, error, at, keeps_arguments: keeps };
         let batch = Batch::new().change(Change::Finish { call: plan.id, outcome }).audit(entry);
-        self.meters.call_over(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
-        let kept = self.store.commit(tenant, batch.clone()).await;
-        if !keeps || kept.is_err() {
+        let batch = batch.tell(plan.told(status));
+        if !keeps {
             self.passing.keep(tenant, view); // for whoever waits for it now
         }
-        match kept {
+        self.meters.call_over(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
+        match self.store.commit(tenant, batch.clone()).await {
+            Ok(()) => {}
             Err(error) if error.kind() == error::Kind::Conflict => {
                 // Another hub took this one for gone, and said that nobody knows. The audit says what is true.
                 tracing::warn!(call.id = %plan.id, status = status.name(), "a call was given up before it was over");
@@ -250,10 +257,10 @@ impl Hub {
             Err(error) => {
                 tracing::error!(call.id = %plan.id, %error, "what came of a call cannot be kept now; it is tried again");
                 self.late.add(tenant, batch);
+                self.passing.keep(tenant, view);
+                self.events.publish(tenant, plan.told(status));
             }
-            Ok(()) => {}
         }
-        self.call_changed(tenant, plan, status);
     }
 
     /// Whatever was under way when a hub ended, this one before or another, is not known to have been done.
@@ -278,13 +285,11 @@ impl Hub {
                 let entry = Entry::new(outcome.at, "hub", "call.done").with("call", call.id.to_string());
                 let batch = Batch::new().change(Change::Finish { call: call.id, outcome });
                 let batch = batch.audit(entry.with("status", Status::Unknown.name()));
+                let batch = batch.tell(told::call(call.id, call.server, &call.tool, Status::Unknown));
                 match self.store.commit(tenant, batch).await {
                     Err(error) if error.kind() == error::Kind::Conflict => continue, // another hub was quicker
                     done => done?,
                 }
-                let body = json!({ "call": call.id, "server": call.server, "tool": call.tool,
-                    "status": Status::Unknown });
-                self.events.publish(tenant, "call", body);
                 count += 1;
             }
         }

@@ -5,7 +5,7 @@ use linchpin::auth::Secret;
 
 use super::credentials::id_of;
 use super::servers::{Kept, ServerView};
-use super::{Hub, put};
+use super::{Hub, put, told};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{SecretId, ServerId, TenantId};
@@ -53,9 +53,9 @@ impl Hub {
         // It is another server from now on: whoever has just read the secret before comes too late.
         let version = server.version;
         let kept = put(Kept::of(server).document(id)?, version);
-        self.store.commit(tenant, Batch::new().change(kept).change(change).audit(entry)).await?;
+        let batch = Batch::new().change(kept).change(change).audit(entry);
+        self.store.commit(tenant, batch.tell(told::server(id, "secret"))).await?;
         self.connections.outdated(tenant, id, Some(version + 1));
-        self.server_changed(tenant, id, "secret");
         if is_enabled {
             self.look_soon(tenant, id);
         }
@@ -75,9 +75,9 @@ impl Hub {
             self.entry(scope, "secret.dropped").with("server", id.to_string()).with("variable", variable);
         // Whoever has just read the secret comes too late.
         let kept = put(Kept::of(server).document(id)?, version);
-        self.store.commit(tenant, Batch::new().change(kept).change(Change::Remove(key)).audit(entry)).await?;
+        let batch = Batch::new().change(kept).change(Change::Remove(key)).audit(entry);
+        self.store.commit(tenant, batch.tell(told::server(id, "secret"))).await?;
         self.connections.outdated(tenant, id, Some(version + 1));
-        self.server_changed(tenant, id, "secret");
         self.server(scope, slug.as_str()).await
     }
 

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Hub, document, put, without_parts};
+use super::{Hub, document, put, told, without_parts};
 use crate::connection::Status;
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
@@ -187,8 +187,7 @@ impl Hub {
         let entry =
             self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
         let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
-        self.store.commit(scope.tenant(), batch).await?;
-        self.server_changed(scope.tenant(), id, "added");
+        self.store.commit(scope.tenant(), batch.tell(told::server(id, "added"))).await?;
         self.look_soon(scope.tenant(), id);
         self.server(scope, &id.to_string()).await
     }
@@ -234,9 +233,8 @@ impl Hub {
             [Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease, Kind::Trace]
                 .map(|kind| without_parts(kind, id)),
         );
-        self.store.commit(tenant, batch).await?;
+        self.store.commit(tenant, batch.tell(told::server(id, "removed"))).await?;
         self.connections.outdated(tenant, id, None);
-        self.server_changed(tenant, id, "removed");
         Ok(())
     }
 
@@ -264,10 +262,13 @@ impl Hub {
         }
         let kept = Kept { settings, place, updated: self.world.now(), ..before };
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
-        self.store.commit(tenant, batch).await?;
-        self.keep_launch(tenant, id, transport);
+        // Whoever finds the new version finds the program that belongs to it.
+        let launch = self.keep_launch(tenant, id, transport.launch());
+        if let Err(error) = self.store.commit(tenant, batch.tell(told::server(id, "changed"))).await {
+            self.keep_launch(tenant, id, launch);
+            return Err(error);
+        }
         self.connections.outdated(tenant, id, Some(version + 1));
-        self.server_changed(tenant, id, "changed");
         if kept.settings.enabled {
             self.look_soon(tenant, id);
         }
@@ -359,10 +360,6 @@ impl Hub {
     /// When the hub last spoke with a server, and the version of that.
     pub(super) async fn contact(&self, tenant: TenantId, server: ServerId) -> Result<(Contact, u64)> {
         Ok(self.find(tenant, Kind::Contact, server).await?.unwrap_or_default())
-    }
-
-    pub(super) fn server_changed(&self, tenant: TenantId, server: ServerId, what: &str) {
-        self.events.publish(tenant, "server", json!({ "server": server, "change": what }));
     }
 }
 

@@ -5,11 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::people::{secret, unauthorized};
 use super::users::{User, UserView};
-use super::{Hub, LOCAL, LOCAL_USER, document, put};
+use super::{Hub, LOCAL, LOCAL_USER, document, put, told};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
@@ -188,16 +187,10 @@ impl Hub {
         let Some((tenant, session, _)) = self.find_session(cookie).await? else { return Ok(()) };
         let entry = self.entry(Scope::new(tenant, Subject::User(session.user)), "session.ended");
         let gone = Change::Remove(Key::new(Kind::Session, session_id(cookie)));
-        match self.store.commit(tenant, Batch::new().change(gone).audit(entry)).await {
-            Err(error) if error.kind() != error::Kind::NotFound => return Err(error),
-            _ => {}
+        let batch = Batch::new().change(gone).audit(entry).tell(told::sessions(session.user));
+        match self.store.commit(tenant, batch).await {
+            Err(error) if error.kind() != error::Kind::NotFound => Err(error),
+            _ => Ok(()), // or it was ended elsewhere
         }
-        self.sessions_ended(tenant, session.user);
-        Ok(())
-    }
-
-    /// Open streams look whether theirs is among them.
-    pub(super) fn sessions_ended(&self, tenant: TenantId, user: UserId) {
-        self.events.publish(tenant, "session", json!({"user": user}));
     }
 }

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 
 use super::connecting::{failed, list_tools};
 use super::servers::Contact;
-use super::{Hub, document, put};
+use super::{Hub, document, put, told};
 use crate::agent::Agent;
 use crate::audit;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
+use crate::events::Told;
 use crate::hidden::Hidden;
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::pin::{State, pin};
@@ -152,7 +153,7 @@ impl Hub {
         };
         if let Err(error) = &synced {
             self.contacted(tenant, server.id, Some(error)).await?;
-            self.server_changed(tenant, server.id, "sync_failed");
+            self.events.publish(tenant, told::server(server.id, "sync_failed"));
         }
         synced
     }
@@ -306,13 +307,7 @@ impl Hub {
                     .with("back", count(&found.back)),
             );
         }
-        let is_there = Change::Need(Key::new(Kind::Server, server.id));
-        self.store.commit(tenant, batch.change(is_there)).await?;
-        if !found.left_out.is_empty() {
-            tracing::warn!(server.id = %server.id, tools = found.left_out.len(), "tools of a server are left out");
-        }
         if has_news {
-            self.adapted.forget(tenant, server.id);
             let news = [&found.added, &found.changed, &found.gone, &found.back].map(|names| {
                 let first: Vec<_> = names.iter().take(MOST_NAMES).map(|name| shortened(name)).collect();
                 json!({ "count": names.len(), "first": first })
@@ -320,9 +315,16 @@ impl Hub {
             let [added, changed, gone, back] = news;
             let body = json!({ "server": server.id, "tools": found.tools, "added": added, "changed": changed,
                 "gone": gone, "back": back });
-            self.events.publish(tenant, "tools", body);
+            batch = batch.tell(Told::new("tools", body));
         }
-        self.server_changed(tenant, server.id, "synced");
+        let is_there = Change::Need(Key::new(Kind::Server, server.id));
+        self.store.commit(tenant, batch.change(is_there).tell(told::server(server.id, "synced"))).await?;
+        if !found.left_out.is_empty() {
+            tracing::warn!(server.id = %server.id, tools = found.left_out.len(), "tools of a server are left out");
+        }
+        if has_news {
+            self.adapted.forget(tenant, server.id);
+        }
         Ok(found)
     }
 

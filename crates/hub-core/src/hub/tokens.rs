@@ -14,6 +14,7 @@ use super::{Hub, LOCAL, LOCAL_USER, document, put};
 use crate::agent::Agent;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
+use crate::events::Told;
 use crate::id::{TenantId, TokenId};
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Key, Kind};
@@ -89,8 +90,7 @@ impl Hub {
         let entry = entry.with("owner", &*token.owner).with("name", &*token.name);
         let token_of = document(Kind::Token, id, &token)?.of(&parent.id);
         let batch = Batch::new().change(Change::Need(parent)).change(put(token_of, 0)).audit(entry);
-        self.store.commit(scope.tenant(), batch).await?;
-        self.events.publish(scope.tenant(), "token", json!({"token": id, "owner": token.owner}));
+        self.store.commit(scope.tenant(), batch.tell(changed(&token))).await?;
         Ok((secret, token.view()))
     }
 
@@ -126,9 +126,7 @@ impl Hub {
         let entry =
             self.entry(scope, "token.revoked").with("token", id.to_string()).with("owner", &*token.owner);
         let gone = Change::Remove(Key::new(Kind::Token, id));
-        self.store.commit(scope.tenant(), Batch::new().change(gone).audit(entry)).await?;
-        self.events.publish(scope.tenant(), "token", json!({"token": id, "owner": token.owner}));
-        Ok(())
+        self.store.commit(scope.tenant(), Batch::new().change(gone).audit(entry).tell(changed(&token))).await
     }
 
     /// A token of the local user that counts as long as this process runs, and is kept nowhere.
@@ -160,11 +158,11 @@ impl Hub {
         };
         counts.then(|| Scope::new(tenant, owner)).ok_or_else(refused)
     }
+}
 
-    /// Open streams look whether theirs is among them.
-    pub(super) fn tokens_ended(&self, tenant: TenantId, owner: Subject) {
-        self.events.publish(tenant, "token", json!({"owner": owner.to_string()}));
-    }
+/// There is one more, or one less.
+fn changed(token: &Token) -> Told {
+    Told::new("token", json!({ "token": token.id, "owner": token.owner }))
 }
 
 /// How long it takes says nothing of the digest.

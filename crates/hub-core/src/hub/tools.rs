@@ -11,6 +11,7 @@ use super::sync::{kept, tool_id};
 use super::{Hub, put};
 use crate::agent::Agent;
 use crate::error::{self, Error, Result};
+use crate::events::Told;
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::names::{LONGEST, local};
 use crate::pin::{Change, State, hides, pin};
@@ -164,16 +165,15 @@ impl Hub {
         if tools.is_empty() {
             return Ok(());
         }
-        let mut batch = Batch::new();
+        let body = json!({ "server": server, "change": "trusted" });
+        let mut batch = Batch::new().tell(Told::new("tools", body));
         for (mut tool, version) in tools {
             let entry = self.entry(scope, "tool.trusted").with("server", server.to_string());
             let entry = entry.with("tool", tool.name.as_str()).with("pin", pin(&tool.definition).to_string());
             tool.trust();
             batch = batch.change(put(kept(&tool)?, version)).audit(entry);
         }
-        self.store.commit(scope.tenant(), batch).await?;
-        self.events.publish(scope.tenant(), "tools", json!({ "server": server, "change": "trusted" }));
-        Ok(())
+        self.store.commit(scope.tenant(), batch).await
     }
 
     /// The server and the tool that a name here stands for.

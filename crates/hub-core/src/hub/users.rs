@@ -4,14 +4,13 @@ use jiff::Timestamp;
 use linchpin::auth::Secret;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::passwords::{self, Kept};
 use super::people::name;
 use super::sessions::{Session, session_id};
-use super::{Hub, LOCAL, LOCAL_USER, document, put, without_parts};
+use super::{Hub, LOCAL, LOCAL_USER, document, put, told, without_parts};
 use crate::error::{self, Error, Result};
-use crate::id::{TenantId, UserId};
+use crate::id::UserId;
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
 use crate::sync::lock;
@@ -83,8 +82,7 @@ impl Hub {
         let user = User { id, name: name(text)?, password: None, passwords: 0, created };
         let entry = self.entry(scope, "user.added").with("user", id.to_string()).with("name", &*user.name);
         let batch = Batch::new().change(put(user.document()?, 0)).audit(entry);
-        self.store.commit(scope.tenant(), batch).await?;
-        self.changed_user(scope.tenant(), id);
+        self.store.commit(scope.tenant(), batch.tell(told::user(id))).await?;
         Ok(user.view())
     }
 
@@ -112,12 +110,11 @@ impl Hub {
             session.passwords = user.passwords;
             batch = batch.change(put(session.document()?, version));
         }
+        let batch = batch.tell(told::sessions(user.id)).tell(told::user(user.id));
         self.store.commit(tenant, batch).await?;
         if tenant == LOCAL {
             lock(&self.people.one_time).take();
         }
-        self.sessions_ended(tenant, user.id);
-        self.changed_user(tenant, user.id);
         Ok(user.view())
     }
 
@@ -136,20 +133,14 @@ impl Hub {
         let entry = self.entry(scope, "user.removed").with("user", user.to_string()).with("name", found.name);
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::User, user))).audit(entry);
         batch.changes.extend([Kind::Token, Kind::Session].map(|kind| without_parts(kind, user)));
-        self.store.commit(tenant, batch).await?;
-        self.sessions_ended(tenant, user);
-        self.tokens_ended(tenant, Subject::User(user));
-        self.changed_user(tenant, user);
-        Ok(())
+        let batch =
+            batch.tell(told::sessions(user)).tell(told::tokens(Subject::User(user))).tell(told::user(user));
+        self.store.commit(tenant, batch).await
     }
 
     /// Whether somebody of the local tenant can sign in with a password.
     pub async fn has_password(&self) -> Result<bool> {
         let all = self.all::<User>(LOCAL, Kind::User, None).await?;
         Ok(all.iter().any(|(user, _)| user.password.is_some()))
-    }
-
-    fn changed_user(&self, tenant: TenantId, user: UserId) {
-        self.events.publish(tenant, "user", json!({"user": user}));
     }
 }

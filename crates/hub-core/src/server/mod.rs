@@ -184,6 +184,14 @@ impl Transport {
         }
     }
 
+    /// How it is started, if it is a program.
+    pub fn launch(self) -> Option<Launch> {
+        match self {
+            Transport::Stdio(launch) => Some(launch),
+            Transport::Http(_) | Transport::Sse(_) => None,
+        }
+    }
+
     /// The place on the network, if it is one.
     pub fn place(&self) -> Option<&Remote> {
         match self {

@@ -6,6 +6,7 @@ use super::call::{Approval, Call, Decision, Outcome};
 use super::document::{Document, Key, Kind};
 use crate::audit::{Checkpoint, Entry, Head};
 use crate::digest::Digest;
+use crate::events::Told;
 use crate::id::{ApprovalId, CallId, ServerId};
 use crate::limit::Rate;
 
@@ -130,6 +131,8 @@ pub struct Batch {
     pub changes: Vec<Change>,
     /// What the audit says of them.
     pub audit: Vec<Entry>,
+    /// What those who watch are told of them.
+    pub told: Vec<Told>,
 }
 
 impl Batch {
@@ -142,6 +145,13 @@ impl Batch {
     #[must_use]
     pub fn change(mut self, change: Change) -> Self {
         self.changes.push(change);
+        self
+    }
+
+    /// Those who watch are told this, too.
+    #[must_use]
+    pub fn tell(mut self, told: Told) -> Self {
+        self.told.push(told);
         self
     }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::{Error, Result};
+use crate::events::Events;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::sync::lock;
 
@@ -25,6 +26,7 @@ const MOST: usize = 10_000;
 pub struct Cached {
     inner: Arc<dyn Store>,
     known: Arc<Mutex<Known>>,
+    events: Events,
 }
 
 #[derive(Default)]
@@ -132,13 +134,16 @@ impl Cached {
                 }
             });
         }
-        Cached { inner, known }
+        let events = inner.shared().map(|shared| shared.events.clone()).unwrap_or_default();
+        Cached { inner, known, events }
     }
-}
 
-#[async_trait]
-impl Store for Cached {
-    async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
+    /// What happens to what is in it, at this hub and at all others.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    async fn change(&self, tenant: TenantId, batch: Batch) -> Result<()> {
         let changes: Vec<_> = batch.changes.iter().filter_map(About::of).collect();
         if changes.is_empty() {
             let decided: Vec<_> = batch.changes.iter().flat_map(decided_by).collect();
@@ -156,6 +161,20 @@ impl Store for Cached {
         let done = self.inner.commit(tenant, batch).await;
         lock(&self.known).end(tenant, changes);
         done
+    }
+}
+
+#[async_trait]
+impl Store for Cached {
+    async fn commit(&self, tenant: TenantId, mut batch: Batch) -> Result<()> {
+        // A store that several share tells all of them, with the change.
+        let is_alone = self.inner.shared().is_none();
+        let told = if is_alone { std::mem::take(&mut batch.told) } else { Vec::new() };
+        self.change(tenant, batch).await?;
+        for told in told {
+            self.events.publish(tenant, told);
+        }
+        Ok(())
     }
 
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {

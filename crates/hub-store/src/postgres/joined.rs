@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use linchpin_hub_core::Result;
 use linchpin_hub_core::events::{Events, Told};
+use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::Shared;
 use linchpin_hub_core::world::World;
 use tokio::sync::{Notify, mpsc};
@@ -58,7 +59,7 @@ impl Joined {
     pub(super) async fn new(
         db: &Connected,
         world: Arc<dyn World>,
-    ) -> Result<(Arc<Self>, Reader, mpsc::Receiver<Told>)> {
+    ) -> Result<(Arc<Self>, Reader, mpsc::Receiver<(TenantId, Told)>)> {
         let (events, told) = Events::shared();
         let found = db.query("SELECT id FROM line", &[]).await?;
         let line = found.first().ok_or_else(|| unreadable("no line"))?.try_get(0).map_err(Stop::from)?;

@@ -11,6 +11,7 @@ mod link;
 mod news;
 mod schema;
 mod tls;
+mod together;
 mod writer;
 
 use std::error::Error as _;

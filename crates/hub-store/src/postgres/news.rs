@@ -38,19 +38,22 @@ const MOST_CHANGES: usize = 200;
 #[derive(Default)]
 pub(super) struct News {
     changes: BTreeSet<(TenantId, About)>,
-    pub(super) told: Vec<Told>,
+    /// What happened without a change, and with one.
+    pub(super) told: Vec<(TenantId, Told)>,
+    with: Vec<(TenantId, Told)>,
     /// Whether something is missing among them.
     pub(super) is_cut: bool,
 }
 
 impl News {
     pub(super) fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.told.is_empty() && !self.is_cut
+        self.changes.is_empty() && self.told.is_empty() && self.with.is_empty() && !self.is_cut
     }
 
-    /// What of a batch others remember.
+    /// What of a batch others remember, and are told.
     pub(super) fn add(&mut self, tenant: TenantId, batch: &Batch) {
         self.changes.extend(batch.changes.iter().filter_map(About::of).map(|about| (tenant, about)));
+        self.with.extend(batch.told.iter().map(|told| (tenant, told.clone())));
     }
 
     /// Keeps them, in the middle of a transaction.
@@ -75,7 +78,7 @@ impl News {
         if self.is_cut {
             add(None, "cut", Value::Null);
         }
-        for Told { tenant, kind, body } in &self.told {
+        for (tenant, Told { kind, body }) in self.told.iter().chain(&self.with) {
             add(Some(*tenant), "event", json!([kind, body]));
         }
         // All are known, so that they are sent in this order, without waiting for one another.

@@ -17,6 +17,7 @@ use super::audit::{Chains, is_kept};
 use super::joined::Joined;
 use super::link::{Connected, Link};
 use super::news::News;
+use super::together::Together;
 use super::{Stop, apply, failed, is_lost};
 
 /// How many batches are made sure of at once, and how many events go with them.
@@ -40,15 +41,19 @@ pub(super) struct Writer {
     link: Link,
     joined: Option<Arc<Joined>>,
     /// What happens at this hub.
-    told: Option<mpsc::Receiver<Told>>,
+    told: Option<mpsc::Receiver<(TenantId, Told)>>,
     /// What of it is not kept yet.
-    waiting: Vec<Told>,
+    waiting: Vec<(TenantId, Told)>,
     /// Whether something of it is lost.
     is_cut: bool,
 }
 
 impl Writer {
-    pub(super) fn new(link: Link, joined: Option<Arc<Joined>>, told: Option<mpsc::Receiver<Told>>) -> Self {
+    pub(super) fn new(
+        link: Link,
+        joined: Option<Arc<Joined>>,
+        told: Option<mpsc::Receiver<(TenantId, Told)>>,
+    ) -> Self {
         Writer { link, joined, told, waiting: Vec::new(), is_cut: false }
     }
 
@@ -216,15 +221,17 @@ fn is_apart(write: &Write) -> bool {
     write.batch.changes.iter().all(is_apart) && write.batch.audit.iter().all(is_kept)
 }
 
-/// Does all batches without waiting for one another. Whether they are done: if one of them cannot be, none is.
+/// Does all batches without waiting for one another, most of them together. Whether they are done: if one of them cannot be,
+/// none is.
 async fn all_at_once(db: &Connected, hub: Option<&str>, part: &[Write]) -> Result<bool, Stop> {
-    db.run("SAVEPOINT part").await?;
+    let mut together = Together::default();
     let mut under_way: Vec<_> = part
         .iter()
+        .filter(|Write { tenant, batch, .. }| !together.take(*tenant, batch))
         .map(|Write { tenant, batch, .. }| Some(Box::pin(apply(db, hub, *tenant, batch))))
         .collect();
     let mut failure = None;
-    poll_fn(|context| {
+    let others = poll_fn(|context| {
         for one in &mut under_way {
             if let Some(Poll::Ready(done)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
                 *one = None;
@@ -232,12 +239,13 @@ async fn all_at_once(db: &Connected, hub: Option<&str>, part: &[Write]) -> Resul
             }
         }
         if under_way.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    match failure {
-        None => Ok(true),
-        Some(stop) if stop.is_lost() || stop.is_clash() => Err(stop),
-        Some(_) => {
+    });
+    let (marked, done, ()) = tokio::join!(biased; db.run("SAVEPOINT part"), together.apply(db, hub), others);
+    marked?;
+    match done.and_then(|is_done| failure.map_or(Ok(is_done), Err)) {
+        Ok(true) => Ok(true),
+        Err(stop) if stop.is_lost() || stop.is_clash() => Err(stop),
+        Ok(false) | Err(_) => {
             db.run("ROLLBACK TO part; RELEASE part").await?;
             Ok(false)
         }

@@ -1,5 +1,7 @@
 //! Secrets are nowhere but with those who have them.
 
+use linchpin_hub_core::events::Told;
+
 use super::*;
 
 /// Whether a text, or its hexadecimal digits, is in some bytes.
@@ -43,7 +45,7 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
     let short = stage.hub.set_password(ADA, carol.id, &"canary!".into(), None).await.unwrap_err();
     said.push(format!("{short} {short:?}"));
     stage.hub.sign_out(&signed_in.cookie).await.unwrap();
-    stage.hub.events().publish(LOCAL, "last", json!({}));
+    stage.hub.events().publish(LOCAL, Told::new("last", json!({})));
     loop {
         let event = next(&mut events).await;
         said.push(format!("{event:?}"));

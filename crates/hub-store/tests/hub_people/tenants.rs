@@ -1,5 +1,6 @@
 //! Who is of another tenant, or no person, gets nowhere.
 
+use linchpin_hub_core::events::Told;
 use linchpin_hub_core::hub::agents::AgentFilter;
 
 use super::*;
@@ -44,7 +45,7 @@ async fn another_tenant_sees_changes_and_removes_nothing() {
     let bob = UserId::fixed(7);
     stage.hub.set_password(BOB, bob, &PASSWORD.into(), Some(&own.cookie)).await.unwrap();
     assert_eq!((stage.documents(LOCAL).await, stage.actions(LOCAL).await), before);
-    events.publish(LOCAL, "last", json!({}));
+    events.publish(LOCAL, Told::new("last", json!({})));
     assert_eq!(next(&mut of_ada).await.kind, "last", "nothing happened to the tenant");
     assert_eq!(stage.who(&own.cookie).await, Some(own.scope));
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Hub, document, put, without_parts};
+use super::{Hub, document, put, told, without_parts};
 use crate::agent::{Agent, ApprovalMode, Selection};
 use crate::error::{self, Result};
 use crate::id::{AgentId, ServerId, TenantId};
@@ -149,16 +149,10 @@ impl Hub {
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Agent, id))).audit(entry);
         batch.changes.push(without_parts(Kind::Token, id));
         batch.changes.extend(self.credentials_of_agent(tenant, id).await?);
+        let batch = batch.tell(told::tokens(Subject::Agent(id))).tell(told::agent(id));
         self.store.commit(tenant, batch).await?;
-        self.tokens_ended(tenant, Subject::Agent(id));
-        self.changed_agent(tenant, id);
+        self.connections.end_of(tenant, Subject::Agent(id));
         Ok(())
-    }
-
-    /// An agent is not what it was: others look again, and what it was connected to is not connected any more.
-    fn changed_agent(&self, tenant: TenantId, agent: AgentId) {
-        self.connections.end_of(tenant, Subject::Agent(agent));
-        self.events.publish(tenant, "agent", json!({"agent": agent}));
     }
 
     async fn keep_agent(
@@ -171,8 +165,9 @@ impl Hub {
         let entry = self.entry(scope, action).with("agent", agent.id.to_string()).with("name", &*agent.name);
         let entry = entry.with("approval", json!(agent.approval)).with("enabled", agent.enabled);
         let kept = document(Kind::Agent, agent.id, &agent)?.named(&agent.name);
-        self.store.commit(scope.tenant(), Batch::new().change(put(kept, version)).audit(entry)).await?;
-        self.changed_agent(scope.tenant(), agent.id);
+        let batch = Batch::new().change(put(kept, version)).audit(entry).tell(told::agent(agent.id));
+        self.store.commit(scope.tenant(), batch).await?;
+        self.connections.end_of(scope.tenant(), Subject::Agent(agent.id));
         match self.trust_listed(scope, &agent).await {
             // One of the tools was looked at just now.
             Err(error) if error.kind() == error::Kind::Conflict => self.trust_listed(scope, &agent).await?,

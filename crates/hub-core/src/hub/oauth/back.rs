@@ -14,8 +14,8 @@ use super::waiting::{Away, Progress, Waiting};
 use crate::connection::{Proof, allowing};
 use crate::error::{self, Error, Result};
 use crate::hidden::Tokens;
-use crate::hub::Hub;
 use crate::hub::connecting::list_tools;
+use crate::hub::{Hub, told};
 use crate::id::TenantId;
 use crate::pin::visible;
 use crate::scope::{Scope, Subject};
@@ -128,7 +128,7 @@ impl Hub {
         let whose = (tenant, server.id, waiting.agent);
         self.settled(whose, server, wanted).await;
         self.connections.end(tenant, server.id);
-        self.server_changed(tenant, server.id, "credential");
+        self.events.publish(tenant, told::server(server.id, "credential"));
         let is_known =
             self.contact(tenant, server.id).await.is_ok_and(|(seen, _)| seen.last_synced.is_some());
         if is_known || !server.settings.enabled {

@@ -17,9 +17,10 @@ use super::{Hop, Whose, settings};
 use crate::connection::{Proof, allowing};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
+use crate::events::Told;
 use crate::hidden::Tokens;
-use crate::hub::Hub;
 use crate::hub::connecting::list_tools;
+use crate::hub::{Hub, told};
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::pin::visible;
 use crate::scope::Scope;
@@ -187,12 +188,12 @@ impl Hub {
         if let Some(agent) = agent {
             entry = entry.with("agent", agent.to_string());
         }
-        if let Err(error) = self.store.commit(tenant, Batch::new().audit(entry)).await {
-            tracing::error!(%error, "the audit does not say that somebody has signed in");
-        }
         let body = json!({ "sign_in": id, "server": server, "agent": agent, "status": status,
             "sync_error": waiting.sync_error });
-        self.events.publish(tenant, "sign_in", body);
+        let batch = Batch::new().audit(entry).tell(Told::new("sign_in", body));
+        if let Err(error) = self.store.commit(tenant, batch).await {
+            tracing::error!(%error, "the audit does not say that somebody has signed in");
+        }
     }
 
     /// A sign-in that a person has begun.
@@ -236,7 +237,7 @@ impl Hub {
         let given_back = oauth.sign_out(&place.url, &self.connections.egress(scope, server.id)).await;
         self.settled(whose, &server, &Scopes::default()).await;
         self.connections.end(tenant, server.id);
-        self.server_changed(tenant, server.id, "credential");
+        self.events.publish(tenant, told::server(server.id, "credential"));
         given_back.map_err(|error| {
             Error::new(error::Kind::Unavailable, "not_revoked", visible(&allowing(&error.to_string())))
         })
