@@ -115,8 +115,8 @@ impl<'a, W: Write> Writer<'a, W> {
 
     /// Adds something. What belongs to a hub that runs, and to nobody after it, is left out.
     pub fn add(&mut self, copied: Copied) -> Result<()> {
-        if matches!(&copied.what, What::Document(one) if matches!(one.document.key.kind, Kind::Session | Kind::Lease))
-        {
+        let is_left_out = |kind| matches!(kind, Kind::Session | Kind::Link | Kind::Lease);
+        if matches!(&copied.what, What::Document(one) if is_left_out(one.document.key.kind)) {
             return Ok(());
         }
         self.contents.take(&copied, self.keys)?;
@@ -282,4 +282,26 @@ fn unwritten(error: &io::Error) -> Error {
         "backup_unwritable",
         format!("the backup cannot be written: {error}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Document, Key, Stored};
+    use crate::world::System;
+
+    #[test]
+    fn what_lets_somebody_in_at_a_hub_that_runs_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (keys, _) = KeyFile::open(&folder.path().join("keys"), &System).unwrap();
+        let mut writer = Writer::new(Vec::new(), &keys, Timestamp::UNIX_EPOCH, false).unwrap();
+        for kind in [Kind::Session, Kind::Link, Kind::Lease, Kind::User] {
+            let document = Document::new(Key::new(kind, "1"), &()).unwrap();
+            let what = What::Document(Stored { document, version: 1 });
+            writer.add(Copied { tenant: TenantId::fixed(1), what }).unwrap();
+        }
+        let (bytes, contents) = writer.end().unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!((contents.records, text.contains(r#""kind":"user""#)), (1, true), "{text}");
+    }
 }

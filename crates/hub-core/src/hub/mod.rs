@@ -17,6 +17,7 @@ mod health;
 mod history;
 mod late;
 mod limits;
+mod links;
 mod meters;
 pub mod oauth;
 mod offers;
@@ -320,6 +321,14 @@ impl Hub {
                 None => return Ok(all),
                 after => paging.after = after,
             }
+        }
+    }
+
+    /// Forgets a document. Another may be quicker.
+    async fn forget(&self, tenant: TenantId, key: Key) -> Result<()> {
+        match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
+            Err(error) if error.kind() != error::Kind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 

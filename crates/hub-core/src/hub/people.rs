@@ -1,9 +1,8 @@
-//! What the hub knows of people for as long as it runs, and keeps nowhere: who tried to sign in, the token for the first
-//! sign-in, and the one for scripts that start the hub.
+//! What the hub knows of people for as long as it runs, and keeps nowhere: who tried to sign in, and the token
+//! for scripts that start the hub.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use jiff::Timestamp;
 use linchpin::auth::Secret;
 use tokio::sync::Semaphore;
 
@@ -24,8 +23,6 @@ pub(super) struct People {
     hashing: Arc<Semaphore>,
     /// Passwords that did not fit.
     pub(super) tries: Throttle,
-    /// What signs in once, until then.
-    pub(super) one_time: Mutex<Option<(Secret, Timestamp)>>,
     /// The token of this process.
     pub(super) process: Process,
     /// For names that nobody has.
@@ -45,7 +42,6 @@ impl People {
         People {
             hashing: Arc::new(Semaphore::new(HASHING)),
             tries: Throttle::default(),
-            one_time: Mutex::default(),
             process: Process { id, secret, digest },
             nobody: Kept::of_nobody(world),
         }
@@ -100,6 +96,7 @@ pub(super) fn name(text: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::time::Duration;
 
     use tokio::time::timeout;

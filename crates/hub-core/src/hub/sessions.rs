@@ -8,16 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::people::{secret, unauthorized};
 use super::users::{User, UserView};
-use super::{Hub, LOCAL, LOCAL_USER, document, put, told};
+use super::{Hub, document, put, told};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
-use crate::sync::lock;
 
-/// How long the first sign-in waits for somebody.
-const ONE_TIME: Duration = Duration::from_mins(15);
 /// How long a session lasts.
 const LONGEST: Duration = Duration::from_hours(12);
 /// How long it lasts unused.
@@ -26,8 +23,6 @@ const IDLE: Duration = Duration::from_mins(30);
 const NOTED: Duration = Duration::from_mins(1);
 
 const REFUSED: &str = "the name or the password is not right";
-const REFUSED_ONCE: &str = "this link does not sign in any more: it works once, for 15 minutes, and until there is a password; \
-                            start the hub again for another, or sign in with the password";
 
 /// A session, as it is kept.
 #[derive(Serialize, Deserialize)]
@@ -76,28 +71,6 @@ fn csrf(cookie: &Secret) -> Secret {
 }
 
 impl Hub {
-    /// What signs the local user in once, within 15 minutes; another ends with it. Nothing, when somebody has a password.
-    pub async fn one_time(&self) -> Result<Option<Secret>> {
-        if self.has_password().await? {
-            return Ok(None);
-        }
-        let secret = secret(&*self.world);
-        *lock(&self.people.one_time) = Some((secret.clone(), self.world.now() + ONE_TIME));
-        Ok(Some(secret))
-    }
-
-    /// Signs the local user in with what was made for it.
-    pub async fn sign_in_once(&self, given: &Secret) -> Result<SignedIn> {
-        let now = self.world.now();
-        let fits = |(secret, until): &mut (Secret, Timestamp)| secret == given && now < *until;
-        lock(&self.people.one_time).take_if(fits).ok_or_else(|| unauthorized(REFUSED_ONCE))?;
-        let (user, _) = self.need::<User>(LOCAL, Kind::User, LOCAL_USER).await?;
-        if self.has_password().await? {
-            return Err(unauthorized(REFUSED_ONCE));
-        }
-        self.begin_session(LOCAL, &user, "link").await
-    }
-
     /// Signs somebody in with their password. Each time it is another session: no cookie from before becomes worth more.
     pub async fn sign_in(&self, tenant: TenantId, name: &str, password: &Secret) -> Result<SignedIn> {
         let who = Digest::of("linchpin sign-in").part(tenant.to_string()).part(name.trim()).end();
@@ -114,10 +87,17 @@ impl Hub {
             return Err(unauthorized(REFUSED));
         };
         self.people.tries.succeeded(who);
-        self.begin_session(tenant, &user, "password").await
+        self.begin_session(tenant, &user, "password", Vec::new()).await
     }
 
-    async fn begin_session(&self, tenant: TenantId, user: &User, by: &str) -> Result<SignedIn> {
+    /// Begins a session, together with what it is begun by.
+    pub(super) async fn begin_session(
+        &self,
+        tenant: TenantId,
+        user: &User,
+        by: &str,
+        changes: Vec<Change>,
+    ) -> Result<SignedIn> {
         self.sweep_sessions(tenant, user).await?;
         let (cookie, now) = (secret(&*self.world), self.world.now());
         let id = session_id(&cookie);
@@ -125,23 +105,20 @@ impl Hub {
         let scope = Scope::new(tenant, Subject::User(user.id));
         let entry = self.entry(scope, "session.begun").with("by", by);
         let person = Change::Need(Key::new(Kind::User, user.id));
-        let batch = Batch::new().change(person).change(put(session.document()?, 0)).audit(entry);
+        let mut batch = Batch::new().change(person).change(put(session.document()?, 0)).audit(entry);
+        batch.changes.extend(changes);
         self.store.commit(tenant, batch).await?;
         let (csrf, expires) = (csrf(&cookie), now + LONGEST);
         Ok(SignedIn { cookie, csrf, scope, user: user.view(), expires })
     }
 
-    /// Forgets what is over. Another may be quicker.
+    /// Forgets what is over.
     async fn sweep_sessions(&self, tenant: TenantId, user: &User) -> Result<()> {
         let now = self.world.now();
         let all = self.all::<Session>(tenant, Kind::Session, Some(&user.id.to_string())).await?;
         for (session, _) in all {
             if session.is_over(now) || session.passwords != user.passwords {
-                let key = Key::new(Kind::Session, session.id);
-                match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
-                    Err(error) if error.kind() != error::Kind::NotFound => return Err(error),
-                    _ => {}
-                }
+                self.forget(tenant, Key::new(Kind::Session, session.id)).await?;
             }
         }
         Ok(())

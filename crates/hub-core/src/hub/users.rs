@@ -13,7 +13,6 @@ use crate::error::{self, Error, Result};
 use crate::id::UserId;
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
-use crate::sync::lock;
 
 /// A person, as they are kept.
 #[derive(Serialize, Deserialize)]
@@ -102,7 +101,9 @@ impl Hub {
         user.password = Some(self.people.hash(&self.world, password).await?);
         user.passwords += 1;
         let entry = self.entry(scope, "user.password_set").with("user", user.id.to_string());
-        let mut batch = Batch::new().change(put(user.document()?, version)).audit(entry);
+        let without_links = without_parts(Kind::Link, LOCAL_USER);
+        let mut batch =
+            Batch::new().change(put(user.document()?, version)).change(without_links).audit(entry);
         if let Some(id) = keep.map(session_id)
             && let Some((mut session, version)) = self.find::<Session>(tenant, Kind::Session, id).await?
             && session.user == user.id
@@ -112,9 +113,6 @@ impl Hub {
         }
         let batch = batch.tell(told::sessions(user.id)).tell(told::user(user.id));
         self.store.commit(tenant, batch).await?;
-        if tenant == LOCAL {
-            lock(&self.people.one_time).take();
-        }
         Ok(user.view())
     }
 

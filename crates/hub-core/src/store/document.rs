@@ -29,6 +29,8 @@ pub enum Kind {
     User,
     /// Somebody who has signed in at a browser. Its parent is the user.
     Session,
+    /// What signs somebody in once. Its parent is the user.
+    Link,
     /// Held by whoever renews a sign-in. Its parent is the server.
     Lease,
     /// Entries of the audit that are in a file. Its id is the number of the first.
@@ -39,7 +41,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Server,
         Kind::Tool,
         Kind::Contact,
@@ -49,6 +51,7 @@ impl Kind {
         Kind::Token,
         Kind::User,
         Kind::Session,
+        Kind::Link,
         Kind::Lease,
         Kind::Segment,
         Kind::Trace,
@@ -76,6 +79,7 @@ impl Kind {
             Kind::Token => "token",
             Kind::User => "user",
             Kind::Session => "session",
+            Kind::Link => "link",
             Kind::Lease => "lease",
             Kind::Segment => "segment",
             Kind::Trace => "trace",

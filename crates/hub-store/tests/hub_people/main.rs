@@ -3,6 +3,7 @@
 
 mod agents;
 mod canary;
+mod links;
 mod sessions;
 mod tenants;
 mod tokens;

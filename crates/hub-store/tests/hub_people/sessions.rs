@@ -3,66 +3,6 @@
 use super::*;
 
 #[tokio::test]
-async fn a_link_signs_in_once() {
-    let stage = Stage::open().await;
-    let first = stage.hub.one_time().await.unwrap().unwrap();
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    assert_eq!(link.expose().len(), 64);
-    for wrong in [first, "".into(), "0".repeat(64).into()] {
-        assert_eq!(code(stage.hub.sign_in_once(&wrong).await), "unauthorized");
-    }
-    let signed_in = stage.hub.sign_in_once(&link).await.unwrap();
-    assert_eq!((signed_in.scope, &*signed_in.user.name), (ADA, "local"));
-    assert_eq!(stage.hub.session(&signed_in.cookie).await.unwrap(), Some((ADA, signed_in.csrf)));
-    assert_eq!(code(stage.hub.sign_in_once(&link).await), "unauthorized");
-    assert_eq!(stage.actions(LOCAL).await, ["user.added", "session.begun"]);
-}
-
-#[tokio::test]
-async fn of_many_with_one_link_one_gets_in() {
-    let stage = Arc::new(Stage::open().await);
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    let mut all = tokio::task::JoinSet::new();
-    for _ in 0..100 {
-        let (stage, link) = (stage.clone(), link.clone());
-        all.spawn(async move { code(stage.hub.sign_in_once(&link).await) });
-    }
-    let codes = all.join_all().await;
-    assert_eq!(codes.iter().filter(|code| **code == "done").count(), 1);
-}
-
-#[tokio::test]
-async fn a_link_ends_with_time_with_the_hub_and_with_the_first_password() {
-    let stage = Stage::open().await;
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    stage.pass(15 * 60);
-    assert_eq!(code(stage.hub.sign_in_once(&link).await), "unauthorized");
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    let stage = stage.restart().await;
-    assert_eq!(code(stage.hub.sign_in_once(&link).await), "unauthorized");
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    stage.pass(15 * 60 - 1);
-    let carol = stage.person(ADA, "carol", PASSWORD).await;
-    assert!(stage.hub.one_time().await.unwrap().is_none());
-    // It does not come back with the end of that password.
-    stage.hub.remove_user(ADA, carol).await.unwrap();
-    assert_eq!(code(stage.hub.sign_in_once(&link).await), "unauthorized");
-    // And it does not matter which hub the password was set at.
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    let other = stage.another_hub();
-    other.set_password(ADA, LOCAL_USER, &PASSWORD.into(), None).await.unwrap();
-    assert_eq!(code(stage.hub.sign_in_once(&link).await), "unauthorized");
-}
-
-#[tokio::test]
-async fn a_link_lasts_15_minutes() {
-    let stage = Stage::open().await;
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    stage.pass(15 * 60 - 1);
-    assert_eq!(code(stage.hub.sign_in_once(&link).await), "done");
-}
-
-#[tokio::test]
 async fn whatever_is_wrong_the_answer_is_the_same() {
     let stage = Stage::open().await;
     let carol = stage.person(ADA, "carol", PASSWORD).await;

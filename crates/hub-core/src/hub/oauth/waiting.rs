@@ -141,10 +141,7 @@ impl Hub {
                 Err(error) => return Err(error),
             };
             if waiting.as_ref().is_none_or(|waiting| waiting.is_late(now)) {
-                match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
-                    Err(error) if error.kind() != error::Kind::NotFound => return Err(error),
-                    _ => {} // or another hub did
-                }
+                self.forget(tenant, key).await?;
             } else if waiting.is_some_and(|waiting| waiting.progress == Progress::Waiting) {
                 count += 1;
             }

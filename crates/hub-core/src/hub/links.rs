@@ -1,0 +1,82 @@
+//! Links that sign the local user in once, while nobody has a password. The store has their digests, so that they work at
+//! every hub that it has, and whoever reads it cannot sign in.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use linchpin::auth::Secret;
+use serde::{Deserialize, Serialize};
+
+use super::people::{secret, unauthorized};
+use super::sessions::SignedIn;
+use super::users::User;
+use super::{Hub, LOCAL, LOCAL_USER, document, put, without_parts};
+use crate::digest::Digest;
+use crate::error::{self, Result};
+use crate::store::{Batch, Change, Key, Kind};
+
+/// How long a link waits for somebody.
+const LONGEST: Duration = Duration::from_mins(15);
+/// How many wait at once.
+const MOST: usize = 16;
+
+const REFUSED: &str = "this link does not sign in any more: it works once, for 15 minutes, and until another one is used or there \
+                       is a password; start the hub again for another, or sign in with the password";
+
+/// A link, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Link {
+    id: String,
+    until: Timestamp,
+}
+
+/// Where a link is kept.
+fn link_id(link: &Secret) -> String {
+    Digest::of("linchpin link").part(link.expose()).end().to_string()
+}
+
+impl Hub {
+    /// What signs the local user in once, within 15 minutes, at any hub on the same store. Using one ends all others, making
+    /// one does not: each hub shows its own. Nothing, when somebody has a password.
+    pub async fn one_time(&self) -> Result<Option<Secret>> {
+        if self.has_password().await? {
+            return Ok(None);
+        }
+        let secret = secret(&*self.world);
+        let link = Link { id: link_id(&secret), until: self.world.now() + LONGEST };
+        let document = document(Kind::Link, &link.id, &link)?.of(LOCAL_USER);
+        self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await?;
+        self.sweep_links(&link).await?;
+        Ok(Some(secret))
+    }
+
+    /// Forgets links that are over, and the oldest if there are too many.
+    async fn sweep_links(&self, newest: &Link) -> Result<()> {
+        let mut all = self.all::<Link>(LOCAL, Kind::Link, Some(&LOCAL_USER.to_string())).await?;
+        all.retain(|(link, _)| link.id != newest.id);
+        all.sort_by_key(|(link, _)| Reverse(link.until));
+        let now = self.world.now();
+        for ((link, _), count) in all.into_iter().zip(2..) {
+            if count > MOST || now >= link.until {
+                self.forget(LOCAL, Key::new(Kind::Link, link.id)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Signs the local user in with what was made for it, at whichever hub that was. Of several at once, one signs in.
+    pub async fn sign_in_once(&self, given: &Secret) -> Result<SignedIn> {
+        let id = link_id(given);
+        let found = self.find::<Link>(LOCAL, Kind::Link, &id).await?;
+        if found.is_none_or(|(link, _)| self.world.now() >= link.until) || self.has_password().await? {
+            return Err(unauthorized(REFUSED));
+        }
+        let (user, _) = self.need::<User>(LOCAL, Kind::User, LOCAL_USER).await?;
+        let gone = vec![Change::Remove(Key::new(Kind::Link, id)), without_parts(Kind::Link, LOCAL_USER)];
+        self.begin_session(LOCAL, &user, "link", gone).await.map_err(|error| match error.kind() {
+            error::Kind::NotFound | error::Kind::Conflict => unauthorized(REFUSED),
+            _ => error,
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Links that sign in once, at whichever hub they are shown.
+
+use linchpin_hub_store::{Durability, Postgres};
+use tokio::task::JoinSet;
+
+use super::*;
+
+async fn link(hub: &Hub) -> Secret {
+    hub.one_time().await.unwrap().unwrap()
+}
+
+async fn kept(stage: &Stage) -> usize {
+    stage.documents(LOCAL).await.into_iter().filter(|text| text.contains("kind: Link")).count()
+}
+
+#[tokio::test]
+async fn a_link_signs_in_once_and_ends_all_others() {
+    let stage = Stage::open().await;
+    let (first, link, last) = (link(&stage.hub).await, link(&stage.hub).await, link(&stage.hub).await);
+    assert_eq!(link.expose().len(), 64);
+    for wrong in ["".into(), "0".repeat(64).into()] {
+        assert_eq!(code(stage.hub.sign_in_once(&wrong).await), "unauthorized");
+    }
+    let signed_in = stage.hub.sign_in_once(&link).await.unwrap();
+    assert_eq!((signed_in.scope, &*signed_in.user.name), (ADA, "local"));
+    assert_eq!(stage.hub.session(&signed_in.cookie).await.unwrap(), Some((ADA, signed_in.csrf)));
+    for used in [link, first, last] {
+        assert_eq!(code(stage.hub.sign_in_once(&used).await), "unauthorized");
+    }
+    assert_eq!(stage.actions(LOCAL).await, ["user.added", "session.begun"]);
+    assert_eq!(kept(&stage).await, 0);
+}
+
+/// What those get who use one link many times at once, at these hubs in turn.
+async fn at_once(hubs: &[Arc<Hub>], link: &Secret) -> Vec<&'static str> {
+    let mut all = JoinSet::new();
+    for number in 0..100 {
+        let (hub, link) = (hubs[number % hubs.len()].clone(), link.clone());
+        all.spawn(async move { code(hub.sign_in_once(&link).await) });
+    }
+    let mut codes = tokio::time::timeout(Duration::from_mins(1), all.join_all()).await.unwrap();
+    codes.sort_unstable();
+    codes
+}
+
+#[tokio::test]
+async fn of_many_with_one_link_one_gets_in() {
+    let stage = Stage::open().await;
+    let hubs = [Arc::new(stage.another_hub()), Arc::new(stage.another_hub())];
+    let link = link(&stage.hub).await;
+    assert_eq!(at_once(&hubs, &link).await, [["done"].as_slice(), &["unauthorized"; 99]].concat());
+}
+
+#[tokio::test]
+async fn a_link_of_one_hub_signs_in_at_another_on_the_same_database() {
+    let (place, clock, server) = (tempfile::tempdir().unwrap(), Arc::default(), test_postgres::server());
+    let url = server.url(&server.database());
+    let mut hubs = Vec::new();
+    for _ in 0..2 {
+        let store = Postgres::join(&url, Durability::default(), Arc::new(System)).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        hubs.push(Arc::new(hub(&place, &store, &clock)));
+    }
+    let [one, other] = [&hubs[0], &hubs[1]];
+    one.ensure_local().await.unwrap();
+    let (used, unused) = (link(one).await, link(other).await);
+    let cookie = other.sign_in_once(&used).await.unwrap().cookie;
+    assert_eq!(one.session_of(&cookie).await.unwrap(), Some(ADA));
+    for hub in &hubs {
+        for link in [&used, &unused] {
+            let refused = hub.sign_in_once(link).await.unwrap_err();
+            assert_eq!(refused.code(), "unauthorized");
+            assert!(refused.message().starts_with("this link does not sign in any more"), "{refused}");
+        }
+    }
+    // Of many at once, one; also when it is not the same link.
+    let link_of_one = link(one).await;
+    assert_eq!(at_once(&hubs, &link_of_one).await, [["done"].as_slice(), &["unauthorized"; 99]].concat());
+    for _ in 0..10 {
+        let (first, second) = (link(one).await, link(other).await);
+        let both = tokio::join!(one.sign_in_once(&first), other.sign_in_once(&second));
+        let mut codes = [code(both.0), code(both.1)];
+        codes.sort_unstable();
+        assert_eq!(codes, ["done", "unauthorized"]);
+    }
+}
+
+#[tokio::test]
+async fn a_link_ends_with_time_and_with_the_first_password() {
+    let stage = Stage::open().await;
+    let over = link(&stage.hub).await;
+    stage.pass(15 * 60);
+    assert_eq!(code(stage.hub.sign_in_once(&over).await), "unauthorized");
+    let last = link(&stage.hub).await;
+    stage.pass(15 * 60 - 1);
+    let carol = stage.person(ADA, "carol", PASSWORD).await;
+    assert!(stage.hub.one_time().await.unwrap().is_none());
+    assert_eq!(kept(&stage).await, 0);
+    // It does not come back with the end of that password.
+    stage.hub.remove_user(ADA, carol).await.unwrap();
+    assert_eq!(code(stage.hub.sign_in_once(&last).await), "unauthorized");
+    // And it does not matter which hub the password was set at.
+    let last = link(&stage.hub).await;
+    let other = stage.another_hub();
+    other.set_password(ADA, LOCAL_USER, &PASSWORD.into(), None).await.unwrap();
+    assert_eq!(code(stage.hub.sign_in_once(&last).await), "unauthorized");
+}
+
+#[tokio::test]
+async fn a_link_lasts_15_minutes_also_when_the_hub_is_started_again() {
+    let stage = Stage::open().await;
+    let link = link(&stage.hub).await;
+    stage.pass(15 * 60 - 1);
+    let stage = stage.restart().await;
+    assert_eq!(code(stage.hub.sign_in_once(&link).await), "done");
+}
+
+#[tokio::test]
+async fn there_are_16_links_at_most_and_none_that_is_over() {
+    let stage = Stage::open().await;
+    let mut links = Vec::new();
+    for _ in 0..20 {
+        links.push(link(&stage.hub).await);
+        stage.pass(1);
+    }
+    assert_eq!(kept(&stage).await, 16);
+    assert_eq!(code(stage.hub.sign_in_once(&links[3]).await), "unauthorized");
+    assert_eq!(code(stage.hub.sign_in_once(&links[4]).await), "done");
+    // Of many of the same moment, it is not the new one that goes.
+    for _ in 0..40 {
+        let before = stage.documents(LOCAL).await;
+        link(&stage.hub).await;
+        let after = stage.documents(LOCAL).await;
+        assert_eq!(after.iter().filter(|one| !before.contains(one)).count(), 1);
+        assert!(kept(&stage).await <= 16);
+    }
+    stage.pass(15 * 60);
+    link(&stage.hub).await;
+    assert_eq!(kept(&stage).await, 1);
+}
