@@ -144,6 +144,8 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     assert_eq!(show("search")["authentication"], json!({"type": "api-key", "header": "X-Api-Key"}));
     assert_eq!(show("far")["transport"], "sse");
     for slug in ["tracker", "search"] {
+        let error = show(slug)["error"].to_string();
+        assert!(!error.contains("no credentials"), "they are entered: {error}");
         files.home.ok(&["server", "credential", "show", slug]);
     }
 

@@ -78,7 +78,7 @@ impl Hub {
         let (server, began) = (without_credentials(scope, server, credential.is_some()), self.world.now());
         let server = self.with_secrets(scope.tenant(), server).await?;
         let tried = self.try_out(scope, &server, credential.as_ref().map(|known| &known.proof), began).await;
-        self.contacted(scope.tenant(), server.id, tried.as_ref().err()).await?;
+        self.contacted(scope.tenant(), &server, tried.as_ref().err()).await?;
         tried
     }
 
@@ -116,7 +116,7 @@ impl Hub {
         if is_shared && let Err(error) = self.reach_server(scope, &server, true).await {
             // A server that is turned off was not even tried.
             if server.settings.enabled {
-                self.contacted(scope.tenant(), server.id, Some(&error)).await?;
+                self.contacted(scope.tenant(), &server, Some(&error)).await?;
             }
             return Err(error);
         }
@@ -159,16 +159,20 @@ impl Hub {
     pub(super) async fn contacted(
         &self,
         tenant: TenantId,
-        server: ServerId,
+        server: &Server,
         error: Option<&Error>,
     ) -> Result<()> {
-        let (before, version) = self.contact(tenant, server).await?;
+        let (id, of) = (server.id, server.version);
+        let (before, version) = self.contact(tenant, id).await?;
+        if before.of > of {
+            return Ok(()); // it is another one by now
+        }
         let contact = match error {
-            None => Contact { last_connected: Some(self.world.now()), error: None, ..before },
-            Some(error) => Contact { error: Some(error.message().to_owned()), ..before },
+            None => Contact { last_connected: Some(self.world.now()), error: None, of, ..before },
+            Some(error) => Contact { error: Some(error.message().to_owned()), of, ..before },
         };
-        let document = document(Kind::Contact, server, &contact)?.of(server);
-        let is_there = Change::Need(Key::new(Kind::Server, server));
+        let document = document(Kind::Contact, id, &contact)?.of(id);
+        let is_there = Change::Need(Key::new(Kind::Server, id));
         match self.store.commit(tenant, Batch::new().change(is_there).change(put(document, version))).await {
             // Somebody else has just spoken with it, or removed it.
             Err(error) if matches!(error.kind(), error::Kind::Conflict | error::Kind::NotFound) => Ok(()),

@@ -48,6 +48,9 @@ pub(super) struct Contact {
     pub(super) last_synced: Option<Timestamp>,
     /// Why the last look at its tools failed.
     pub(super) error: Option<String>,
+    /// Of which version of the server that is.
+    #[serde(default)]
+    pub(super) of: u64,
     /// How many tools it has.
     pub(super) tools: usize,
 }
@@ -98,7 +101,7 @@ pub struct ServerView {
     pub keep_history: bool,
     /// How it is connected now.
     pub status: Status,
-    /// Why its tools could not be looked at the last time; those that are known are of before.
+    /// Why its tools could not be looked at the last time, if it was not changed since; those that are known are of before.
     pub error: Option<String>,
     /// When it last answered.
     #[schemars(with = "Option<String>")]
@@ -347,7 +350,8 @@ impl Hub {
             enabled: settings.enabled,
             keep_history: settings.keep_history,
             status: self.connections.status(tenant, server.id),
-            error: contact.error,
+            // With a credential that has just been entered it may work.
+            error: contact.error.filter(|_| contact.of == server.version),
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
             tools: contact.tools,

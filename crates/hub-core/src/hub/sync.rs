@@ -152,7 +152,7 @@ impl Hub {
             Err(error) => Err(error),
         };
         if let Err(error) = &synced {
-            self.contacted(tenant, server.id, Some(error)).await?;
+            self.contacted(tenant, server, Some(error)).await?;
             self.events.publish(tenant, told::server(server.id, "sync_failed"));
         }
         synced
@@ -292,8 +292,13 @@ impl Hub {
         found.tools = listed.tools.len() + others;
         let has_news = !batch.changes.is_empty();
         let (before, version) = self.contact(tenant, server.id).await?;
-        let contact =
-            Contact { last_connected: Some(now), last_synced: Some(now), error: None, tools: found.tools };
+        let contact = Contact {
+            last_connected: Some(now),
+            last_synced: Some(now),
+            error: None,
+            of: server.version,
+            tools: found.tools,
+        };
         batch = batch.change(put(document(Kind::Contact, server.id, &contact)?.of(server.id), version));
         if has_news || before.last_synced.is_none() {
             let entry = audit::Entry::new(now, "hub", "server.synced").with("server", server.id.to_string());

@@ -1,13 +1,17 @@
 //! When tools are looked at, as whom, and what of them is not taken in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::auth::Secret;
+use linchpin::server::{Next, Request};
 use linchpin::{NoArgs, Tool};
 use linchpin_hub_core::events::Watching;
 use linchpin_hub_core::hub::{ToolFilter, Wanted, Which};
 use linchpin_hub_core::store::Status;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::stage::{ADA, Stage, Upstream, agent_of, person};
 
@@ -115,6 +119,49 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
         drop(end);
     };
     tokio::join!(running, story);
+}
+
+#[tokio::test]
+async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
+    let stage = Stage::new().await;
+    let (hub, has_begun, go_on) = (&stage.hub, Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, waits) = (has_begun.clone(), go_on.clone());
+    let slow = linchpin::Server::new("slow", "1").layer(move |request: Request, next: Next| {
+        let (begins, waits, is_list) = (begins.clone(), waits.clone(), request.method() == "tools/list");
+        async move {
+            if is_list {
+                begins.notify_one();
+                waits.notified().await;
+                return Err(linchpin::Error::rpc(503, "not now"));
+            }
+            next.run(request).await
+        }
+    });
+    let listening = slow.tool("a", "A", |_: NoArgs| async { "a" }).http().bind("127.0.0.1:0").await.unwrap();
+    let asks = json!({ "name": "Asks", "url": listening.url(), "authentication": { "type": "bearer" } });
+    let mut running = JoinSet::new();
+    running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
+    stage.add(asks).await;
+    let error = async || hub.server(person(ADA), "asks").await.unwrap().error;
+    let enter = async |token: &str| {
+        hub.set_credential(person(ADA), "asks", None, &Secret::new(token)).await.unwrap();
+    };
+    assert!(error().await.unwrap().starts_with("there are no credentials for `asks`"));
+    enter("first").await;
+    assert_eq!(error().await, None, "there are credentials");
+    // A look that was begun before comes to its end after.
+    let look = || tokio::time::timeout(LONG, hub.sync_server(person(ADA), "asks", None));
+    let meanwhile = async {
+        has_begun.notified().await;
+        enter("second").await;
+        go_on.notify_one();
+    };
+    let (looked, changed) = tokio::join!(look(), tokio::time::timeout(LONG, meanwhile));
+    assert!(looked.unwrap().is_err() && changed.is_ok());
+    assert_eq!(error().await, None, "it was with the first");
+    go_on.notify_one();
+    look().await.unwrap().unwrap_err();
+    assert!(error().await.unwrap().contains("its tools cannot be listed"));
 }
 
 #[tokio::test]
