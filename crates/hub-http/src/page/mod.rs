@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use linchpin::auth::Secret;
 use linchpin_hub_core::connection;
 use linchpin_hub_core::hub::{CallView, ServerFilter, ServerView};
+use linchpin_hub_core::scope::Scope;
 use linchpin_hub_core::store::{CallFilter, Paging};
 use serde_json::Value;
 
@@ -29,10 +30,14 @@ pub(crate) const ONCE: [Parameter; 2] = [
     Parameter::text("sign_in", "The sign-in to a server that is gone on with"),
 ];
 
+/// Who has signed in here.
+fn person(asked: &Asked) -> Option<Scope> {
+    asked.caller.as_ref().map(|caller| caller.scope).filter(|scope| scope.person().is_ok())
+}
+
 /// The page, for whoever comes.
 pub(crate) async fn home(asked: Asked) -> Result<Response> {
-    let Some(scope) = asked.caller.as_ref().map(|caller| caller.scope).filter(|scope| scope.person().is_ok())
-    else {
+    let Some(scope) = person(&asked) else {
         return Ok(html(StatusCode::OK, door(None)));
     };
     let status = status::look(&asked).await?;
@@ -48,18 +53,17 @@ pub(crate) async fn style(_: Asked) -> Result<Response> {
     Ok(response)
 }
 
-/// Signs in with the address that the terminal shows.
+/// Signs in with the address that the terminal shows. Whoever has signed in already goes on where it leads.
 pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
     let Some(token) = asked.query.text("token").filter(|_| asked.method == Method::GET) else {
         return Ok(see_other("/"));
     };
+    let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let then = asked.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
+    let then = see_other(then.as_deref().unwrap_or("/"));
     match asked.hub().sign_in_once(&Secret::new(token)).await {
-        Ok(signed_in) => {
-            let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-            let then = asked.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
-            let then = see_other(then.as_deref().unwrap_or("/"));
-            Ok(keeping(&asked.app, then, Some(&signed_in.cookie)))
-        }
+        Ok(signed_in) => Ok(keeping(&asked.app, then, Some(&signed_in.cookie))),
+        Err(_) if person(&asked).is_some() => Ok(then),
         Err(error) => refused(error.into()),
     }
 }

@@ -42,6 +42,12 @@ async fn the_link_signs_in_once() {
     let again = site.send("GET", &path, &[], None).await;
     assert_eq!((again.status, again.header("set-cookie")), (401, None));
     assert!(again.body.contains("role=\"alert\"") && !again.body.contains(once.expose()), "{again:?}");
+    let known = site.send("GET", &format!("{path}&sign_in=7"), &[("Cookie", cookie)], None).await;
+    assert_eq!(
+        (known.status, known.header("location")),
+        (303, Some("/oauth/start/7")),
+        "they are in already"
+    );
 }
 
 #[tokio::test]
