@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linchpin::egress::{BoxFuture, Egress, Policy, Resolve};
-use linchpin::testing::authority::{Authority, Behaviour, Known, Place};
+use linchpin::testing::authority::{Authority, Known, Learned, Place};
 use linchpin_hub_core::hub::oauth::Progress;
 use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options};
 use linchpin_hub_core::vault::KeyFile;
@@ -46,44 +46,21 @@ enum Site {
     ServerRedirect,
     /// The event of HTTP+SSE that says where to post.
     SseEndpoint,
-    /// `resource_metadata` of `WWW-Authenticate`.
-    ResourceMetadata,
-    /// `authorization_servers` of the metadata of the resource.
-    Issuer,
-    /// `Location` of an answer in place of the metadata of the authorization server.
-    MetadataRedirect,
-    RegistrationEndpoint,
-    TokenEndpoint,
-    RevocationEndpoint,
+    /// What is learned while somebody signs in.
+    SignIn(Learned),
 }
 
 const SITES: [Site; 9] = [
     Site::Server,
     Site::ServerRedirect,
     Site::SseEndpoint,
-    Site::ResourceMetadata,
-    Site::Issuer,
-    Site::MetadataRedirect,
-    Site::RegistrationEndpoint,
-    Site::TokenEndpoint,
-    Site::RevocationEndpoint,
+    Site::SignIn(Learned::ResourceMetadata),
+    Site::SignIn(Learned::Issuer),
+    Site::SignIn(Learned::MetadataRedirect),
+    Site::SignIn(Learned::RegistrationEndpoint),
+    Site::SignIn(Learned::TokenEndpoint),
+    Site::SignIn(Learned::RevocationEndpoint),
 ];
-
-impl Site {
-    /// An authority that names this URL here.
-    fn naming(self, url: &str) -> Behaviour {
-        let honest = Authority::honest();
-        match self {
-            Site::ResourceMetadata => honest.challenge(format!("Bearer resource_metadata=\"{url}\"")),
-            Site::Issuer => honest.resource_metadata("authorization_servers", json!([url])),
-            Site::TokenEndpoint => honest.metadata("token_endpoint", url),
-            Site::RegistrationEndpoint => honest.metadata("registration_endpoint", url),
-            Site::RevocationEndpoint => honest.metadata("revocation_endpoint", url),
-            Site::MetadataRedirect => honest.redirect_metadata(url),
-            Site::Server | Site::ServerRedirect | Site::SseEndpoint => honest,
-        }
-    }
-}
 
 /// A clock that goes on whenever somebody signs in.
 #[derive(Default)]
@@ -171,7 +148,7 @@ impl Stage {
         let script = script.await;
         doors[0].lead(authority.address(Place::Resource));
         doors[1].lead(authority.address(Place::Authority));
-        doors[2].lead(script.origin().strip_prefix("http://").unwrap().parse().unwrap());
+        doors[2].lead(script.address);
         let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::default()));
         let store = Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap());
         let (keys, _) = KeyFile::open(&folder.path().join("keys"), &System).unwrap();
@@ -181,7 +158,7 @@ impl Stage {
             Options { callback: Some("http://127.0.0.1:7420/oauth/callback".into()), ..Options::default() };
         let hub = Arc::new(Hub::new(clock.clone(), store, keys, egress, options));
         hub.ensure_local().await.unwrap();
-        let client_id = (site != Site::RegistrationEndpoint).then_some(Known::Public.id());
+        let client_id = (site != Site::SignIn(Learned::RegistrationEndpoint)).then_some(Known::Public.id());
         let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
             "authentication": { "type": "oauth", "client_id": client_id } });
         hub.add_server(PERSON, form).await.unwrap();
@@ -198,7 +175,7 @@ impl Stage {
             Site::Server => return tried(draft(url, "http")).await,
             Site::ServerRedirect => return tried(draft(&self.url, "http")).await,
             Site::SseEndpoint => return tried(draft(&self.url, "sse")).await,
-            _ => self.authority.behave(self.site.naming(url)),
+            Site::SignIn(place) => self.authority.behave(Authority::honest().naming(place, url)),
         }
         self.clock.0.fetch_add(3_600, Ordering::SeqCst);
         let mut sign_in = self.hub.begin_sign_in(PERSON, "guarded", None).await.unwrap();
@@ -210,7 +187,7 @@ impl Stage {
         }
         let is_refused = match (self.site, &sign_in.progress) {
             // There the rest is found without it: what is well known is looked for next.
-            (Site::ResourceMetadata, _) => {
+            (Site::SignIn(Learned::ResourceMetadata), _) => {
                 let shown = url.split('?').next().unwrap_or_default();
                 let is_it = |hop: &&linchpin_hub_core::hub::oauth::Hop| {
                     hop.what == "protected resource metadata" && hop.url.ends_with(PATH)
@@ -218,7 +195,7 @@ impl Stage {
                 let hop = sign_in.hops.iter().rev().find(is_it);
                 hop.is_none_or(|hop| hop.error.is_some() && hop.status.is_none()) && !shown.is_empty()
             }
-            (Site::RevocationEndpoint, Progress::Done) => {
+            (Site::SignIn(Learned::RevocationEndpoint), Progress::Done) => {
                 self.hub.sign_out_of(PERSON, "guarded", None).await.is_err()
             }
             (_, progress) => matches!(progress, Progress::Failed { .. }),
@@ -268,10 +245,13 @@ async fn what_is_allowed_is_gone_to_from_each_place() {
         let stage = Stage::new(site).await;
         let elsewhere = Door::open().await;
         let script = HttpScript::start(|_| Reply::status(500)).await;
-        elsewhere.lead(script.origin().strip_prefix("http://").unwrap().parse().unwrap());
+        elsewhere.lead(script.address);
         stage.refuses(&format!("{}{PATH}", elsewhere.origin)).await;
         // Redirects and endpoints stay at the origin that somebody has chosen, whatever is allowed.
-        let stays = matches!(site, Site::ServerRedirect | Site::SseEndpoint | Site::MetadataRedirect);
+        let stays = matches!(
+            site,
+            Site::ServerRedirect | Site::SseEndpoint | Site::SignIn(Learned::MetadataRedirect)
+        );
         assert_eq!(script.connections() > 0, !stays, "{site:?}");
     }
 }

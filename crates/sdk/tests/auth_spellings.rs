@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
 use linchpin::egress::Egress;
-use linchpin::testing::authority::{Authority, Behaviour, Known, Place};
+use linchpin::testing::authority::{Authority, Known, Learned, Place};
 use linchpin::{Auth, Client, Server};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -33,55 +33,6 @@ use terminator::Terminator;
 /// The path of what is learned.
 const PATH: &str = "/learned";
 
-/// Where a URL is learned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Site {
-    /// `resource_metadata` of `WWW-Authenticate`.
-    ResourceMetadata,
-    /// `authorization_servers` of the metadata of the resource.
-    Issuer,
-    AuthorizationEndpoint,
-    TokenEndpoint,
-    RegistrationEndpoint,
-    /// The keys of an issuer, which servers fetch.
-    JwksUri,
-    RevocationEndpoint,
-    /// `Location` of an answer in place of the metadata of the authorization server.
-    MetadataRedirect,
-    /// The event of HTTP+SSE that says where to post.
-    SseEndpoint,
-}
-
-const SITES: [Site; 9] = [
-    Site::ResourceMetadata,
-    Site::Issuer,
-    Site::AuthorizationEndpoint,
-    Site::TokenEndpoint,
-    Site::RegistrationEndpoint,
-    Site::JwksUri,
-    Site::RevocationEndpoint,
-    Site::MetadataRedirect,
-    Site::SseEndpoint,
-];
-
-impl Site {
-    /// An authority that names this URL here.
-    fn naming(self, url: &str) -> Behaviour {
-        let honest = Authority::honest();
-        match self {
-            Site::ResourceMetadata => honest.challenge(format!("Bearer resource_metadata=\"{url}\"")),
-            Site::Issuer => honest.resource_metadata("authorization_servers", json!([url])),
-            Site::AuthorizationEndpoint => honest.metadata("authorization_endpoint", url),
-            Site::TokenEndpoint => honest.metadata("token_endpoint", url),
-            Site::RegistrationEndpoint => honest.metadata("registration_endpoint", url),
-            Site::JwksUri => honest.metadata("jwks_uri", url),
-            Site::RevocationEndpoint => honest.metadata("revocation_endpoint", url),
-            Site::MetadataRedirect => honest.redirect_metadata(url),
-            Site::SseEndpoint => honest,
-        }
-    }
-}
-
 /// What came of the attempts at one place.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
@@ -96,7 +47,7 @@ struct Count {
 struct Stage {
     authority: Arc<Authority>,
     egress: Egress,
-    site: Site,
+    site: Learned,
     /// URLs that a person would have been shown.
     shown: Arc<Mutex<Vec<String>>>,
     /// Learned URLs that gave an answer.
@@ -104,7 +55,7 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new(site: Site, index: u16, terminator: &Terminator) -> Self {
+    async fn new(site: Learned, index: u16, terminator: &Terminator) -> Self {
         let (resource, tokens) = (1_000 + index, 2_000 + index);
         let origin = |port| format!("https://{}:{port}", terminator::NAME);
         let behaviour = Authority::honest().origins(origin(resource), origin(tokens));
@@ -135,7 +86,7 @@ impl Stage {
         };
         let oauth = OAuth::new("A test").redirect(signing_in::BACK, visit);
         let oauth = match self.site {
-            Site::RegistrationEndpoint => oauth,
+            Learned::RegistrationEndpoint => oauth,
             _ => oauth.client(Known::Public.id()),
         };
         let (origin, answered) = (url.trim_end_matches(PATH).to_owned(), self.answered.clone());
@@ -148,8 +99,8 @@ impl Stage {
 
     /// Does what makes somebody go to this URL: signing in and out, or for keys, showing a token to a server.
     async fn try_url(&self, url: &str) -> Result<(), Box<dyn std::error::Error>> {
-        self.authority.behave(self.site.naming(url));
-        if self.site == Site::JwksUri {
+        self.authority.behave(Authority::honest().naming(self.site, url));
+        if self.site == Learned::JwksUri {
             return self.show_token().await;
         }
         let (oauth, server) = (self.oauth(url), self.authority.mcp_url());
@@ -179,33 +130,40 @@ impl Stage {
     }
 }
 
+/// Every spelling, as the URL of what is learned.
+fn urls(port: u16) -> impl Iterator<Item = String> {
+    spellings::hosts().into_iter().map(move |host| format!("https://{host}:{port}{PATH}"))
+}
+
 /// All spellings at one place. Each time something fails, or the URL is not used.
-async fn try_all(site: Site, index: u16, port: u16, terminator: Arc<Terminator>) -> Count {
-    let mut count = Count::default();
+async fn try_all(site: Learned, index: u16, port: u16, terminator: Arc<Terminator>) -> Count {
+    let (stage, mut count) = (Stage::new(site, index, &terminator).await, Count::default());
+    for url in urls(port) {
+        count.tried += 1;
+        count.failed += usize::from(stage.try_url(&url).await.is_err());
+    }
+    count.shown = stage.shown.lock().unwrap().len();
+    assert_eq!(*stage.answered.lock().unwrap(), [""; 0], "{site:?}");
+    count
+}
+
+/// All spellings in the event of HTTP+SSE that says where to post. How many were tried.
+async fn try_endpoints(port: u16, terminator: Arc<Terminator>) -> usize {
     let place = Arc::<Mutex<String>>::default();
     let named = place.clone();
     let script = HttpScript::start(move |_| {
         Reply::events().chunk(format!("event: endpoint\ndata: {}\n\n", named.lock().unwrap()).as_bytes())
     });
     let script = script.await;
-    let old =
-        terminator.route(3_000 + index, script.origin().strip_prefix("http://").unwrap().parse().unwrap());
-    let stage = Stage::new(site, index, &terminator).await;
-    for host in spellings::hosts() {
-        let url = format!("https://{host}:{port}{PATH}");
-        count.tried += 1;
-        let result = if site == Site::SseEndpoint {
-            place.lock().unwrap().clone_from(&url);
-            let connecting = Client::sse(format!("{old}/sse")).egress(stage.egress.clone()).connect();
-            connecting.await.map(drop).map_err(Box::<dyn std::error::Error>::from)
-        } else {
-            stage.try_url(&url).await
-        };
-        count.failed += usize::from(result.is_err());
+    let (old, egress) = (terminator.route(3_000, script.address), terminator.egress().build().unwrap());
+    let mut tried = 0;
+    for url in urls(port) {
+        tried += 1;
+        place.lock().unwrap().clone_from(&url);
+        let connecting = Client::sse(format!("{old}/sse")).egress(egress.clone()).connect();
+        assert!(connecting.await.is_err(), "{url:?}");
     }
-    count.shown = stage.shown.lock().unwrap().len();
-    assert_eq!(*stage.answered.lock().unwrap(), [""; 0], "{site:?}");
-    count
+    tried
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,21 +171,22 @@ async fn no_spelling_is_connected_to_from_anywhere() {
     let canary = Canary::open(&["127.0.0.2", "127.0.0.1", "::1"]);
     let terminator = Arc::new(Terminator::start().await);
     let mut trying = JoinSet::new();
-    for (index, site) in (0..).zip(SITES) {
+    for (index, site) in (0..).zip(Learned::ALL) {
         let (terminator, port) = (terminator.clone(), canary.port());
         trying.spawn(async move { (site, try_all(site, index, port, terminator).await) });
     }
+    let endpoints = try_endpoints(canary.port(), terminator.clone()).await;
     let mut counts = trying.join_all().await;
-    counts.sort_by_key(|(site, _)| *site as usize);
+    counts.sort_by_key(|(site, _)| *site);
     for (site, count) in &counts {
         eprintln!("{site:?}: tried={} failed={} shown={}", count.tried, count.failed, count.shown);
     }
-    let tried: usize = counts.iter().map(|(_, count)| count.tried).sum();
+    let tried = endpoints + counts.iter().map(|(_, count)| count.tried).sum::<usize>();
     let connects = canary.connections();
     eprintln!("tried={tried} connects={connects}");
     assert_eq!((tried, connects), (320 * 9, 0));
     // There the rest is found without it: what is well known is looked for next.
-    for (_, count) in counts.iter().filter(|(site, _)| *site != Site::ResourceMetadata) {
+    for (_, count) in counts.iter().filter(|(site, _)| *site != Learned::ResourceMetadata) {
         assert_eq!(count.failed, count.tried);
     }
     assert_eq!(terminator.elsewhere(), 0, "nothing was dialled but the way to the public network");
@@ -240,10 +199,9 @@ async fn no_spelling_is_connected_to_from_anywhere() {
 async fn another_public_url_is_used() {
     let terminator = Terminator::start().await;
     let script = HttpScript::start(|_| Reply::status(500)).await;
-    let elsewhere =
-        terminator.route(4_000, script.origin().strip_prefix("http://").unwrap().parse().unwrap());
+    let elsewhere = terminator.route(4_000, script.address);
     let mut used = Vec::new();
-    for (index, site) in (0..8).zip(SITES) {
+    for (index, site) in (0..).zip(Learned::ALL) {
         let stage = Stage::new(site, index, &terminator).await;
         let (before, url) = (script.connections(), format!("{elsewhere}{PATH}"));
         let result = stage.try_url(&url).await;
@@ -256,14 +214,14 @@ async fn another_public_url_is_used() {
     }
     // Which are connected to, shown to a person, and no obstacle.
     let expected = [
-        (Site::ResourceMetadata, true, false, true),
-        (Site::Issuer, true, false, false),
-        (Site::AuthorizationEndpoint, false, true, false),
-        (Site::TokenEndpoint, true, false, false),
-        (Site::RegistrationEndpoint, true, false, false),
-        (Site::JwksUri, true, false, false),
-        (Site::RevocationEndpoint, true, false, false),
-        (Site::MetadataRedirect, false, false, false),
+        (Learned::ResourceMetadata, true, false, true),
+        (Learned::Issuer, true, false, false),
+        (Learned::AuthorizationEndpoint, false, true, false),
+        (Learned::TokenEndpoint, true, false, false),
+        (Learned::RegistrationEndpoint, true, false, false),
+        (Learned::JwksUri, true, false, false),
+        (Learned::RevocationEndpoint, true, false, false),
+        (Learned::MetadataRedirect, false, false, false),
     ];
     assert_eq!(used, expected);
 }

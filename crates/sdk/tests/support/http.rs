@@ -243,7 +243,7 @@ type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
 
 /// The server. It ends when it is dropped.
 pub(crate) struct HttpScript {
-    address: std::net::SocketAddr,
+    pub(crate) address: std::net::SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     arrived: Arc<Notify>,
     connections: Arc<AtomicUsize>,

@@ -26,6 +26,7 @@ mod form;
 mod idp;
 mod issue;
 mod jwt;
+mod learned;
 mod metadata;
 mod register;
 mod resource;
@@ -46,6 +47,7 @@ use tokio::sync::oneshot;
 
 pub use behaviour::Behaviour;
 pub use browser::Redirect;
+pub use learned::Learned;
 pub use seen::{Place, Seen, SeenRequest};
 pub use switch::Switch;
 

@@ -1,0 +1,56 @@
+//! The places where clients learn a URL from an authority and from the endpoint that it protects.
+
+use serde_json::json;
+
+use super::Behaviour;
+
+/// A place where an authority, or the endpoint that it protects, names a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Learned {
+    /// `resource_metadata` of `WWW-Authenticate`.
+    ResourceMetadata,
+    /// `authorization_servers` of the metadata of the resource.
+    Issuer,
+    /// `authorization_endpoint`, which people open.
+    AuthorizationEndpoint,
+    /// `token_endpoint`.
+    TokenEndpoint,
+    /// `registration_endpoint`.
+    RegistrationEndpoint,
+    /// `jwks_uri`: the keys of an issuer, which servers fetch.
+    JwksUri,
+    /// `revocation_endpoint`.
+    RevocationEndpoint,
+    /// `Location` of an answer in place of the metadata of the authorization server.
+    MetadataRedirect,
+}
+
+impl Learned {
+    /// All of them.
+    pub const ALL: [Learned; 8] = [
+        Learned::ResourceMetadata,
+        Learned::Issuer,
+        Learned::AuthorizationEndpoint,
+        Learned::TokenEndpoint,
+        Learned::RegistrationEndpoint,
+        Learned::JwksUri,
+        Learned::RevocationEndpoint,
+        Learned::MetadataRedirect,
+    ];
+}
+
+impl Behaviour {
+    /// Names this URL at one place.
+    pub fn naming(self, place: Learned, url: &str) -> Self {
+        match place {
+            Learned::ResourceMetadata => self.challenge(format!("Bearer resource_metadata=\"{url}\"")),
+            Learned::Issuer => self.resource_metadata("authorization_servers", json!([url])),
+            Learned::AuthorizationEndpoint => self.metadata("authorization_endpoint", url),
+            Learned::TokenEndpoint => self.metadata("token_endpoint", url),
+            Learned::RegistrationEndpoint => self.metadata("registration_endpoint", url),
+            Learned::JwksUri => self.metadata("jwks_uri", url),
+            Learned::RevocationEndpoint => self.metadata("revocation_endpoint", url),
+            Learned::MetadataRedirect => self.redirect_metadata(url),
+        }
+    }
+}
