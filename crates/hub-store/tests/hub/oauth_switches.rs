@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use linchpin::testing::authority::{Authority, Place, Seen, Switch};
+use linchpin::testing::authority::{Authority, Seen, Switch};
 use linchpin_hub_core::hub::oauth::{Progress, SignedIn};
 use linchpin_hub_core::store::Status;
 use linchpin_hub_core::world::World;
@@ -310,34 +310,20 @@ fn why(progress: &Progress) -> &str {
 }
 
 async fn outcome(switch: Switch) -> (String, SignedIn, Seen) {
-    let silent = match switch {
-        Switch::ResourceMetadataSilent => "/oauth-protected-resource/mcp",
-        Switch::MetadataSilent => "/oauth-authorization-server/tenant",
-        Switch::TokenSilent => "/token",
-        _ => "never",
-    };
     let (stage, authority) = with_behaviour("shared", Authority::honest().with(switch)).await;
     let now = authority.clock()().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     stage.clock.turn(i64::try_from(now).unwrap() - stage.clock.now().as_second());
     let mut life = std::pin::pin!(live(&stage, &authority));
     let text = tokio::select! {
         text = &mut life => text,
-        () = authority.until(|seen| seen.of(silent).next().is_some()) => {
+        () = authority.until(|seen| seen.unanswered > 0) => {
             tokio::time::pause();
             let text = life.await;
             tokio::time::resume();
             text
         }
     };
-    let origin = |place| format!("http://{}", authority.address(place));
-    let places = [
-        (authority.mcp_url(), "MCP"),
-        (authority.issuer(), "ISSUER"),
-        (origin(Place::Resource), "SERVER"),
-        (origin(Place::Authority), "AUTHORITY"),
-        (authority.canary(), "CANARY"),
-    ];
-    let text = places.iter().fold(text, |text, (url, name)| text.replace(url, name));
+    let text = authority.masked(&text);
     for secret in authority.secrets() {
         assert!(!text.contains(&secret), "{switch:?}: {text}");
     }

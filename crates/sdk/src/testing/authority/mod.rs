@@ -221,6 +221,20 @@ impl Authority {
         self.shared.lock().secrets.clone()
     }
 
+    /// The text with names in place of where its servers are, which is somewhere else each time: `MCP` of the protected
+    /// endpoint, `ISSUER`, `SERVER` and `AUTHORITY` of the origins of both, and `CANARY`.
+    pub fn masked(&self, text: &str) -> String {
+        let origin = |place| format!("http://{}", self.address(place));
+        let places = [
+            (self.mcp_url(), "MCP"),
+            (self.issuer(), "ISSUER"),
+            (origin(Place::Resource), "SERVER"),
+            (origin(Place::Authority), "AUTHORITY"),
+            (self.canary(), "CANARY"),
+        ];
+        places.iter().fold(text.to_owned(), |text, (url, name)| text.replace(url, name))
+    }
+
     /// Puts the clock of the authority forward.
     pub fn advance(&self, time: Duration) {
         self.shared.lock().later += time;

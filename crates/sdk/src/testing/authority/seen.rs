@@ -75,6 +75,8 @@ pub struct Seen {
     pub revoked_families: usize,
     /// Tokens that a client gave back.
     pub revocations: usize,
+    /// Requests whose answer never comes.
+    pub unanswered: usize,
     /// Connections to the place that nobody should connect to.
     pub canary: usize,
 }

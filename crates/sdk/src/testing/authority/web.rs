@@ -177,10 +177,12 @@ async fn handle(
     });
     shared.lock().seen.requests.push(request.clone());
     shared.news.notify_waiters();
-    match super::route::answer(shared, &request, parts).await {
-        Some(reply) => Ok(reply),
-        None => std::future::pending().await,
-    }
+    let Some(reply) = super::route::answer(shared, &request, parts).await else {
+        shared.lock().seen.unanswered += 1;
+        shared.news.notify_waiters();
+        return std::future::pending().await;
+    };
+    Ok(reply)
 }
 
 async fn read(mut body: Incoming) -> Option<Bytes> {
