@@ -5,31 +5,20 @@
 //! cargo run --release -p bench --bin bench-hubs -- [calls] [at once]
 //! ```
 
+mod upstream;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow};
-use linchpin::egress::Egress;
-use linchpin::{Server, args};
-use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options, Wanted, Which};
-use linchpin_hub_core::store::{Status, Store};
-use linchpin_hub_core::vault::KeyFile;
+use anyhow::Context as _;
+use linchpin_hub_core::store::Store;
 use linchpin_hub_core::world::System;
-use linchpin_hub_core::{Scope, Subject};
 use linchpin_hub_store::{Durability, Postgres, Sqlite};
-use serde_json::json;
 use tokio::task::JoinSet;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-const SCOPE: Scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
-
-#[args]
-struct Echo {
-    message: String,
-}
 
 #[expect(clippy::print_stdout, reason = "the report")]
 #[tokio::main]
@@ -37,10 +26,8 @@ async fn main() -> anyhow::Result<()> {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let calls = numbers.next().transpose()?.unwrap_or(20_000);
     let at_once = numbers.next().transpose()?.unwrap_or(64).max(1);
-    let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
-    let listening = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
-    let (url, mut running) = (listening.url(), JoinSet::new());
-    running.spawn(async move { listening.run_until(std::future::pending()).await });
+    let mut running = JoinSet::new();
+    let url = upstream::serve(&mut running).await?;
 
     println!("{calls} calls each, {at_once} at once; recorded calls a second");
     let place = tempfile::tempdir()?;
@@ -70,32 +57,22 @@ async fn measure(
 ) -> anyhow::Result<f64> {
     let mut hubs = Vec::new();
     for store in stores {
-        let (keys, _) = KeyFile::open(&place.join("keys"), &System)?;
-        let options = Options::default();
-        hubs.push(Arc::new(Hub::new(Arc::new(System), store.clone(), keys, Egress::default(), options)));
+        hubs.push(upstream::hub(store.clone(), place)?);
     }
-    let first = hubs.first().context("no hub")?;
-    first.add_server(SCOPE, json!({ "name": "Up", "url": url })).await?;
-    first.sync_server(SCOPE, "up", None).await?;
+    upstream::add(hubs.first().context("no hub")?, url).await?;
     // Each has a connection and knows the tool before it counts.
     for hub in &hubs {
-        call(hub.clone()).await?;
+        upstream::call(hub.clone()).await?;
     }
     let (begin, mut all, mut left) = (Instant::now(), JoinSet::new(), calls);
     while left > 0 || !all.is_empty() {
         while left > 0 && all.len() < at_once {
             left -= 1;
-            all.spawn(call(hubs[left % hubs.len()].clone()));
+            all.spawn(upstream::call(hubs[left % hubs.len()].clone()));
         }
         if let Some(done) = all.join_next().await {
             done??;
         }
     }
     Ok(f64::from(u32::try_from(calls)?) / begin.elapsed().as_secs_f64())
-}
-
-async fn call(hub: Arc<Hub>) -> anyhow::Result<()> {
-    let tool = Which::Local("mcp_up__echo".into());
-    let call = hub.call_tool(SCOPE, Wanted { tool, arguments: json!({ "message": "hello" }) }, true).await?;
-    (call.status == Status::Success).then_some(()).context("the call failed")
 }

@@ -7,17 +7,13 @@
 //!
 //! With `power` each call waits for the disk before it is made, and after it; `TMPDIR` says which.
 
+mod upstream;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
-use linchpin::egress::Egress;
-use linchpin::{Client, Server, args};
-use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options, Wanted, Which};
-use linchpin_hub_core::store::Status;
-use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::world::System;
-use linchpin_hub_core::{Scope, Subject};
+use anyhow::Context as _;
+use linchpin::Client;
 use linchpin_hub_store::{Durability, Sqlite};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -26,11 +22,6 @@ use tokio::task::JoinSet;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const ROUNDS: usize = 5;
-
-#[args]
-struct Echo {
-    message: String,
-}
 
 /// How one way did.
 #[derive(Default)]
@@ -48,19 +39,14 @@ async fn main() -> anyhow::Result<()> {
     let mut numbers = numbers.iter().map(|text| text.parse::<usize>());
     let calls = numbers.next().transpose()?.unwrap_or(5_000);
     let at_once = numbers.next().transpose()?.unwrap_or(1).max(1);
-    let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
-    let listening = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
-    let (url, mut running) = (listening.url(), JoinSet::new());
-    running.spawn(async move { listening.run_until(std::future::pending()).await });
+    let mut running = JoinSet::new();
+    let url = upstream::serve(&mut running).await?;
 
     let client = Client::http(&url).connect().await?;
     let place = tempfile::tempdir()?;
     let store = Arc::new(Sqlite::open_with(&place.path().join("hub.db"), durability)?);
-    let (keys, _) = KeyFile::open(&place.path().join("keys"), &System)?;
-    let hub = Arc::new(Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default()));
-    let scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
-    hub.add_server(scope, json!({ "name": "Up", "url": url })).await?;
-    hub.sync_server(scope, "up", None).await?;
+    let hub = upstream::hub(store, place.path())?;
+    upstream::add(&hub, &url).await?;
 
     let (mut direct, mut through) = (Measured::default(), Measured::default());
     for _ in 0..ROUNDS {
@@ -70,17 +56,7 @@ async fn main() -> anyhow::Result<()> {
                 async move { Ok(client.call("echo", json!({ "message": "hello" })).await.map(drop)?) }
             })
             .await?;
-        through
-            .measure(calls / ROUNDS, at_once, || {
-                let hub = hub.clone();
-                async move {
-                    let tool = Which::Local("mcp_up__echo".into());
-                    let wanted = Wanted { tool, arguments: json!({ "message": "hello" }) };
-                    let call = hub.call_tool(scope, wanted, true).await?;
-                    (call.status == Status::Success).then_some(()).context("the call failed")
-                }
-            })
-            .await?;
+        through.measure(calls / ROUNDS, at_once, || upstream::call(hub.clone())).await?;
     }
     println!("{calls} calls each, {at_once} at once, {durability:?}; microseconds");
     println!("{:10} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "CPU", "calls/s");

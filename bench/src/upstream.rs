@@ -1,0 +1,51 @@
+//! A server with one tool, and how a hub knows and calls it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use linchpin::egress::Egress;
+use linchpin::{Server, args};
+use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options, Wanted, Which};
+use linchpin_hub_core::store::{Status, Store};
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_core::world::System;
+use linchpin_hub_core::{Scope, Subject};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+const SCOPE: Scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
+
+#[args]
+struct Echo {
+    message: String,
+}
+
+/// Serves the tool `echo` for as long as the tasks are kept, and says where.
+pub(crate) async fn serve(running: &mut JoinSet<()>) -> anyhow::Result<String> {
+    let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
+    let listening = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
+    let url = listening.url();
+    running.spawn(async move { drop(listening.run_until(std::future::pending()).await) });
+    Ok(url)
+}
+
+/// A hub on a store, with its keys at this place.
+pub(crate) fn hub(store: Arc<dyn Store>, place: &Path) -> anyhow::Result<Arc<Hub>> {
+    let (keys, _) = KeyFile::open(&place.join("keys"), &System)?;
+    Ok(Arc::new(Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default())))
+}
+
+/// The hub, and all on its store, know the server.
+pub(crate) async fn add(hub: &Hub, url: &str) -> anyhow::Result<()> {
+    hub.add_server(SCOPE, json!({ "name": "Up", "url": url })).await?;
+    hub.sync_server(SCOPE, "up", None).await?;
+    Ok(())
+}
+
+/// One call of its tool.
+pub(crate) async fn call(hub: Arc<Hub>) -> anyhow::Result<()> {
+    let tool = Which::Local("mcp_up__echo".into());
+    let call = hub.call_tool(SCOPE, Wanted { tool, arguments: json!({ "message": "hello" }) }, true).await?;
+    (call.status == Status::Success).then_some(()).context("the call failed")
+}
