@@ -4,7 +4,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use linchpin_hub_core::hub::oauth::Progress;
 use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options};
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
-use linchpin_hub_core::{Scope, Subject, World};
+use linchpin_hub_core::{Scope, Subject};
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,12 +21,15 @@ use tokio::task::JoinSet;
 
 #[path = "../../sdk/tests/support/canary.rs"]
 mod canary;
+#[path = "../../hub-store/tests/support/clock.rs"]
+mod clock;
 #[path = "../../sdk/tests/support/http.rs"]
 mod http;
 #[path = "../../sdk/tests/support/spellings.rs"]
 mod spellings;
 
 use canary::Canary;
+use clock::Clock;
 use http::{HttpScript, Reply};
 
 /// Where the servers are that the operator allows.
@@ -61,20 +63,6 @@ const SITES: [Site; 9] = [
     Site::SignIn(Learned::TokenEndpoint),
     Site::SignIn(Learned::RevocationEndpoint),
 ];
-
-/// A clock that goes on whenever somebody signs in.
-#[derive(Default)]
-struct Clock(AtomicI64);
-
-impl World for Clock {
-    fn now(&self) -> jiff::Timestamp {
-        jiff::Timestamp::from_second(1_800_000_000 + self.0.load(Ordering::SeqCst)).unwrap()
-    }
-
-    fn fill(&self, bytes: &mut [u8]) {
-        System.fill(bytes);
-    }
-}
 
 /// All names lead to the canary.
 struct Names;
@@ -177,7 +165,7 @@ impl Stage {
             Site::SseEndpoint => return tried(draft(&self.url, "sse")).await,
             Site::SignIn(place) => self.authority.behave(Authority::honest().naming(place, url)),
         }
-        self.clock.0.fetch_add(3_600, Ordering::SeqCst);
+        self.clock.turn(3_600);
         let mut sign_in = self.hub.begin_sign_in(PERSON, "guarded", None).await.unwrap();
         if sign_in.progress == Progress::Waiting {
             let (url, proof) = self.hub.leave_to_sign_in(PERSON, &sign_in.id).await.unwrap();

@@ -1,7 +1,7 @@
 //! Connections to real servers in this process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::server::Http;
 use linchpin::{NoArgs, Server as Mcp};
@@ -12,25 +12,12 @@ use crate::events::{Told, Watching};
 use crate::id::{AgentId, UserId};
 use crate::names::Slug;
 use crate::server::{Authentication, Launch, Remote, Settings, Transport};
+use crate::world::tests::Still;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
 /// Long enough for any machine: it passes only when something is broken.
 const LONG: Duration = Duration::from_mins(1);
-
-/// A world whose clock stands until it is turned.
-#[derive(Default)]
-struct Clock(AtomicI64);
-
-impl World for Clock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + self.0.load(Ordering::SeqCst)).unwrap()
-    }
-
-    fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).unwrap();
-    }
-}
 
 impl std::fmt::Debug for Reached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -40,7 +27,7 @@ impl std::fmt::Debug for Reached {
 
 struct Stage {
     connections: Arc<Connections>,
-    clock: Arc<Clock>,
+    clock: Arc<Still>,
     events: Events,
     server: Server,
     /// How often somebody connected.
@@ -72,7 +59,7 @@ impl Stage {
         let url = listening.url();
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
-        let (clock, events) = (Arc::new(Clock::default()), Events::default());
+        let (clock, events) = (Arc::new(Still::default()), Events::default());
         let connections =
             Connections::new(clock.clone(), Egress::default(), events.clone(), Arc::new(|_, _, _| ()), None);
         let server = Server {
@@ -118,7 +105,7 @@ impl Stage {
     }
 
     fn turn(&self, seconds: i64) {
-        self.clock.0.fetch_add(seconds, Ordering::SeqCst);
+        self.clock.seconds.fetch_add(seconds, Ordering::SeqCst);
     }
 }
 

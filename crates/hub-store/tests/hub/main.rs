@@ -4,6 +4,8 @@
 mod approvals;
 mod audit;
 mod calls;
+#[path = "../support/clock.rs"]
+mod clock;
 mod credentials;
 mod egress;
 mod looks;

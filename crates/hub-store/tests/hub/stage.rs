@@ -1,10 +1,9 @@
-//! A hub, a server for it, and a clock that tests turn.
+//! A hub and a server for it.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use linchpin::egress::Egress;
 use linchpin::server::{Handle, Http};
 use linchpin::{Json, NoArgs, Server as Mcp, args};
@@ -20,29 +19,11 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::clock::Clock;
+
 pub(crate) const ADA: TenantId = TenantId::fixed(1);
 pub(crate) const BOB: TenantId = TenantId::fixed(2);
 const LONG: Duration = Duration::from_secs(30);
-
-/// A world whose clock stands until it is turned.
-#[derive(Default)]
-pub(crate) struct Clock(AtomicI64);
-
-impl Clock {
-    pub(crate) fn turn(&self, seconds: i64) {
-        self.0.fetch_add(seconds, Ordering::SeqCst);
-    }
-}
-
-impl World for Clock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + self.0.load(Ordering::SeqCst)).unwrap()
-    }
-
-    fn fill(&self, bytes: &mut [u8]) {
-        System.fill(bytes);
-    }
-}
 
 #[args]
 struct Say {

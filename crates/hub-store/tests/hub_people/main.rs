@@ -3,6 +3,8 @@
 
 mod agents;
 mod canary;
+#[path = "../support/clock.rs"]
+mod clock;
 mod links;
 mod sessions;
 mod tenants;
@@ -10,10 +12,9 @@ mod tokens;
 mod users;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use clock::Clock;
 use linchpin::auth::Secret;
 use linchpin::egress::Egress;
 use linchpin_hub_core::events::{Event, Watching};
@@ -37,20 +38,6 @@ const PASSWORD: &str = "canary-password-of-ada";
 
 const fn scope(tenant: TenantId, user: UserId) -> Scope {
     Scope::new(tenant, Subject::User(user))
-}
-
-/// A clock that stands until it is turned.
-#[derive(Default)]
-struct Clock(AtomicI64);
-
-impl World for Clock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + self.0.load(Ordering::SeqCst)).unwrap()
-    }
-
-    fn fill(&self, bytes: &mut [u8]) {
-        System.fill(bytes);
-    }
 }
 
 fn hub(place: &TempDir, store: &Arc<dyn Store>, clock: &Arc<Clock>) -> Hub {
@@ -95,7 +82,7 @@ impl Stage {
     }
 
     fn pass(&self, seconds: i64) {
-        self.clock.0.fetch_add(seconds, Ordering::SeqCst);
+        self.clock.turn(seconds);
     }
 
     async fn put(
