@@ -365,9 +365,7 @@ mod tests {
         let hide = |name: &str, value: &str, said: &str| {
             let env = [(name.to_owned(), value.to_owned())].into();
             let secrets = ["CONFIDED".to_owned()].into();
-            let inherited = std::collections::BTreeSet::new();
-            let launch =
-                Launch { command: "x".into(), args: Vec::new(), env, inherited, secrets, directory: None };
+            let launch = Launch { env, secrets, ..Launch::new("x", &[]) };
             let now = jiff::Timestamp::UNIX_EPOCH;
             let server = Server {
                 id: crate::id::ServerId::fixed(1),

@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -177,20 +177,12 @@ async fn connect(guard: &Guard, folder: &Path, servers: u128) -> Vec<Client> {
 
 fn server(number: u128, folder: &Path) -> Server {
     let env = BTreeMap::from([("ALIVE".to_owned(), folder.join("alive").to_str().unwrap().to_owned())]);
-    let args = ["-c", SERVER, LINCHPIN].map(str::to_owned).into();
     let now = System.now();
     Server {
         id: ServerId::fixed(number),
         slug: Slug::new("stubborn").unwrap(),
         settings: Settings::named("Stubborn"),
-        transport: Transport::Stdio(Launch {
-            command: "sh".into(),
-            args,
-            env,
-            inherited: BTreeSet::new(),
-            secrets: BTreeSet::new(),
-            directory: None,
-        }),
+        transport: Transport::Stdio(Launch { env, ..Launch::new("sh", &["-c", SERVER, LINCHPIN]) }),
         is_from_file: true,
         version: 1,
         created: now,

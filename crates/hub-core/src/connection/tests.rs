@@ -1,6 +1,6 @@
 //! Connections to real servers in this process.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin::server::Http;
@@ -81,15 +81,7 @@ impl Stage {
 
     /// From now on it is a program that never answers.
     fn silence(&mut self) {
-        let (command, args) = ("sleep".to_owned(), vec!["1000".to_owned()]);
-        self.server.transport = Transport::Stdio(Launch {
-            command,
-            args,
-            env: BTreeMap::new(),
-            inherited: BTreeSet::new(),
-            secrets: BTreeSet::new(),
-            directory: None,
-        });
+        self.server.transport = Transport::Stdio(Launch::new("sleep", &["1000"]));
     }
 
     /// Begins to connect, and leaves after what happens while it is tried.

@@ -202,6 +202,18 @@ impl Transport {
 }
 
 impl Launch {
+    /// A program with arguments, and with nothing in its environment.
+    pub fn new(command: impl Into<String>, args: &[&str]) -> Self {
+        Launch {
+            command: command.into(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            env: BTreeMap::new(),
+            inherited: BTreeSet::new(),
+            secrets: BTreeSet::new(),
+            directory: None,
+        }
+    }
+
     /// Which program it is, whatever its environment: what secrets are entered for.
     pub(crate) fn program(&self) -> Digest {
         let begin = Digest::of("linchpin program").part(&self.command);

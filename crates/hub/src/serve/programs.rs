@@ -1,6 +1,6 @@
 //! The programs of the operator's file, with the environment that each gets, and the demo server beside them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use linchpin_hub_core::hub::Hub;
@@ -55,20 +55,12 @@ fn demo(enabled: bool) -> Result<Operated, Failure> {
     static OWN: OnceLock<String> = OnceLock::new();
     let now = std::env::current_exe()?.to_string_lossy().into_owned();
     let command = OWN.get_or_init(|| now).clone();
-    let args = vec!["demo".to_owned()];
     let settings = Settings {
         enabled,
         description: Some("Shows what a server can do, without reaching outside".to_owned()),
         ..Settings::named("Demo")
     };
-    let transport = Transport::Stdio(Launch {
-        command,
-        args,
-        env: BTreeMap::new(),
-        inherited: BTreeSet::new(),
-        secrets: BTreeSet::new(),
-        directory: None,
-    });
+    let transport = Transport::Stdio(Launch::new(command, &["demo"]));
     Ok(Operated { slug: Slug::new(DEMO)?, settings, transport, inherit: Vec::new() })
 }
 
