@@ -4,6 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::text::shortened;
+
 /// What kind of thing went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -67,6 +69,12 @@ impl Error {
     /// There is no such thing.
     pub fn not_found(what: &str, name: impl fmt::Display) -> Self {
         Self::new(Kind::NotFound, "not_found", format!("there is no {what} `{name}`"))
+    }
+
+    /// There is no such thing: only these are.
+    pub(crate) fn not_one_of(what: &str, name: &str, known: &str) -> Self {
+        let text = format!("there is no {what} `{}`: it is {known}", shortened(name));
+        Self::new(Kind::NotFound, "not_found", text)
     }
 
     /// The kind.

@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Hub, ToolFilter, ToolView};
-use crate::error::{self, Error, Result};
+use crate::error::{Error, Result};
 use crate::scope::Scope;
-use crate::text::shortened;
 
 /// Whose description is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +25,7 @@ impl std::str::FromStr for Format {
             "openai" => Ok(Format::OpenAi),
             "anthropic" => Ok(Format::Anthropic),
             "gemini" => Ok(Format::Gemini),
-            _ => {
-                let text =
-                    format!("there is no format `{}`: it is openai, anthropic or gemini", shortened(text));
-                Err(Error::new(error::Kind::NotFound, "not_found", text))
-            }
+            _ => Err(Error::not_one_of("format", text, "openai, anthropic or gemini")),
         }
     }
 }

@@ -8,12 +8,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Hub;
-use crate::error::{self, Error, Result};
+use crate::error::{Error, Result};
 use crate::hidden::looks_secret;
 use crate::likeness::{has_secret, in_arguments, is_secret};
 use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Launch, NEEDED, Remote, Server, Transport};
-use crate::text::shortened;
 
 /// Whose file is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +45,7 @@ impl FromStr for Client {
             "claude-code" => Ok(Client::ClaudeCode),
             "cursor" => Ok(Client::Cursor),
             "vscode" => Ok(Client::VsCode),
-            _ => {
-                let text = format!(
-                    "there is no client `{}`: it is claude-desktop, claude-code, cursor or vscode",
-                    shortened(text)
-                );
-                Err(Error::new(error::Kind::NotFound, "not_found", text))
-            }
+            _ => Err(Error::not_one_of("client", text, "claude-desktop, claude-code, cursor or vscode")),
         }
     }
 }
