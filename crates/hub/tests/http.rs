@@ -1,6 +1,8 @@
 //! Servers at a URL: `demo --http`, `inspect`, `call` and `doctor`.
 #![expect(clippy::unwrap_used, reason = "the scripted server unwraps")]
 
+#[path = "support/hub.rs"]
+mod hub;
 mod support;
 
 #[path = "../../sdk/tests/support/http.rs"]
@@ -8,10 +10,10 @@ mod script;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
+use hub::Demo;
 use linchpin::{Revision, Server};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
@@ -27,35 +29,9 @@ const FIRST: Revision = Revision::V2024_11_05;
 const LAST: Revision = Revision::LATEST_SESSION;
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates");
 
-/// The demo server over HTTP, until this is dropped.
-struct Demo {
-    child: Child,
-    url: String,
-}
-
-impl Demo {
-    fn start() -> Self {
-        let mut child = Command::new(LINCHPIN)
-            .args(["demo", "--http", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("it is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
-        Demo { child, url: line.trim().to_owned() }
-    }
-
-    fn at(&self, path: &str) -> String {
-        self.url.replace("/mcp", path)
-    }
-}
-
-impl Drop for Demo {
-    fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
-        let _ = self.child.wait();
-    }
+/// Another path of the demo server.
+fn at(demo: &Demo, path: &str) -> String {
+    demo.url.replace("/mcp", path)
 }
 
 /// Answers every request with the same bytes.
@@ -240,7 +216,7 @@ async fn the_doctor_shows_whether_a_certificate_is_trusted() {
     let demo = Demo::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let url = format!("https://{}/mcp", listener.local_addr().expect("it is bound"));
-    let plain = demo.at("").trim_start_matches("http://").parse().expect("it is an address");
+    let plain = at(&demo, "").trim_start_matches("http://").parse().expect("it is an address");
     let mut serving = JoinSet::new();
     serving.spawn(secure(listener, plain));
     let healthy = examined(&url, "authority.pem").await.said(0, &[]);
@@ -263,7 +239,7 @@ fn the_doctor_says_what_to_do() {
     );
     let broken =
         answering("HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    let nowhere = demo.at("/nowhere");
+    let nowhere = at(&demo, "/nowhere");
     let cases = [
         (&*nowhere, "check the path of the URL"),
         (&*unauthorized, "--header 'Authorization: Bearer …'"),

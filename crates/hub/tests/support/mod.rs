@@ -2,7 +2,7 @@
 #![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -60,15 +60,20 @@ pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     spawned("", variables, arguments)
 }
 
-pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
-    let mut child = Command::new(LINCHPIN)
+/// Started, with pipes on all sides.
+fn start(variables: &[(&str, &str)], arguments: &[&str]) -> Child {
+    Command::new(LINCHPIN)
         .args(arguments)
         .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the program starts");
+        .expect("the program starts")
+}
+
+pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
+    let mut child = start(variables, arguments);
     // It need not read everything.
     let _ = child.stdin.take().expect("it is a pipe").write_all(input.as_bytes());
     let (pid, (done, ended)) = (child.id(), sync_channel(1));
@@ -83,13 +88,7 @@ pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str
 
 /// Without a terminal, and with something to read that never ends: asked to end when it is sure to read.
 pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
-    let mut child = Command::new(LINCHPIN)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
+    let mut child = start(&[], arguments);
     let mut pipe = child.stdin.take().expect("it is a pipe");
     let size = rustix::pipe::fcntl_setpipe_size(&pipe, 4_096).expect("it can be small");
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("it has a number");
