@@ -16,3 +16,5 @@ mod servers;
 mod site;
 mod status;
 mod tools;
+#[path = "../../../hub-store/tests/support/upstream.rs"]
+mod upstream;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use linchpin::egress::Egress;
 use linchpin::server::Handle;
 use linchpin::server::web::Listener;
-use linchpin::{NoArgs, Server as Mcp, args};
 use linchpin_hub_core::hub::{Hub, Options as HubOptions};
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
@@ -21,14 +20,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::upstream::upstream;
+
 /// How long something may take. Only a failing test waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-#[args]
-struct Say {
-    /// What to say
-    message: String,
-}
 
 /// A hub that listens, with one server.
 pub(crate) struct Site {
@@ -95,26 +90,6 @@ impl Answer {
         assert_eq!(self.status, 422, "{self:?}");
         assert_eq!(self.json()["field"], field, "{self:?}");
     }
-}
-
-fn upstream(ran: &Arc<AtomicUsize>, begun: &Arc<Notify>, go_on: &Arc<Notify>) -> Mcp {
-    let (counted, waited, begun, go_on) = (ran.clone(), ran.clone(), begun.clone(), go_on.clone());
-    Mcp::new("upstream", "1")
-        .tool("echo", "Says it back", move |Say { message }| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            async move { message }
-        })
-        .tool("wait", "Waits", move |_: NoArgs| {
-            let (begun, go_on, waited) = (begun.clone(), go_on.clone(), waited.clone());
-            async move {
-                begun.notify_one();
-                go_on.notified().await;
-                waited.fetch_add(1, Ordering::SeqCst);
-                "done"
-            }
-        })
-        .resource("memory://a", "a", || async { "the resource" })
-        .prompt("greet", "Greets", |Say { message }| async move { format!("Say {message}") })
 }
 
 impl Site {

@@ -21,3 +21,5 @@ mod signing;
 mod stage;
 mod tenants;
 mod tools;
+#[path = "../support/upstream.rs"]
+mod upstream;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use linchpin::egress::Egress;
 use linchpin::server::{Handle, Http};
-use linchpin::{Json, NoArgs, Server as Mcp, args};
+use linchpin::{Json, NoArgs, args};
 use linchpin_hub_core::hub::{CallView, Hub, LOCAL_USER, Options, Wanted, Which};
 use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{Decision, Paging, Status, Store};
@@ -20,16 +20,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
+use crate::upstream::upstream;
 
 pub(crate) const ADA: TenantId = TenantId::fixed(1);
 pub(crate) const BOB: TenantId = TenantId::fixed(2);
 const LONG: Duration = Duration::from_secs(30);
-
-#[args]
-struct Say {
-    /// What to say
-    message: String,
-}
 
 #[args]
 struct Size {
@@ -55,22 +50,8 @@ impl Upstream {
     pub(crate) async fn new() -> Self {
         let (ran, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (go_on, has_begun) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (counted, seen, last) = (ran.clone(), tokens.clone(), tokens.clone());
-        let (waits, begins, waited) = (go_on.clone(), has_begun.clone(), ran.clone());
-        let mut mcp = Mcp::new("upstream", "1")
-            .tool("echo", "Says it back", move |Say { message }| {
-                counted.fetch_add(1, Ordering::SeqCst);
-                async move { message }
-            })
-            .tool("wait", "Waits", move |_: NoArgs| {
-                let (waits, begins, waited) = (waits.clone(), begins.clone(), waited.clone());
-                async move {
-                    begins.notify_one();
-                    waits.notified().await;
-                    waited.fetch_add(1, Ordering::SeqCst);
-                    "done"
-                }
-            })
+        let (seen, last) = (tokens.clone(), tokens.clone());
+        let mut mcp = upstream(&ran, &has_begun, &go_on)
             .tool("big", "Gives much", |Size { bytes }| async move { "x".repeat(bytes) })
             .tool("fail", "Fails", |_: NoArgs| async {
                 Err::<String, _>(linchpin::Error::tool("it cannot be done"))
@@ -79,9 +60,7 @@ impl Upstream {
                 let last = last.lock().unwrap().last().cloned();
                 async move { Json(json!({ "token": last })) }
             })
-            .tool("dots.and.more", "Has a name that models do not take", |_: NoArgs| async { "dotted" })
-            .resource("memory://a", "a", || async { "the resource" })
-            .prompt("greet", "Greets", |Say { message }| async move { format!("Say {message}") });
+            .tool("dots.and.more", "Has a name that models do not take", |_: NoArgs| async { "dotted" });
         let handle = mcp.handle();
         let http: Http = mcp.http().principal(move |parts| {
             let token = parts.headers.get("authorization").and_then(|value| value.to_str().ok());

@@ -1,0 +1,34 @@
+//! A server for hubs, which tests hold up and look into.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use linchpin::{NoArgs, Server, args};
+use tokio::sync::Notify;
+
+#[args]
+struct Say {
+    /// What to say
+    message: String,
+}
+
+/// It counts how often a tool did something, tells that `wait` has begun, and is told to let it go on.
+pub(crate) fn upstream(ran: &Arc<AtomicUsize>, begun: &Arc<Notify>, go_on: &Arc<Notify>) -> Server {
+    let (counted, waited, begun, go_on) = (ran.clone(), ran.clone(), begun.clone(), go_on.clone());
+    Server::new("upstream", "1")
+        .tool("echo", "Says it back", move |Say { message }| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move { message }
+        })
+        .tool("wait", "Waits", move |_: NoArgs| {
+            let (begun, go_on, waited) = (begun.clone(), go_on.clone(), waited.clone());
+            async move {
+                begun.notify_one();
+                go_on.notified().await;
+                waited.fetch_add(1, Ordering::SeqCst);
+                "done"
+            }
+        })
+        .resource("memory://a", "a", || async { "the resource" })
+        .prompt("greet", "Greets", |Say { message }| async move { format!("Say {message}") })
+}
