@@ -61,6 +61,7 @@ impl Hub {
         self.looks.end(Duration::ZERO).await; // nobody waits for them
         let since = self.ending.borrow().map_or(Duration::ZERO, |since| since.elapsed());
         self.tasks.end(PATIENCE.saturating_sub(since)).await;
+        self.settle_doubts().await;
         self.keep_late().await;
         self.connections.end_all().await;
         self.keep_denied(true).await;
@@ -76,6 +77,7 @@ impl Hub {
     /// What cannot be done for one tenant is done for all others, and so is the rest.
     async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
         self.look_at_due();
+        self.settle_doubts().await;
         self.keep_late().await;
         self.keep_denied(false).await;
         self.connections.end_idle();
@@ -86,7 +88,6 @@ impl Hub {
         if is_due {
             *synced = now;
         }
-        self.settle_doubts().await;
         for tenant in said(self.store.tenants().await).unwrap_or_default() {
             said(self.expire_approvals(tenant).await);
             said(self.recover_calls(tenant).await);

@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::events::Told;
 use crate::id::{CallId, TenantId};
 use crate::scope::Scope;
-use crate::store::{ApprovalFilter, Batch, Change, Decision, Paging, Status};
+use crate::store::{Approval, ApprovalFilter, Batch, Change, Decision, Paging, Status};
 use crate::sync::lock;
 
 /// The event by which a hub tells the others that somebody wants a call stopped.
@@ -25,12 +25,21 @@ impl Hub {
             Status::Pending => {
                 let text = "whoever wanted it gave it up";
                 let outcome = self.failed(scope.tenant(), id, call.server_id, Status::Cancelled, text).await;
-                let Some(batch) = self.withdraw(scope, id).await? else {
+                let Some(approval) = self.open_question(scope.tenant(), id).await? else {
                     return Box::pin(self.cancel_call(scope, id)).await; // somebody has just said yes or no
                 };
-                let batch = batch.change(Change::Finish { call: id, outcome }).audit(entry);
+                let (by, at, decision) = (scope.subject().to_string(), self.world.now(), Decision::Withdrawn);
+                let decide = Change::Decide { approval: approval.id, decision, by, at, digest: None };
+                let batch =
+                    Batch::new().change(decide).change(Change::Finish { call: id, outcome }).audit(entry);
+                let batch = batch.tell(told::approval(approval.id, id, decision));
                 let batch = batch.tell(told::call(id, call.server_id, &call.tool, Status::Cancelled));
-                self.store.commit(scope.tenant(), batch).await?;
+                match self.store.commit(scope.tenant(), batch).await {
+                    Err(error) if error.kind() == Kind::Conflict => {
+                        return Box::pin(self.cancel_call(scope, id)).await; // the same, a moment later
+                    }
+                    done => done?,
+                }
             }
             Status::Running => {
                 self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
@@ -54,23 +63,21 @@ impl Hub {
         self.call(scope, id).await
     }
 
+    /// Whether this hub makes a call, or is about to.
+    pub(super) fn makes(&self, tenant: TenantId, call: CallId) -> bool {
+        lock(&self.running).contains_key(&(tenant, call))
+    }
+
     /// Stops a call, if this hub makes it.
     pub(super) fn stop(&self, tenant: TenantId, call: CallId) -> bool {
         let stop = lock(&self.running).get(&(tenant, call)).map(|running| running.stop.clone());
         stop.inspect(|stop| stop.notify_one()).is_some()
     }
 
-    /// Nobody is asked any more, if somebody still is.
-    async fn withdraw(&self, scope: Scope, call: CallId) -> Result<Option<Batch>> {
+    /// What a person is asked about a call, if somebody still is.
+    async fn open_question(&self, tenant: TenantId, call: CallId) -> Result<Option<Approval>> {
         let filter = ApprovalFilter { call: Some(call), decision: Some(Decision::Open) };
-        let open = self.store.approvals(scope.tenant(), &filter, &Paging { after: None, limit: 1 }).await?;
-        let mut batch = None;
-        for approval in open.items {
-            let (by, at) = (scope.subject().to_string(), self.world.now());
-            let decision = Decision::Withdrawn;
-            let decide = Change::Decide { approval: approval.id, decision, by, at, digest: None };
-            batch = Some(Batch::new().change(decide).tell(told::approval(approval.id, call, decision)));
-        }
-        Ok(batch)
+        let open = self.store.approvals(tenant, &filter, &Paging { after: None, limit: 1 }).await?;
+        Ok(open.items.into_iter().next())
     }
 }

@@ -95,7 +95,7 @@ impl Hub {
     /// no. If a person must be asked this waits for them, unless told not to.
     pub async fn call_tool(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let call = self.begin_call(scope, wanted, wait).await?;
-        if wait && call.status == Status::Pending { self.wait(scope, call.id).await } else { Ok(call) }
+        if wait && !call.status.is_final() { self.wait(scope, call.id).await } else { Ok(call) }
     }
 
     /// As [`Self::call_tool`], without waiting for a person.

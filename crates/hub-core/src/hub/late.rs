@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{Hub, told};
 use crate::audit::Entry;
 use crate::error;
 use crate::id::{CallId, TenantId};
-use crate::store::{Batch, Change, Status};
+use crate::store::{Batch, Call, Change, Status};
 use crate::sync::lock;
 
 /// How much is remembered. What does not fit is found out at the next start, as `unknown`.
@@ -22,8 +23,16 @@ const DOUBT: Duration = Duration::from_mins(1);
 #[derive(Default)]
 pub(super) struct Late {
     batches: Mutex<VecDeque<(TenantId, Batch)>>,
-    /// Calls of which it is not known whether it was kept that they are made, and since when. They are not.
-    doubts: Mutex<Vec<(TenantId, CallId, Instant)>>,
+    doubts: Mutex<Vec<Doubt>>,
+}
+
+/// A call of which it is not known whether it was kept that it is made. It is not.
+struct Doubt {
+    tenant: TenantId,
+    call: CallId,
+    /// What would have been kept as its start: somebody may say once more that it is made.
+    started: Timestamp,
+    since: Instant,
 }
 
 impl Late {
@@ -39,11 +48,19 @@ impl Late {
     }
 
     /// It is not known whether it was kept that a call is made.
-    pub(super) fn doubt(&self, tenant: TenantId, call: CallId) {
+    pub(super) fn doubt(&self, tenant: TenantId, call: CallId, started: Timestamp) {
         let mut doubts = lock(&self.doubts);
         if doubts.len() < MOST {
-            doubts.push((tenant, call, Instant::now()));
+            doubts.push(Doubt { tenant, call, started, since: Instant::now() });
         }
+    }
+}
+
+impl Doubt {
+    fn is_about(&self, call: &Call) -> bool {
+        // To the millisecond, which is what stores keep.
+        let started = call.started.map(Timestamp::as_millisecond);
+        call.status == Status::Running && started == Some(self.started.as_millisecond())
     }
 }
 
@@ -51,9 +68,10 @@ impl Hub {
     /// Calls that were kept after all, and not made, are over. What the database had not done after a while it never does.
     pub(super) async fn settle_doubts(&self) {
         let doubts = std::mem::take(&mut *lock(&self.late.doubts));
-        for (tenant, id, since) in doubts {
+        for doubt in doubts {
+            let (tenant, id) = (doubt.tenant, doubt.call);
             match self.store.call(tenant, id).await {
-                Ok(Some(call)) if call.status == Status::Running => {
+                Ok(Some(call)) if doubt.is_about(&call) && !self.makes(tenant, id) => {
                     let text = "the database was lost when it was to be made: it was not";
                     let outcome = self.failed(tenant, id, call.server, Status::Error, text).await;
                     let entry = Entry::new(outcome.at, "hub", "call.done").with("call", id.to_string());
@@ -62,7 +80,7 @@ impl Hub {
                     let batch = batch.tell(told::call(id, call.server, &call.tool, Status::Error));
                     self.late.add(tenant, batch);
                 }
-                _ if since.elapsed() < DOUBT => lock(&self.late.doubts).push((tenant, id, since)),
+                _ if doubt.since.elapsed() < DOUBT => lock(&self.late.doubts).push(doubt),
                 _ => {}
             }
         }

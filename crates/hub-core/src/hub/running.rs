@@ -1,6 +1,7 @@
 //! The end of the road: what is about to be done is kept, then done, and what came of it is kept. A hub that is killed in
 //! between finds out at its next start that it does not know what became of the call; it is never made twice.
 
+use std::collections::hash_map;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -49,6 +50,8 @@ pub(super) struct Approved {
 pub(super) struct Running {
     pub(super) subject: Subject,
     pub(super) stop: Arc<Notify>,
+    /// How many are about to make it: of several who say yes at once, all but one find out that they are not the first.
+    tries: usize,
 }
 
 /// What came of a call, before it is kept.
@@ -77,7 +80,13 @@ struct Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        lock(&self.hub.running).remove(&(self.tenant, self.id));
+        if let hash_map::Entry::Occupied(mut running) = lock(&self.hub.running).entry((self.tenant, self.id))
+        {
+            running.get_mut().tries -= 1;
+            if running.get().tries == 0 {
+                running.remove();
+            }
+        }
         if self.is_open {
             let at = self.hub.world.now();
             let outcome =
@@ -94,21 +103,31 @@ impl Drop for Begun {
 impl Hub {
     /// Makes a call. What is about to be done is kept first; if that fails, nothing is done.
     pub(super) async fn carry_out(self: Arc<Self>, scope: Scope, plan: Plan, intent: Intent) {
-        let (tenant, stop) = (scope.tenant(), Arc::new(Notify::new()));
-        let running = Running { subject: scope.subject(), stop: stop.clone() };
-        lock(&self.running).insert((tenant, plan.id), running);
+        let tenant = scope.tenant();
+        let stop = {
+            let mut running = lock(&self.running);
+            let running = running.entry((tenant, plan.id)).or_insert_with(|| Running {
+                subject: scope.subject(),
+                stop: Arc::default(),
+                tries: 0,
+            });
+            running.tries += 1;
+            running.stop.clone()
+        };
         let unknown = plan.told(Status::Unknown);
         let mut open = Begun { hub: self.clone(), tenant, id: plan.id, unknown, is_open: false };
         let Intent { approved, reason, begun, done } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
-        let has_begun = self.begin(scope, &plan, approved, reason).await;
-        let started = has_begun.as_ref().ok().copied();
-        open.is_open = started.is_some();
+        let started = self.world.now();
+        let has_begun = self.begin(scope, &plan, approved, reason, started).await;
+        open.is_open = has_begun.is_ok();
         if has_begun.as_ref().is_err_and(|error| error.kind() == error::Kind::Unavailable) {
-            self.late.doubt(tenant, plan.id); // it may have been kept that it is made
+            self.late.doubt(tenant, plan.id, started); // it may have been kept that it is made
         }
-        let _ = begun.send(has_begun.map(drop)); // whoever asked may have left
-        let Some(started) = started else { return };
+        let _ = begun.send(has_begun); // whoever asked may have left
+        if !open.is_open {
+            return;
+        }
         let came = tokio::select! {
             biased;
             came = self.reach(scope, &plan) => came,
@@ -134,15 +153,15 @@ impl Hub {
         let _ = done.send(view);
     }
 
-    /// Keeps that a call is about to be made: since when.
+    /// Keeps that a call is about to be made.
     async fn begin(
         &self,
         scope: Scope,
         plan: &Plan,
         approved: Option<Approved>,
         reason: &'static str,
-    ) -> Result<Timestamp> {
-        let at = self.world.now();
+        at: Timestamp,
+    ) -> Result<()> {
         let mut entry = self.about(scope, "call.intent", plan).with("reason", reason);
         let mut batch = Batch::new().tell(plan.told(Status::Running));
         batch.changes = self.room(scope, &plan.server).await?;
@@ -163,7 +182,7 @@ impl Hub {
             let limited = self.about(scope, "call.limited", plan);
             self.store.commit(scope.tenant(), Batch::new().audit(limited)).await?;
         }
-        begun.map(|()| at)
+        begun
     }
 
     /// Sends the call, once, with the credentials of whoever wants it.

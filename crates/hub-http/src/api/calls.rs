@@ -6,7 +6,7 @@ use linchpin_hub_core::Error;
 use linchpin_hub_core::form::Form;
 use linchpin_hub_core::hub::{CallView, Wanted, Which};
 use linchpin_hub_core::id::ServerId;
-use linchpin_hub_core::store::{CallFilter, Status};
+use linchpin_hub_core::store::CallFilter;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -81,7 +81,7 @@ pub(super) async fn make(asked: &Asked, tool: Which, arguments: Value) -> Result
     let wait = asked.query.flag("wait").unwrap_or(!is_async);
     let (hub, scope) = (asked.hub(), asked.scope()?);
     let mut call = hub.begin_call(scope, Wanted { tool, arguments }, wait).await?;
-    if wait && call.status == Status::Pending {
+    if wait && !call.status.is_final() {
         asked.is_read.notify_one(); // a person may take long
         call = hub.wait(scope, call.id).await?;
     }

@@ -2,12 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod approvals;
+mod aside;
 mod audit;
 mod calls;
+mod cancelling;
+mod cancelling_hubs;
 #[path = "../support/clock.rs"]
 mod clock;
 mod credentials;
+mod doubts;
 mod egress;
+mod gated;
 mod looks;
 mod oauth;
 mod oauth_expiries;
@@ -16,6 +21,7 @@ mod oauth_life;
 mod oauth_switches;
 mod offers;
 mod operated;
+mod runs;
 mod segments;
 mod signing;
 mod stage;

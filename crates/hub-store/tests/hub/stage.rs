@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
+use crate::gated::Gated;
 use crate::upstream::upstream;
 
 pub(crate) const ADA: TenantId = TenantId::fixed(1);
@@ -43,6 +44,8 @@ pub(crate) struct Upstream {
     /// Lets `wait` go on, and tells that it has begun.
     pub(crate) go_on: Arc<Notify>,
     pub(crate) has_begun: Arc<Notify>,
+    /// Tells that `wait` was cancelled.
+    pub(crate) given_up: Arc<Notify>,
     _running: JoinSet<()>,
 }
 
@@ -50,8 +53,8 @@ impl Upstream {
     pub(crate) async fn new() -> Self {
         let (ran, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (go_on, has_begun) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (seen, last) = (tokens.clone(), tokens.clone());
-        let mut mcp = upstream(&ran, &has_begun, &go_on)
+        let (seen, last, given_up) = (tokens.clone(), tokens.clone(), Arc::new(Notify::new()));
+        let mut mcp = upstream(&ran, &has_begun, &go_on, &given_up)
             .tool("big", "Gives much", |Size { bytes }| async move { "x".repeat(bytes) })
             .tool("fail", "Fails", |_: NoArgs| async {
                 Err::<String, _>(linchpin::Error::tool("it cannot be done"))
@@ -71,7 +74,7 @@ impl Upstream {
         let url = listening.url();
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
-        Upstream { url, handle, ran, tokens, go_on, has_begun, _running: running }
+        Upstream { url, handle, ran, tokens, go_on, has_begun, given_up, _running: running }
     }
 
     pub(crate) fn ran(&self) -> usize {
@@ -134,6 +137,21 @@ pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
     tokio::time::timeout(LONG, over).await.unwrap()
 }
 
+/// What the audit of a hub says of a call, in order, and how it ended.
+pub(crate) async fn said(hub: &Hub, id: CallId) -> Vec<String> {
+    let (mut said, mut after) = (Vec::new(), 0);
+    loop {
+        let rows = hub.audit(person(ADA), after, 500).await.unwrap();
+        let Some(last) = rows.last() else { return said };
+        after = last.number;
+        let own = rows.iter().filter(|row| row.fields["call"] == id.to_string());
+        said.extend(own.map(|row| match row.fields["status"].as_str() {
+            Some(status) => format!("{} {status}", row.action),
+            None => row.action.clone(),
+        }));
+    }
+}
+
 impl Stage {
     pub(crate) async fn new() -> Self {
         Self::with(Egress::default()).await
@@ -145,6 +163,14 @@ impl Stage {
         let stage = Stage { hub, store, clock, upstream: Upstream::new().await, place };
         stage.add(json!({})).await;
         stage
+    }
+
+    /// One whose hub keeps everything by way of a gate.
+    pub(crate) async fn gated() -> (Self, Arc<Gated>) {
+        let mut stage = Self::new().await;
+        let store = Gated::new(stage.store.clone());
+        stage.hub = another(&stage.place, stage.clock.clone(), store.clone());
+        (stage, store)
     }
 
     /// Adds the server, with more in the form, and looks at its tools.
@@ -187,6 +213,11 @@ impl Stage {
     pub(crate) async fn open_approvals(&self) -> usize {
         let paging = Paging { after: None, limit: 100 };
         self.hub.approvals(person(ADA), Some(Decision::Open), &paging).await.unwrap().items.len()
+    }
+
+    /// What the audit says of a call, in order, and how it ended.
+    pub(crate) async fn said(&self, id: CallId) -> Vec<String> {
+        said(&self.hub, id).await
     }
 
     /// What the audit says was done, in order.

@@ -12,9 +12,29 @@ struct Say {
     message: String,
 }
 
-/// It counts how often a tool did something, tells that `wait` has begun, and is told to let it go on.
-pub(crate) fn upstream(ran: &Arc<AtomicUsize>, begun: &Arc<Notify>, go_on: &Arc<Notify>) -> Server {
+/// Tells when it is dropped, unless what it is for is done.
+struct Unless {
+    is_done: bool,
+    told: Arc<Notify>,
+}
+
+impl Drop for Unless {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.told.notify_one();
+        }
+    }
+}
+
+/// It counts how often a tool did something, tells that `wait` has begun or was cancelled, and is told to let it go on.
+pub(crate) fn upstream(
+    ran: &Arc<AtomicUsize>,
+    begun: &Arc<Notify>,
+    go_on: &Arc<Notify>,
+    given_up: &Arc<Notify>,
+) -> Server {
     let (counted, waited, begun, go_on) = (ran.clone(), ran.clone(), begun.clone(), go_on.clone());
+    let given_up = given_up.clone();
     Server::new("upstream", "1")
         .tool("echo", "Says it back", move |Say { message }| {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -22,10 +42,12 @@ pub(crate) fn upstream(ran: &Arc<AtomicUsize>, begun: &Arc<Notify>, go_on: &Arc<
         })
         .tool("wait", "Waits", move |_: NoArgs| {
             let (begun, go_on, waited) = (begun.clone(), go_on.clone(), waited.clone());
+            let mut unless = Unless { is_done: false, told: given_up.clone() };
             async move {
                 begun.notify_one();
                 go_on.notified().await;
                 waited.fetch_add(1, Ordering::SeqCst);
+                unless.is_done = true;
                 "done"
             }
         })
