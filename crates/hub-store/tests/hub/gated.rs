@@ -19,6 +19,7 @@ use crate::aside::soon;
 /// What is asked of the store.
 pub(crate) enum Asked<'a> {
     Commit(&'a Batch),
+    Document(&'a Key),
     Call,
     /// Once whenever the hub does what it does by itself.
     Abandoned,
@@ -27,6 +28,11 @@ pub(crate) enum Asked<'a> {
 /// Whether a commit has such a change.
 pub(crate) fn change(fits: impl Fn(&Change) -> bool) -> impl Fn(&Asked<'_>) -> bool {
     move |asked| matches!(asked, Asked::Commit(batch) if batch.changes.iter().any(&fits))
+}
+
+/// Whether a commit keeps a document of a kind.
+pub(crate) fn put(kind: Kind) -> impl Fn(&Asked<'_>) -> bool {
+    change(move |change| matches!(change, Change::Put { document, .. } if document.key.kind == kind))
 }
 
 /// What becomes of it.
@@ -106,6 +112,16 @@ impl Gated {
         self.rule(fits, then, true);
     }
 
+    /// Loses all of these.
+    pub(crate) fn lose(&self, fits: impl Fn(&Asked<'_>) -> bool + Send + Sync + 'static) {
+        self.rule(fits, Then::Lose, false);
+    }
+
+    /// Does everything as it is asked from now on.
+    pub(crate) fn pass(&self) {
+        self.rules.lock().unwrap().clear();
+    }
+
     fn then(&self, asked: &Asked<'_>) -> Option<Then> {
         let mut rules = self.rules.lock().unwrap();
         let first = rules.iter().position(|rule| (rule.fits)(asked))?;
@@ -142,7 +158,7 @@ impl Store for Gated {
     }
 
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
-        self.inner.document(tenant, key).await
+        self.through(Asked::Document(key), self.inner.document(tenant, key)).await
     }
 
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {

@@ -17,6 +17,7 @@ mod looks;
 mod oauth;
 mod oauth_expiries;
 mod oauth_hubs;
+mod oauth_leases;
 mod oauth_life;
 mod oauth_switches;
 mod offers;

@@ -45,6 +45,8 @@ pub(super) struct Grants {
     tokens: Arc<Tokens>,
     /// The version that was last read or written here.
     seen: AtomicU64,
+    /// The version that was last read to be used: what is renewed goes in place of it, and of no other.
+    read: AtomicU64,
 }
 
 impl Grants {
@@ -58,6 +60,7 @@ impl Grants {
             label: grant_label(server, whose.2)?,
             tokens,
             seen: AtomicU64::new(u64::MAX),
+            read: AtomicU64::default(),
         })
     }
 
@@ -83,7 +86,9 @@ impl Grants {
 
     async fn read(&self) -> Result<Option<Secret>> {
         let found = self.keys.open(self.whose.0, self.label.id).await?;
-        self.seen.store(found.as_ref().map_or(0, |(.., version)| *version), Ordering::Relaxed);
+        let version = found.as_ref().map_or(0, |(.., version)| *version);
+        self.seen.store(version, Ordering::Relaxed);
+        self.read.store(version, Ordering::Relaxed);
         // What was given for another place is worth nothing here.
         let found =
             found.filter(|(_, kept, _)| kept.bound_to == self.label.bound_to && kept.kind == self.label.kind);
@@ -94,11 +99,16 @@ impl Grants {
         Ok(record)
     }
 
-    /// Keeps what was given. Only a sign-in makes a grant: what was signed out of meanwhile is not brought back by renewing.
+    /// Keeps what was given. Only a sign-in makes a grant: what was signed out of meanwhile is not brought back by renewing,
+    /// and what another hub has kept meanwhile, should it have the lease by now, stays.
     async fn write(&self, record: &Secret, is_sign_in: bool) -> Result<()> {
         let (tenant, server, agent) = self.whose;
         self.tokens.add(record);
-        let before = self.store.document(tenant, &self.key()).await?.map_or(0, |stored| stored.version);
+        let before = if is_sign_in {
+            self.store.document(tenant, &self.key()).await?.map_or(0, |stored| stored.version)
+        } else {
+            self.read.load(Ordering::Relaxed)
+        };
         if before == 0 && !is_sign_in {
             let text = "somebody has signed out meanwhile: sign in again";
             return Err(Error::new(error::Kind::Conflict, "signed_out", text));
@@ -113,6 +123,7 @@ impl Grants {
         }
         self.store.commit(tenant, batch.change(kept).audit(entry)).await?;
         self.seen.store(before + 1, Ordering::Relaxed);
+        self.read.store(before + 1, Ordering::Relaxed);
         Ok(())
     }
 
