@@ -42,8 +42,9 @@ pub(crate) fn upstream(
         })
         .tool("wait", "Waits", move |_: NoArgs| {
             let (begun, go_on, waited) = (begun.clone(), go_on.clone(), waited.clone());
-            let mut unless = Unless { is_done: false, told: given_up.clone() };
+            let told = given_up.clone();
             async move {
+                let mut unless = Unless { is_done: false, told };
                 begun.notify_one();
                 go_on.notified().await;
                 waited.fetch_add(1, Ordering::SeqCst);
