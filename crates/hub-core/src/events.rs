@@ -84,8 +84,7 @@ impl Events {
         (Self::new(Some(outlet)), told)
     }
 
-    /// Says that something happened that changes nothing of what is kept; whatever does goes with the change. Nobody is
-    /// waited for.
+    /// Says that something happened. What one batch changes is told with it instead. Nobody is waited for.
     pub fn publish(&self, tenant: TenantId, told: Told) {
         if let Some(outlet) = &self.0.outlet {
             if outlet.try_send((tenant, told)).is_err() {
@@ -101,6 +100,14 @@ impl Events {
     /// Whether something could not be told since this was last asked.
     pub fn was_cut(&self) -> bool {
         self.0.is_cut.swap(false, Ordering::SeqCst)
+    }
+
+    /// Something may have happened that nobody can tell: whoever watches has to look at everything again.
+    fn lose(&self) {
+        let mut last = lock(&self.0.last);
+        let number = *self.0.number.borrow() + 1;
+        *last = Last { events: VecDeque::new(), floor: number };
+        self.0.number.send_replace(number);
     }
 
     /// What the store has numbered has happened, here or at another hub.
@@ -138,6 +145,35 @@ impl Events {
         let number = self.0.number.subscribe();
         let seen = after.unwrap_or_else(|| *number.borrow());
         Watching { events: self.clone(), tenant, seen, number }
+    }
+}
+
+/// What is told when something is done. Whoever does it may leave before they know: then nobody knows.
+pub(crate) struct Untold<'a> {
+    events: &'a Events,
+    tenant: TenantId,
+    told: Vec<Told>,
+}
+
+impl<'a> Untold<'a> {
+    /// For what is about to be done.
+    pub(crate) fn new(events: &'a Events, tenant: TenantId, told: Vec<Told>) -> Self {
+        Untold { events, tenant, told }
+    }
+
+    /// It is known whether it is done.
+    pub(crate) fn over(mut self, is_done: bool) {
+        for told in std::mem::take(&mut self.told).into_iter().filter(|_| is_done) {
+            self.events.publish(self.tenant, told);
+        }
+    }
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        if !self.told.is_empty() {
+            self.events.lose();
+        }
     }
 }
 
@@ -210,6 +246,20 @@ mod tests {
             (watching.next(), async { events.publish(ADA, Told::new("server", json!({}))) });
         let (event, ()) = tokio::join!(waits, publish);
         assert_eq!((event.unwrap().number, 7), (7, 7));
+    }
+
+    #[tokio::test]
+    async fn of_what_nobody_knows_everybody_is_told_to_look_again() {
+        let events = Events::default();
+        let mut watching = events.watch(ADA, None);
+        let untold = |number: u8| Untold::new(&events, ADA, vec![Told::new("call", json!(number))]);
+        untold(0).over(false);
+        untold(1).over(true);
+        assert_eq!(watching.next().await.unwrap().body, json!(1));
+        drop(untold(2));
+        assert_eq!(watching.next().await, Err(Missed));
+        untold(3).over(true);
+        assert_eq!(watching.next().await.unwrap().body, json!(3));
     }
 
     #[tokio::test]

@@ -9,7 +9,9 @@ use linchpin_hub_core::audit::Entry;
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::events::{Events, Missed, Told, Watching};
 use linchpin_hub_core::id::{CallId, ServerId, TenantId};
-use linchpin_hub_core::store::{Batch, Cached, Call, Change, Clock, Document, Key, Kind, Status, Store};
+use linchpin_hub_core::store::{
+    Batch, Cached, Call, Change, Clock, Document, Key, Kind, Outcome, Status, Store,
+};
 use linchpin_hub_core::world::{System, World};
 use linchpin_hub_store::{Durability, Postgres};
 use serde_json::{Value, json};
@@ -190,8 +192,12 @@ async fn all_go_by_the_clock_of_the_database() {
 }
 
 fn running(id: u128) -> Batch {
+    Batch::new().change(Change::Open(Box::new(call(id))))
+}
+
+fn call(id: u128) -> Call {
     let at = Timestamp::UNIX_EPOCH;
-    Batch::new().change(Change::Open(Box::new(Call {
+    Call {
         id: CallId::fixed(id),
         server: ServerId::fixed(1),
         tool: "echo".into(),
@@ -204,7 +210,7 @@ fn running(id: u128) -> Batch {
         created: at,
         started: Some(at),
         completed: None,
-    })))
+    }
 }
 
 #[tokio::test]
@@ -222,6 +228,89 @@ async fn of_two_that_are_about_the_same_call_one_is_done() {
         assert_eq!(outcomes.iter().filter(|outcome| **outcome == Err("call_exists")).count(), 50);
         assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 150);
         assert_eq!(store.head(ADA).await.unwrap().number, 150 * (u64::try_from(round).unwrap() + 1));
+    }
+}
+
+/// Does all at once: what came of each, in their order.
+async fn all_at_once(
+    store: &Arc<dyn Store>,
+    batches: Vec<(TenantId, Batch)>,
+) -> Vec<Result<(), &'static str>> {
+    let mut all = JoinSet::new();
+    for (place, (tenant, batch)) in batches.into_iter().enumerate() {
+        let store = store.clone();
+        all.spawn(async move { (place, store.commit(tenant, batch).await.map_err(|error| error.code())) });
+    }
+    let mut outcomes = timeout(PATIENCE, all.join_all()).await.unwrap();
+    outcomes.sort_unstable_by_key(|(place, _)| *place);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// A call of which everything is its own.
+fn of_its_own(tenant: TenantId, number: u8) -> Call {
+    let mut call = call(u128::from(number) + 1);
+    let own = |what: &str| format!("{what} {number} of {tenant}");
+    (call.tool, call.subject) = (own("tool"), own("subject"));
+    call.server = ServerId::fixed(u128::from(number) + 1_000);
+    call.digest = Digest::of("arguments").part(own("")).end();
+    (call.arguments, call.error) = (Some(own("arguments").into()), Some(own("warning").into()));
+    call.created = Timestamp::from_millisecond(i64::from(number)).unwrap();
+    call.started = Timestamp::from_millisecond(2_000 + i64::from(number)).ok();
+    match number % 20 {
+        7 => call.arguments = Some(vec![number; 100 << 10]),
+        8 => (call.arguments, call.error) = (None, None),
+        9 => call.tool.push('\0'),
+        _ => {}
+    }
+    call
+}
+
+#[tokio::test]
+async fn calls_that_are_kept_together_are_kept_as_they_are() {
+    let store = join(&server().database()).await;
+    let calls: Vec<_> = (0..100).flat_map(|number| [(ADA, number), (BOB, number)]).collect();
+    for tenant in [ADA, BOB] {
+        store.commit(tenant, put("a", 0)).await.unwrap();
+    }
+    let begin = |&(tenant, number): &(TenantId, u8)| {
+        let version = if number % 20 == 10 { 7 } else { 1 };
+        let same = Change::Same(vec![(Key::new(Kind::Agent, "a"), version)]);
+        (tenant, Batch::new().change(same).change(Change::Open(Box::new(of_its_own(tenant, number)))))
+    };
+    let outcomes = all_at_once(&store, calls.iter().map(begin).collect()).await;
+    for ((_, number), outcome) in calls.iter().zip(outcomes) {
+        let expected = match number % 20 {
+            9 => Err("text_not_kept"),
+            10 => Err("changed_meanwhile"),
+            _ => Ok(()),
+        };
+        assert_eq!(outcome, expected, "{number}");
+    }
+
+    let outcome = |&(tenant, number): &(TenantId, u8)| Outcome {
+        status: if number % 3 == 0 { Status::Error } else { Status::Success },
+        result: (number % 4 != 0).then(|| format!("result {number} of {tenant}").into()),
+        error: (number % 3 == 0).then(|| format!("error {number} of {tenant}").into()),
+        at: Timestamp::from_millisecond(5_000 + i64::from(number)).unwrap(),
+        keeps_arguments: number % 5 != 0,
+    };
+    let end = |one: &(TenantId, u8)| {
+        let call = CallId::fixed(u128::from(one.1) + 1);
+        (one.0, Batch::new().change(Change::Finish { call, outcome: outcome(one) }))
+    };
+    // Some are over twice, some have not begun.
+    let twice = calls.iter().filter(|(_, number)| number % 20 == 11).map(end);
+    let over = all_at_once(&store, calls.iter().map(end).chain(twice).collect()).await;
+    let count = |wanted: Result<(), &str>| over.iter().filter(|outcome| **outcome == wanted).count();
+    assert_eq!((count(Ok(())), count(Err("not_found")), count(Err("call_elsewhere"))), (180, 20, 10));
+
+    for (tenant, number) in calls.into_iter().filter(|(_, number)| !matches!(number % 20, 9 | 10)) {
+        let Outcome { status, result, error, at, keeps_arguments } = outcome(&(tenant, number));
+        let own = of_its_own(tenant, number);
+        let arguments = own.arguments.clone().filter(|_| keeps_arguments);
+        let expected = Call { status, result, error, completed: Some(at), arguments, ..own };
+        let id = CallId::fixed(u128::from(number) + 1);
+        assert_eq!(store.call(tenant, id).await.unwrap().unwrap(), expected);
     }
 }
 

@@ -217,6 +217,18 @@ async fn what_another_kept_meanwhile_counts_more_than_what_could_not_be_kept() {
 }
 
 #[tokio::test]
+async fn who_signs_out_gives_back_what_could_not_be_kept() {
+    let authority = signing_in::start(Authority::honest()).await;
+    let store = Full::default();
+    let oauth = signing_in::oauth(&authority).store(store.clone());
+    store.0.1.store(true, Ordering::SeqCst);
+    let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
+    client.call("greet", ()).await.unwrap();
+    signing_in::sign_out(&authority, &oauth).await.unwrap();
+    assert!(authority.seen().of("/revoke").count() > 0, "what nobody has kept is known all the same");
+}
+
+#[tokio::test]
 async fn a_token_that_is_still_good_is_used() {
     let authority = signing_in::start(Authority::honest()).await;
     let client = Client::http(authority.mcp_url()).auth(signing_in::oauth(&authority));

@@ -47,7 +47,9 @@ impl Hub {
         let link = Link { id: link_id(&secret), until: self.world.now() + LONGEST };
         let document = document(Kind::Link, &link.id, &link)?.of(LOCAL_USER);
         self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await?;
-        self.sweep_links(&link).await?;
+        if let Err(error) = self.sweep_links(&link).await {
+            tracing::warn!(%error, "links that are over could not be forgotten");
+        }
         Ok(Some(secret))
     }
 

@@ -84,7 +84,10 @@ impl Hub {
             self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
         let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
         self.keep_launch(tenant, id, transport.launch()); // whoever is told of it finds it
-        self.store.commit(tenant, batch.tell(told::server(id, "added"))).await?;
+        if let Err(error) = self.store.commit(tenant, batch.tell(told::server(id, "added"))).await {
+            self.keep_launch(tenant, id, None);
+            return Err(error);
+        }
         if kept.settings.enabled {
             self.look_soon(tenant, id);
         }

@@ -260,7 +260,7 @@ impl Hub {
         let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| keeps)).await;
         let outcome = Outcome { status, result: sealed, error, at, keeps_arguments: keeps };
         let batch = Batch::new().change(Change::Finish { call: plan.id, outcome }).audit(entry);
-        let batch = batch.tell(plan.told(status));
+        let mut batch = batch.tell(plan.told(status));
         if !keeps {
             self.passing.keep(tenant, view); // for whoever waits for it now
         }
@@ -275,9 +275,14 @@ impl Hub {
             }
             Err(error) => {
                 tracing::error!(call.id = %plan.id, %error, "what came of a call cannot be kept now; it is tried again");
-                self.late.add(tenant, batch);
                 self.passing.keep(tenant, view);
-                self.events.publish(tenant, plan.told(status));
+                if self.store.shared().is_none() {
+                    // Here it counts already. Others are told when they can read it.
+                    for told in std::mem::take(&mut batch.told) {
+                        self.events.publish(tenant, told);
+                    }
+                }
+                self.late.add(tenant, batch);
             }
         }
     }

@@ -269,6 +269,7 @@ impl Hub {
         let launch = self.keep_launch(tenant, id, transport.launch());
         if let Err(error) = self.store.commit(tenant, batch.tell(told::server(id, "changed"))).await {
             self.keep_launch(tenant, id, launch);
+            self.connections.end(tenant, id); // it may have been started in between
             return Err(error);
         }
         self.connections.outdated(tenant, id, Some(version + 1));
@@ -351,7 +352,7 @@ impl Hub {
             keep_history: settings.keep_history,
             status: self.connections.status(tenant, server.id),
             // With a credential that has just been entered it may work.
-            error: contact.error.filter(|_| contact.of == server.version),
+            error: contact.error.filter(|_| [0, server.version].contains(&contact.of)),
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
             tools: contact.tools,

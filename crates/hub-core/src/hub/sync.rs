@@ -292,6 +292,9 @@ impl Hub {
         found.tools = listed.tools.len() + others;
         let has_news = !batch.changes.is_empty();
         let (before, version) = self.contact(tenant, server.id).await?;
+        if before.of > server.version {
+            return Ok(found); // it is another one by now, and was looked at
+        }
         let contact = Contact {
             last_connected: Some(now),
             last_synced: Some(now),

@@ -1,4 +1,4 @@
-//! What those who watch are told, word for word. It goes with the change that it tells of.
+//! What those who watch are told, word for word. It goes with the change that it tells of, where that is one batch.
 
 use serde_json::json;
 

@@ -101,9 +101,10 @@ impl Hub {
         user.password = Some(self.people.hash(&self.world, password).await?);
         user.passwords += 1;
         let entry = self.entry(scope, "user.password_set").with("user", user.id.to_string());
-        let without_links = without_parts(Kind::Link, LOCAL_USER);
-        let mut batch =
-            Batch::new().change(put(user.document()?, version)).change(without_links).audit(entry);
+        let mut batch = Batch::new().change(put(user.document()?, version)).audit(entry);
+        if tenant == LOCAL {
+            batch = batch.change(without_parts(Kind::Link, LOCAL_USER));
+        }
         if let Some(id) = keep.map(session_id)
             && let Some((mut session, version)) = self.find::<Session>(tenant, Kind::Session, id).await?
             && session.user == user.id

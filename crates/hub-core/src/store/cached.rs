@@ -15,7 +15,7 @@ use super::{
 };
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::{Error, Result};
-use crate::events::Events;
+use crate::events::{Events, Untold};
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::sync::lock;
 
@@ -170,11 +170,10 @@ impl Store for Cached {
         // A store that several share tells all of them, with the change.
         let is_alone = self.inner.shared().is_none();
         let told = if is_alone { std::mem::take(&mut batch.told) } else { Vec::new() };
-        self.change(tenant, batch).await?;
-        for told in told {
-            self.events.publish(tenant, told);
-        }
-        Ok(())
+        let untold = Untold::new(&self.events, tenant, told);
+        let done = self.change(tenant, batch).await;
+        untold.over(done.is_ok());
+        done
     }
 
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {

@@ -19,12 +19,14 @@ const OPEN: &str = "INSERT INTO calls (tenant, id, server, tool, subject, status
     SELECT opened.*, $14 FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::TEXT[],
         $7::BYTEA[], $8::BYTEA[], $9::BYTEA[], $10::BYTEA[], $11::BIGINT[], $12::BIGINT[], $13::BIGINT[]) AS opened
     ON CONFLICT (tenant, id) DO NOTHING";
-pub(super) const FINISH: &str =
-    "UPDATE calls SET status = over.status, result = over.result, error = over.error,
+const FINISH: &str = "UPDATE calls SET status = over.status, result = over.result, error = over.error,
         completed = over.at, arguments = CASE WHEN over.keeps THEN arguments END
     FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::BYTEA[], $5::BYTEA[], $6::BIGINT[], $7::BOOLEAN[])
         AS over (tenant, id, status, result, error, at, keeps)
     WHERE calls.tenant = over.tenant AND calls.id = over.id AND calls.status IN ('pending', 'running')";
+
+/// How much of a call goes with others.
+const LARGEST: usize = 64 << 10;
 
 /// What several batches are about.
 #[derive(Default)]
@@ -35,10 +37,15 @@ pub(super) struct Together<'a> {
 }
 
 impl<'a> Together<'a> {
-    /// Takes a batch in. Not one that is about something else, too.
+    /// Takes a batch in. Not one that is about something else, too, or large.
     pub(super) fn take(&mut self, tenant: TenantId, batch: &'a Batch) -> bool {
-        let fits =
-            |change: &Change| matches!(change, Change::Same(_) | Change::Open(_) | Change::Finish { .. });
+        let size = |all: &[&Option<Vec<u8>>]| all.iter().copied().flatten().map(Vec::len).sum::<usize>();
+        let fits = |change: &Change| match change {
+            Change::Same(_) => true,
+            Change::Open(call) => size(&[&call.arguments, &call.result, &call.error]) <= LARGEST,
+            Change::Finish { outcome, .. } => size(&[&outcome.result, &outcome.error]) <= LARGEST,
+            _ => false,
+        };
         if !batch.changes.iter().all(fits) {
             return false;
         }
@@ -126,12 +133,14 @@ mod tests {
     use crate::postgres::tests::{filled, plan};
 
     #[tokio::test]
-    async fn what_is_over_is_found_by_its_key() {
-        let tenant = TenantId::fixed(1);
-        let db = filled(tenant).await;
+    async fn what_is_meant_is_found_by_its_key() {
+        let db = filled(TenantId::fixed(1)).await;
+        db.run("SET plan_cache_mode = force_generic_plan").await.unwrap();
         let (texts, bytes, times, flags) =
             (vec!["x"; 64], vec![None::<Vec<u8>>; 64], vec![0_i64; 64], vec![true; 64]);
-        let plan = plan(&db, FINISH, &[&texts, &texts, &texts, &bytes, &bytes, &times, &flags]).await;
-        assert!(plan.contains("calls_pkey") && !plan.contains("Seq Scan"), "{plan}");
+        let over = plan(&db, FINISH, &[&texts, &texts, &texts, &bytes, &bytes, &times, &flags]).await;
+        assert!(over.contains("calls_pkey") && !over.contains("Seq Scan"), "{over}");
+        let same = plan(&db, SAME, &[&texts, &texts, &texts, &times]).await;
+        assert!(same.contains("documents_pkey") && !same.contains("Seq Scan"), "{same}");
     }
 }

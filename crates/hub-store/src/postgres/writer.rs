@@ -20,7 +20,7 @@ use super::news::News;
 use super::together::Together;
 use super::{Stop, apply, failed, is_lost};
 
-/// How many batches are made sure of at once, and how many events go with them.
+/// How many batches are made sure of at once, and how many events go with them besides their own.
 const GROUP: usize = 64;
 const EVENTS: usize = 256;
 /// How long a group may take.

@@ -2,6 +2,7 @@
 //! record ends as what is true.
 
 use linchpin_hub_core::Kind;
+use linchpin_hub_core::events::Told;
 use linchpin_hub_core::store::{CallFilter, Change, Decision, Paging, Status};
 use serde_json::json;
 
@@ -88,6 +89,7 @@ async fn what_came_of_a_call_is_kept_once_and_told_at_once() {
     for (then, first) in [(Then::Doubt, Status::Success), (Then::Lose, Status::Running)] {
         let (stage, store) = Stage::gated().await;
         store.once(change(ends), then);
+        let mut watching = stage.hub.events().watch(ADA, None);
         let call = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
         let record = async || stage.store.call(ADA, call.id).await.unwrap().unwrap();
         assert_eq!(record().await.status, first);
@@ -99,5 +101,16 @@ async fn what_came_of_a_call_is_kept_once_and_told_at_once() {
         assert!(record.status == Status::Success && record.result.is_some(), "{record:?}");
         assert_eq!(stage.said(call.id).await, ["call.intent", "call.done success"]);
         assert_eq!(stage.upstream.ran(), 1);
+        stage.hub.events().publish(ADA, Told::new("last", json!({})));
+        let mut told = Vec::new();
+        loop {
+            let event = watching.next().await.unwrap();
+            match &*event.kind {
+                "call" => told.push(event.body["status"].clone()),
+                "last" => break,
+                _ => {}
+            }
+        }
+        assert_eq!(told, ["running", "success"], "once each");
     }
 }

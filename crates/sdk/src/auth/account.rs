@@ -57,7 +57,7 @@ pub(super) struct Live {
     record: Option<Arc<Record>>,
     /// Whether that is what the store has, as far as is known.
     pub(super) is_loaded: bool,
-    /// How often others said that the store has something else.
+    /// How often the store was said to have something else, or could not be read.
     pub(super) reloads: u64,
     /// Where the token came from, as long as the server has not taken it.
     pub(super) unproven: Option<Source>,

@@ -12,7 +12,9 @@ use super::secret::Secret;
 use crate::sync::lock;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How often it is tried for an account that nobody uses any more.
+const LAST_TRIES: u32 = 30;
 
 /// What is known could not be kept.
 pub(super) struct Unkept {
@@ -25,14 +27,18 @@ impl Account {
     pub(super) async fn keep(
         &self,
         record: &Record,
-        before: Option<Secret>,
+        mut before: Option<Secret>,
         lease: Option<Box<dyn Send>>,
         profile: &Profile,
     ) {
         let keep = async {
-            let _lease = match lease {
-                Some(lease) => lease,
-                None => profile.store.lock(&self.key).await?,
+            let _lease = if let Some(lease) = lease {
+                lease
+            } else {
+                // It was given back while somebody was asked.
+                let lease = profile.store.lock(&self.key).await?;
+                before = profile.store.load(&self.key).await?;
+                lease
             };
             profile.store.save(&self.key, record.write()?).await
         };
@@ -48,12 +54,14 @@ impl Account {
         lock(&self.live).unkept.as_ref().is_some_and(|unkept| unkept.before.as_ref() == kept)
     }
 
-    /// Keeps what could not be kept. What another process kept since counts more.
-    async fn keep_again(&self, profile: &Profile) -> Result<(), AuthError> {
+    /// Keeps what could not be kept after `attempt`, unless somebody is at it. What another process kept since counts more.
+    async fn keep_again(&self, attempt: u64, profile: &Profile) -> Result<(), AuthError> {
         let _lease = profile.store.lock(&self.key).await?;
+        let Ok(_turn) = self.turn.try_lock() else { return Ok(()) };
         let kept = profile.store.load(&self.key).await?;
-        let is_ahead = self.is_ahead_of(kept.as_ref());
-        if let Some(record) = self.current().0.filter(|_| is_ahead) {
+        let (record, is_ahead) = (self.current(), self.is_ahead_of(kept.as_ref()));
+        let (Some(record), true) = (record.0, record.1 == attempt) else { return Ok(()) };
+        if is_ahead {
             profile.store.save(&self.key, record.write()?).await?;
         }
         let mut live = lock(&self.live);
@@ -61,29 +69,23 @@ impl Account {
         live.is_loaded &= is_ahead;
         Ok(())
     }
+
+    fn is_unkept(&self, attempt: u64) -> bool {
+        let live = lock(&self.live);
+        live.unkept.is_some() && live.attempt == attempt
+    }
 }
 
-/// Lets others go on, and tries until what could not be kept is. Whatever is done next takes that over, and nobody goes on for
-/// an account that is used no more.
+/// Lets others go on, and tries until what could not be kept is. Whatever is done next takes that over.
 pub(super) async fn keep_on(account: Arc<Account>, held: Held, profile: Arc<Profile>) {
-    let (attempt, account) = (account.current().1, Arc::downgrade(&account));
+    let attempt = account.current().1;
     drop(held);
-    let mut pause = FIRST_PAUSE;
-    loop {
-        {
-            let Some(account) = account.upgrade() else { return };
-            let live = lock(&account.live);
-            if live.unkept.is_none() || live.attempt != attempt {
-                return;
-            }
-        }
+    let (mut pause, mut tries) = (FIRST_PAUSE, LAST_TRIES);
+    while tries > 0 && account.is_unkept(attempt) {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-        let Some(account) = account.upgrade() else { return };
-        let _turn = account.turn.lock().await;
-        if account.current().1 == attempt
-            && let Err(error) = account.keep_again(&profile).await
-        {
+        tries = if Arc::strong_count(&account) == 1 { tries - 1 } else { LAST_TRIES };
+        if let Err(error) = account.keep_again(attempt, &profile).await {
             tracing::debug!(%error, "a sign-in can still not be kept");
         }
     }

@@ -76,9 +76,14 @@ impl OAuth {
         let _turn = account.turn.lock().await;
         let _lease = self.profile.store.lock(&account.key).await?;
         let kept = self.profile.store.load(&account.key).await;
+        let had = kept.as_ref().ok().and_then(Option::as_ref);
+        let unkept = account.current().0.filter(|_| account.is_ahead_of(had));
         self.profile.store.remove(&account.key).await?;
         account.settle(None, None, Ok(()));
         lock(&account.live).unkept = None;
+        if let Some(record) = unkept {
+            return revoke(&record, &self.profile, &server, egress).await.map(|()| true);
+        }
         match kept?.as_ref().map(Record::read) {
             Some(Ok(record)) => revoke(&record, &self.profile, &server, egress).await.map(|()| true),
             kept => Ok(kept.is_some()),

@@ -10,6 +10,7 @@ use super::oauth::{Grant, Profile};
 use super::record::Record;
 use super::run::{Runner, now};
 use crate::egress::{Egress, Target};
+use crate::sync::lock;
 
 /// What is known afterwards, and where a new token came from; nothing, if somebody else found that out meanwhile.
 type Outcome = Option<(Option<Arc<Record>>, Option<Source>)>;
@@ -93,10 +94,14 @@ impl Account {
 
     /// What was kept, as far as it can be read, unless more is known. Most servers want no token, and need none of this.
     async fn load(&self, profile: &Profile) -> Option<Arc<Record>> {
-        match readable(profile.store.load(&self.key).await) {
-            Some(kept) if !self.is_ahead_of(kept.as_ref()) => readable(Record::read(&kept?)).map(Arc::new),
-            _ => self.current().0,
+        let Some(kept) = readable(profile.store.load(&self.key).await) else {
+            lock(&self.live).reloads += 1; // it is asked again
+            return self.current().0;
+        };
+        if self.is_ahead_of(kept.as_ref()) {
+            return self.current().0;
         }
+        readable(Record::read(&kept?)).map(Arc::new)
     }
 }
 

@@ -190,9 +190,10 @@ impl Hub {
         }
         let body = json!({ "sign_in": id, "server": server, "agent": agent, "status": status,
             "sync_error": waiting.sync_error });
-        let batch = Batch::new().audit(entry).tell(Told::new("sign_in", body));
-        if let Err(error) = self.store.commit(tenant, batch).await {
+        let told = Told::new("sign_in", body);
+        if let Err(error) = self.store.commit(tenant, Batch::new().audit(entry).tell(told.clone())).await {
             tracing::error!(%error, "the audit does not say that somebody has signed in");
+            self.events.publish(tenant, told);
         }
     }
 
