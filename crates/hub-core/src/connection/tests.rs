@@ -81,7 +81,7 @@ impl Stage {
 
     /// From now on it is a program that never answers.
     fn silence(&mut self) {
-        self.server.transport = Transport::Stdio(Launch::new("sleep", &["1000"]));
+        self.server.transport = Transport::Stdio(Launch::new("tail", &["-f", "/dev/null"]));
     }
 
     /// Begins to connect, and leaves after what happens while it is tried.
