@@ -4,9 +4,8 @@
 use axum::response::Response;
 use http::header::{COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use linchpin::server::web::decode_form;
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::hub::oauth::{Progress, SignInView};
+use linchpin_hub_core::hub::oauth::{Progress, SignInView, state_in};
 
 use super::{begin, door, html};
 use crate::answer::see_other;
@@ -74,8 +73,7 @@ const PREFIX: &str = "linchpin-away-";
 
 /// What the cookie of a sign-in is called, whose `state` is in a query.
 fn name(query: &str, is_secure: bool) -> String {
-    let state = decode_form(query).find(|(name, _)| name == "state").map(|(_, state)| state);
-    let digest = Digest::of("linchpin away").part(state.unwrap_or_default().as_bytes()).end().to_string();
+    let digest = Digest::of("linchpin away").part(state_in(query).unwrap_or_default()).end().to_string();
     format!("{}{PREFIX}{}", if is_secure { "__Host-" } else { "" }, &digest[digest.len() - 16..])
 }
 

@@ -22,7 +22,7 @@ pub(crate) use export::Exporter;
 static BEGUN: Mutex<Option<export::Queue>> = Mutex::new(None);
 
 /// Notes spans from now on, if somebody wants them.
-pub(crate) fn layer<S>() -> Option<impl Layer<S>>
+fn layer<S>() -> Option<impl Layer<S>>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
 {

@@ -62,8 +62,11 @@ fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('%') {
         bytes.extend(before.as_bytes());
-        bytes.push(u8::from_str_radix(after.get(..2)?, 16).ok()?);
-        rest = after.get(2..)?;
+        let (digits, after) = after.split_at_checked(2)?;
+        // It would take a sign, too.
+        let digits = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = after;
     }
     bytes.extend(rest.as_bytes());
     String::from_utf8(bytes).ok()
@@ -101,6 +104,7 @@ mod tests {
             ("collector:4318", "", ENDPOINT),
             ("http://127.0.0.1:1", "canary", HEADERS),
             ("http://127.0.0.1:1", "a=%canary", HEADERS),
+            ("http://127.0.0.1:1", "a=%+1canary", HEADERS),
             ("http://127.0.0.1:1", "a b=canary", HEADERS),
         ] {
             let error = Settings::read(&variables(&[(ENDPOINT, endpoint), (HEADERS, headers)])).unwrap_err();

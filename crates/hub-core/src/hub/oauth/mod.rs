@@ -31,7 +31,7 @@ use grants::Grants;
 use guarded::Guarded;
 use standing::{Heard, Place};
 
-pub use sign_in::SignInView;
+pub use sign_in::{SignInView, state_in};
 pub use standing::Hop;
 pub use waiting::Progress;
 

@@ -62,7 +62,8 @@ pub struct SignInView {
     pub hops: Vec<Hop>,
 }
 
-pub(super) fn state_in(query: &str) -> Option<String> {
+/// What tells sign-ins apart on the way there and back, in a query.
+pub fn state_in(query: &str) -> Option<String> {
     decode_form(query).find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
 }
 
