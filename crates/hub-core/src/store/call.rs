@@ -158,7 +158,7 @@ impl Decision {
     ];
 
     /// How it is called.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Decision::Open => "open",
             Decision::Approved => "approved",

@@ -1,6 +1,7 @@
 //! Questions to people.
 
 use axum::response::Response;
+use linchpin_hub_core::store::Decision;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -9,9 +10,16 @@ use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::Parameter;
 
-pub(crate) const DECISIONS: [&str; 5] = ["open", "approved", "denied", "expired", "used"];
-pub(crate) const FILTERS: [Parameter; 1] =
-    [Parameter::one_of("decision", "Those of which this was said", &DECISIONS)];
+/// The names of all decisions.
+const DECISIONS: [&str; Decision::ALL.len()] = {
+    let (mut names, mut index) = ([""; Decision::ALL.len()], 0);
+    while index < names.len() {
+        names[index] = Decision::ALL[index].name();
+        index += 1;
+    }
+    names
+};
+pub(crate) const FILTERS: [Parameter; 1] = [Parameter::one_of("decision", "Filter by decision", &DECISIONS)];
 
 /// What is said yes to.
 #[derive(JsonSchema)]

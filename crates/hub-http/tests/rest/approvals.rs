@@ -127,3 +127,15 @@ async fn an_agent_never_answers() {
     assert_eq!((open["items"].as_array().unwrap().len(), site.ran()), (1, 0));
     site.post("/approvals/nothing/approve", json!({})).await.problem(404, "not_found");
 }
+
+#[tokio::test]
+async fn withdrawn_questions_can_be_listed() {
+    let site = Site::with_server().await;
+    let (_, token) = site.agent("always-ask").await;
+    let (call, approval) = ask(&site, &token, "never mind").await;
+    ask(&site, &token, "please").await;
+    site.by(&token, "POST", &format!("/calls/{call}/cancel"), None).await.ok();
+    let withdrawn = site.get("/approvals?decision=withdrawn").await.ok();
+    assert_eq!(withdrawn["items"].as_array().unwrap().len(), 1, "{withdrawn}");
+    assert_eq!(withdrawn["items"][0]["id"], approval);
+}

@@ -34,7 +34,7 @@ const ONE: [Field; 9] = [
 pub(crate) enum Command {
     /// List what waits for an answer
     List {
-        /// Those with this answer instead: open, approved, denied, expired, used, all
+        /// Filter by decision: open, approved, denied, expired, used, withdrawn or all
         #[arg(long, default_value = "open")]
         decision: String,
     },
