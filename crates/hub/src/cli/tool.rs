@@ -172,13 +172,14 @@ fn schemas(tool: &Value) -> String {
 pub(super) fn called(asked: &Asked, call: &Value) -> Result<ExitCode, Failure> {
     let text = |name: &str| call[name].as_str();
     let status = text("status").unwrap_or_default();
+    let has_failed = !matches!(status, "success" | "pending" | "running");
     if asked.output.json {
         asked.output.value(call)?;
-    } else if let Some(summary) = text("summary") {
+    } else if let Some(summary) = text("summary").filter(|_| !has_failed) {
         let summary = if Look::stdout().is_terminal { clean(summary) } else { summary.to_owned() };
         print(&format!("{summary}\n"))?;
     }
-    if matches!(status, "success" | "pending" | "running") {
+    if !has_failed {
         let id = text("id").unwrap_or_default();
         if status != "success" && !asked.output.json {
             print(&format!("the call is {status}: see `linchpin calls show {id}`\n"))?;
@@ -188,6 +189,8 @@ pub(super) fn called(asked: &Asked, call: &Value) -> Result<ExitCode, Failure> {
     if asked.output.json {
         return Ok(ExitCode::FAILURE);
     }
-    let why = text("error").or(text("warning")).unwrap_or("the tool said that it failed");
+    // `error` is the first line of the result of a tool that failed: print the whole text, once.
+    let summary = text("summary").filter(|summary| !summary.is_empty());
+    let why = summary.or(text("error")).or(text("warning")).unwrap_or("the tool failed without a message");
     Err(Failure::new(Kind::Other, format!("{status}: {}", clean(why))))
 }
