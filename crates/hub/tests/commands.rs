@@ -44,3 +44,24 @@ fn an_error_of_a_tool_is_printed_once() {
     assert_eq!((failed.code, &*failed.stdout), (Some(1), ""));
     assert_eq!(failed.stderr, "linchpin: error: no paper\nadd some\n");
 }
+
+#[test]
+fn a_timeout_means_the_same_everywhere() {
+    let home = Home::new();
+    for (typed, millis) in [("4", 4_000), ("5s", 5_000), ("1500ms", 1_500)] {
+        let slug = format!("x{typed}");
+        home.ok(&["server", "add", "X", "--slug", &slug, "--timeout", typed, "--", LINCHPIN, "demo"]);
+        let file = std::fs::read_to_string(home.config()).unwrap();
+        assert!(file.contains(&format!("timeout_ms = {millis}")), "{file}");
+        run(&["call", "echo", "--args", r#"{"message": "hi"}"#, "--timeout", typed, LINCHPIN, "demo"])
+            .said(0, &[]);
+    }
+    let expected = "must be from 1s to 300s; a plain number is in seconds";
+    home.run(&["server", "update", "x4", "--timeout", "60000"]).said(2, &[expected]);
+    let silent = ["inspect", "--timeout", "200ms", "sh", "-c", "cat >/dev/null"];
+    run(&silent).said(1, &["did not answer within 200ms"]);
+    run(&["inspect", "--timeout", "1h", LINCHPIN, "demo"]).said(2, &["30s or 500ms"]);
+    let _hub = home.start();
+    let shown = home.ok(&["server", "show", "x1500ms"]);
+    assert!(shown.contains("1500ms"), "{shown}");
+}

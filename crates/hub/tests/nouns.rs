@@ -21,7 +21,7 @@ fn programs_are_added_to_the_operators_file() {
         "--env",
         "API_KEY=canary-1",
         "--timeout",
-        "5000",
+        "5s",
         "--",
         LINCHPIN,
         "demo",
@@ -49,8 +49,8 @@ fn programs_are_added_to_the_operators_file() {
         (vec!["server", "add", "X", "--slug", "No", "--", "x"], "--slug"),
         (vec!["server", "add", "X", "--slug", "No", "--url", "https://a.example"], "--slug"),
         (
-            vec!["server", "add", "X", "--timeout", "1", "--", "x"],
-            "linchpin: --timeout: it is a whole number",
+            vec!["server", "add", "X", "--timeout", "1ms", "--", "x"],
+            "must be from 1s to 300s; a plain number is in seconds",
         ),
         (vec!["server", "add", "X", "--retries", "9", "--", "x"], "linchpin: --retries: "),
         (vec!["server", "add", "X", "--calls-per-minute", "0", "--", "x"], "linchpin: --calls-per-minute: "),
@@ -122,11 +122,10 @@ fn servers_at_a_url_and_their_credentials() {
 fn servers_are_changed_where_they_are_kept() {
     let home = Home::new();
     home.ok(&["server", "add", "Mine", "--", LINCHPIN, "demo"]);
-    home.ok(&["server", "update", "mine", "--timeout", "4000"]);
+    home.ok(&["server", "update", "mine", "--timeout", "4"]);
     let _hub = home.start();
     assert_eq!(home.json(&["server", "show", "mine"])["timeout_ms"], 4_000);
-    let update =
-        ["server", "update", "mine", "--name", "Ours", "--timeout", "5000", "--calls-per-minute", "7"];
+    let update = ["server", "update", "mine", "--name", "Ours", "--timeout", "5s", "--calls-per-minute", "7"];
     for _ in 0..2 {
         let ours = home.json(&update);
         assert_eq!((&ours["name"], &ours["timeout_ms"]), (&"Ours".into(), &5_000.into()));
@@ -151,9 +150,8 @@ fn servers_are_changed_where_they_are_kept() {
     assert_eq!((&far["authentication"]["header"], &far["headers"]), (&"x-api-key".into(), &json!({})));
     assert_eq!(far["description"], Value::Null);
     home.run(&["server", "update", "far"]).said(2, &["say what is to change"]);
-    home.run(&["server", "update", "demo", "--timeout", "5000"]).said(1, &["`demo` is built in"]);
-    home.run(&["server", "update", "nothing", "--timeout", "5000"])
-        .said(1, &["there is no server `nothing`"]);
+    home.run(&["server", "update", "demo", "--timeout", "5s"]).said(1, &["`demo` is built in"]);
+    home.run(&["server", "update", "nothing", "--timeout", "5s"]).said(1, &["there is no server `nothing`"]);
 }
 
 #[test]

@@ -21,8 +21,8 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 const LONGEST_URL: usize = 2_048;
 const MOST_HEADERS: usize = 32;
 const LONGEST_HEADER: usize = 4_096;
-/// Milliseconds.
-const TIMEOUTS: RangeInclusive<u64> = 1_000..=300_000;
+/// Limits of the request timeout of a server, in milliseconds.
+pub const TIMEOUTS: RangeInclusive<u64> = 1_000..=300_000;
 const DEFAULT_TIMEOUT: u64 = 30_000;
 const MOST_RETRIES: u64 = 5;
 const DEFAULT_RETRIES: u8 = 3;

@@ -20,8 +20,8 @@ use crate::digest::{Digest, Digesting};
 use crate::id::ServerId;
 use crate::names::Slug;
 
-pub use draft::Draft;
 pub(crate) use draft::{AT_ONCE, RATES};
+pub use draft::{Draft, TIMEOUTS};
 pub use operated::Operated;
 
 /// A server as the hub knows it.

@@ -5,6 +5,7 @@ mod approvals;
 mod audit;
 mod backup;
 mod calls;
+mod duration;
 mod export;
 mod import;
 mod key;

@@ -1,13 +1,13 @@
 //! A server that is tried out by itself, without the hub.
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::duration::parse as parse_duration;
 use super::parse_header;
 use crate::failure::Failure;
 use crate::target::{Place, Target};
@@ -16,9 +16,9 @@ use crate::terminal::Screen;
 /// A server that is tried out.
 #[derive(Args)]
 pub(super) struct Tried {
-    /// Seconds that the server may take to answer; signs of progress give it more, up to ten times as long
-    #[arg(long, value_name = "SECONDS", default_value = "60")]
-    timeout: NonZeroU32,
+    /// Request timeout, such as 45s or 500ms; a plain number is in seconds. Progress extends it, up to ten times
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    timeout: Duration,
 
     /// A header for every request to a URL, such as 'Authorization: Bearer …'; may be given again
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
@@ -78,9 +78,9 @@ impl Tried {
             let text = "<URL|COMMAND> is missing: give the URL of a server, or the command that starts it";
             return Err(Failure::usage(text));
         }
-        let timeout = Duration::from_secs(self.timeout.get().into());
         let place = Place::parse(self.place, self.headers)?;
         let screen = Arc::new(Screen::new());
+        let timeout = self.timeout;
         Ok(Target { place, timeout, verbose, screen, sign_in: self.sign_in, trace: None })
     }
 }

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::api::object;
+use crate::cli::duration::parse_timeout;
 use crate::cli::parse_header;
 
 #[derive(Args)]
@@ -11,9 +12,9 @@ pub(crate) struct Fields {
     /// What it is for
     #[arg(long)]
     description: Option<String>,
-    /// Milliseconds for an answer, 1000 to 300000; 30000 when nothing is said
-    #[arg(long, value_name = "MS")]
-    timeout: Option<u32>,
+    /// Request timeout, from 1s to 300s, such as 45s or 1500ms; a plain number is in seconds. Default: 30s
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
+    timeout: Option<u64>,
     /// How often connecting and listing is tried again, 0 to 5; 3 when nothing is said
     #[arg(long, value_name = "COUNT")]
     retries: Option<u32>,

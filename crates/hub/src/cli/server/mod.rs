@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::output::{Field, field, name};
-use super::{Asked, agent};
+use super::{Asked, agent, duration};
 use crate::api::{encoded, query};
 use crate::failure::Failure;
 use crate::terminal::quoted;
@@ -41,7 +41,7 @@ const ONE: [Field; 26] = [
     field("from the operator's file", "/is_from_file"),
     field("authentication", "/authentication/type"),
     field("credentials", "/credentials"),
-    field("timeout, ms", "/timeout_ms"),
+    field("timeout", "/timeout"),
     field("retries", "/retry_attempts"),
     field("calls a minute", "/calls_per_minute"),
     field("calls at once", "/calls_at_once"),
@@ -73,7 +73,7 @@ pub(crate) enum Command {
     Add(Box<add::Add>),
     /// Change what is known of a server, but for what starts a program
     ///
-    /// Example: linchpin server update tracker --timeout 60000
+    /// Example: linchpin server update tracker --timeout 60s
     Update(Box<update::Update>),
     /// List servers
     List {
@@ -180,6 +180,9 @@ fn show(asked: &Asked, mut server: Value) -> Result<(), Failure> {
     if let Some(words) = server["command"].as_array().filter(|_| !asked.output.json) {
         let words: Vec<_> = words.iter().map(|word| quoted(word.as_str().unwrap_or_default())).collect();
         server["command"] = json!(words.join(" "));
+    }
+    if let Some(timeout) = server["timeout_ms"].as_u64().filter(|_| !asked.output.json) {
+        server["timeout"] = json!(duration::show(timeout));
     }
     Ok(asked.output.one(&server, &ONE)?)
 }

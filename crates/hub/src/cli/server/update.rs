@@ -47,7 +47,7 @@ impl Update {
 pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
     let (which, changes) = (&update.which, update.changes());
     if changes.is_empty() {
-        return Err(Failure::usage("say what is to change, such as --timeout 60000"));
+        return Err(Failure::usage("say what is to change, such as --timeout 60s"));
     }
     let slug = &which.server;
     let answer = match which.home(asked).await? {
