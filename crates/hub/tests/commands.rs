@@ -65,3 +65,17 @@ fn a_timeout_means_the_same_everywhere() {
     let shown = home.ok(&["server", "show", "x1500ms"]);
     assert!(shown.contains("1500ms"), "{shown}");
 }
+
+#[test]
+fn a_dry_run_says_what_would_be_done() {
+    let home = Home::new();
+    let file = home.file("mcp.json");
+    let text = format!(r#"{{"mcpServers": {{"mine": {{"command": "{LINCHPIN}", "args": ["demo"]}}}}}}"#);
+    std::fs::write(&file, text).unwrap();
+    let import = ["import", file.to_str().unwrap(), "--format", "cursor"];
+    let dry = home.ok(&[&import[..], &["--dry-run"]].concat());
+    assert!(dry.contains("would add  mine") && !dry.contains("added"), "{dry}");
+    assert!(!home.config().exists());
+    let done = home.ok(&[&import[..], &["--yes"]].concat());
+    assert!(done.contains("`mine` is added"), "{done}");
+}

@@ -69,7 +69,7 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
         return Err(Failure::usage(text));
     }
     if !asked.output.json {
-        print(&show::text(&rows, Look::stdout()))?;
+        print(&show::text(&rows, options.dry_run, Look::stdout()))?;
     }
     if !is_idle {
         if !options.yes && !ask(&mut rows).await? {

@@ -15,6 +15,17 @@ impl Step {
         }
     }
 
+    /// What will be done, for people.
+    fn plan(self, is_dry: bool) -> &'static str {
+        match (self, is_dry) {
+            (Step::Added, true) => "would add",
+            (Step::Changed, true) => "would change",
+            (Step::Added, false) => "add",
+            (Step::Changed, false) => "change",
+            (Step::Unchanged | Step::LeftOut, _) => self.name(),
+        }
+    }
+
     fn style(self) -> Style {
         match self {
             Step::Added => Style::Good,
@@ -25,8 +36,8 @@ impl Step {
     }
 }
 
-/// For people: a line for each server, and below it what is to be known of it.
-pub(super) fn text(rows: &[Row], look: Look) -> String {
+/// The plan for people: a line for each server, and details below it.
+pub(super) fn text(rows: &[Row], is_dry: bool, look: Look) -> String {
     if rows.is_empty() {
         return "there are no servers in it\n".to_owned();
     }
@@ -34,7 +45,7 @@ pub(super) fn text(rows: &[Row], look: Look) -> String {
     for row in rows {
         let name = row.slug.as_ref().map_or_else(|| one_line(&row.name), |slug| slug.as_str().to_owned());
         lines.push(vec![
-            Cell::new(row.step.name(), row.step.style()),
+            Cell::new(row.step.plan(is_dry), row.step.style()),
             Cell::new(name, Style::Name),
             Cell::new(transport(row), Style::Plain),
             Cell::new(one_line(&row.place), Style::Dim),
