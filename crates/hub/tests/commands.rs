@@ -67,6 +67,21 @@ fn a_timeout_means_the_same_everywhere() {
 }
 
 #[test]
+fn templates_are_listed_with_the_resources() {
+    let home = Home::new();
+    let _hub = home.start();
+    let listed = home.ok(&["resource", "list", "demo"]);
+    assert!(listed.contains("memory://status") && listed.contains("notes://{name}"), "{listed}");
+    let both = home.json(&["resource", "list", "demo"]);
+    assert_eq!(
+        (&both[0]["uri"], &both[1]["uriTemplate"]),
+        (&"memory://status".into(), &"notes://{name}".into())
+    );
+    let templates = home.ok(&["resource", "list", "demo", "--templates"]);
+    assert!(!templates.contains("memory://status") && templates.contains("notes://{name}"), "{templates}");
+}
+
+#[test]
 fn a_dry_run_says_what_would_be_done() {
     let home = Home::new();
     let file = home.file("mcp.json");

@@ -9,14 +9,9 @@ use crate::api::encoded;
 use crate::failure::Failure;
 use crate::terminal::{Look, clean};
 
-const RESOURCES: [Field; 4] = [
+const RESOURCES: [Field; 5] = [
     name("uri", "/uri"),
-    field("name", "/name"),
-    field("type", "/mimeType"),
-    field("description", "/description"),
-];
-const TEMPLATES: [Field; 4] = [
-    name("template", "/uriTemplate"),
+    field("kind", "/kind"),
     field("name", "/name"),
     field("type", "/mimeType"),
     field("description", "/description"),
@@ -25,11 +20,11 @@ const PROMPTS: [Field; 2] = [name("name", "/name"), field("description", "/descr
 
 #[derive(Subcommand)]
 pub(crate) enum Resource {
-    /// List the resources of a server
+    /// List the resources and resource templates of a server
     List {
         /// The server, by its slug or id
         server: String,
-        /// Its templates instead
+        /// Only its resource templates
         #[arg(long)]
         templates: bool,
     },
@@ -65,10 +60,15 @@ pub(super) async fn resource(asked: &Asked, command: Resource) -> Result<(), Fai
     let api = asked.api()?;
     match command {
         Resource::List { server, templates } => {
-            let (path, fields) =
-                if templates { ("resource-templates", &TEMPLATES) } else { ("resources", &RESOURCES) };
-            let path = format!("/servers/{}/{path}", encoded(&server));
-            asked.output.list(&api.list(&path, usize::MAX).await?, fields, "it has none")?;
+            let kinds = [("resources", "resource"), ("resource-templates", "template")];
+            let mut items = Vec::new();
+            for (path, kind) in kinds.into_iter().skip(usize::from(templates)) {
+                let listed = api.list(&format!("/servers/{}/{path}", encoded(&server)), usize::MAX).await?;
+                items.extend(
+                    listed.into_iter().map(|item| if asked.output.json { item } else { row(item, kind) }),
+                );
+            }
+            asked.output.list(&items, &RESOURCES, "the server has no resources")?;
         }
         Resource::Read { server, uri } => {
             let path = format!("/servers/{}/resources/read", encoded(&server));
@@ -110,6 +110,15 @@ pub(super) async fn prompt(asked: &Asked, command: Prompt) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// A resource or a template as a row of the table.
+fn row(mut item: Value, kind: &str) -> Value {
+    if let Some(template) = item.get("uriTemplate").cloned() {
+        item["uri"] = template;
+    }
+    item["kind"] = json!(kind);
+    item
 }
 
 /// Programs that read it get every byte.
