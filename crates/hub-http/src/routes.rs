@@ -122,7 +122,7 @@ pub(crate) fn all() -> Vec<Route> {
         post("/agents/{agent}/tokens", tokens::issue).says("Issues a token for an agent, which is shown once").takes::<NewToken>().makes::<IssuedToken>(),
         delete("/agents/{agent}/tokens/{token}", tokens::revoke).says("Takes a token of an agent back").does(),
 
-        get("/tokens", tokens::list).says("One's own tokens").paged().gives::<Page<TokenView>>(),
+        get("/tokens", tokens::list).says("One's own tokens, or those of agents, too").query(&tokens::OWNERS).paged().gives::<Page<TokenView>>(),
         post("/tokens", tokens::issue).says("Issues a token of one's own, which is shown once").takes::<NewToken>().makes::<IssuedToken>(),
         delete("/tokens/{token}", tokens::revoke).says("Takes a token back").does(),
 

@@ -67,6 +67,25 @@ fn a_timeout_means_the_same_everywhere() {
 }
 
 #[test]
+fn tokens_of_agents_are_listed_with_their_owners() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&["agent", "add", "Helper", "--server", "demo"]);
+    home.ok(&["agent", "add", "Other", "--server", "demo"]);
+    for (name, agent) in [("for helper", "Helper"), ("for other", "Other")] {
+        home.ok(&["token", "add", name, "--agent", agent]);
+    }
+    home.ok(&["token", "add", "mine"]);
+    let listed = home.ok(&["token", "list"]);
+    for text in ["for helper", "for other", "mine"] {
+        assert!(listed.contains(text), "{text} is missing in:\n{listed}");
+    }
+    assert_eq!(home.json(&["token", "list"]).as_array().unwrap().len(), 3);
+    let own = home.json(&["token", "list", "--agent", "Helper"]);
+    assert_eq!((own.as_array().unwrap().len(), &own[0]["name"]), (1, &"for helper".into()));
+}
+
+#[test]
 fn templates_are_listed_with_the_resources() {
     let home = Home::new();
     let _hub = home.start();

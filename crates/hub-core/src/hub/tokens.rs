@@ -116,6 +116,14 @@ impl Hub {
         Ok(all.into_iter().map(|(token, _)| token.view()).collect())
     }
 
+    /// The tokens of the user who asks, and those of every agent.
+    pub async fn all_tokens(&self, scope: Scope) -> Result<Vec<TokenView>> {
+        let own = Subject::User(scope.person()?).to_string();
+        let all = self.all::<Token>(scope.tenant(), Kind::Token, None).await?;
+        let is_shown = |token: &Token| token.owner == own || token.owner.starts_with("agent:");
+        Ok(all.into_iter().map(|(token, _)| token).filter(is_shown).map(Token::view).collect())
+    }
+
     /// Takes a token of somebody back. From the next request on it counts for nothing.
     pub async fn revoke_token(&self, scope: Scope, owner: Subject, id: TokenId) -> Result<()> {
         scope.person()?;

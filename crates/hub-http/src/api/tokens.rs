@@ -11,6 +11,13 @@ use crate::answer::{done, json, json_with};
 use crate::asked::Asked;
 use crate::list::cut;
 use crate::problem::Result;
+use crate::query::Parameter;
+
+pub(crate) const OWNERS: [Parameter; 1] = [Parameter::one_of(
+    "owner",
+    "`own`: one's own tokens; `all`: those of all agents, too. Default: `own`",
+    &["own", "all"],
+)];
 
 /// A token that is to be issued.
 #[derive(JsonSchema)]
@@ -42,7 +49,10 @@ fn owner(asked: &Asked) -> Result<Subject> {
 }
 
 pub(crate) async fn list(asked: Asked) -> Result<Response> {
-    let tokens = asked.hub().tokens(asked.scope()?, owner(&asked)?).await?;
+    let tokens = match asked.query.text("owner") {
+        Some("all") => asked.hub().all_tokens(asked.scope()?).await?,
+        _ => asked.hub().tokens(asked.scope()?, owner(&asked)?).await?,
+    };
     json(&cut(tokens, &asked.query.paging(), |token| token.id.to_string()))
 }
 

@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::output::{Field, field, name};
 use super::{Asked, agent};
-use crate::api::{encoded, object};
-use crate::failure::Failure;
+use crate::api::{Api, encoded, object};
+use crate::failure::{Failure, Kind};
+use crate::terminal::clean;
 
 const LIST: [Field; 5] = [
     name("id", "/id"),
@@ -29,9 +30,9 @@ pub(crate) enum Command {
         #[arg(long)]
         days: Option<u32>,
     },
-    /// List tokens
+    /// List your tokens and those of all agents
     List {
-        /// Those of this agent, by its name or id; yours without it
+        /// Only those of this agent, by its name or id
         #[arg(long)]
         agent: Option<String>,
     },
@@ -57,15 +58,31 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         }
         Command::List { agent } => {
             let agent = agent::find_if(&api, agent.as_deref()).await?;
-            output.list(&api.list(&tokens(agent), usize::MAX).await?, &LIST, "there are no tokens")?;
+            let path = agent.map_or_else(|| "/tokens?owner=all".to_owned(), |agent| tokens(Some(agent)));
+            output.list(&api.list(&path, usize::MAX).await?, &LIST, "there are no tokens")?;
         }
         Command::Revoke { token, agent } => {
-            let agent = agent::find_if(&api, agent.as_deref()).await?;
-            api.delete(&format!("{}/{}", tokens(agent), encoded(&token))).await?;
+            revoke(&api, &token, agent.as_deref()).await?;
             output.done(&json!({ "revoked": token }), "the token counts for nothing any more")?;
         }
     }
     Ok(())
+}
+
+/// Revokes a token. The error for a token of another owner names the owner.
+async fn revoke(api: &Api, token: &str, agent: Option<&str>) -> Result<(), Failure> {
+    let owner = agent::find_if(api, agent).await?;
+    let revoked = api.delete(&format!("{}/{}", tokens(owner), encoded(token))).await;
+    let Err(failure) = revoked else { return Ok(()) };
+    if failure.status() == Some(404) {
+        let all = api.list("/tokens?owner=all", usize::MAX).await?;
+        let found = all.iter().find(|known| known["id"] == token);
+        if let Some(name) = found.and_then(|known| known["owner_name"].as_str().or(known["owner"].as_str())) {
+            let text = format!("the token belongs to `{}`: check --agent", clean(name));
+            return Err(Failure::new(Kind::Other, text));
+        }
+    }
+    Err(failure)
 }
 
 /// Where the tokens of an agent are, or one's own.
