@@ -6,7 +6,8 @@ use linchpin_hub_core::hub::oauth::{Hop, SignInView, StandingView};
 use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
-    ApprovalView, AuditView, CallView, CredentialView, ServerView, Snippet, Synced, ToolView, Tried, Verified,
+    ApprovalView, AuditView, CallView, CredentialView, LoginLink, ServerView, Snippet, Synced, ToolView,
+    Tried, Verified,
 };
 use linchpin_hub_core::store::Page;
 use serde_json::Value;
@@ -56,6 +57,8 @@ pub(crate) fn all() -> Vec<Route> {
         post("/session", sessions::begin).says("Signs in with a password; the answer sets a cookie")
             .anybody().takes::<SignIn>().at_most(SHORT).makes::<Session>(),
         delete("/session", sessions::end).says("Signs out").does(),
+        post("/session/links", sessions::link).says("Creates a one-time sign-in link, for the operator on the machine of the hub alone")
+            .makes::<LoginLink>(),
 
         get("/servers", servers::list).says("Servers").query(&servers::FILTERS).paged().gives::<Page<ServerView>>(),
         post("/servers", servers::add).says("Adds a server on the network").takes::<NewServer>().makes::<ServerView>(),

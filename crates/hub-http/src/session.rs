@@ -59,6 +59,11 @@ impl Caller {
         Err(Problem::new(StatusCode::FORBIDDEN, "csrf_token_needed", text))
     }
 
+    /// Whether it is the operator on the machine of the hub, who can read the token of the process.
+    pub(crate) fn is_operator(&self, app: &App) -> bool {
+        matches!(&self.proof, Proof::Token(token) if *token == app.hub.process_token())
+    }
+
     /// The cookie of their session, if they have one.
     pub(crate) fn cookie(&self) -> Option<&Secret> {
         match &self.proof {

@@ -113,3 +113,25 @@ fn a_dry_run_says_what_would_be_done() {
     let done = home.ok(&[&import[..], &["--yes"]].concat());
     assert!(done.contains("`mine` is added"), "{done}");
 }
+
+#[test]
+fn a_running_hub_prints_a_new_login_link() {
+    let home = Home::new();
+    home.run(&["login-link"]).said(1, &["no hub runs on"]);
+    let hub = home.start();
+    let links = [home.ok(&["login-link"]), home.ok(&["login-link"])];
+    assert_ne!(links[0], links[1]);
+    let answers = links.map(|link| {
+        let path = link.trim().strip_prefix(&hub.url).unwrap().to_owned();
+        Rest::new(&hub.url, "").ask("GET", &path, &[], "").unwrap()
+    });
+    assert_eq!((answers[0].status, answers[1].status), (303, 401), "using one ends the other");
+    assert!(answers[0].header("set-cookie").is_some());
+    assert!(home.json(&["login-link"])["expires"].is_string());
+
+    let token = home.ok(&["token", "add", "mine"]);
+    let elsewhere = run_in(&[("LINCHPIN_TOKEN", token.trim())], &["--hub", &hub.url, "login-link"]);
+    elsewhere.said(1, &["only the operator", "`linchpin login-link` on the machine of the hub"]);
+    home.run_with("correct horse battery", &["user", "password", "local"]).said(0, &[]);
+    home.run(&["login-link"]).said(1, &["a user has a password: sign in with it"]);
+}

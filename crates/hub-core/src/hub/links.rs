@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::oauth::CALLBACK;
 use super::people::{secret, unauthorized};
 use super::sessions::SignedIn;
 use super::users::User;
 use super::{Hub, LOCAL, LOCAL_USER, document, put, without_parts};
 use crate::digest::Digest;
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use crate::store::{Batch, Change, Key, Kind};
 
 /// How long a link waits for somebody.
@@ -22,7 +24,17 @@ const LONGEST: Duration = Duration::from_mins(15);
 const MOST: usize = 16;
 
 const REFUSED: &str = "this link does not sign in any more: it works once, for 15 minutes, and until another one is used or there \
-                       is a password; start the hub again for another, or sign in with the password";
+                       is a password; run `linchpin login-link` for another, or sign in with the password";
+
+/// A one-time sign-in link.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct LoginLink {
+    /// The URL to open in a browser. It works once.
+    pub url: String,
+    /// When it expires.
+    #[schemars(with = "String")]
+    pub expires: Timestamp,
+}
 
 /// A link, as it is kept.
 #[derive(Serialize, Deserialize)]
@@ -51,6 +63,21 @@ impl Hub {
             tracing::warn!(%error, "links that are over could not be forgotten");
         }
         Ok(Some(secret))
+    }
+
+    /// Creates a one-time sign-in link for the local user: for the operator on the machine of the hub alone.
+    pub async fn login_link(&self) -> Result<LoginLink> {
+        let base = self.options.callback.as_deref().and_then(|url| url.strip_suffix(CALLBACK));
+        let base = base.ok_or_else(|| {
+            let text = "this hub has no address that a browser could open";
+            Error::new(error::Kind::Unavailable, "no_address", text)
+        })?;
+        let expires = self.world.now() + LONGEST;
+        let secret = self.one_time().await?.ok_or_else(|| {
+            let text = format!("a user has a password: sign in with it at {base}");
+            Error::new(error::Kind::Conflict, "password_set", text)
+        })?;
+        Ok(LoginLink { url: format!("{base}/sign-in?token={}", secret.expose()), expires })
     }
 
     /// Forgets links that are over, and the oldest if there are too many.

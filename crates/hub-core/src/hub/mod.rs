@@ -78,6 +78,7 @@ pub use credentials::CredentialView;
 pub use executor::{Wanted, Which};
 pub use export::Format;
 pub use history::CallView;
+pub use links::LoginLink;
 pub use meters::{BOUNDS, Ended, Meters};
 pub use offers::Offer;
 pub use retention::Retention;

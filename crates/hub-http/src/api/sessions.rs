@@ -82,6 +82,15 @@ pub(crate) async fn begin(mut asked: Asked) -> Result<Response> {
     Ok(keeping(&asked.app, json_with(StatusCode::CREATED, &session)?, Some(&signed_in.cookie)))
 }
 
+/// Creates a link that signs the local user in once.
+pub(crate) async fn link(asked: Asked) -> Result<Response> {
+    if !asked.caller()?.is_operator(&asked.app) {
+        let text = "only the operator may create a sign-in link: run `linchpin login-link` on the machine of the hub";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "operator_needed", text));
+    }
+    json_with(StatusCode::CREATED, &asked.hub().login_link().await?)
+}
+
 /// With the cookie of a session that has begun, or has ended.
 pub(crate) fn keeping(app: &App, mut response: Response, session: Option<&Secret>) -> Response {
     let kept: Option<HeaderValue> = cookie(session, app.is_secure);

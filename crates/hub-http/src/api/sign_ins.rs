@@ -10,14 +10,12 @@ use super::credentials::agent;
 use crate::answer::{done, json, json_with};
 use crate::asked::Asked;
 use crate::problem::Result;
-use crate::session::Proof;
 
 pub(crate) async fn begin(asked: Asked) -> Result<Response> {
     let hub = asked.hub();
     let mut begun = hub.begin_sign_in(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
     // Whoever can read the hub's own files is the person at this machine; without a password they have no other way in.
-    let is_here = matches!(&asked.caller()?.proof, Proof::Token(token) if *token == hub.process_token());
-    if is_here && begun.progress == Progress::Waiting {
+    if asked.caller()?.is_operator(&asked.app) && begun.progress == Progress::Waiting {
         let (base, _) = begun.url.split_once("/oauth/").unwrap_or_default();
         let link = |once: Secret| format!("{base}/sign-in?token={}&sign_in={}", once.expose(), begun.id);
         begun.link = hub.one_time().await?.map(link);

@@ -106,7 +106,8 @@ fn door(reason: Option<&str>) -> String {
     if let Some(reason) = reason {
         html.markup("<p class=\"error\" role=\"alert\">").text(reason).markup("</p>");
     }
-    html.markup("<p>Open the address that the terminal showed when the hub was started. It works once.</p>");
+    html.markup("<p>Open the address that the terminal showed when the hub was started. It works once; ");
+    html.markup("<code>linchpin login-link</code> prints another.</p>");
     html.markup("<h2>Or with a password</h2><form class=\"card\" method=\"post\" action=\"/sign-in\">");
     html.markup(
         "<label>Name <input name=\"name\" value=\"local\" autocomplete=\"username\" required></label>",

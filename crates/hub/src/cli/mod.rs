@@ -117,6 +117,10 @@ enum Command {
         #[command(subcommand)]
         command: user::Command,
     },
+    /// Print a new link that signs in to the page of the running hub
+    ///
+    /// Only on the machine of the hub. The link works once, within 15 minutes, as long as no user has a password.
+    LoginLink,
     /// The key that everything is sealed with
     Key {
         #[command(subcommand)]
@@ -270,6 +274,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Audit { command }) => return ended(audit::run(&asked, command)).await,
         Some(Command::Token { command }) => ended(token::run(&asked, command)).await?,
         Some(Command::User { command }) => ended(user::run(&asked, command)).await?,
+        Some(Command::LoginLink) => ended(login_link(&asked)).await?,
         Some(Command::Key { command }) => ended(key::run(&asked, &command)).await?,
         Some(Command::Backup(what)) => ended(backup::backup(&asked, what)).await?,
         Some(Command::Restore(what)) => return ended(backup::restore(&asked, what)).await,
@@ -290,6 +295,12 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::SignOut { url, client_id }) => sign_in::sign_out(&url, client_id).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a one-time sign-in link.
+async fn login_link(asked: &Asked) -> Result<(), Failure> {
+    let link = asked.api()?.ask("/session/links").await?;
+    Ok(asked.output.done(&link, &crate::terminal::clean(link["url"].as_str().unwrap_or_default()))?)
 }
 
 /// The work's result, unless a signal comes first.

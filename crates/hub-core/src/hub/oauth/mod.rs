@@ -31,6 +31,7 @@ use grants::Grants;
 use guarded::Guarded;
 use standing::{Heard, Place};
 
+pub(super) use sign_in::CALLBACK;
 pub use sign_in::{SignInView, state_in};
 pub use standing::Hop;
 pub use waiting::Progress;

@@ -30,7 +30,7 @@ use crate::sync::lock;
 use crate::world::random;
 
 /// How the address ends at which people come back.
-const CALLBACK: &str = "/oauth/callback";
+pub(in crate::hub) const CALLBACK: &str = "/oauth/callback";
 /// How long it may take to find out where to sign in.
 const PATIENCE: Duration = Duration::from_mins(1);
 
