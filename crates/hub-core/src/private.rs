@@ -38,6 +38,36 @@ pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
     Ok(())
 }
 
+/// A folder above something private that other users can write to: they can replace what is in it.
+#[derive(Debug, thiserror::Error)]
+#[error("other users can write to the folder `{}` above it, and replace what is in it: run `chmod go-w {}`, or choose another folder", .0.display(), .0.display())]
+pub struct ExposedAbove(PathBuf);
+
+/// Checks every folder above a path, as far as it exists: other users must not be able to rename or replace what leads to the path.
+///
+/// A folder with the sticky bit, such as `/tmp`, is accepted. So is one that the user's own group can write to, if that group has the
+/// number of the user, as groups of one user have.
+pub fn check_above(path: &Path) -> Result<(), ExposedAbove> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let own = rustix::process::geteuid().as_raw();
+        // Both as it is written and as it is with links followed: each folder on either path can be used to replace the file.
+        let real = path.ancestors().skip(1).find_map(|folder| fs::canonicalize(folder).ok());
+        let folders = path.ancestors().skip(1).chain(real.iter().flat_map(|real| real.ancestors()));
+        for folder in folders {
+            let Ok(found) = fs::metadata(folder) else { continue };
+            let by_group = found.mode() & 0o020 != 0 && found.gid() != own;
+            let is_sticky = found.mode() & 0o1000 != 0;
+            if (by_group || found.mode() & 0o002 != 0) && !is_sticky {
+                return Err(ExposedAbove(folder.to_owned()));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Writes a file. Beside the old one first, so that there is always a whole one.
 pub fn write(path: &Path, bytes: &[u8], world: &dyn World) -> io::Result<()> {
     let mut draft = Draft::new(path, world)?;
@@ -89,7 +119,8 @@ impl Drop for Draft {
     }
 }
 
-fn folder(path: &Path) -> &Path {
+/// The folder that a file is in.
+pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -126,9 +157,44 @@ mod tests {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(check(path), expected, "{mode:o}");
         }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         // Only the owner of the machine can give files away.
         if chown(&file, Some(65_534), None).is_ok() {
             assert_eq!(check(&file), Err(Exposed::ToOwner));
         }
+    }
+
+    #[test]
+    fn a_folder_above_that_others_can_write_to_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let (above, path) = (place.path().join("above"), place.path().join("above/folder/file"));
+        fs::create_dir(&above).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let group = fs::metadata(&above).map(|found| std::os::unix::fs::MetadataExt::gid(&found)).unwrap();
+        for (mode, is_accepted) in [
+            (0o755, true),
+            (0o777, false),
+            (0o757, false),
+            (0o1777, true),
+            (0o770, group == own),
+            (0o1770, true),
+        ] {
+            fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_above(&path).is_ok(), is_accepted, "{mode:o}");
+        }
+        if chown(&above, None, Some(65_534)).is_ok() {
+            fs::set_permissions(&above, fs::Permissions::from_mode(0o770)).unwrap();
+            let error = check_above(&path).unwrap_err().to_string();
+            assert!(error.contains(&format!("chmod go-w {}", above.display())), "{error}");
+        }
+        // Through a link, too.
+        fs::set_permissions(&above, fs::Permissions::from_mode(0o777)).unwrap();
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&above, &link).unwrap();
+        fs::create_dir(above.join("folder")).unwrap();
+        assert!(check_above(&link.join("folder/file")).is_err());
+        let inner = place.path().join("inner");
+        std::os::unix::fs::symlink(above.join("folder"), &inner).unwrap();
+        assert!(check_above(&inner.join("file")).is_err());
     }
 }

@@ -16,7 +16,7 @@ use crate::api::agents::{self, AgentChanges, NewAgent};
 use crate::api::approvals::{self, Approve, Deny};
 use crate::api::calls::{self, NewCall};
 use crate::api::credentials::{self, NewCredential, NewSecret, WHOSE};
-use crate::api::keys::{self, RotatedKeys};
+use crate::api::keys::{self, RotateKeys, RotatedKeys};
 use crate::api::offers::{self, PromptArguments, ResourceToRead};
 use crate::api::servers::{self, NewServer, ServerChanges, ServerToTry, TrustedTools};
 use crate::api::sessions::{self, Session, SignIn};
@@ -139,6 +139,6 @@ pub(crate) fn all() -> Vec<Route> {
         get("/audit/verify", audit::verify).says("Checks that nothing of the audit was changed").gives::<Verified>(),
         get("/audit/export", audit::export).says("The audit, an entry on each line")
             .query(&audit::AFTER).answers::<AuditView>(200, "Entries, one on each line", LINES),
-        post("/keys/rotate", keys::rotate).says("Turns over the key that everything is sealed with").gives::<RotatedKeys>(),
+        post("/keys/rotate", keys::rotate).says("Rotates the root key, and on request the tenant keys").may_take::<RotateKeys>().gives::<RotatedKeys>(),
     ]
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use linchpin_hub_core::id::{SecretId, TenantId};
-use linchpin_hub_core::keys::Keys;
-use linchpin_hub_core::store::{Batch, Store};
+use linchpin_hub_core::keys::{Keys, Rotated};
+use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Store};
 use linchpin_hub_core::vault::{KeyFile, Label};
 use linchpin_hub_core::world::System;
 use linchpin_hub_store::Sqlite;
@@ -32,6 +32,17 @@ async fn keep(keys: &Keys, store: &dyn Store, tenant: TenantId, text: &str) {
 async fn opened(keys: &Keys, tenant: TenantId) -> Result<Option<String>, &'static str> {
     let opened = keys.open(tenant, label().id).await.map_err(|error| error.code())?;
     Ok(opened.map(|(secret, _, _)| secret.expose().to_owned()))
+}
+
+/// A rotation of the root key alone.
+fn root(tenants: usize) -> Rotated {
+    Rotated { tenants, ..Rotated::default() }
+}
+
+/// Another hub on the same store, with the key file as it is now.
+fn another(folder: &TempDir, store: &Arc<dyn Store>, file: &str) -> Keys {
+    let (file, _) = KeyFile::open(&folder.path().join(file), &System).unwrap();
+    Keys::new(store.clone(), Arc::new(System), file)
 }
 
 #[tokio::test]
@@ -62,26 +73,26 @@ async fn the_wrong_file_opens_nothing_and_changes_nothing() {
     drop((keys, store));
     let (keys, store) = open(&place, "other");
     assert_eq!(opened(&keys, ADA).await, Err("wrong_key_file"));
-    assert_eq!(keys.rotate().await.unwrap_err().code(), "wrong_key_file");
+    assert_eq!(keys.rotate(false).await.unwrap_err().code(), "wrong_key_file");
     drop((keys, store));
     let (keys, _store) = open(&place, "keys");
     assert_eq!(opened(&keys, ADA).await, Ok(Some("canary".into())));
 }
 
 #[tokio::test]
-async fn root_keys_are_turned_over_while_everything_goes_on() {
+async fn root_keys_are_rotated_while_everything_works() {
     let place = tempfile::tempdir().unwrap();
     let (keys, store) = open(&place, "keys");
     keep(&keys, &*store, ADA, "of ada").await;
     keep(&keys, &*store, BOB, "of bob").await;
     let before = std::fs::read_to_string(place.path().join("keys")).unwrap();
-    assert_eq!(keys.rotate().await, Ok(2));
+    assert_eq!(keys.rotate(false).await, Ok(root(2)));
     assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
-    assert_eq!(keys.rotate().await, Ok(2));
+    assert_eq!(keys.rotate(false).await, Ok(root(2)));
     drop((keys, store));
     let (keys, store) = open(&place, "keys");
     assert_eq!(opened(&keys, BOB).await, Ok(Some("of bob".into())));
-    assert_eq!(store.head(ADA).await.unwrap().number, 3, "made, and turned over twice");
+    assert_eq!(store.head(ADA).await.unwrap().number, 3, "made, and rotated twice");
     drop((keys, store));
     // The old file is worth nothing any more.
     std::fs::write(place.path().join("keys"), before).unwrap();
@@ -96,11 +107,117 @@ async fn what_was_broken_off_is_finished() {
     keep(&keys, &*store, ADA, "of ada").await;
     drop((keys, store));
     // As if the hub had ended right after it wrote the new key.
-    KeyFile::open(&place.path().join("keys"), &System).unwrap().0.add(&System).unwrap();
+    let (mut file, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
+    let lock = file.lock().unwrap();
+    file.add(&lock, &System).unwrap();
+    drop(lock);
     let (keys, _store) = open(&place, "keys");
     assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
-    assert_eq!(keys.rotate().await, Ok(1));
+    assert_eq!(keys.rotate(false).await, Ok(root(1)));
     let text = std::fs::read_to_string(place.path().join("keys")).unwrap();
     assert_eq!(text.matches("root ").count(), 1);
     assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
+}
+
+#[tokio::test]
+async fn a_hub_that_has_not_seen_a_rotation_loses_no_key() {
+    let place = tempfile::tempdir().unwrap();
+    let (one, store) = open(&place, "keys");
+    keep(&one, &*store, ADA, "of ada").await;
+    let other = another(&place, &store, "keys");
+    assert_eq!(opened(&other, ADA).await, Ok(Some("of ada".into())));
+    assert_eq!(one.rotate(false).await, Ok(root(1)));
+    // It still has the root key of before in memory.
+    keep(&other, &*store, BOB, "of bob").await;
+    assert_eq!(other.rotate(false).await, Ok(root(2)));
+    assert_eq!(one.rotate(false).await, Ok(root(2)));
+    drop((one, other, store));
+    let (keys, _store) = open(&place, "keys");
+    assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
+    assert_eq!(opened(&keys, BOB).await, Ok(Some("of bob".into())));
+}
+
+#[tokio::test]
+async fn a_hub_with_an_old_copy_of_the_key_file_changes_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let (one, store) = open(&place, "keys");
+    keep(&one, &*store, ADA, "of ada").await;
+    std::fs::copy(place.path().join("keys"), place.path().join("copy")).unwrap();
+    let other = another(&place, &store, "copy");
+    assert_eq!(opened(&other, ADA).await, Ok(Some("of ada".into())));
+    assert_eq!(one.rotate(false).await, Ok(root(1)));
+    let before = std::fs::read(place.path().join("copy")).unwrap();
+    assert_eq!(other.rotate(false).await.unwrap_err().code(), "wrong_key_file");
+    let change = other.seal(BOB, &label(), "server", &"of bob".into(), 0).await;
+    assert_eq!(change.unwrap_err().code(), "wrong_key_file");
+    assert_eq!(std::fs::read(place.path().join("copy")).unwrap(), before);
+    drop((one, other, store));
+    let (keys, _store) = open(&place, "keys");
+    assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
+    assert_eq!(opened(&keys, BOB).await, Ok(None));
+}
+
+#[tokio::test]
+async fn two_rotations_at_once_take_turns() {
+    let place = tempfile::tempdir().unwrap();
+    let (one, store) = open(&place, "keys");
+    keep(&one, &*store, ADA, "of ada").await;
+    keep(&one, &*store, BOB, "of bob").await;
+    // On one machine by the lock beside the file, on two by the lease in the store.
+    for file in ["keys", "copy"] {
+        std::fs::copy(place.path().join("keys"), place.path().join("copy")).unwrap();
+        let other = another(&place, &store, file);
+        let (first, second) = tokio::join!(one.rotate(false), other.rotate(false));
+        assert_eq!(first, Ok(root(2)));
+        assert_eq!(second.unwrap_err().code(), "keys_busy");
+    }
+    drop((one, store));
+    let (keys, _store) = open(&place, "keys");
+    assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
+    assert_eq!(opened(&keys, BOB).await, Ok(Some("of bob".into())));
+}
+
+#[tokio::test]
+async fn root_keys_with_numbers_are_still_read() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("keys"), include_str!("fixtures/numbered.keys")).unwrap();
+    #[cfg(unix)]
+    std::fs::set_permissions(place.path().join("keys"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
+    let (keys, store) = open(&place, "keys");
+    let body: serde_json::Value = serde_json::from_str(include_str!("fixtures/numbered.json")).unwrap();
+    let document = Document::new(Key::new(Kind::TenantKey, "0000000001"), &body).unwrap();
+    store.commit(ADA, Batch::new().change(Change::Put { document, version: 0 })).await.unwrap();
+    keep(&keys, &*store, ADA, "of ada").await;
+    assert_eq!(keys.rotate(false).await, Ok(root(1)));
+    assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
+    let text = std::fs::read_to_string(place.path().join("keys")).unwrap();
+    assert!(!text.contains("root 2 "), "a random id follows");
+}
+
+#[tokio::test]
+async fn secrets_get_a_new_tenant_key_and_the_history_stays_readable() {
+    let place = tempfile::tempdir().unwrap();
+    let (one, store) = open(&place, "keys");
+    keep(&one, &*store, ADA, "of ada").await;
+    let call = Label { id: SecretId::fixed(0), kind: "call result".into(), bound_to: "7".into() };
+    let history = one.encrypt(ADA, &call, b"42").await.unwrap();
+    let other = another(&place, &store, "keys");
+    assert_eq!(opened(&other, ADA).await, Ok(Some("of ada".into())));
+    let secret = Key::new(Kind::Secret, label().id);
+    let before = store.document(ADA, &secret).await.unwrap().unwrap();
+    assert_eq!(one.rotate(true).await, Ok(Rotated { tenants: 1, secrets: 1, unreadable: 0 }));
+    let after = store.document(ADA, &secret).await.unwrap().unwrap();
+    assert_ne!(before.document.body["bytes"], after.document.body["bytes"]);
+    assert_eq!((&before.document.parent, before.version + 1), (&after.document.parent, after.version));
+    // The one that rotated, one that has only the old tenant key in memory, and one that starts.
+    for keys in [one, other, another(&place, &store, "keys")] {
+        assert_eq!(opened(&keys, ADA).await, Ok(Some("of ada".into())));
+        assert_eq!(**keys.decrypt(ADA, &call, &history).await.unwrap(), *b"42");
+    }
+    // The secret does not open with the first tenant key any more.
+    let keys = another(&place, &store, "keys");
+    let first = Key::new(Kind::TenantKey, "0000000002");
+    store.commit(ADA, Batch::new().change(Change::Remove(first))).await.unwrap();
+    assert_eq!(opened(&keys, ADA).await, Err("secret_unreadable"));
 }

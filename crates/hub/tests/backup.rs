@@ -160,7 +160,7 @@ fn nothing_is_overwritten_and_nothing_is_left_over() {
     let key_file = other.keys();
     let file = home.file("another.backup");
     home.run(&["--key-file", text(&key_file), "backup", text(&file)])
-        .said(1, &["does not open with this key file"]);
+        .said(1, &["does not have the root key"]);
     let names = fs::read_dir(file.parent().unwrap()).unwrap();
     let names: Vec<_> = names.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     assert!(!names.iter().any(|name| name.starts_with(".linchpin") || name == "another.backup"), "{names:?}");

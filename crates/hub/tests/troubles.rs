@@ -46,13 +46,32 @@ fn is_refused(home: &Home, arguments: &[&str], texts: &[&str]) {
 }
 
 #[test]
+fn a_folder_above_data_or_keys_that_others_can_write_to_is_refused() {
+    let home = used();
+    let above = home.data().parent().unwrap().to_owned();
+    let before = fs::metadata(&above).unwrap().permissions();
+    fs::set_permissions(&above, fs::Permissions::from_mode(0o777)).unwrap();
+    is_refused(&home, &[], &["other users can write to the folder", "chmod go-w"]);
+    fs::set_permissions(&above, before).unwrap();
+    let open = above.join("open");
+    fs::create_dir(&open).unwrap();
+    fs::copy(home.keys(), open.join("keys")).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let keys = open.join("keys");
+    is_refused(&home, &["--key-file", keys.to_str().unwrap()], &["the key file", "chmod go-w"]);
+    // As `/tmp` is.
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+    home.ok(&["--key-file", keys.to_str().unwrap(), "audit", "verify"]);
+}
+
+#[test]
 fn the_keys_of_another_hub_are_refused_and_change_nothing() {
     let (home, other) = (used(), used());
     let keys = other.keys();
     is_refused(
         &home,
         &["--key-file", keys.to_str().unwrap()],
-        &["does not open with this key file: give the file"],
+        &["does not have the root key", "use the key file of this hub"],
     );
     fs::set_permissions(home.keys(), fs::Permissions::from_mode(0o640)).unwrap();
     is_refused(&home, &[], &["others can read", "chmod 600"]);

@@ -289,8 +289,7 @@ impl Hub {
         part: &str,
         value: &Value,
     ) -> Result<Vec<u8>> {
-        let key = self.keys.of(tenant).await?;
-        Ok(key.seal(&*self.world, &label(call, part), value.to_string().as_bytes()))
+        self.keys.encrypt(tenant, &label(call, part), value.to_string().as_bytes()).await
     }
 
     pub(super) async fn unseal(
@@ -301,7 +300,7 @@ impl Hub {
         sealed: Option<&[u8]>,
     ) -> Result<Option<Value>> {
         let Some(sealed) = sealed else { return Ok(None) };
-        let opened = self.keys.of(tenant).await?.open(&label(call, part), sealed)?;
+        let opened = self.keys.decrypt(tenant, &label(call, part), sealed).await?;
         let broken =
             |_| Error::new(error::Kind::Internal, "not_readable", "a call cannot be read: it is damaged");
         serde_json::from_slice(&opened).map(Some).map_err(broken)

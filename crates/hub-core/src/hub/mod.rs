@@ -61,7 +61,7 @@ use crate::envelope;
 use crate::error::{self, Error, Result};
 use crate::events::Events;
 use crate::id::{CallId, ServerId, TenantId, UserId};
-use crate::keys::Keys;
+use crate::keys::{Keys, Rotated};
 use crate::scope::Scope;
 use crate::server::{Launch, Server};
 use crate::store::{
@@ -256,17 +256,18 @@ impl Hub {
         Ok(())
     }
 
-    /// Turns over the key that everything is sealed with. How many keys of tenants were sealed again.
-    pub async fn rotate_keys(&self, scope: Scope) -> Result<usize> {
+    /// Rotates the root key, and with `data` the tenant keys as well.
+    pub async fn rotate_keys(&self, scope: Scope, data: bool) -> Result<Rotated> {
         scope.person()?;
         if scope.tenant() != LOCAL {
-            let text = "the key is everybody's: only people of the hub's own tenant turn it over";
+            let text = "the root key is for all tenants: only users of the hub's own tenant can rotate it";
             return Err(Error::new(error::Kind::Denied, "not_yours", text));
         }
-        let count = self.keys.rotate().await?;
-        let entry = self.entry(scope, "key.rotation").with("tenants", count);
+        let rotated = self.keys.rotate(data).await?;
+        let entry = self.entry(scope, "key.rotation").with("tenants", rotated.tenants);
+        let entry = if data { entry.with("secrets", rotated.secrets) } else { entry };
         self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-        Ok(count)
+        Ok(rotated)
     }
 
     /// Whether an agent may know of a server at all; for it, others are not there.

@@ -4,10 +4,13 @@
 //! # linchpin keys
 //! audit 6f0c…
 //! root 1 93ab…
-//! root 2 01ff…
+//! root 11400714819323198485 01ff…
 //! ```
+//!
+//! The last root key is in use. Whoever changes the file holds the lock beside it, and writes only a file that has every root key
+//! of the one that it replaces.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +44,14 @@ pub enum KeyFileError {
         /// Who can.
         why: private::Exposed,
     },
+    /// Others can replace it.
+    #[error("the key file `{}` cannot be used: {why}", path.display())]
+    ExposedAbove {
+        /// Which.
+        path: PathBuf,
+        /// By which folder.
+        why: private::ExposedAbove,
+    },
     /// It is no key file.
     #[error("`{}` is no key file (line {line}): give the one that the hub made, or a copy of it", path.display())]
     Broken {
@@ -60,29 +71,66 @@ pub struct KeyFile {
     roots: Vec<Root>,
 }
 
+/// Lock beside a key file. The file is changed only by the process that holds it.
+#[derive(Debug)]
+pub struct KeyFileLock {
+    _file: File,
+}
+
 impl KeyFile {
     /// Reads the file, or makes one if there is none. Whether it was made.
     pub fn open(path: &Path, world: &dyn World) -> Result<(Self, bool), KeyFileError> {
-        let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
-        match File::open(path) {
-            Ok(file) => Self::read(path, file).map(|keys| (keys, false)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let (path, audit) = (path.to_owned(), Zeroizing::new(random(world)));
-                let made = KeyFile { path, audit, roots: vec![Root::new(world, 0)] };
-                made.save(world).map_err(failed)?;
-                Ok((made, true))
-            }
-            Err(error) => Err(failed(error)),
+        private::check_above(path)
+            .map_err(|why| KeyFileError::ExposedAbove { path: path.to_owned(), why })?;
+        if let Some(found) = Self::read(path)? {
+            return Ok((found, false));
         }
+        let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
+        // Two hubs that start at once must not make one file each: the second finds the file of the first.
+        let lock = lock_file(path).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        if let Some(found) = Self::read(path)? {
+            return Ok((found, false));
+        }
+        let (path, audit) = (path.to_owned(), Zeroizing::new(random(world)));
+        let made = KeyFile { path, audit, roots: vec![Root::new(world)] };
+        made.save(world).map_err(failed)?;
+        Ok((made, true))
     }
 
-    fn read(path: &Path, file: File) -> Result<Self, KeyFileError> {
+    /// Reads a file, if there is one.
+    fn read(path: &Path) -> Result<Option<Self>, KeyFileError> {
         let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(failed)?,
+        };
         private::check(&file.metadata().map_err(failed)?)
             .map_err(|why| KeyFileError::Exposed { path: path.to_owned(), why })?;
         let mut text = Zeroizing::new(String::new());
         file.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
-        Self::parse(path, &text)
+        Self::parse(path, &text).map(Some)
+    }
+
+    /// Takes the lock beside the file. `WouldBlock` if another process holds it.
+    pub fn lock(&self) -> io::Result<KeyFileLock> {
+        let file = lock_file(&self.path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(KeyFileLock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Reads the file again: another hub may have rotated the root key.
+    pub fn reload(&mut self) -> Result<(), KeyFileError> {
+        let failed = |error| KeyFileError::Io { path: self.path.clone(), error };
+        let found = Self::read(&self.path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        if found.audit != self.audit {
+            return Err(failed(io::Error::other("it was replaced by the key file of another hub")));
+        }
+        self.roots = found.roots;
+        Ok(())
     }
 
     /// What the text of a key file says, which is to be at this path.
@@ -96,13 +144,11 @@ impl KeyFile {
             let mut words = line.split_ascii_whitespace();
             let (kind, last) = (words.next(), words.next_back());
             let key = last.and_then(key).ok_or_else(|| broken(index + 1))?;
-            let number = words.next().map(str::parse);
-            match (kind, number, words.next()) {
+            let id = words.next().map(str::parse);
+            match (kind, id, words.next()) {
                 (Some("audit"), None, None) if audit.is_none() => audit = Some(key),
-                (Some("root"), Some(Ok(number)), None)
-                    if roots.last().is_none_or(|last| last.number < number) =>
-                {
-                    roots.extend(Key::from_slice(&*key).map(|key| Root { number, key }));
+                (Some("root"), Some(Ok(id)), None) if roots.iter().all(|root| root.id != id) => {
+                    roots.extend(Key::from_slice(&*key).map(|key| Root { id, key }));
                 }
                 _ => return Err(broken(index + 1)),
             }
@@ -116,24 +162,34 @@ impl KeyFile {
         self.roots.last().expect("a key file has a root key")
     }
 
-    /// The root key with this number.
-    pub fn find(&self, number: u32) -> Option<&Root> {
-        self.roots.iter().find(|root| root.number == number)
+    /// The root key with this id.
+    pub fn find(&self, id: u64) -> Option<&Root> {
+        self.roots.iter().find(|root| root.id == id)
     }
 
     /// Adds a root key, which is used from now on. Those before stay until nothing is sealed with them.
-    pub fn add(&mut self, world: &dyn World) -> io::Result<()> {
-        self.roots.push(Root::new(world, self.root().number));
-        self.save(world).inspect_err(|_| {
-            self.roots.pop();
-        })
+    pub fn add(&mut self, lock: &KeyFileLock, world: &dyn World) -> io::Result<()> {
+        let roots = self.roots.iter().cloned().chain([Root::new(world)]).collect();
+        self.replace(lock, roots, world)
     }
 
     /// Forgets all root keys but the one in use.
-    pub fn forget(&mut self, world: &dyn World) -> io::Result<()> {
-        let kept = self.roots.split_off(self.roots.len() - 1);
-        let before = std::mem::replace(&mut self.roots, kept);
-        self.save(world).inspect_err(|_| self.roots.splice(0..0, before.iter().cloned()).for_each(drop))
+    pub fn forget(&mut self, lock: &KeyFileLock, world: &dyn World) -> io::Result<()> {
+        let roots = vec![self.root().clone()];
+        self.replace(lock, roots, world)
+    }
+
+    /// Writes the file with other root keys, unless it has root keys that are not known here: they would be lost.
+    fn replace(&mut self, _: &KeyFileLock, roots: Vec<Root>, world: &dyn World) -> io::Result<()> {
+        let found = Self::read(&self.path).map_err(io::Error::other)?;
+        let is_known =
+            |root: &Root| self.find(root.id).is_some_and(|own| own.key.bytes() == root.key.bytes());
+        if !found.is_some_and(|found| found.audit == self.audit && found.roots.iter().all(is_known)) {
+            let text = "it was changed by another process: run `linchpin key rotate` again";
+            return Err(io::Error::other(text));
+        }
+        let before = std::mem::replace(&mut self.roots, roots);
+        self.save(world).inspect_err(|_| self.roots = before)
     }
 
     /// Writes the file.
@@ -146,13 +202,25 @@ impl KeyFile {
         let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *digits(&self.audit)));
         for root in &self.roots {
             text.push_str("root ");
-            text.push_str(&root.number.to_string());
+            text.push_str(&root.id.to_string());
             text.push(' ');
             text.push_str(&digits(root.key.bytes()));
             text.push('\n');
         }
         text
     }
+}
+
+/// Opens the lock of a key file, or makes it.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    private::make_folder(private::folder(path))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(PathBuf::from(name))
 }
 
 /// Both ways through memory that is wiped.
@@ -180,20 +248,40 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_once_and_turned_over() {
+    fn it_is_made_once_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let (mut keys, was_made) = open(&folder).unwrap();
         assert!(was_made);
+        let first = keys.root().id;
         let (_, wrapped) = keys.root().make(&System, TenantId::fixed(1), 0);
-        keys.add(&System).unwrap();
+        let lock = keys.lock().unwrap();
+        assert_eq!(keys.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        keys.add(&lock, &System).unwrap();
         let (mut again, was_made) = open(&folder).unwrap();
-        assert!(!was_made && again.root().number == 2 && *again.audit == *keys.audit);
-        let opened = again.find(1).unwrap().unwrap(&wrapped).unwrap();
+        assert!(!was_made && again.root().id == keys.root().id && *again.audit == *keys.audit);
+        let opened = again.find(first).unwrap().unwrap(&wrapped).unwrap();
         let wrapped = again.root().wrap(&System, &opened);
-        again.forget(&System).unwrap();
+        again.forget(&lock, &System).unwrap();
         let (last, _) = open(&folder).unwrap();
-        assert!(last.find(1).is_none() && last.root().unwrap(&wrapped).is_ok());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert!(last.find(first).is_none() && last.root().unwrap(&wrapped).is_ok());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the file and its lock");
+    }
+
+    #[test]
+    fn root_keys_that_are_not_known_here_are_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut one, _) = open(&folder).unwrap();
+        let (mut other, _) = open(&folder).unwrap();
+        let lock = one.lock().unwrap();
+        one.add(&lock, &System).unwrap();
+        let written = fs::read_to_string(folder.path().join("keys")).unwrap();
+        for changed in [other.add(&lock, &System), other.forget(&lock, &System)] {
+            assert!(changed.unwrap_err().to_string().contains("changed by another process"));
+        }
+        assert_eq!(fs::read_to_string(folder.path().join("keys")).unwrap(), written);
+        other.reload().unwrap();
+        assert_eq!(other.root().id, one.root().id);
+        other.add(&lock, &System).unwrap();
     }
 
     #[cfg(unix)]
@@ -226,7 +314,7 @@ mod tests {
             ("canary".to_owned(), 1),
             (HEAD.to_owned(), 1),
             (good.replace("audit", "audio"), 2),
-            (good.replace("root 1", "root x"), 3),
+            (good.replace("root ", "root x"), 3),
             (good[..good.len() - 3].to_owned(), 3),
             (format!("{good}{root}\n"), 4),
             (format!("{good}root 2 canary\n"), 4),

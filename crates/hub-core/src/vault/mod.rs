@@ -4,7 +4,8 @@
 //! root key (a file of the operator) ─► key of a tenant (kept, sealed) ─► secrets (kept, sealed)
 //! ```
 //!
-//! Another root key means that the keys of tenants are sealed again, which is quick; what they seal stays as it is.
+//! Rotating the root key wraps the tenant keys again, which is quick; the data that they encrypt stays as it is. A tenant has
+//! one key for each rotation of its data: the newest encrypts, all of them decrypt.
 //! Without the sealed key of a tenant everything of that tenant is lost, which is how it is forgotten for good.
 
 mod file;
@@ -14,18 +15,18 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-pub use file::{KeyFile, KeyFileError};
+pub use file::{KeyFile, KeyFileError, KeyFileLock};
 use seal::Key;
 
 use crate::error::{Error, Kind, Result};
 use crate::id::{SecretId, TenantId};
-use crate::world::World;
+use crate::world::{World, random};
 
-/// A root key, and the number that says which one it is.
+/// A root key and its id.
 #[derive(Clone)]
 pub struct Root {
-    /// It counts up with each new one.
-    pub number: u32,
+    /// Random, so that two hubs never give one id to two keys. Older versions counted from one.
+    pub id: u64,
     key: Key,
 }
 
@@ -36,8 +37,8 @@ pub struct Wrapped {
     pub tenant: TenantId,
     /// Which of the keys of this tenant it is.
     pub number: u32,
-    /// The root key that it is sealed with.
-    pub root: u32,
+    /// The id of the root key that it is sealed with.
+    pub root: u64,
     /// The key, sealed.
     pub sealed: Vec<u8>,
 }
@@ -63,9 +64,9 @@ pub struct Label {
 }
 
 impl Root {
-    /// A new one, after the one with the number before it.
-    pub fn new(world: &dyn World, before: u32) -> Self {
-        Root { number: before + 1, key: Key::random(world) }
+    /// Makes a root key with a random id.
+    pub fn new(world: &dyn World) -> Self {
+        Root { id: u64::from_be_bytes(random(world)), key: Key::random(world) }
     }
 
     /// Makes a key for a tenant, after the one with the number before it.
@@ -77,14 +78,14 @@ impl Root {
 
     /// Seals the key of a tenant.
     pub fn wrap(&self, world: &dyn World, key: &TenantKey) -> Wrapped {
-        let about = key_label(key.tenant, key.number, self.number);
+        let about = key_label(key.tenant, key.number, self.id);
         let sealed = self.key.seal(world, &about, key.key.bytes());
-        Wrapped { tenant: key.tenant, number: key.number, root: self.number, sealed }
+        Wrapped { tenant: key.tenant, number: key.number, root: self.id, sealed }
     }
 
     /// Opens the key of a tenant.
     pub fn unwrap(&self, wrapped: &Wrapped) -> Result<TenantKey> {
-        let about = key_label(wrapped.tenant, wrapped.number, self.number);
+        let about = key_label(wrapped.tenant, wrapped.number, self.id);
         let opened = self.key.open(&about, &wrapped.sealed).and_then(|bytes| Key::from_slice(&bytes));
         let key = opened.ok_or_else(|| {
             let text =
@@ -95,7 +96,7 @@ impl Root {
     }
 }
 
-fn key_label(tenant: TenantId, number: u32, root: u32) -> Vec<u8> {
+fn key_label(tenant: TenantId, number: u32, root: u64) -> Vec<u8> {
     format!("linchpin key 1|{tenant}|{number}|{root}").into_bytes()
 }
 
@@ -123,7 +124,7 @@ impl TenantKey {
 
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Root({}, ***)", self.number)
+        write!(f, "Root({}, ***)", self.id)
     }
 }
 
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_secret_opens_only_where_it_belongs() {
-        let root = Root::new(&System, 0);
+        let root = Root::new(&System);
         let (key, _) = root.make(&System, ADA, 0);
         let own = label("bearer", "https://a.example");
         let sealed = key.seal(&System, &own, b"canary");
@@ -172,12 +173,13 @@ mod tests {
 
     #[test]
     fn another_root_key_changes_nothing_for_secrets() {
-        let first = Root::new(&System, 0);
+        let first = Root::new(&System);
         let (key, wrapped) = first.make(&System, ADA, 0);
         let sealed = key.seal(&System, &label("bearer", "x"), b"canary");
-        let second = Root::new(&System, first.number);
+        let second = Root::new(&System);
         let again = second.wrap(&System, &first.unwrap(&wrapped).unwrap());
-        assert_eq!((again.root, again.number), (2, 1));
+        assert_eq!((again.root, again.number), (second.id, 1));
+        assert_ne!(first.id, second.id);
         let opened = second.unwrap(&again).unwrap();
         assert_eq!(**opened.open(&label("bearer", "x"), &sealed).unwrap(), *b"canary");
         for (root, wrapped) in [(&first, &again), (&second, &wrapped)] {
@@ -190,8 +192,8 @@ mod tests {
 
     #[test]
     fn nothing_prints_a_key() {
-        let root = Root::new(&System, 0);
+        let root = Root::new(&System);
         let (key, _) = root.make(&System, ADA, 0);
-        assert_eq!(format!("{root:?} {key:?}"), format!("Root(1, ***) TenantKey({ADA}, 1, ***)"));
+        assert_eq!(format!("{root:?} {key:?}"), format!("Root({}, ***) TenantKey({ADA}, 1, ***)", root.id));
     }
 }

@@ -1,4 +1,4 @@
-//! The key that everything is sealed with.
+//! Key rotation.
 
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -8,13 +8,29 @@ use crate::answer::json;
 use crate::asked::Asked;
 use crate::problem::Result;
 
-/// What was sealed again.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct RotatedKeys {
-    /// How many keys of tenants.
-    tenants: usize,
+/// What is to be rotated.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+pub(crate) struct RotateKeys {
+    /// Also make a new tenant key, and encrypt all secrets with it again. Default: false.
+    data: Option<bool>,
 }
 
-pub(crate) async fn rotate(asked: Asked) -> Result<Response> {
-    json(&RotatedKeys { tenants: asked.hub().rotate_keys(asked.scope()?).await? })
+/// What was rotated.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RotatedKeys {
+    /// Tenant keys that the new root key wraps.
+    tenants: usize,
+    /// Secrets that were encrypted again with a new tenant key.
+    secrets: usize,
+    /// Secrets that could not be decrypted, and stay as they are.
+    unreadable: usize,
+}
+
+pub(crate) async fn rotate(mut asked: Asked) -> Result<Response> {
+    let mut form = asked.form()?;
+    let data = form.flag("data")?.unwrap_or(false);
+    form.end()?;
+    let rotated = asked.hub().rotate_keys(asked.scope()?, data).await?;
+    json(&RotatedKeys { tenants: rotated.tenants, secrets: rotated.secrets, unreadable: rotated.unreadable })
 }

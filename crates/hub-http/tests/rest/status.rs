@@ -96,10 +96,13 @@ async fn the_audit_is_read_checked_and_taken_along() {
 }
 
 #[tokio::test]
-async fn keys_are_turned_over() {
+async fn keys_are_rotated() {
     let site = Site::with_server().await;
     site.post("/calls", json!({"tool": "mcp_up__echo", "arguments": {"message": "kept"}})).await.ok();
-    assert_eq!(site.post("/keys/rotate", json!({})).await.ok(), json!({"tenants": 1}));
+    let root = json!({"tenants": 1, "secrets": 0, "unreadable": 0});
+    assert_eq!(site.post("/keys/rotate", json!({})).await.ok(), root);
+    assert_eq!(site.post("/keys/rotate", json!({"data": true})).await.ok(), root);
+    site.post("/keys/rotate", json!({"data": 1})).await.wrong("data");
     let call = site.get("/calls").await.ok()["items"][0]["id"].clone();
     let call = site.get(&format!("/calls/{}", call.as_str().unwrap())).await.ok();
     assert_eq!(call["arguments"]["message"], "kept");

@@ -127,6 +127,7 @@ impl Place {
 
     /// Makes the data directory, for its owner alone.
     pub(crate) fn make(&self) -> Result<(), Failure> {
+        private::check_above(&self.data).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
         let made = private::make_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
         let metadata = made.map_err(|error| unusable(&self.data, &error))?;
         private::check(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))

@@ -84,7 +84,7 @@ fn keys(place: &Place, is_used: bool) -> Result<KeyFile, Failure> {
     }
     let (keys, is_new) = KeyFile::open(path, &System).map_err(|error| {
         let advice = match error {
-            KeyFileError::Exposed { .. } => "",
+            KeyFileError::Exposed { .. } | KeyFileError::ExposedAbove { .. } => "",
             _ => ", or say with --key-file where another one is",
         };
         Failure::new(Kind::Other, format!("{error}{advice}"))

@@ -1,0 +1,246 @@
+//! Tenant keys, wrapped by the root keys of the key file, and the secrets that they encrypt.
+//!
+//! The newest key of a tenant encrypts; all of them decrypt. Rotation is in `rotate.rs`.
+
+mod rotate;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use linchpin::auth::Secret;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::audit::Entry;
+use crate::error::{self, Error, Result};
+use crate::hub::LOCAL;
+use crate::id::{SecretId, TenantId};
+use crate::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Paging, Store, Stored};
+use crate::sync::lock;
+use crate::text::{hex, unhex};
+use crate::vault::{KeyFile, KeyFileError, Label, TenantKey, Wrapped};
+use crate::world::World;
+
+pub use rotate::Rotated;
+
+/// How often something is tried again because another hub was faster.
+const ROUNDS: usize = 10;
+
+/// All keys.
+pub struct Keys {
+    store: Arc<dyn Store>,
+    world: Arc<dyn World>,
+    file: tokio::sync::Mutex<KeyFile>,
+    open: Mutex<HashMap<TenantId, Arc<[TenantKey]>>>,
+}
+
+/// The key of a tenant, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    number: u32,
+    root: u64,
+    sealed: String,
+}
+
+/// A secret, as it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sealed {
+    /// What it is.
+    pub kind: String,
+    /// Where it may be sent.
+    pub bound_to: String,
+    /// The secret, sealed, as hexadecimal digits.
+    bytes: String,
+}
+
+impl Keys {
+    /// With the keys in this file.
+    pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, file: KeyFile) -> Self {
+        Keys { store, world, file: tokio::sync::Mutex::new(file), open: Mutex::default() }
+    }
+
+    /// The keys of a tenant, the newest last. The first time, one is made.
+    pub async fn of(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
+        if let Some(keys) = lock(&self.open).get(&tenant) {
+            return Ok(keys.clone());
+        }
+        self.load(tenant).await
+    }
+
+    /// The same, as the store has them now.
+    async fn load(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
+        let mut file = self.file.lock().await;
+        let mut kept = self.kept(tenant).await?;
+        if kept.is_empty() {
+            self.make_first(&mut file, tenant).await?;
+            kept = self.kept(tenant).await?;
+        }
+        if kept.iter().any(|(wrapped, _)| file.find(wrapped.root).is_none()) {
+            file.reload().map_err(|error| unusable(&error))?; // another hub has rotated the root key
+        }
+        let keys: Arc<[_]> = kept.iter().map(|(wrapped, _)| unwrap(&file, wrapped)).collect::<Result<_>>()?;
+        if keys.is_empty() {
+            return Err(damaged("the key of a tenant"));
+        }
+        lock(&self.open).insert(tenant, keys.clone());
+        Ok(keys)
+    }
+
+    /// Makes the first key of a tenant, wrapped by a root key that no rotation has forgotten.
+    async fn make_first(&self, file: &mut KeyFile, tenant: TenantId) -> Result<()> {
+        file.reload().map_err(|error| unusable(&error))?;
+        let (key, mut wrapped) = file.root().make(&*self.world, tenant, 0);
+        match self.add(tenant, &wrapped).await {
+            Err(error) if error.kind() == error::Kind::Conflict => return Ok(()), // another hub was first
+            added => added?,
+        }
+        // A rotation that listed the tenants before this one was added forgets the root key. It has written its own root key
+        // to the file, or, with a file of its own on another machine, wrapped the first tenant's key with it.
+        for version in 1.. {
+            file.reload().map_err(|error| unusable(&error))?;
+            let first = self.kept(LOCAL).await?;
+            if let Some((unknown, _)) = first.iter().find(|(first, _)| file.find(first.root).is_none()) {
+                let key = document(&wrapped)?.key;
+                self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await?;
+                return unwrap(file, unknown).map(drop);
+            }
+            if file.root().id == wrapped.root {
+                break;
+            }
+            wrapped = file.root().wrap(&*self.world, &key);
+            let change = Change::Put { document: document(&wrapped)?, version };
+            match self.store.commit(tenant, Batch::new().change(change)).await {
+                Err(error) if error.kind() == error::Kind::Conflict => break, // the rotation has wrapped it
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a new tenant key.
+    async fn add(&self, tenant: TenantId, wrapped: &Wrapped) -> Result<()> {
+        let entry = Entry::new(self.world.now(), "hub", "key.made").with("number", wrapped.number);
+        let batch = Batch::new().change(Change::Put { document: document(wrapped)?, version: 0 });
+        self.store.commit(tenant, batch.audit(entry)).await
+    }
+
+    /// All keys of a tenant, the newest last.
+    async fn kept(&self, tenant: TenantId) -> Result<Vec<(Wrapped, u64)>> {
+        let found = self.all(tenant, Kind::TenantKey).await?;
+        found.into_iter().map(|stored| read(tenant, stored)).collect()
+    }
+
+    async fn all(&self, tenant: TenantId, kind: Kind) -> Result<Vec<Stored>> {
+        let (mut all, mut paging) = (Vec::new(), Paging { after: None, limit: MOST_ON_PAGE });
+        loop {
+            let page = self.store.documents(tenant, kind, None, &paging).await?;
+            all.extend(page.items);
+            paging.after = page.next;
+            if paging.after.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Encrypts with the newest key of a tenant.
+    pub async fn encrypt(&self, tenant: TenantId, label: &Label, text: &[u8]) -> Result<Vec<u8>> {
+        let keys = self.of(tenant).await?;
+        let newest = keys.last().ok_or_else(|| damaged("the key of a tenant"))?;
+        Ok(newest.seal(&*self.world, label, text))
+    }
+
+    /// Decrypts with whichever key of a tenant it was encrypted with.
+    pub async fn decrypt(
+        &self,
+        tenant: TenantId,
+        label: &Label,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>> {
+        let keys = self.of(tenant).await?;
+        match decrypt(&keys, label, sealed) {
+            Err(error) => {
+                // Another hub may have made a newer key.
+                let loaded = self.load(tenant).await?;
+                if loaded.len() == keys.len() { Err(error) } else { decrypt(&loaded, label, sealed) }
+            }
+            opened => opened,
+        }
+    }
+
+    /// A secret as it is to be kept: which, and the change that keeps it in place of an older one.
+    pub async fn seal(
+        &self,
+        tenant: TenantId,
+        label: &Label,
+        parent: &str,
+        secret: &Secret,
+        version: u64,
+    ) -> Result<Change> {
+        let sealed = self.encrypt(tenant, label, secret.expose().as_bytes()).await?;
+        let Label { id, kind, bound_to } = label.clone();
+        let body = Sealed { kind, bound_to, bytes: hex(&sealed) };
+        let document = Document::new(Key::new(Kind::Secret, id), &body)?.of(parent);
+        Ok(Change::Put { document, version })
+    }
+
+    /// Opens a secret that is kept, and says which version of it this is.
+    pub async fn open(&self, tenant: TenantId, id: SecretId) -> Result<Option<(Secret, Sealed, u64)>> {
+        let Some(Stored { document, version }) =
+            self.store.document(tenant, &Key::new(Kind::Secret, id)).await?
+        else {
+            return Ok(None);
+        };
+        let kept: Sealed = document.read()?;
+        let label = Label { id, kind: kept.kind.clone(), bound_to: kept.bound_to.clone() };
+        let bytes = unhex(&kept.bytes).ok_or_else(|| damaged("a secret"))?;
+        let opened = self.decrypt(tenant, &label, &bytes).await?;
+        let text = std::str::from_utf8(&opened).map_err(|_| damaged("a secret"))?;
+        Ok(Some((Secret::new(text), kept, version)))
+    }
+}
+
+/// Whether the key of a tenant, as it is kept, opens with this file.
+pub(crate) fn opens(file: &KeyFile, tenant: TenantId, stored: Stored) -> Result<()> {
+    unwrap(file, &read(tenant, stored)?.0).map(drop)
+}
+
+/// Decrypts with the newest key that fits.
+fn decrypt(keys: &[TenantKey], label: &Label, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
+    let mut opened = Err(damaged("the key of a tenant"));
+    for key in keys.iter().rev() {
+        opened = key.open(label, sealed);
+        if opened.is_ok() {
+            break;
+        }
+    }
+    opened
+}
+
+fn unwrap(file: &KeyFile, wrapped: &Wrapped) -> Result<TenantKey> {
+    let root = file.find(wrapped.root).ok_or_else(|| {
+        let text = "the key file does not have the root key that the tenant keys are encrypted with: use the key file of this \
+                    hub; if another hub has rotated the key, copy the key file of that hub";
+        Error::new(error::Kind::Unavailable, "wrong_key_file", text)
+    })?;
+    root.unwrap(wrapped)
+}
+
+fn document(wrapped: &Wrapped) -> Result<Document> {
+    let Wrapped { number, root, sealed, .. } = wrapped;
+    let kept = Kept { number: *number, root: *root, sealed: hex(sealed) };
+    Document::new(Key::new(Kind::TenantKey, format!("{number:010}")), &kept)
+}
+
+fn read(tenant: TenantId, stored: Stored) -> Result<(Wrapped, u64)> {
+    let Kept { number, root, sealed } = stored.document.read()?;
+    let sealed = unhex(&sealed).ok_or_else(|| damaged("the key of a tenant"))?;
+    Ok((Wrapped { tenant, number, root, sealed }, stored.version))
+}
+
+fn unusable(error: &KeyFileError) -> Error {
+    Error::new(error::Kind::Unavailable, "key_file_unusable", error.to_string())
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(error::Kind::Internal, "not_readable", format!("{what} is damaged: restore a backup"))
+}
