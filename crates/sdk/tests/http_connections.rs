@@ -200,23 +200,32 @@ fn a_client_that_does_not_read_is_cut() {
 #[test]
 fn connections_are_bounded() {
     let scene = Scene::new();
-    for http in [http(&scene).max_connections(2), http(&scene).max_connections_per_address(2)] {
-        let site = Site::start(http);
-        let mut first = site.connect();
-        first.write(echo(1));
-        first.response().unwrap();
-        let mut second = site.connect();
-        second.write(echo(1));
-        second.response().unwrap();
-        let mut third = site.connect();
-        third.try_write(echo(1));
-        assert_eq!(third.end(), "", "one too many is let go without a word");
-        first.write(echo(2));
-        assert_eq!(first.response().unwrap().status, 200);
-        drop(second);
-        site.until_tasks(1);
-        is_alive(&site);
+    let site = Site::start(http(&scene).max_connections(2));
+    let mut first = site.connect();
+    first.write(echo(1));
+    first.response().unwrap();
+    let mut second = site.connect();
+    second.write(echo(1));
+    second.response().unwrap();
+    let mut third = site.connect();
+    third.write(echo(1));
+    assert_eq!(third.response().unwrap().status, 200, "an idle connection makes room");
+    site.until_tasks(2);
+    assert_eq!(first.end(), "", "the one that was idle for longest");
+
+    let site = Site::start(http(&scene).max_connections_per_address(2));
+    let mut known: Vec<_> = (0..2).map(|_| site.connect()).collect();
+    for socket in &mut known {
+        socket.write(echo(1));
+        socket.response().unwrap();
     }
+    let mut third = site.connect();
+    assert_eq!(third.response().unwrap().status, 503);
+    known[0].write(echo(2));
+    assert_eq!(known[0].response().unwrap().status, 200);
+    known.pop();
+    site.until_tasks(1);
+    is_alive(&site);
 }
 
 #[test]

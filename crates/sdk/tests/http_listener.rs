@@ -115,18 +115,26 @@ fn what_does_not_end_in_time_is_given_up() {
 #[test]
 fn there_are_no_more_connections_than_may_be() {
     for limit in [1, 2] {
+        let (echo, told) = Echo::new();
         let site = Site::serving(
             |listener| match limit {
                 1 => listener.max_connections(2),
                 _ => listener.max_connections_per_address(2),
             },
-            Echo::new().0,
+            echo.clone(),
         );
         let mut known: Vec<_> = (0..2).map(|_| site.connect()).collect();
-        site.until_tasks(2);
-        assert_eq!(site.connect().end(), "", "there is no room for a third");
         for socket in &mut known {
-            socket.write(post("/", "localhost", "x"));
+            socket.write(post("/wait", "localhost", "x"));
+            told.recv_timeout(PATIENCE).unwrap();
+        }
+        let mut third = site.connect();
+        let refused = third.response().unwrap();
+        assert_eq!(refused.status, 503, "there is no room for a third");
+        assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
+        assert_eq!(third.end(), "");
+        for socket in &mut known {
+            echo.go_on.notify_one();
             assert_eq!(socket.response().unwrap().status, 200);
         }
         drop(known);
@@ -135,4 +143,29 @@ fn there_are_no_more_connections_than_may_be() {
         another.write(post("/", "localhost", "x"));
         assert_eq!(another.response().unwrap().status, 200);
     }
+}
+
+#[test]
+fn idle_connections_make_room_for_new_ones() {
+    let (echo, told) = Echo::new();
+    let site = Site::serving(|listener| listener.max_connections(4), echo.clone());
+    // One is busy, one has been used, and two have never sent anything.
+    let mut busy = site.connect();
+    busy.write(post("/wait", "localhost", "busy"));
+    told.recv_timeout(PATIENCE).unwrap();
+    let mut used = site.connect();
+    used.write(post("/", "localhost", "x"));
+    assert_eq!(used.response().unwrap().status, 200);
+    let mut silent: Vec<_> = (0..2).map(|_| site.connect()).collect();
+    site.until_tasks(4);
+    for _ in 0..20 {
+        let mut new = site.connect();
+        new.write(post("/", "localhost", "new"));
+        assert_eq!(new.response().unwrap().status, 200);
+        site.until_tasks(4);
+        silent.push(new);
+    }
+    assert_eq!((used.end(), silent[0].end(), silent[1].end()), (String::new(), String::new(), String::new()));
+    echo.go_on.notify_one();
+    assert!(busy.response().unwrap().body.ends_with(" busy"), "what is being served is not closed");
 }

@@ -1,6 +1,7 @@
 //! `linchpin`: the hub itself. Everything is opened in one order, told to whoever waits for it, and ended in the other.
 
 mod certificate;
+mod descriptors;
 mod listen;
 mod open;
 pub(crate) mod programs;
@@ -89,6 +90,7 @@ pub(crate) enum Log {
 
 /// Serves until it is asked to end.
 pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
+    let most = descriptors::raise();
     // From here on signals end nothing by themselves.
     let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
     #[cfg(feature = "otel")]
@@ -110,6 +112,9 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         None => (None, false),
     };
     programs::take(&hub, &watched).await?;
+    let most = most / (1 + usize::from(others.is_some()));
+    let (listener, others) =
+        (listener.max_connections(most), others.map(|others| others.max_connections(most)));
 
     let shown = linchpin_hub_http::Options {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),

@@ -1,8 +1,11 @@
 //! Bodies: requests are read up to a cap, answers are bytes or a stream.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,7 +16,9 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::carrier::StreamBody;
+use super::listener::Addresses;
 use super::options::BODY_TIMEOUT;
+use crate::sync::lock;
 
 /// The body of an answer.
 #[derive(Debug, Default)]
@@ -91,56 +96,137 @@ pub enum Unread {
     NoRoom,
 }
 
-/// Reads the bodies of requests: each up to a length and within a time, and all together up to a bound.
+/// Reads the bodies of requests: each up to a length and within a time, and all together up to a bound. One sender cannot
+/// take all of it.
 pub struct Bodies(Budget);
 
 impl Bodies {
-    /// At most so many bytes are on their way or in use.
+    /// At most so many bytes are being received or in use. One sender takes at most as many as are left for all others, so
+    /// half of them if nobody else sends anything.
     pub fn new(most: usize) -> Self {
         Bodies(Budget::new(most))
     }
 
-    /// Reads the body of a request, of at most so many bytes. It has 10 seconds to come, and a second more for every
-    /// 16 KiB that have come. What it takes of the bound is given back when it is dropped.
+    /// Reads the body of a request, of at most so many bytes. Its sender is the address that the request came from, as a
+    /// [`Listener`](super::Listener) notes it.
+    ///
+    /// A body has 10 seconds, and one more for every 16 KiB that arrive; time that is not used is saved up, but never more
+    /// than 10 seconds of it. The room that the body takes is released when it is dropped.
     pub async fn read<B>(&self, parts: &Parts, body: B, most: usize) -> Result<Whole<'_>, Unread>
     where
         B: HttpBody<Data: Buf>,
     {
-        read(body, most, &self.0, BODY_TIMEOUT, || parts.headers.contains_key(EXPECT)).await
+        self.read_from(Sender::of(parts), parts, body, most).await
+    }
+
+    /// The same, where it is known who sends the request, such as by a token.
+    pub async fn read_of<B>(
+        &self,
+        subject: impl Into<Arc<str>>,
+        parts: &Parts,
+        body: B,
+        most: usize,
+    ) -> Result<Whole<'_>, Unread>
+    where
+        B: HttpBody<Data: Buf>,
+    {
+        self.read_from(Sender::Subject(subject.into()), parts, body, most).await
+    }
+
+    async fn read_from<B>(
+        &self,
+        sender: Sender,
+        parts: &Parts,
+        body: B,
+        most: usize,
+    ) -> Result<Whole<'_>, Unread>
+    where
+        B: HttpBody<Data: Buf>,
+    {
+        read(body, most, &self.0, sender, BODY_TIMEOUT, || parts.headers.contains_key(EXPECT)).await
     }
 }
 
-/// Bounds the bytes of all bodies that are on their way or in use: many who send almost everything, and then nothing,
-/// or call something slow, would take all memory.
+/// Whose bodies share a part of the budget.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Sender {
+    /// Not known, such as below a server that does not say: bounded by the whole budget alone.
+    Unknown,
+    /// An address. Of IPv6 it is the network, since one subscriber has all addresses of it.
+    Address(IpAddr),
+    /// An authenticated subject.
+    Subject(Arc<str>),
+}
+
+impl Sender {
+    /// The sender of a request without credentials.
+    pub(super) fn of(parts: &Parts) -> Self {
+        match parts.extensions.get::<Addresses>().map(|addresses| addresses.peer.ip().to_canonical()) {
+            None => Sender::Unknown,
+            Some(IpAddr::V6(ip)) => {
+                Sender::Address(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).into())
+            }
+            Some(ip) => Sender::Address(ip),
+        }
+    }
+}
+
+/// Bounds the bytes of all bodies that are being received or in use. Without it many clients that send almost everything
+/// and then nothing, or call something slow, take all memory.
 pub(super) struct Budget {
     most: usize,
-    held: AtomicUsize,
+    held: Mutex<Holdings>,
+}
+
+#[derive(Default)]
+struct Holdings {
+    all: usize,
+    by_sender: HashMap<Sender, usize>,
 }
 
 impl Budget {
     pub(super) fn new(most: usize) -> Self {
-        Budget { most, held: AtomicUsize::new(0) }
+        Budget { most, held: Mutex::default() }
     }
 }
 
 /// What one body takes of the budget.
 struct Held<'a> {
     budget: &'a Budget,
+    sender: Sender,
     bytes: usize,
 }
 
 impl Held<'_> {
+    /// Takes more, if afterwards as much is left for others as the sender holds.
     fn grow(&mut self, bytes: usize) -> Result<(), Unread> {
+        let mut held = lock(&self.budget.held);
+        let left = self.budget.most.checked_sub(held.all + bytes).ok_or(Unread::NoRoom)?;
+        if self.sender != Sender::Unknown {
+            let own = held.by_sender.get(&self.sender).copied().unwrap_or_default() + bytes;
+            if own > left {
+                return Err(Unread::NoRoom);
+            }
+            held.by_sender.insert(self.sender.clone(), own);
+        }
+        held.all += bytes;
         self.bytes += bytes;
-        let before = self.budget.held.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > self.budget.most { Err(Unread::NoRoom) } else { Ok(()) }
+        Ok(())
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        if self.bytes == 0 {
+            return;
+        }
+        let mut held = lock(&self.budget.held);
+        held.all -= self.bytes;
+        if let Some(own) = held.by_sender.get_mut(&self.sender) {
+            *own -= self.bytes;
+            if *own == 0 {
+                held.by_sender.remove(&self.sender);
+            }
         }
     }
 }
@@ -160,16 +246,21 @@ const SMALL: usize = 16 << 10;
 /// while writing does not get to read why.
 const SKIPPED: usize = 4;
 
-/// For every so many bytes that have come, a body has a second more: whoever sends slowly is let finish, and whoever
-/// sends next to nothing gains nothing by it.
-const PACE: usize = 16 << 10;
+/// Bytes that earn a body a second: a slow sender can finish, and one that sends next to nothing gains nothing.
+const PACE: u32 = 16 << 10;
+/// How often it is checked how much has arrived.
+const CHECK: Duration = Duration::from_secs(1);
 
-/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to come, and time for what has
-/// come. Those who `expect` to be asked for it are not asked in vain.
+/// A time that no body takes.
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
+/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to arrive, and time for what has
+/// arrived. Those who `expect` to be asked for it are not asked in vain.
 pub(super) async fn read<B>(
     body: B,
     cap: usize,
     budget: &Budget,
+    sender: Sender,
     patience: Duration,
     expect: impl FnOnce() -> bool,
 ) -> Result<Whole<'_>, Unread>
@@ -181,7 +272,7 @@ where
     let mut reading = std::pin::pin!(async move {
         let (mut body, most) = (std::pin::pin!(body), cap.saturating_mul(SKIPPED));
         if length <= cap {
-            let read = collect(body.as_mut(), cap, budget, come).await;
+            let read = collect(body.as_mut(), cap, Held { budget, sender, bytes: 0 }, come).await;
             if !matches!(read, Err(Unread::TooLarge)) {
                 return read;
             }
@@ -198,24 +289,26 @@ where
     }
 }
 
-/// Waits for `reading` for as long as it may take, by the bytes that have come.
+/// Waits for `reading` while it has time left. Bytes earn time, and at most `patience` of it is saved up: a sender that was
+/// fast and then stalls is cut as soon as one that never started.
 async fn in_time<T>(
     mut reading: Pin<&mut impl Future<Output = Result<T, Unread>>>,
     patience: Duration,
     come: &AtomicUsize,
 ) -> Result<T, Unread> {
-    let (begun, mut most) = (Instant::now(), patience);
-    loop {
-        let left = most.saturating_sub(begun.elapsed());
-        if let Ok(read) = tokio::time::timeout(left, reading.as_mut()).await {
+    let patience = patience.min(FOREVER); // so that it can be added to a time
+    let (mut now, mut counted) = (Instant::now(), come.load(Ordering::Relaxed));
+    let mut deadline = now + patience;
+    while now < deadline {
+        if let Ok(read) = tokio::time::timeout_at(deadline.min(now + CHECK), reading.as_mut()).await {
             return read;
         }
-        let earned = Duration::from_secs((come.load(Ordering::Relaxed) / PACE) as u64);
-        if patience.saturating_add(earned) <= most {
-            return Err(Unread::TooSlow);
-        }
-        most = patience.saturating_add(earned);
+        let all = come.load(Ordering::Relaxed);
+        let arrived = u32::try_from(all - counted).unwrap_or(u32::MAX);
+        (now, counted) = (Instant::now(), all);
+        deadline = (deadline + Duration::from_secs(1).saturating_mul(arrived) / PACE).min(now + patience);
     }
+    Err(Unread::TooSlow)
 }
 
 /// Reads up to `most` bytes for nothing.
@@ -232,13 +325,12 @@ async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
 async fn collect<'a, B>(
     mut body: Pin<&mut B>,
     cap: usize,
-    budget: &'a Budget,
+    mut held: Held<'a>,
     come: &AtomicUsize,
 ) -> Result<Whole<'a>, Unread>
 where
     B: HttpBody<Data: Buf>,
 {
-    let mut held = Held { budget, bytes: 0 };
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let Ok(mut data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
@@ -316,7 +408,7 @@ mod tests {
             let second = Duration::from_secs(1);
             let seconds = Some(tokio::time::interval_at(begun + second, second));
             let body = Pieces { bytes, left, hangs: false, seconds };
-            let read = read(body, 4 << 20, &budget, patience, || false).await;
+            let read = read(body, 4 << 20, &budget, Sender::Unknown, patience, || false).await;
             assert_eq!((size(read), begun.elapsed().as_secs()), (expected, read_after));
         }
     }
@@ -329,7 +421,8 @@ mod tests {
     async fn all_bodies_together_are_bounded() {
         let budget = Budget::new(100);
         let body = |left, hangs| {
-            read(Pieces { bytes: 10, left, hangs, seconds: None }, 1_000, &budget, LONG, || false)
+            let body = Pieces { bytes: 10, left, hangs, seconds: None };
+            read(body, 1_000, &budget, Sender::Unknown, LONG, || false)
         };
         assert_eq!(size(body(10, false).await), Ok(100));
         assert_eq!(size(body(11, false).await), Err(Unread::NoRoom));
@@ -346,6 +439,48 @@ mod tests {
         assert_eq!(size(body(3, false).await), Ok(30));
         drop(kept);
         assert_eq!(size(body(10, false).await), Ok(100));
-        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+        assert_eq!(lock(&budget.held).all, 0);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn time_that_was_earned_is_not_saved_up() {
+        let (budget, patience) = (Budget::new(usize::MAX), Options::default().body_timeout);
+        let begun = Instant::now();
+        let body = Pieces { bytes: 4 << 20, left: 1, hangs: true, seconds: None };
+        let read = read(body, 8 << 20, &budget, Sender::Unknown, patience, || false).await;
+        assert_eq!((size(read), begun.elapsed()), (Err(Unread::TooSlow), patience));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_sender_leaves_as_much_as_it_takes() {
+        let budget = Budget::new(64);
+        let body = |sender: &str, left| {
+            let body = Pieces { bytes: 4, left, hangs: false, seconds: None };
+            read(body, 1_000, &budget, Sender::Subject(sender.into()), LONG, || false)
+        };
+        let mut held = Vec::new();
+        for (sender, share) in [("a", 8), ("b", 4), ("c", 2)] {
+            assert_eq!(size(body(sender, share + 1).await), Err(Unread::NoRoom), "{sender}");
+            for _ in 0..share {
+                held.push(body(sender, 1).await.ok().unwrap());
+            }
+            assert_eq!(size(body(sender, 1).await), Err(Unread::NoRoom), "{sender}");
+        }
+        assert_eq!(size(body("d", 1).await), Ok(4), "others still have room");
+        drop(held);
+        assert_eq!(size(body("a", 8).await), Ok(32));
+        assert!(lock(&budget.held).by_sender.is_empty());
+    }
+
+    #[test]
+    fn an_anonymous_sender_is_an_address() {
+        let sender = |peer: &str| {
+            let mut parts = ::http::Request::new(()).into_parts().0;
+            parts.extensions.insert(Addresses { peer: peer.parse().unwrap(), local: None });
+            Sender::of(&parts)
+        };
+        assert_eq!(sender("192.0.2.1:1"), sender("[::ffff:192.0.2.1]:2"));
+        assert_eq!(sender("[2001:db8::1]:1"), sender("[2001:db8::2]:1"));
+        assert_ne!(sender("[2001:db8::1]:1"), sender("[2001:db8:0:1::1]:1"));
+        assert_eq!(Sender::of(&::http::Request::new(()).into_parts().0), Sender::Unknown);
     }
 }

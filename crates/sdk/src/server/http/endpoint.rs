@@ -1,6 +1,5 @@
 //! One endpoint: where HTTP requests come in, are looked at from outside, and find their way.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use tokio::runtime::Handle;
 use super::super::{Service, start};
 use super::body::Budget;
 use super::key::SessionId;
+use super::listener::Addresses;
 use super::options::Options;
 use super::reply::{self, Reply};
 use super::sessions::Sessions;
@@ -49,16 +49,24 @@ impl Endpoint {
         }
         let sessions = Sessions::new(options.bounds);
         let (legacy, is_reaping) = (legacy::Lines::default(), AtomicBool::new(false));
-        let bodies = Budget::new(MAX_BODIES.max(service.settings().max_message));
+        let bodies = Budget::new(MAX_BODIES.max(service.settings().max_message.saturating_mul(2)));
         Arc::new(Endpoint { service, options, sessions, legacy, bodies, is_reaping })
     }
 
-    /// Serves one request. `local` is the address it arrived at, where that is known.
-    pub(super) async fn handle<B>(self: &Arc<Self>, request: Request<B>, local: Option<IpAddr>) -> Reply
+    /// Serves one request. `addresses` are those of its connection, where they are known.
+    pub(super) async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        addresses: Option<Addresses>,
+    ) -> Reply
     where
         B: HttpBody<Data: Buf> + Send,
     {
         let (mut parts, body) = request.into_parts();
+        if let Some(addresses) = addresses {
+            parts.extensions.insert(addresses);
+        }
+        let local = addresses.and_then(|addresses| addresses.local).map(|address| address.ip());
         for secret in [names::SESSION_ID, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
             if let Entry::Occupied(mut values) = parts.headers.entry(secret) {
                 values.iter_mut().for_each(|value| value.set_sensitive(true));

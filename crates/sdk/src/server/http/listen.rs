@@ -24,7 +24,7 @@ impl Answer for Arc<Endpoint> {
     type Body = Body;
 
     async fn answer(self, request: Request<Incoming>, addresses: Addresses) -> Reply {
-        self.handle(request, addresses.local.map(|address| address.ip())).await
+        self.handle(request, Some(addresses)).await
     }
 }
 

@@ -2,10 +2,10 @@
 //! answered by the endpoint, or by any other service.
 
 use std::convert::Infallible;
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -123,7 +123,9 @@ impl Listener {
         format!("{scheme}://{ip}:{}", self.address.port())
     }
 
-    /// Connections in all; 16,384 when nothing is said.
+    /// Sets the maximum number of connections. Default: 16,384. It is never more than three quarters of the limit of open
+    /// files at the start. When it is reached, idle connections are closed for new ones; if none is idle, new ones are
+    /// refused with 503.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.bounds.most = most.max(1);
         self
@@ -175,7 +177,8 @@ impl Listener {
     }
 
     pub(super) async fn accept(self, end: impl Future<Output = ()>, answer: impl Answer) {
-        let Listener { socket, bounds, patience, only, tls, .. } = self;
+        let Listener { socket, mut bounds, patience, only, tls, .. } = self;
+        bounds.most = bounds.most.min(descriptors().unwrap_or(usize::MAX));
         let watch = Watch::new(bounds);
         let mut connections = JoinSet::new();
         let mut end = std::pin::pin!(end);
@@ -187,9 +190,12 @@ impl Listener {
                 accepted = socket.accept() => match accepted {
                     Ok((stream, peer)) => {
                         let is_right = only.as_ref().is_none_or(|only| only(peer.ip().to_canonical()));
-                        // Whoever is too much is let go without a word: words would cost more.
-                        if let Some(guest) = is_right.then(|| watch.admit(peer.ip())).flatten() {
-                            connections.spawn(serve(stream, peer, guest, tls.clone(), answer.clone()));
+                        match is_right.then(|| watch.admit(peer.ip())) {
+                            Some(Some(guest)) => {
+                                connections.spawn(serve(stream, peer, guest, tls.clone(), answer.clone()));
+                            }
+                            Some(None) if tls.is_none() => refuse(stream),
+                            _ => {}
                         }
                     }
                     Err(error) if is_passing(&error) => {}
@@ -215,6 +221,26 @@ impl Listener {
         if tokio::time::timeout(patience, all).await.is_err() {
             tracing::warn!("some requests did not end in time and were given up");
         }
+    }
+}
+
+/// Connections that the limit of open files allows: three quarters of it. The rest is for files, clients and processes of
+/// the program itself.
+fn descriptors() -> Option<usize> {
+    #[cfg(unix)]
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    let limit: Option<u64> = None;
+    let limit = usize::try_from(limit?).ok()?;
+    Some((limit - limit / 4).max(1))
+}
+
+/// Tells a client that there are too many connections. Nothing is waited for: the client may not read it.
+fn refuse(stream: TcpStream) {
+    const BUSY: &[u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(BUSY); // the client may be gone
     }
 }
 
@@ -267,7 +293,7 @@ where
                 return;
             }
             () = guest.watched.end.notified() => {
-                if guest.watched.is_late.load(Ordering::Acquire) != 0 {
+                if guest.watched.is_dropped() {
                     return; // by dropping it
                 }
                 if !is_ending {

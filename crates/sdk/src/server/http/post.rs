@@ -15,7 +15,7 @@ use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 use tokio::runtime::Handle;
 
 use super::super::{Connection, Reach, start};
-use super::body::{self, Unread};
+use super::body::{self, Sender, Unread};
 use super::endpoint::{Endpoint, no_session};
 use super::exchange::{Exchange, answered};
 use super::key::SessionId;
@@ -46,7 +46,9 @@ where
     }
     let cap = endpoint.service.settings().max_message;
     let expect = || parts.headers.contains_key(EXPECT);
-    let body = match body::read(body, cap, &endpoint.bodies, endpoint.options.body_timeout, expect).await {
+    let sender = principal.clone().map_or_else(|| Sender::of(&parts), Sender::Subject);
+    let timeout = endpoint.options.body_timeout;
+    let body = match body::read(body, cap, &endpoint.bodies, sender, timeout, expect).await {
         Ok(body) => body,
         Err(unread) => return not_read(unread, cap),
     };

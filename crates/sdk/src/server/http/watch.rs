@@ -1,10 +1,11 @@
 //! Looks after the time of all connections of a listener, with one clock: who is silent, slow to ask or slow to read
 //! is cut. A connection costs no timer, and a request only a few writes to memory.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -28,6 +29,11 @@ const BUSY: u8 = 2;
 /// The last request is done.
 const IDLE: u8 = 3;
 
+/// A connection is dropped at once.
+const LATE: u8 = 1;
+/// A connection is dropped unless it has a request by now.
+const UNUSED: u8 = 2;
+
 /// One connection, as its watcher sees it.
 pub(super) struct Watched {
     clock: Arc<AtomicU64>,
@@ -38,7 +44,9 @@ pub(super) struct Watched {
     address: IpAddr,
     /// Told to end: by now if it is late, in good order if the server ends.
     pub(super) end: Notify,
-    pub(super) is_late: AtomicU8,
+    is_late: AtomicU8,
+    /// Whether it was asked to make room for another.
+    is_leaving: AtomicBool,
 }
 
 impl Watched {
@@ -87,6 +95,40 @@ impl Watched {
     }
 }
 
+/// A connection that sends a head for longer than this may be closed to make room for another, in milliseconds.
+const SLOW_HEAD: u64 = 1_000;
+
+impl Watched {
+    /// Whether it may be closed to make room for another, and how readily: the longer it does nothing.
+    fn idle_since(&self) -> Option<u64> {
+        let since = self.since.load(Ordering::Relaxed);
+        let is_slow = || self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW_HEAD;
+        match self.phase.load(Ordering::Relaxed) {
+            NEW | IDLE => Some(since),
+            HEAD if is_slow() => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Whether it is dropped when it is told to end. One that was to make room and has a request by now is not.
+    pub(super) fn is_dropped(&self) -> bool {
+        match self.is_late.load(Ordering::Acquire) {
+            LATE => true,
+            UNUSED => self.phase.load(Ordering::Relaxed) != BUSY,
+            _ => false,
+        }
+    }
+
+    /// Closes it to make room. After a request it is closed gracefully: the next one may just be arriving.
+    fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        if self.phase.load(Ordering::Relaxed) != IDLE {
+            self.is_late.store(UNUSED, Ordering::Release);
+        }
+        self.end.notify_one();
+    }
+}
+
 /// All connections of a listener.
 pub(super) struct Watch {
     bounds: Connections,
@@ -100,6 +142,10 @@ struct Known {
     connections: HashMap<u64, Arc<Watched>>,
     next: u64,
     by_address: HashMap<IpAddr, usize>,
+    /// How many were asked to make room and are not closed yet.
+    leaving: usize,
+    /// Whether no connection was idle when one was looked for since the last tick.
+    is_busy: bool,
 }
 
 /// A connection that is watched, until this is dropped.
@@ -113,6 +159,9 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let mut known = lock(&self.watch.known);
         known.connections.remove(&self.number);
+        if self.watched.is_leaving.load(Ordering::Relaxed) {
+            known.leaving -= 1;
+        }
         if let Some(count) = known.by_address.get_mut(&self.watched.address) {
             *count -= 1;
             if *count == 0 {
@@ -132,11 +181,12 @@ impl Watch {
         Arc::new(Watch { bounds, clock, begun: Instant::now(), known: Mutex::default() })
     }
 
-    /// Lets a connection in; `None` when there are too many.
+    /// Admits a connection. If there are too many, idle ones are closed for it; `None` if there are none.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
         let mut known = lock(&self.known);
         let of_one = known.by_address.get(&address).copied().unwrap_or_default();
-        if known.connections.len() >= self.bounds.most || of_one >= self.bounds.most_of_one_address {
+        let is_full = known.connections.len() - known.leaving >= self.bounds.most;
+        if of_one >= self.bounds.most_of_one_address || (is_full && !self.make_room(&mut known)) {
             return None;
         }
         let watched = Arc::new(Watched {
@@ -147,6 +197,7 @@ impl Watch {
             address,
             end: Notify::new(),
             is_late: AtomicU8::new(0),
+            is_leaving: AtomicBool::new(false),
         });
         let number = known.next;
         known.next += 1;
@@ -155,16 +206,40 @@ impl Watch {
         Some(Guest { watch: self.clone(), number, watched })
     }
 
+    /// Closes idle connections, first those of the address that has the most. Several at once: looking for them takes time.
+    fn make_room(&self, known: &mut Known) -> bool {
+        // Those that were asked to leave still have their descriptors.
+        let most = (self.bounds.most / 16).max(1).saturating_sub(known.leaving);
+        if known.is_busy || most == 0 {
+            return false;
+        }
+        let of_one = |each: &Watched| known.by_address.get(&each.address).copied().unwrap_or_default();
+        let idle = |(number, each): (&u64, &Arc<Watched>)| {
+            let since = each.idle_since().filter(|_| !each.is_leaving.load(Ordering::Relaxed))?;
+            Some(((Reverse(of_one(each)), since, *number), each.clone()))
+        };
+        let mut idle: Vec<_> = known.connections.iter().filter_map(idle).collect();
+        idle.sort_unstable_by_key(|(order, _)| *order);
+        idle.truncate(most);
+        for (_, connection) in &idle {
+            connection.leave();
+        }
+        known.leaving += idle.len();
+        known.is_busy = idle.is_empty();
+        !idle.is_empty()
+    }
+
     /// Looks at all connections.
     pub(super) fn tick(&self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.clock.store(now, Ordering::Relaxed);
         let late: Vec<_> = {
-            let known = lock(&self.known);
+            let mut known = lock(&self.known);
+            known.is_busy = false;
             known.connections.values().filter(|each| each.is_over(now, &self.bounds)).cloned().collect()
         };
         for connection in late {
-            connection.is_late.store(1, Ordering::Release);
+            connection.is_late.store(LATE, Ordering::Release);
             connection.end.notify_one();
         }
     }
@@ -173,7 +248,7 @@ impl Watch {
     pub(super) fn end_all(&self) {
         for connection in lock(&self.known).connections.values() {
             if connection.phase.load(Ordering::Relaxed) == NEW {
-                connection.is_late.store(1, Ordering::Release);
+                connection.is_late.store(LATE, Ordering::Release);
             }
             connection.end.notify_one();
         }
