@@ -6,6 +6,7 @@ use http::{HeaderMap, Method};
 use linchpin_hub_core::Scope;
 use linchpin_hub_core::form::Form;
 use linchpin_hub_core::hub::Hub;
+use linchpin_hub_core::hub::sessions::Remote;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -18,6 +19,10 @@ use crate::session::Caller;
 pub(crate) struct Asked {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Option<Caller>,
+    /// The client of the request.
+    pub(crate) remote: Remote,
+    /// The name of the session cookie.
+    pub(crate) cookie: String,
     /// The parts of the path that are not always the same.
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Query,

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::app::App;
 use crate::problem::{Problem, Result};
 use crate::route::{FORM, JSON, Route, Who};
+use crate::session::Caller;
 
 /// Reads what a request sends, with the room that it takes until the request is over; an empty object if it sends
 /// nothing. The fields of a form are texts.
@@ -18,10 +19,19 @@ pub(crate) async fn read<'a>(
     route: &Route,
     parts: &Parts,
     body: Body,
+    caller: Option<&Caller>,
 ) -> Result<(Value, Whole<'a>)> {
     // Nobody who is not known makes the hub read what it does not want.
     let most = if route.takes.is_none() && route.who == Who::Anybody { 0 } else { route.most };
-    let whole = app.bodies.read(parts, body, most).await.map_err(|why| unread(why, most))?;
+    // The room is shared by callers: one of them cannot take all of it.
+    let read = match caller.map(|caller| caller.scope) {
+        Some(scope) => {
+            let subject = format!("{} {}", scope.tenant(), scope.subject());
+            app.bodies.read_of(subject, parts, body, most).await
+        }
+        None => app.bodies.read(parts, body, most).await,
+    };
+    let whole = read.map_err(|why| unread(why, most))?;
     Ok((value(route, parts, &whole.bytes)?, whole))
 }
 

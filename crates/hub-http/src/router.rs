@@ -1,6 +1,8 @@
 //! From a request to its handler: who asks, what they ask with, and what they send, in this order.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use axum::Router;
 use axum::extract::rejection::RawPathParamsRejection;
@@ -18,7 +20,7 @@ use crate::asked::Asked;
 use crate::problem::{Problem, Result};
 use crate::query::Query;
 use crate::route::{Route, Who};
-use crate::session::Caller;
+use crate::session::{Caller, cookie_name, remote};
 use crate::{body, guard};
 
 /// The parts of a path that are not always the same.
@@ -108,20 +110,40 @@ async fn serve(
     };
     let raw_query = parts.uri.query().unwrap_or_default().to_owned();
     let query = if route.any_query { Query::default() } else { Query::read(&raw_query, &route.query)? };
-    let (mut body, room) = body::read(&app, &route, &parts, body).await?;
+    let reading = body::read(&app, &route, &parts, body, caller.as_ref());
+    let (mut body, room) = read_while_known(&app, caller.as_ref(), reading).await?;
     if route.takes.is_none() {
         Form::new(body.take())?.end()?;
     }
+    let (remote, cookie) = (remote(&parts, caller.as_ref()), cookie_name(app.is_secure, &parts));
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
     let is_read = Arc::new(Notify::new());
     let (app, released) = (app.clone(), is_read.clone());
-    let mut answer =
-        handler(Asked { app, caller, path: path?, query, raw_query, method, headers, body, is_read });
+    let path = path?;
+    let asked = Asked { app, caller, remote, cookie, path, query, raw_query, method, headers, body, is_read };
+    let mut answer = handler(asked);
     tokio::select! {
         answer = &mut answer => return answer,
         () = released.notified() => drop(room),
     }
     answer.await
+}
+
+/// Reads a body. If the request has to wait for it, its credential is checked again: it may have been revoked since.
+async fn read_while_known<T>(
+    app: &App,
+    caller: Option<&Caller>,
+    reading: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut reading = std::pin::pin!(reading);
+    if let Poll::Ready(read) = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+        return read;
+    }
+    let read = reading.await?;
+    match caller {
+        Some(caller) if !caller.is_still_known(app).await => Err(Problem::nobody()),
+        _ => Ok(read),
+    }
 }
 
 #[cfg(test)]

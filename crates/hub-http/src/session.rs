@@ -1,10 +1,12 @@
 //! Who asks: whoever has a token of the hub, or a browser that has signed in; never both at once.
 
-use http::header::{AUTHORIZATION, COOKIE, ORIGIN};
+use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use linchpin::auth::Secret;
-use linchpin_hub_core::Scope;
+use linchpin::server::web::Addresses;
+use linchpin_hub_core::hub::sessions::Remote;
+use linchpin_hub_core::{Scope, Subject};
 
 use crate::app::App;
 use crate::problem::{Problem, Result};
@@ -30,20 +32,39 @@ pub(crate) struct Caller {
     pub(crate) proof: Proof,
     /// What pages of a session send with whatever changes something.
     pub(crate) csrf: Option<Secret>,
+    /// The host that the request names.
+    host: String,
+}
+
+/// The host that a request names: a session is valid for one.
+fn host(parts: &Parts) -> String {
+    let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    named.or(parts.uri.authority().map(|host| host.as_str())).unwrap_or_default().to_ascii_lowercase()
+}
+
+/// The client of a request.
+pub(crate) fn remote(parts: &Parts, caller: Option<&Caller>) -> Remote {
+    let address = parts.extensions.get::<Addresses>().map(|addresses| addresses.peer.ip());
+    let user = caller.and_then(|caller| match caller.scope.subject() {
+        Subject::User(user) => Some(user),
+        Subject::Agent(_) | Subject::Hub => None,
+    });
+    Remote { address, host: host(parts), user }
 }
 
 impl Caller {
     /// Finds out who asks; nobody, if nothing says so or a session is over.
     pub(crate) async fn find(app: &App, parts: &Parts) -> Result<Option<Self>> {
-        let Some(proof) = proof(parts, app.is_secure)? else { return Ok(None) };
+        let Some(proof) = proof(parts, &cookie_name(app.is_secure, parts))? else { return Ok(None) };
+        let host = host(parts);
         let (scope, csrf) = match &proof {
             Proof::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
-            Proof::Session(cookie) => match app.hub.session(cookie).await? {
+            Proof::Session(cookie) => match app.hub.session(cookie, &host).await? {
                 Some((scope, csrf)) => (scope, Some(csrf)),
                 None => return Ok(None),
             },
         };
-        Ok(Some(Caller { scope, proof, csrf }))
+        Ok(Some(Caller { scope, proof, csrf, host }))
     }
 
     /// Whether what changes something may be asked for so. A cookie alone proves nothing: browsers send it with whatever
@@ -59,11 +80,6 @@ impl Caller {
         Err(Problem::new(StatusCode::FORBIDDEN, "csrf_token_needed", text))
     }
 
-    /// Whether it is the operator on the machine of the hub, who can read the token of the process.
-    pub(crate) fn is_operator(&self, app: &App) -> bool {
-        matches!(&self.proof, Proof::Token(token) if *token == app.hub.process_token())
-    }
-
     /// The cookie of their session, if they have one.
     pub(crate) fn cookie(&self) -> Option<&Secret> {
         match &self.proof {
@@ -72,11 +88,16 @@ impl Caller {
         }
     }
 
+    /// Whether it is the operator, who can read the files of the hub on this machine.
+    pub(crate) fn is_operator(&self, app: &App) -> bool {
+        matches!(&self.proof, Proof::Token(token) if app.hub.is_process_token(token))
+    }
+
     /// Whether what proves it still counts.
     pub(crate) async fn is_still_known(&self, app: &App) -> bool {
         let known = match &self.proof {
             Proof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
-            Proof::Session(cookie) => app.hub.session_of(cookie).await,
+            Proof::Session(cookie) => app.hub.session_of(cookie, &self.host).await,
         };
         known.is_ok_and(|scope| scope == Some(self.scope))
     }
@@ -91,14 +112,20 @@ pub(crate) fn need_origin(headers: &HeaderMap) -> Result<()> {
     Err(Problem::new(StatusCode::FORBIDDEN, "origin_needed", text))
 }
 
-/// The name of the cookie. Browsers keep the promise of the longer one: it is sent over TLS alone, and only to this host.
-fn cookie_name(is_secure: bool) -> &'static str {
-    if is_secure { "__Host-linchpin" } else { "linchpin" }
+/// The name of the session cookie. Over TLS browsers send a `__Host-` cookie to this host alone. Without TLS the name has the
+/// port, since browsers send cookies to all ports of a host: hubs on other ports have cookies of their own.
+pub(crate) fn cookie_name(is_secure: bool, parts: &Parts) -> String {
+    let local = parts.extensions.get::<Addresses>().and_then(|addresses| addresses.local);
+    match local.map(|local| local.port()) {
+        _ if is_secure => "__Host-linchpin".to_owned(),
+        Some(port) => format!("linchpin-{port}"),
+        None => "linchpin".to_owned(),
+    }
 }
 
-/// The cookie of a session that has begun, or of one that is over.
-pub(crate) fn cookie(session: Option<&Secret>, is_secure: bool) -> Option<HeaderValue> {
-    let (name, secure) = (cookie_name(is_secure), if is_secure { "; Secure" } else { "" });
+/// The cookie of a session that has started, or the removal of one that has ended.
+pub(crate) fn cookie(name: &str, session: Option<&Secret>, is_secure: bool) -> Option<HeaderValue> {
+    let secure = if is_secure { "; Secure" } else { "" };
     let (value, age) = session.map_or(("", "; Max-Age=0"), |session| (session.expose(), ""));
     let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}");
     let mut header = HeaderValue::try_from(text).ok()?;
@@ -107,11 +134,11 @@ pub(crate) fn cookie(session: Option<&Secret>, is_secure: bool) -> Option<Header
 }
 
 /// What a request proves who asks with, if it does. Bearer tokens and cookies never count together: who would be asking?
-fn proof(parts: &Parts, is_secure: bool) -> Result<Option<Proof>> {
+fn proof(parts: &Parts, cookie: &str) -> Result<Option<Proof>> {
     let cookies = parts.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let cookies =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut sessions = cookies.filter(|(name, _)| *name == cookie_name(is_secure)).map(|(_, value)| value);
+    let mut sessions = cookies.filter(|(name, _)| *name == cookie).map(|(_, value)| value);
     let session = sessions.next();
     if sessions.next().is_some() {
         return Err(Problem::malformed("two_cookies", "there are two cookies of one name: remove one"));
@@ -149,8 +176,10 @@ mod tests {
     fn read(headers: &[(&str, &str)], is_secure: bool) -> Result<String, u16> {
         let request =
             headers.iter().fold(Request::get("/"), |request, (name, value)| request.header(*name, *value));
-        let parts = request.body(()).unwrap().into_parts().0;
-        match proof(&parts, is_secure) {
+        let mut parts = request.body(()).unwrap().into_parts().0;
+        let [peer, local] = ["127.0.0.1:9000", "127.0.0.1:7420"].map(|address| address.parse().unwrap());
+        parts.extensions.insert(Addresses { peer, local: Some(local) });
+        match proof(&parts, &cookie_name(is_secure, &parts)) {
             Ok(None) => Ok("nobody".to_owned()),
             Ok(Some(Proof::Token(secret))) => Ok(format!("token {}", secret.expose())),
             Ok(Some(Proof::Session(secret))) => Ok(format!("session {}", secret.expose())),
@@ -160,7 +189,10 @@ mod tests {
 
     #[test]
     fn a_token_or_a_cookie_and_never_both() {
-        let (token, cookie) = (("authorization", "Bearer lp_1"), ("cookie", "a=b; linchpin=s1; c=d"));
+        let (token, cookie) = (
+            ("authorization", "Bearer lp_1"),
+            ("cookie", "a=b; linchpin=s0; linchpin-7421=s2; linchpin-7420=s1; c=d"),
+        );
         assert_eq!(read(&[], false), Ok("nobody".into()));
         assert_eq!(read(&[token], false), Ok("token lp_1".into()));
         assert_eq!(read(&[("authorization", "bearer lp_1")], false), Ok("token lp_1".into()));
@@ -178,10 +210,10 @@ mod tests {
     #[test]
     fn a_cookie_says_what_browsers_must_keep() {
         let secret = Secret::new("s1");
-        let text = |session, is_secure| cookie(session, is_secure).unwrap().to_str().unwrap().to_owned();
-        assert_eq!(text(Some(&secret), false), "linchpin=s1; Path=/; HttpOnly; SameSite=Strict");
-        let expected = "__Host-linchpin=s1; Path=/; HttpOnly; SameSite=Strict; Secure";
-        assert_eq!(text(Some(&secret), true), expected);
-        assert_eq!(text(None, false), "linchpin=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+        let text =
+            |session, is_secure| cookie("name", session, is_secure).unwrap().to_str().unwrap().to_owned();
+        assert_eq!(text(Some(&secret), false), "name=s1; Path=/; HttpOnly; SameSite=Strict");
+        assert_eq!(text(Some(&secret), true), "name=s1; Path=/; HttpOnly; SameSite=Strict; Secure");
+        assert_eq!(text(None, false), "name=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     }
 }

@@ -92,6 +92,11 @@ impl Failure {
         self.problem.as_deref().is_some_and(|(known, _)| known.as_deref() == Some(code))
     }
 
+    /// Whether the hub refused this field.
+    pub(crate) fn has_field(&self, field: &str) -> bool {
+        self.problem.as_deref().is_some_and(|(_, known)| known.as_deref() == Some(field))
+    }
+
     /// Whether signing in failed.
     pub(crate) fn is_about_signing_in(&self) -> bool {
         self.needs_person() || self.name == Some("HTTP_AUTHORIZATION")

@@ -281,9 +281,15 @@ fn watch(ready: &Value) -> JoinHandle<Vec<u8>> {
     })
 }
 
-fn cookie(answer: &Answer) -> String {
+/// The session cookie as a browser sends it.
+fn cookie_line(answer: &Answer) -> &str {
     let cookie = answer.header("set-cookie").unwrap_or_else(|| panic!("{}", answer.text()));
-    cookie.split(';').next().unwrap().strip_prefix("linchpin=").unwrap().to_owned()
+    cookie.split(';').next().unwrap()
+}
+
+/// The value of the session cookie.
+fn cookie(answer: &Answer) -> String {
+    cookie_line(answer).split_once('=').unwrap().1.to_owned()
 }
 
 #[test]
@@ -372,10 +378,10 @@ fn people(stage: &mut Stage, shown: &str) {
     let link = stage.found("link", link);
     let path = format!("/sign-in?token={link}");
     let answer = stage.rest.ask("GET", &path, &[], "").unwrap();
-    let first = stage.found("cookie by a link", cookie(&answer));
+    stage.found("cookie by a link", cookie(&answer));
+    let cookie_line = cookie_line(&answer).to_owned();
     stage.sink("sign-in by a link", answer.text().as_bytes(), &["cookie by a link"]);
     stage.raw("GET", &path, &[], "", &[]);
-    let cookie_line = format!("linchpin={first}");
     let session = stage.rest.ask("GET", "/api/v1/session", &[("cookie", &cookie_line)], "").unwrap();
     stage.found("csrf", session.json()["csrf_token"].as_str().unwrap());
     stage.sink("session", session.text().as_bytes(), &["csrf"]);

@@ -133,5 +133,15 @@ fn a_running_hub_prints_a_new_login_link() {
     let elsewhere = run_in(&[("LINCHPIN_TOKEN", token.trim())], &["--hub", &hub.url, "login-link"]);
     elsewhere.said(1, &["only the operator", "`linchpin login-link` on the machine of the hub"]);
     home.run_with("correct horse battery", &["user", "password", "local"]).said(0, &[]);
-    home.run(&["login-link"]).said(1, &["a user has a password: sign in with it"]);
+    // The operator gets in although the name is locked.
+    let rest = Rest::new(&hub.url, "");
+    let form = json!({ "password": "a wrong password" }).to_string();
+    let wrong = || {
+        rest.ask("POST", "/api/v1/session", &[("content-type", "application/json")], &form).unwrap().status
+    };
+    let statuses: Vec<_> = (0..6).map(|_| wrong()).collect();
+    assert_eq!(statuses, [401, 401, 401, 401, 401, 429]);
+    let link = home.ok(&["login-link"]);
+    let path = link.trim().strip_prefix(&hub.url).unwrap();
+    assert_eq!(rest.ask("GET", path, &[], "").unwrap().status, 303);
 }

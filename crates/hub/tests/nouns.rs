@@ -283,6 +283,23 @@ fn whoever_waits_for_input_can_be_asked_to_end() {
 }
 
 #[test]
+fn a_user_of_another_machine_gives_the_current_password() {
+    let home = Home::new();
+    let hub = home.start();
+    home.run_with("the first password", &["user", "password", "local"]).said(0, &[]);
+    let token = home.json(&["token", "add", "laptop"])["token"].as_str().unwrap().to_owned();
+    let remote = Home::new().with("LINCHPIN_TOKEN", token);
+    let command = ["--hub", &*hub.url, "user", "password", "local"];
+    let new = "the second password";
+    remote.run_with(new, &command).said(1, &["two lines", "old_password"]);
+    remote
+        .run_with(&format!("a wrong password\n{new}\n"), &command)
+        .said(1, &["is not the current password"]);
+    remote.run_with(&format!("the first password\r\n{new}\n"), &command).said(0, &[]);
+    remote.run_with(&format!("{new}\n{new}\n"), &command).said(1, &["token"]);
+}
+
+#[test]
 fn people_and_the_key() {
     let home = Home::new();
     let _hub = home.start();
@@ -293,6 +310,8 @@ fn people_and_the_key() {
     let users = home.json(&["user", "list"]);
     let ada = users.as_array().unwrap().iter().find(|user| user["name"] == "ada").unwrap();
     assert_eq!(ada["has_password"], true);
+    let again = home.run_with("another horse battery\n", &["user", "password", "ada"]).said(0, &[]);
+    assert!(again.stdout.contains("all sessions and tokens"), "{}", again.stdout);
     home.ok(&["user", "remove", "ada"]);
     home.run(&["user", "remove", "local"]).said(1, &["somebody must always be there"]);
     let before = std::fs::read(home.keys()).unwrap();

@@ -65,6 +65,7 @@ impl Hub {
         self.keep_late().await;
         self.connections.end_all().await;
         self.keep_denied(true).await;
+        self.write_refused(true).await;
         if let Ok(tenants) = self.store.tenants().await {
             for tenant in tenants {
                 if let Err(error) = self.checkpoint(tenant).await {
@@ -80,6 +81,7 @@ impl Hub {
         self.settle_doubts().await;
         self.keep_late().await;
         self.keep_denied(false).await;
+        self.write_refused(false).await;
         self.connections.end_idle();
         self.connections.notice_ends();
         let now = self.world.now();

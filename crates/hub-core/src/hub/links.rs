@@ -1,5 +1,5 @@
-//! Links that sign the local user in once, while nobody has a password. The store has their digests, so that they work at
-//! every hub that it has, and whoever reads it cannot sign in.
+//! Login links: each signs the local user in once. At the start the hub shows one while no user has a password; the operator
+//! creates one at any time. The store has their digests, so that they work at every hub and cannot be read from it.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::oauth::CALLBACK;
 use super::people::{secret, unauthorized};
-use super::sessions::SignedIn;
+use super::sessions::{Remote, SignedIn};
 use super::users::User;
 use super::{Hub, LOCAL, LOCAL_USER, document, put, without_parts};
 use crate::digest::Digest;
@@ -23,8 +23,8 @@ const LONGEST: Duration = Duration::from_mins(15);
 /// How many wait at once.
 const MOST: usize = 16;
 
-const REFUSED: &str = "this link does not sign in any more: it works once, for 15 minutes, and until another one is used or there \
-                       is a password; run `linchpin login-link` for another, or sign in with the password";
+const REFUSED: &str = "this link does not sign in any more: it works once, for 15 minutes, and until another one is used or a \
+                       password is set; run `linchpin login-link` for another, or sign in with the password";
 
 /// A one-time sign-in link.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -41,6 +41,9 @@ pub struct LoginLink {
 struct Link {
     id: String,
     until: Timestamp,
+    /// Whether the operator created it: then it works although a user has a password, such as when a name is locked.
+    #[serde(default)]
+    by_operator: bool,
 }
 
 /// Where a link is kept.
@@ -55,17 +58,22 @@ impl Hub {
         if self.has_password().await? {
             return Ok(None);
         }
+        self.new_link(false).await.map(Some)
+    }
+
+    async fn new_link(&self, by_operator: bool) -> Result<Secret> {
         let secret = secret(&*self.world);
-        let link = Link { id: link_id(&secret), until: self.world.now() + LONGEST };
+        let link = Link { id: link_id(&secret), until: self.world.now() + LONGEST, by_operator };
         let document = document(Kind::Link, &link.id, &link)?.of(LOCAL_USER);
         self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await?;
         if let Err(error) = self.sweep_links(&link).await {
             tracing::warn!(%error, "links that are over could not be forgotten");
         }
-        Ok(Some(secret))
+        Ok(secret)
     }
 
-    /// Creates a one-time sign-in link for the local user: for the operator on the machine of the hub alone.
+    /// Creates a one-time sign-in link for the local user: for the operator on the machine of the hub alone, who could set
+    /// the password as well.
     pub async fn login_link(&self) -> Result<LoginLink> {
         let base = self.options.callback.as_deref().and_then(|url| url.strip_suffix(CALLBACK));
         let base = base.ok_or_else(|| {
@@ -73,10 +81,7 @@ impl Hub {
             Error::new(error::Kind::Unavailable, "no_address", text)
         })?;
         let expires = self.world.now() + LONGEST;
-        let secret = self.one_time().await?.ok_or_else(|| {
-            let text = format!("a user has a password: sign in with it at {base}");
-            Error::new(error::Kind::Conflict, "password_set", text)
-        })?;
+        let secret = self.new_link(true).await?;
         Ok(LoginLink { url: format!("{base}/sign-in?token={}", secret.expose()), expires })
     }
 
@@ -94,16 +99,19 @@ impl Hub {
         Ok(())
     }
 
-    /// Signs the local user in with what was made for it, at whichever hub that was. Of several at once, one signs in.
-    pub async fn sign_in_once(&self, given: &Secret) -> Result<SignedIn> {
+    /// Signs the local user in with a link of any hub. Of several attempts at once, one succeeds. The throttle of passwords
+    /// does not apply: a link cannot be guessed.
+    pub async fn sign_in_once(&self, given: &Secret, from: &Remote) -> Result<SignedIn> {
         let id = link_id(given);
         let found = self.find::<Link>(LOCAL, Kind::Link, &id).await?;
-        if found.is_none_or(|(link, _)| self.world.now() >= link.until) || self.has_password().await? {
-            return Err(unauthorized(REFUSED));
+        let refused = || unauthorized(REFUSED);
+        let (link, _) = found.filter(|(link, _)| self.world.now() < link.until).ok_or_else(refused)?;
+        if !link.by_operator && self.has_password().await? {
+            return Err(refused());
         }
         let (user, _) = self.need::<User>(LOCAL, Kind::User, LOCAL_USER).await?;
         let gone = vec![Change::Remove(Key::new(Kind::Link, id)), without_parts(Kind::Link, LOCAL_USER)];
-        self.begin_session(LOCAL, &user, "link", gone).await.map_err(|error| match error.kind() {
+        self.begin_session(LOCAL, &user, "link", from, gone).await.map_err(|error| match error.kind() {
             error::Kind::NotFound | error::Kind::Conflict => unauthorized(REFUSED),
             _ => error,
         })

@@ -25,6 +25,8 @@ mod operated;
 mod passing;
 mod passwords;
 mod people;
+mod refused;
+mod repeats;
 mod restored;
 mod retention;
 mod running;

@@ -142,6 +142,11 @@ impl Hub {
         self.people.process.secret.clone()
     }
 
+    /// Whether a token is the one of this process, which the operator on this machine has.
+    pub fn is_process_token(&self, token: &Secret) -> bool {
+        *token == self.people.process.secret
+    }
+
     /// In whose name a token speaks. Whatever is wrong with it, the error is the same.
     pub async fn authenticate(&self, text: &str) -> Result<Scope> {
         let refused = || unauthorized(REFUSED);

@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::passwords::{self, Kept};
-use super::people::name;
-use super::sessions::{Session, session_id};
+use super::people::{Lane, name};
+use super::refused::{Reason, Refused};
+use super::sessions::{Remote, SignedIn, limit_of_user};
 use super::{Hub, LOCAL, LOCAL_USER, document, put, told, without_parts};
 use crate::error::{self, Error, Result};
-use crate::id::UserId;
+use crate::id::{TenantId, UserId};
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
 
@@ -38,6 +39,38 @@ pub struct UserView {
     /// When they were added.
     #[schemars(with = "String")]
     pub created: Timestamp,
+}
+
+/// Who changes a password.
+#[derive(Debug, Clone, Copy)]
+pub enum ChangedBy<'a> {
+    /// The operator on the machine of the hub, who needs no old password.
+    Operator,
+    /// The user.
+    User {
+        /// The current password; a user without one gives none.
+        old: Option<&'a Secret>,
+        /// The client, if it is a browser with a session.
+        session: Option<&'a Remote>,
+    },
+}
+
+impl ChangedBy<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            ChangedBy::Operator => "operator",
+            ChangedBy::User { .. } => "user",
+        }
+    }
+}
+
+/// A password that was set.
+#[derive(Debug, Clone)]
+pub struct PasswordSet {
+    /// The user.
+    pub user: UserView,
+    /// The new session of the browser that made the change.
+    pub session: Option<SignedIn>,
 }
 
 impl User {
@@ -85,36 +118,78 @@ impl Hub {
         Ok(user.view())
     }
 
-    /// Gives somebody another password, which ends what they have signed in to, except for the session with the cookie
-    /// `keep`. Where the hub is new, nobody signs in without a password any more.
+    /// Sets the password of a user. All sessions and API tokens of the user end, and so do all login links. A browser that
+    /// makes the change gets a new session.
     pub async fn set_password(
         &self,
         scope: Scope,
         user: UserId,
         password: &Secret,
-        keep: Option<&Secret>,
-    ) -> Result<UserView> {
-        scope.person()?;
+        by: ChangedBy<'_>,
+    ) -> Result<PasswordSet> {
+        let caller = scope.person()?;
+        let own = matches!(by, ChangedBy::User { .. }).then_some(caller);
+        if own.is_some_and(|caller| caller != user) {
+            let text = "users set their own passwords: ask the operator to run `linchpin user password` on the machine of the hub";
+            return Err(Error::new(error::Kind::Denied, "not_yours", text));
+        }
         passwords::check(password)?;
         let tenant = scope.tenant();
         let (mut user, version) = self.need::<User>(tenant, Kind::User, user).await?;
-        user.password = Some(self.people.hash(&self.world, password).await?);
+        let mut browser = None;
+        if let ChangedBy::User { old, session } = by {
+            self.check_old_password(tenant, &user, old, session).await?;
+            browser = session;
+        }
+        let place = self.people.place(Lane::User(user.id))?;
+        user.password = Some(self.people.hash(place, &self.world, password).await?);
         user.passwords += 1;
         let entry = self.entry(scope, "user.password_set").with("user", user.id.to_string());
-        let mut batch = Batch::new().change(put(user.document()?, version)).audit(entry);
+        let mut batch =
+            Batch::new().change(put(user.document()?, version)).audit(entry.with("by", by.name()));
+        batch.changes.extend([Kind::Token, Kind::Session].map(|kind| without_parts(kind, user.id)));
         if tenant == LOCAL {
             batch = batch.change(without_parts(Kind::Link, LOCAL_USER));
         }
-        if let Some(id) = keep.map(session_id)
-            && let Some((mut session, version)) = self.find::<Session>(tenant, Kind::Session, id).await?
-            && session.user == user.id
-        {
-            session.passwords = user.passwords;
-            batch = batch.change(put(session.document()?, version));
+        let mut session = None;
+        if let Some(from) = browser {
+            let (started, with_session) = self.new_session(tenant, &user, "password_change", from, batch)?;
+            (session, batch) = (Some(started), with_session);
         }
-        let batch = batch.tell(told::sessions(user.id)).tell(told::user(user.id));
+        let tokens = told::tokens(Subject::User(user.id));
+        let batch = batch.tell(told::sessions(user.id)).tell(tokens).tell(told::user(user.id));
         self.store.commit(tenant, batch).await?;
-        Ok(user.view())
+        Ok(PasswordSet { user: user.view(), session })
+    }
+
+    /// Proves that the user makes a change: with the old password. A user without one has a session from a login link.
+    async fn check_old_password(
+        &self,
+        tenant: TenantId,
+        user: &User,
+        old: Option<&Secret>,
+        session: Option<&Remote>,
+    ) -> Result<()> {
+        let Some(kept) = &user.password else {
+            let text = "an API token cannot set the first password: sign in with a browser, or run `linchpin user \
+                        password` on the machine of the hub";
+            let needed = || Error::new(error::Kind::Denied, "session_needed", text);
+            return session.map(drop).ok_or_else(needed);
+        };
+        let missing = || Error::invalid("old_password", "must be the current password");
+        let old = old.ok_or_else(missing)?;
+        let place = self.people.place(Lane::User(user.id))?;
+        let limits = [limit_of_user(user.id)];
+        let source = session.and_then(Remote::source);
+        let refused = Refused { tenant, user: Some(user.id), source, reason: Reason::WrongOldPassword };
+        self.begin_attempt(&limits, &refused).await?;
+        if !self.people.fits(place, Some(kept), old).await? {
+            self.note_refused(refused).await;
+            let text = "is not the current password";
+            return Err(Error::new(error::Kind::Denied, "wrong_password", text).about("old_password"));
+        }
+        self.people.tries.succeeded(&limits);
+        Ok(())
     }
 
     /// Removes somebody, with their sessions and tokens. The last one stays, and so does the one who is there from the

@@ -13,7 +13,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::answer::{done, json, json_with};
-use crate::app::App;
 use crate::asked::Asked;
 use crate::problem::{Problem, Result};
 use crate::session::cookie;
@@ -68,7 +67,7 @@ pub(crate) async fn with_password(asked: &mut Asked) -> Result<SignedIn> {
     let missing = || Error::invalid("password", "who signs in gives a password");
     let password = Secret::new(form.text("password", 1_024)?.ok_or_else(missing)?);
     form.end()?;
-    Ok(asked.hub().sign_in(LOCAL, &name, &password).await?)
+    Ok(asked.hub().sign_in(LOCAL, &name, &password, &asked.remote).await?)
 }
 
 pub(crate) async fn begin(mut asked: Asked) -> Result<Response> {
@@ -79,7 +78,7 @@ pub(crate) async fn begin(mut asked: Asked) -> Result<Response> {
         csrf_token: Some(signed_in.csrf.expose().to_owned()),
         expires: Some(signed_in.expires),
     };
-    Ok(keeping(&asked.app, json_with(StatusCode::CREATED, &session)?, Some(&signed_in.cookie)))
+    Ok(keeping(&asked, json_with(StatusCode::CREATED, &session)?, Some(&signed_in.cookie)))
 }
 
 /// Creates a link that signs the local user in once.
@@ -92,8 +91,8 @@ pub(crate) async fn link(asked: Asked) -> Result<Response> {
 }
 
 /// With the cookie of a session that has begun, or has ended.
-pub(crate) fn keeping(app: &App, mut response: Response, session: Option<&Secret>) -> Response {
-    let kept: Option<HeaderValue> = cookie(session, app.is_secure);
+pub(crate) fn keeping(asked: &Asked, mut response: Response, session: Option<&Secret>) -> Response {
+    let kept: Option<HeaderValue> = cookie(&asked.cookie, session, asked.app.is_secure);
     response.headers_mut().extend(kept.map(|cookie| (SET_COOKIE, cookie)));
     response
 }
@@ -104,5 +103,5 @@ pub(crate) async fn end(asked: Asked) -> Result<Response> {
         return Err(Problem::new(StatusCode::CONFLICT, "no_session", text));
     };
     asked.hub().sign_out(cookie).await?;
-    Ok(keeping(&asked.app, done(), None))
+    Ok(keeping(&asked, done(), None))
 }

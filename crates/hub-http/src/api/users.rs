@@ -3,9 +3,11 @@
 use axum::response::Response;
 use linchpin::auth::Secret;
 use linchpin_hub_core::Error;
+use linchpin_hub_core::hub::users::ChangedBy;
 use linchpin_hub_core::id::UserId;
 use schemars::JsonSchema;
 
+use super::sessions::keeping;
 use crate::answer::{created, done, json};
 use crate::asked::Asked;
 use crate::list::cut;
@@ -25,8 +27,13 @@ pub(crate) struct NewUser {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
 pub(crate) struct NewPassword {
-    /// The password.
+    /// The new password.
+    #[schemars(length(min = 8, max = 1_024))]
     password: String,
+    /// The current password of the user. The operator, who uses the token of the hub's process, needs none, and neither does
+    /// a user without a password who signed in with a login link.
+    #[schemars(length(max = 1_024))]
+    old_password: Option<String>,
 }
 
 pub(crate) async fn list(asked: Asked) -> Result<Response> {
@@ -54,12 +61,24 @@ pub(crate) async fn remove(asked: Asked) -> Result<Response> {
     Ok(done())
 }
 
-/// Sets a password. What that person has signed in to ends, except for the session that asks.
+/// Sets a password. Sessions and tokens of the user end; the browser that makes the change gets a new session.
 pub(crate) async fn set_password(mut asked: Asked) -> Result<Response> {
     let mut form = asked.form()?;
-    let missing = || Error::invalid("password", "which password?");
+    let missing = || Error::invalid("password", "must be the new password");
     let password = Secret::new(form.text("password", 1_024)?.ok_or_else(missing)?);
+    let old = form.text("old_password", 1_024)?.map(Secret::new);
     form.end()?;
     let (caller, user) = (asked.caller()?, asked.path("user").parse()?);
-    json(&asked.hub().set_password(caller.scope, user, &password, caller.cookie()).await?)
+    let session = caller.cookie().map(|_| &asked.remote);
+    let by = if caller.is_operator(&asked.app) {
+        ChangedBy::Operator
+    } else {
+        ChangedBy::User { old: old.as_ref(), session }
+    };
+    let set = asked.hub().set_password(caller.scope, user, &password, by).await?;
+    let answer = json(&set.user)?;
+    Ok(match set.session {
+        Some(session) => keeping(&asked, answer, Some(&session.cookie)),
+        None => answer,
+    })
 }

@@ -61,8 +61,8 @@ pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
     let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let then = asked.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
     let then = see_other(then.as_deref().unwrap_or("/"));
-    match asked.hub().sign_in_once(&Secret::new(token)).await {
-        Ok(signed_in) => Ok(keeping(&asked.app, then, Some(&signed_in.cookie))),
+    match asked.hub().sign_in_once(&Secret::new(token), &asked.remote).await {
+        Ok(signed_in) => Ok(keeping(&asked, then, Some(&signed_in.cookie))),
         Err(_) if person(&asked).is_some() => Ok(then),
         Err(error) => refused(error.into()),
     }
@@ -72,7 +72,7 @@ pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
 pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
     need_origin(&asked.headers)?;
     match with_password(&mut asked).await {
-        Ok(signed_in) => Ok(keeping(&asked.app, see_other("/"), Some(&signed_in.cookie))),
+        Ok(signed_in) => Ok(keeping(&asked, see_other("/"), Some(&signed_in.cookie))),
         Err(problem) => refused(problem),
     }
 }
@@ -80,7 +80,8 @@ pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
 /// The door again, with the reason.
 fn refused(problem: Problem) -> Result<Response> {
     let status = problem.status();
-    if status.is_server_error() { Err(problem) } else { Ok(html(status, door(Some(problem.detail())))) }
+    let is_broken = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
+    if is_broken { Err(problem) } else { Ok(html(status, door(Some(problem.detail())))) }
 }
 
 /// A page. When its form is sent, browsers say in `Origin` where it came from only if they may tell this very place what

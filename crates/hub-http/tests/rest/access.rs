@@ -43,7 +43,8 @@ async fn whoever_is_not_known_gets_nowhere() {
         nobody.problem(401, "not_signed_in");
         assert_eq!(nobody.header("www-authenticate"), Some("Bearer"));
         stranger.problem(401, "unauthorized");
-        let gone = site.send(&method, &path, &[("Cookie", "linchpin=0000")], None).await;
+        let gone =
+            site.send(&method, &path, &[("Cookie", &format!("{}=0000", site.cookie_name()))], None).await;
         gone.problem(401, "not_signed_in");
     }
     site.send("GET", "/metrics", &[], None).await.problem(401, "not_signed_in");

@@ -1,8 +1,11 @@
 //! What is sent: of the right kind, not too long, readable in one way only, and never a command.
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
-use crate::site::Site;
+use crate::site::{PATIENCE, Site};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -168,4 +171,37 @@ async fn what_nobody_asked_for_is_an_error() {
         site.get(path).await.wrong(field);
     }
     assert_eq!(site.get("/audit?after=9223372036854775807").await.ok()["items"], json!([]));
+}
+
+#[tokio::test]
+async fn one_caller_cannot_take_all_room_for_bodies() {
+    const LENGTH: usize = 4 << 20;
+    let site = Site::with_server().await;
+    let (_, greedy) = site.agent("auto").await;
+    let (_, other) = site.agent("always-ask").await;
+    let head = format!(
+        "POST /api/v1/tools/mcp_up__echo/call HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {greedy}\r\n\
+         Content-Type: application/json\r\nContent-Length: {LENGTH}\r\n\r\n",
+        site.address
+    );
+    let mut all = JoinSet::new();
+    for _ in 0..16 {
+        let (address, head) = (site.address, head.clone());
+        all.spawn(async move {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let almost = [head.into_bytes(), vec![b' '; LENGTH - 1]].concat();
+            let _ = socket.write_all(&almost).await; // the hub may refuse before it has read everything
+            let mut status = [0; 12];
+            socket.read_exact(&mut status).await.map(|_| String::from_utf8_lossy(&status).into_owned())
+        });
+    }
+    // Half of the room is for others: half of these bodies are refused, also those that were cut while they were sent.
+    for _ in 0..8 {
+        let ended = tokio::time::timeout(PATIENCE / 4, all.join_next()).await;
+        let status = ended.expect("it is refused at once").unwrap().unwrap();
+        assert!(status.as_ref().map_or(true, |status| status == "HTTP/1.1 503"), "{status:?}");
+    }
+    let form = json!({"arguments": {"message": "x".repeat(1 << 20)}});
+    let answer = site.by(&other, "POST", "/tools/mcp_up__echo/call?wait=false", Some(form)).await;
+    assert!([200, 202].contains(&answer.status), "{answer:?}");
 }

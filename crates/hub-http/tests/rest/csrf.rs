@@ -40,7 +40,10 @@ async fn each_session_has_its_own() {
     let headers = [("Cookie", &*cookie), ("Origin", &*own), ("x-csrf-token", &*csrf)];
     let answer = site.send("DELETE", "/api/v1/session", &headers, None).await;
     assert_eq!(answer.status, 204);
-    assert!(answer.header("set-cookie").unwrap().starts_with("linchpin=; "), "{answer:?}");
+    assert!(
+        answer.header("set-cookie").unwrap().starts_with(&format!("{}=; ", site.cookie_name())),
+        "{answer:?}"
+    );
     let gone = site.send("GET", "/api/v1/session", &[("Cookie", &cookie)], None).await;
     gone.problem(401, "not_signed_in");
     let stays = site.send("GET", "/api/v1/session", &[("Cookie", &other)], None).await;

@@ -144,7 +144,8 @@ async fn whoever_may_not_any_more_sees_nothing_more() {
     let (cookie, csrf) = site.sign_in().await;
     let mut socket = TcpStream::connect(site.address).await.unwrap();
     let head = format!(
-        "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n"
+        "GET /api/v1/events HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nCookie: {cookie}\r\n\r\n",
+        site.address
     );
     socket.write_all(head.as_bytes()).await.unwrap();
     let mut watcher = Watcher { socket, text: String::new() };

@@ -33,7 +33,7 @@ async fn the_link_signs_in_once() {
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
     let cookie = answer.header("set-cookie").unwrap();
     assert!(
-        cookie.starts_with("linchpin=") && cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"),
+        cookie.starts_with(&site.cookie_name()) && cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"),
         "{cookie}"
     );
     let cookie = cookie.split(';').next().unwrap();
@@ -71,7 +71,7 @@ async fn a_password_signs_in_from_pages_of_ours_alone() {
     send(Some(&own), "password=a&password=b").await.problem(400, "duplicate_key");
     let answer = send(Some(&own), &form).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{answer:?}");
-    assert!(answer.header("set-cookie").unwrap().starts_with("linchpin="));
+    assert!(answer.header("set-cookie").unwrap().starts_with(&site.cookie_name()));
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -145,20 +145,23 @@ impl Site {
 
     /// Sends bytes on a connection of their own, and reads until it is closed.
     pub(crate) async fn raw(&self, request: &[u8]) -> Answer {
-        let exchange = async {
-            let mut socket = TcpStream::connect(self.address).await.unwrap();
-            let _ = socket.write_all(request).await; // it may be closed before everything was read
-            let mut bytes = Vec::new();
-            let _ = socket.read_to_end(&mut bytes).await; // or reset, when it did not read everything
-            bytes
-        };
-        let bytes = tokio::time::timeout(PATIENCE, exchange).await.expect("there is no answer in time");
-        let text = String::from_utf8(bytes).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        let body = if is_chunked { unchunked(body) } else { body.to_owned() };
-        Answer { status, head: head.to_owned(), body }
+        self.raw_from("127.0.0.1", request).await
+    }
+
+    /// The same, from another address of this machine.
+    pub(crate) async fn raw_from(&self, source: &str, request: &[u8]) -> Answer {
+        exchange(self.address, source, request).await
+    }
+
+    /// Sends the head of a request and waits for the interim response.
+    pub(crate) async fn begun(&self, head: &str, interim: &str) -> Begun {
+        let mut socket = connect(self.address, "127.0.0.1").await;
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let mut bytes = vec![0; interim.len()];
+        let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut bytes)).await;
+        read.expect("there is no answer in time").unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), interim);
+        Begun(socket)
     }
 
     /// A request with these headers.
@@ -217,6 +220,11 @@ impl Site {
         (cookie, session["csrf_token"].as_str().unwrap().to_owned())
     }
 
+    /// The name of the session cookie.
+    pub(crate) fn cookie_name(&self) -> String {
+        format!("linchpin-{}", self.address.port())
+    }
+
     /// The origin of the page.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address)
@@ -227,6 +235,43 @@ impl Site {
         self.web.close();
         self.running.shutdown().await;
     }
+}
+
+/// A request whose head was sent.
+pub(crate) struct Begun(TcpStream);
+
+impl Begun {
+    /// Sends the body and reads the response.
+    pub(crate) async fn finish(self, body: &str) -> Answer {
+        finish(self.0, body.as_bytes()).await
+    }
+}
+
+async fn connect(address: SocketAddr, source: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// Sends bytes from an address of this machine, and reads until the connection is closed.
+pub(crate) async fn exchange(address: SocketAddr, source: &str, request: &[u8]) -> Answer {
+    finish(connect(address, source).await, request).await
+}
+
+async fn finish(mut socket: TcpStream, request: &[u8]) -> Answer {
+    let exchange = async {
+        let _ = socket.write_all(request).await; // it may be closed before everything was read
+        let mut bytes = Vec::new();
+        let _ = socket.read_to_end(&mut bytes).await; // or reset, when it did not read everything
+        bytes
+    };
+    let bytes = tokio::time::timeout(PATIENCE, exchange).await.expect("there is no answer in time");
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if is_chunked { unchunked(body) } else { body.to_owned() };
+    Answer { status, head: head.to_owned(), body }
 }
 
 fn unchunked(mut body: &str) -> String {

@@ -20,14 +20,14 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
     let mut secrets: Vec<Secret> =
         vec![PASSWORD.into(), "canary-that-is-wrong".into(), stage.hub.process_token()];
     let link = stage.hub.one_time().await.unwrap().unwrap();
-    let by_link = stage.hub.sign_in_once(&link).await.unwrap();
+    let by_link = stage.hub.sign_in_once(&link, &here()).await.unwrap();
     let carol = stage.hub.add_user(ADA, "canary-name").await.unwrap();
-    let set = stage.hub.set_password(ADA, carol.id, &PASSWORD.into(), None).await;
-    let wrong = stage.hub.sign_in(LOCAL, "canary-name", &secrets[1]).await;
-    let once_more = stage.hub.sign_in_once(&link).await;
-    let signed_in = stage.hub.sign_in(LOCAL, "canary-name", &PASSWORD.into()).await.unwrap();
+    let set = stage.hub.set_password(ADA, carol.id, &PASSWORD.into(), ChangedBy::Operator).await;
+    let wrong = stage.hub.sign_in(LOCAL, "canary-name", &secrets[1], &here()).await;
+    let once_more = stage.hub.sign_in_once(&link, &here()).await;
+    let signed_in = stage.hub.sign_in(LOCAL, "canary-name", &PASSWORD.into(), &here()).await.unwrap();
     stage.pass(60);
-    let session = stage.hub.session(&signed_in.cookie).await;
+    let session = stage.hub.session(&signed_in.cookie, HOST).await;
     let agent = stage.agent(ADA, "helper").await;
     let issued = stage.hub.issue_token(ADA, Subject::Agent(agent), "a", None).await.unwrap();
     let own = stage.hub.issue_token(ADA, ADA.subject(), "own", None).await.unwrap();
@@ -42,7 +42,8 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
         json!(listed.as_ref().unwrap())
     ));
     said.push(format!("{} {} {}", wrong.unwrap_err(), once_more.unwrap_err(), refused.unwrap_err()));
-    let short = stage.hub.set_password(ADA, carol.id, &"canary!".into(), None).await.unwrap_err();
+    let short =
+        stage.hub.set_password(ADA, carol.id, &"canary!".into(), ChangedBy::Operator).await.unwrap_err();
     said.push(format!("{short} {short:?}"));
     stage.hub.sign_out(&signed_in.cookie).await.unwrap();
     stage.hub.events().publish(LOCAL, Told::new("last", json!({})));

@@ -19,13 +19,13 @@ async fn a_link_signs_in_once_and_ends_all_others() {
     let (first, link, last) = (link(&stage.hub).await, link(&stage.hub).await, link(&stage.hub).await);
     assert_eq!(link.expose().len(), 64);
     for wrong in ["".into(), "0".repeat(64).into()] {
-        assert_eq!(code(stage.hub.sign_in_once(&wrong).await), "unauthorized");
+        assert_eq!(code(stage.hub.sign_in_once(&wrong, &here()).await), "unauthorized");
     }
-    let signed_in = stage.hub.sign_in_once(&link).await.unwrap();
+    let signed_in = stage.hub.sign_in_once(&link, &here()).await.unwrap();
     assert_eq!((signed_in.scope, &*signed_in.user.name), (ADA, "local"));
-    assert_eq!(stage.hub.session(&signed_in.cookie).await.unwrap(), Some((ADA, signed_in.csrf)));
+    assert_eq!(stage.hub.session(&signed_in.cookie, HOST).await.unwrap(), Some((ADA, signed_in.csrf)));
     for used in [link, first, last] {
-        assert_eq!(code(stage.hub.sign_in_once(&used).await), "unauthorized");
+        assert_eq!(code(stage.hub.sign_in_once(&used, &here()).await), "unauthorized");
     }
     assert_eq!(stage.actions(LOCAL).await, ["user.added", "session.begun"]);
     assert_eq!(kept(&stage).await, 0);
@@ -36,7 +36,7 @@ async fn at_once(hubs: &[Arc<Hub>], link: &Secret) -> Vec<&'static str> {
     let mut all = JoinSet::new();
     for number in 0..100 {
         let (hub, link) = (hubs[number % hubs.len()].clone(), link.clone());
-        all.spawn(async move { code(hub.sign_in_once(&link).await) });
+        all.spawn(async move { code(hub.sign_in_once(&link, &here()).await) });
     }
     let mut codes = tokio::time::timeout(Duration::from_mins(1), all.join_all()).await.unwrap();
     codes.sort_unstable();
@@ -64,11 +64,11 @@ async fn a_link_of_one_hub_signs_in_at_another_on_the_same_database() {
     let [one, other] = [&hubs[0], &hubs[1]];
     one.ensure_local().await.unwrap();
     let (used, unused) = (link(one).await, link(other).await);
-    let cookie = other.sign_in_once(&used).await.unwrap().cookie;
-    assert_eq!(one.session_of(&cookie).await.unwrap(), Some(ADA));
+    let cookie = other.sign_in_once(&used, &here()).await.unwrap().cookie;
+    assert_eq!(one.session_of(&cookie, HOST).await.unwrap(), Some(ADA));
     for hub in &hubs {
         for link in [&used, &unused] {
-            let refused = hub.sign_in_once(link).await.unwrap_err();
+            let refused = hub.sign_in_once(link, &here()).await.unwrap_err();
             assert_eq!(refused.code(), "unauthorized");
             assert!(refused.message().starts_with("this link does not sign in any more"), "{refused}");
         }
@@ -78,7 +78,8 @@ async fn a_link_of_one_hub_signs_in_at_another_on_the_same_database() {
     assert_eq!(at_once(&hubs, &link_of_one).await, [["done"].as_slice(), &["unauthorized"; 99]].concat());
     for _ in 0..10 {
         let (first, second) = (link(one).await, link(other).await);
-        let both = tokio::join!(one.sign_in_once(&first), other.sign_in_once(&second));
+        let here = here();
+        let both = tokio::join!(one.sign_in_once(&first, &here), other.sign_in_once(&second, &here));
         let mut codes = [code(both.0), code(both.1)];
         codes.sort_unstable();
         assert_eq!(codes, ["done", "unauthorized"]);
@@ -90,7 +91,7 @@ async fn a_link_ends_with_time_and_with_the_first_password() {
     let stage = Stage::open().await;
     let over = link(&stage.hub).await;
     stage.pass(15 * 60);
-    assert_eq!(code(stage.hub.sign_in_once(&over).await), "unauthorized");
+    assert_eq!(code(stage.hub.sign_in_once(&over, &here()).await), "unauthorized");
     let last = link(&stage.hub).await;
     stage.pass(15 * 60 - 1);
     let carol = stage.person(ADA, "carol", PASSWORD).await;
@@ -98,12 +99,12 @@ async fn a_link_ends_with_time_and_with_the_first_password() {
     assert_eq!(kept(&stage).await, 0);
     // It does not come back with the end of that password.
     stage.hub.remove_user(ADA, carol).await.unwrap();
-    assert_eq!(code(stage.hub.sign_in_once(&last).await), "unauthorized");
+    assert_eq!(code(stage.hub.sign_in_once(&last, &here()).await), "unauthorized");
     // And it does not matter which hub the password was set at.
     let last = link(&stage.hub).await;
     let other = stage.another_hub();
-    other.set_password(ADA, LOCAL_USER, &PASSWORD.into(), None).await.unwrap();
-    assert_eq!(code(stage.hub.sign_in_once(&last).await), "unauthorized");
+    other.set_password(ADA, LOCAL_USER, &PASSWORD.into(), ChangedBy::Operator).await.unwrap();
+    assert_eq!(code(stage.hub.sign_in_once(&last, &here()).await), "unauthorized");
 }
 
 #[tokio::test]
@@ -112,7 +113,7 @@ async fn a_link_lasts_15_minutes_also_when_the_hub_is_started_again() {
     let link = link(&stage.hub).await;
     stage.pass(15 * 60 - 1);
     let stage = stage.restart().await;
-    assert_eq!(code(stage.hub.sign_in_once(&link).await), "done");
+    assert_eq!(code(stage.hub.sign_in_once(&link, &here()).await), "done");
 }
 
 #[tokio::test]
@@ -124,8 +125,8 @@ async fn there_are_16_links_at_most_and_none_that_is_over() {
         stage.pass(1);
     }
     assert_eq!(kept(&stage).await, 16);
-    assert_eq!(code(stage.hub.sign_in_once(&links[3]).await), "unauthorized");
-    assert_eq!(code(stage.hub.sign_in_once(&links[4]).await), "done");
+    assert_eq!(code(stage.hub.sign_in_once(&links[3], &here()).await), "unauthorized");
+    assert_eq!(code(stage.hub.sign_in_once(&links[4], &here()).await), "done");
     // Of many of the same moment, it is not the new one that goes.
     for _ in 0..40 {
         let before = stage.documents(LOCAL).await;

@@ -18,6 +18,8 @@ use clock::Clock;
 use linchpin::auth::Secret;
 use linchpin::egress::Egress;
 use linchpin_hub_core::events::{Event, Watching};
+use linchpin_hub_core::hub::sessions::Remote;
+use linchpin_hub_core::hub::users::ChangedBy;
 use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options};
 use linchpin_hub_core::id::{AgentId, ServerId, TenantId, UserId};
 use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Paging, Store};
@@ -35,6 +37,14 @@ const OTHER: TenantId = TenantId::fixed(2);
 const BOB: Scope = scope(OTHER, UserId::fixed(7));
 
 const PASSWORD: &str = "canary-password-of-ada";
+
+/// The host that sessions are made for.
+const HOST: &str = "127.0.0.1:7420";
+
+/// A browser on this machine.
+fn here() -> Remote {
+    Remote { address: Some([127, 0, 0, 1].into()), host: HOST.to_owned(), user: None }
+}
 
 const fn scope(tenant: TenantId, user: UserId) -> Scope {
     Scope::new(tenant, Subject::User(user))
@@ -111,12 +121,12 @@ impl Stage {
     /// Somebody who can sign in.
     async fn person(&self, scope: Scope, name: &str, password: &str) -> UserId {
         let id = self.hub.add_user(scope, name).await.unwrap().id;
-        self.hub.set_password(scope, id, &password.into(), None).await.unwrap();
+        self.hub.set_password(scope, id, &password.into(), ChangedBy::Operator).await.unwrap();
         id
     }
 
     async fn who(&self, cookie: &Secret) -> Option<Scope> {
-        self.hub.session(cookie).await.unwrap().map(|(scope, _)| scope)
+        self.hub.session(cookie, HOST).await.unwrap().map(|(scope, _)| scope)
     }
 
     /// Everything that a tenant has, without the audit.

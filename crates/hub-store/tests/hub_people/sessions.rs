@@ -1,14 +1,16 @@
 //! Signing in and out.
 
+use linchpin_hub_core::digest::Digest;
+
 use super::*;
 
 #[tokio::test]
 async fn whatever_is_wrong_the_answer_is_the_same() {
     let stage = Stage::open().await;
     let carol = stage.person(ADA, "carol", PASSWORD).await;
-    let signed_in = stage.hub.sign_in(LOCAL, " carol ", &PASSWORD.into()).await.unwrap();
+    let signed_in = stage.hub.sign_in(LOCAL, " carol ", &PASSWORD.into(), &here()).await.unwrap();
     assert_eq!((signed_in.scope, signed_in.user.id), (scope(LOCAL, carol), carol));
-    let again = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap();
+    let again = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap();
     assert_ne!(again.cookie, signed_in.cookie, "each sign-in is another session");
     assert_eq!(stage.who(&signed_in.cookie).await, stage.who(&again.cookie).await);
     let mut errors = Vec::new();
@@ -22,7 +24,7 @@ async fn whatever_is_wrong_the_answer_is_the_same() {
         (OTHER, "carol", PASSWORD),
         (OTHER, "bob", PASSWORD),
     ] {
-        errors.push(stage.hub.sign_in(tenant, name, &password.into()).await.unwrap_err());
+        errors.push(stage.hub.sign_in(tenant, name, &password.into(), &here()).await.unwrap_err());
     }
     assert_eq!((errors[0].kind(), errors[0].code()), (linchpin_hub_core::Kind::Unauthorized, "unauthorized"));
     errors.dedup();
@@ -38,36 +40,41 @@ async fn who_fails_again_and_again_waits_whether_there_is_such_a_person_or_not()
         let mut all = tokio::task::JoinSet::new();
         for _ in 0..12 {
             let stage = stage.clone();
-            all.spawn(async move { code(stage.hub.sign_in(LOCAL, name, &"wrong password".into()).await) });
+            all.spawn(async move {
+                code(stage.hub.sign_in(LOCAL, name, &"wrong password".into(), &here()).await)
+            });
         }
         let mut codes = all.join_all().await;
         codes.sort_unstable();
         assert_eq!(codes, [["too_many_tries"; 7].as_slice(), &["unauthorized"; 5]].concat(), "{name}");
     }
-    let error = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap_err();
+    let error = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap_err();
     assert_eq!((error.code(), error.kind()), ("too_many_tries", linchpin_hub_core::Kind::Exhausted));
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
     assert!(error.message().ends_with("wait 1 s"), "{error}");
     stage.pass(1);
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await), "done");
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &"wrong password".into()).await), "unauthorized");
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "nobody", &PASSWORD.into()).await), "unauthorized");
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "nobody", &PASSWORD.into()).await), "too_many_tries");
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await), "done");
+    assert_eq!(
+        code(stage.hub.sign_in(LOCAL, "carol", &"wrong password".into(), &here()).await),
+        "unauthorized"
+    );
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "nobody", &PASSWORD.into(), &here()).await), "unauthorized");
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "nobody", &PASSWORD.into(), &here()).await), "too_many_tries");
 }
 
 #[tokio::test]
 async fn a_session_ends_unused_and_in_the_end() {
     let stage = Stage::open().await;
     stage.person(ADA, "carol", PASSWORD).await;
-    let idle = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap().cookie;
+    let idle = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap().cookie;
     stage.pass(30 * 60 - 1);
     assert!(stage.who(&idle).await.is_some());
     // What goes on by itself is no use.
     stage.pass(20 * 60);
-    assert!(stage.hub.session_of(&idle).await.unwrap().is_some());
+    assert!(stage.hub.session_of(&idle, HOST).await.unwrap().is_some());
     stage.pass(10 * 60);
-    assert_eq!((stage.hub.session_of(&idle).await.unwrap(), stage.who(&idle).await), (None, None));
-    let busy = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap().cookie;
+    assert_eq!((stage.hub.session_of(&idle, HOST).await.unwrap(), stage.who(&idle).await), (None, None));
+    let busy = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap().cookie;
     let sessions =
         stage.documents(LOCAL).await.into_iter().filter(|text| text.contains("kind: Session")).count();
     assert_eq!(sessions, 1, "what is over is forgotten");
@@ -85,7 +92,7 @@ async fn a_session_ends_unused_and_in_the_end() {
 async fn use_is_noted_once_a_minute_and_survives_a_restart() {
     let stage = Stage::open().await;
     let link = stage.hub.one_time().await.unwrap().unwrap();
-    let cookie = stage.hub.sign_in_once(&link).await.unwrap().cookie;
+    let cookie = stage.hub.sign_in_once(&link, &here()).await.unwrap().cookie;
     let versions = async |stage: &Stage| {
         let page = stage
             .store
@@ -112,8 +119,8 @@ async fn use_is_noted_once_a_minute_and_survives_a_restart() {
 async fn signing_out_ends_one_session() {
     let stage = Stage::open().await;
     stage.person(ADA, "carol", PASSWORD).await;
-    let one = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap();
-    let other = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap();
+    let one = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap();
+    let other = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap();
     stage.hub.sign_out(&one.cookie).await.unwrap();
     stage.hub.sign_out(&one.cookie).await.unwrap();
     stage.hub.sign_out(&"nothing".into()).await.unwrap();
@@ -125,21 +132,81 @@ async fn signing_out_ends_one_session() {
 }
 
 #[tokio::test]
-async fn another_password_ends_the_other_sessions() {
+async fn a_password_change_ends_sessions_and_tokens_of_that_user_alone() {
     let stage = Stage::open().await;
     let carol = stage.person(ADA, "carol", PASSWORD).await;
     stage.person(ADA, "dora", PASSWORD).await;
-    let sign_in = async |name: &str| stage.hub.sign_in(LOCAL, name, &PASSWORD.into()).await.unwrap();
-    let (kept, other, of_dora) = (sign_in("carol").await, sign_in("carol").await, sign_in("dora").await);
-    let new: Secret = "another password".into();
-    stage.hub.set_password(kept.scope, carol, &new, Some(&kept.cookie)).await.unwrap();
-    assert_eq!(stage.who(&kept.cookie).await, Some(kept.scope));
-    assert_eq!(stage.who(&other.cookie).await, None);
+    let sign_in = async |name: &str| stage.hub.sign_in(LOCAL, name, &PASSWORD.into(), &here()).await.unwrap();
+    let (own, other, of_dora) = (sign_in("carol").await, sign_in("carol").await, sign_in("dora").await);
+    let issue =
+        async |scope: Scope| stage.hub.issue_token(scope, scope.subject(), "script", None).await.unwrap().0;
+    let (token, token_of_dora) = (issue(own.scope).await, issue(of_dora.scope).await);
+    let (new, old): (Secret, Secret) = ("another password".into(), PASSWORD.into());
+    let by = ChangedBy::User { old: Some(&old), session: Some(&here()) };
+    let foreign = stage.hub.set_password(of_dora.scope, carol, &new, by).await;
+    assert_eq!(code(foreign), "not_yours", "it is not enough to know the password");
+    let mut events = stage.hub.events().watch(LOCAL, None);
+    let set = stage.hub.set_password(own.scope, carol, &new, by).await.unwrap();
+    for kind in ["session", "token", "user"] {
+        assert_eq!(next(&mut events).await.kind, kind, "open streams look whether they may go on");
+    }
+    let renewed = set.session.unwrap();
+    assert_eq!(stage.who(&renewed.cookie).await, Some(own.scope));
+    assert_eq!((stage.who(&own.cookie).await, stage.who(&other.cookie).await), (None, None));
+    assert_eq!(code(stage.hub.authenticate(token.expose()).await), "unauthorized");
     assert_eq!(stage.who(&of_dora.cookie).await, Some(of_dora.scope));
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await), "unauthorized");
-    let third = stage.hub.sign_in(LOCAL, "carol", &new).await.unwrap();
-    // The cookie of somebody else keeps nothing.
-    stage.hub.set_password(of_dora.scope, carol, &PASSWORD.into(), Some(&of_dora.cookie)).await.unwrap();
-    assert_eq!((stage.who(&kept.cookie).await, stage.who(&third.cookie).await), (None, None));
-    assert_eq!(stage.who(&of_dora.cookie).await, Some(of_dora.scope));
+    assert_eq!(stage.hub.authenticate(token_of_dora.expose()).await, Ok(of_dora.scope));
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &old, &here()).await), "unauthorized");
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &new, &here()).await), "done");
+}
+
+#[tokio::test]
+async fn a_lock_is_of_one_source_until_many_sources_try() {
+    let stage = Stage::open().await;
+    let carol = stage.person(ADA, "carol", PASSWORD).await;
+    let from = |number: u8| Remote { address: Some([10, 0, 0, number].into()), ..here() };
+    let wrong =
+        async |number| code(stage.hub.sign_in(LOCAL, "carol", &"wrong password".into(), &from(number)).await);
+    for number in 0..20 {
+        for _ in 0..5 {
+            assert_eq!(wrong(number).await, "unauthorized");
+        }
+        assert_eq!(wrong(number).await, "too_many_tries");
+    }
+    assert_eq!(wrong(20).await, "too_many_tries", "100 tries in all");
+    // Who is signed in as this user is not locked out, and cannot guess without limit either.
+    let known = Remote { user: Some(carol), ..from(20) };
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &known).await), "done");
+    for expected in ["unauthorized"; 5].into_iter().chain(["too_many_tries"]) {
+        assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &"wrong password".into(), &known).await), expected);
+    }
+    let other = Remote { user: Some(LOCAL_USER), ..from(20) };
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &other).await), "too_many_tries");
+}
+
+#[tokio::test]
+async fn a_session_is_valid_for_the_host_that_it_was_made_for() {
+    let stage = Stage::open().await;
+    stage.person(ADA, "carol", PASSWORD).await;
+    let cookie = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap().cookie;
+    for (host, is_valid) in [(HOST, true), ("127.0.0.1:7421", false), ("localhost:7420", false), ("", false)]
+    {
+        assert_eq!(stage.hub.session(&cookie, host).await.unwrap().is_some(), is_valid, "{host}");
+        assert_eq!(stage.hub.session_of(&cookie, host).await.unwrap().is_some(), is_valid, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_of_an_earlier_version_has_ended() {
+    let stage = Stage::open().await;
+    let carol = stage.person(ADA, "carol", PASSWORD).await;
+    let cookie: Secret = "a cookie of before".into();
+    let id = Digest::of("linchpin session").part(cookie.expose()).end().to_string();
+    let now = stage.clock.now();
+    let session = json!({"id": id, "user": carol, "passwords": 1, "created": now, "used": now});
+    stage.put(LOCAL, Kind::Session, &id, None, session).await;
+    for host in [HOST, ""] {
+        assert_eq!(stage.hub.session(&cookie, host).await, Ok(None), "{host}");
+    }
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await), "done");
 }

@@ -10,7 +10,7 @@ async fn everything(stage: &Stage, scope: Scope, user: UserId, agent: AgentId) -
     let (hub, owner) = (&stage.hub, Subject::Agent(agent));
     let token = hub.tokens(ADA, owner).await.unwrap()[0].id;
     vec![
-        code(hub.set_password(scope, user, &PASSWORD.into(), None).await),
+        code(hub.set_password(scope, user, &PASSWORD.into(), ChangedBy::Operator).await),
         code(hub.remove_user(scope, user).await),
         code(hub.tokens(scope, Subject::User(user)).await),
         code(hub.tokens(scope, owner).await),
@@ -28,7 +28,7 @@ async fn another_tenant_sees_changes_and_removes_nothing() {
     let carol = stage.person(ADA, "carol", PASSWORD).await;
     let agent = stage.agent(ADA, "helper").await;
     stage.hub.issue_token(ADA, Subject::Agent(agent), "a", None).await.unwrap();
-    let own = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap();
+    let own = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap();
     let before = (stage.documents(LOCAL).await, stage.actions(LOCAL).await);
     let events = stage.hub.events();
     let mut of_ada = events.watch(LOCAL, None);
@@ -41,9 +41,8 @@ async fn another_tenant_sees_changes_and_removes_nothing() {
     assert_eq!(users.iter().map(|user| &*user.name).collect::<Vec<_>>(), ["bob"]);
     let page = Paging { after: None, limit: 100 };
     assert_eq!(stage.hub.agents(BOB, &AgentFilter::default(), &page).await.unwrap().items, []);
-    // A cookie of the other tenant keeps no session of this one alive.
-    let bob = UserId::fixed(7);
-    stage.hub.set_password(BOB, bob, &PASSWORD.into(), Some(&own.cookie)).await.unwrap();
+    // A password change ends nothing of another tenant.
+    stage.hub.set_password(BOB, UserId::fixed(7), &PASSWORD.into(), ChangedBy::Operator).await.unwrap();
     assert_eq!((stage.documents(LOCAL).await, stage.actions(LOCAL).await), before);
     events.publish(LOCAL, Told::new("last", json!({})));
     assert_eq!(next(&mut of_ada).await.kind, "last", "nothing happened to the tenant");
@@ -58,7 +57,7 @@ async fn what_proves_who_asks_proves_it_for_one_tenant() {
     let mut seen = Vec::new();
     for (scope, password) in [(ADA, PASSWORD), (BOB, "another password")] {
         let tenant = scope.tenant();
-        let signed_in = stage.hub.sign_in(tenant, "same", &password.into()).await.unwrap();
+        let signed_in = stage.hub.sign_in(tenant, "same", &password.into(), &here()).await.unwrap();
         assert_eq!(stage.who(&signed_in.cookie).await.unwrap().tenant(), tenant);
         let agent = stage.agent(scope, "same").await;
         for owner in [Subject::Agent(agent), scope.subject()] {
@@ -68,15 +67,18 @@ async fn what_proves_who_asks_proves_it_for_one_tenant() {
             seen.push(found);
         }
         let wrong = if scope == ADA { "another password" } else { PASSWORD };
-        assert_eq!(code(stage.hub.sign_in(tenant, "same", &wrong.into()).await), "unauthorized");
+        assert_eq!(code(stage.hub.sign_in(tenant, "same", &wrong.into(), &here()).await), "unauthorized");
     }
     assert_eq!(seen.len(), 4);
     // One tenant's back-off is not the other's.
     for _ in 0..5 {
-        let _ = stage.hub.sign_in(OTHER, "same", &PASSWORD.into()).await;
+        let _ = stage.hub.sign_in(OTHER, "same", &PASSWORD.into(), &here()).await;
     }
-    assert_eq!(code(stage.hub.sign_in(OTHER, "same", &"another password".into()).await), "too_many_tries");
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "same", &PASSWORD.into()).await), "done");
+    assert_eq!(
+        code(stage.hub.sign_in(OTHER, "same", &"another password".into(), &here()).await),
+        "too_many_tries"
+    );
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "same", &PASSWORD.into(), &here()).await), "done");
 }
 
 #[tokio::test]

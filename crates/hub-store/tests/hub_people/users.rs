@@ -36,13 +36,21 @@ async fn a_name_is_checked_and_taken_once_in_a_tenant() {
 async fn a_password_is_checked() {
     let stage = Stage::open().await;
     for password in ["", "1234567", &"p".repeat(1_025)] {
-        let set = stage.hub.set_password(ADA, LOCAL_USER, &password.into(), None).await;
+        let set = stage.hub.set_password(ADA, LOCAL_USER, &password.into(), ChangedBy::Operator).await;
         assert_eq!(field(set).as_deref(), Some("password"));
     }
     assert_eq!(stage.hub.has_password().await, Ok(false));
-    let nobody = stage.hub.set_password(ADA, UserId::fixed(9), &PASSWORD.into(), None).await;
+    let nobody = stage.hub.set_password(ADA, UserId::fixed(9), &PASSWORD.into(), ChangedBy::Operator).await;
     assert_eq!(code(nobody), "not_found");
-    assert!(stage.hub.set_password(ADA, LOCAL_USER, &PASSWORD.into(), None).await.unwrap().has_password);
+    assert!(
+        stage
+            .hub
+            .set_password(ADA, LOCAL_USER, &PASSWORD.into(), ChangedBy::Operator)
+            .await
+            .unwrap()
+            .user
+            .has_password
+    );
     assert_eq!(stage.hub.has_password().await, Ok(true));
     assert_eq!(stage.actions(LOCAL).await, ["user.added", "user.password_set"]);
 }
@@ -52,7 +60,7 @@ async fn who_is_removed_is_gone_with_sessions_and_tokens() {
     let stage = Stage::open().await;
     let carol = stage.person(ADA, "carol", PASSWORD).await;
     let as_carol = scope(LOCAL, carol);
-    let signed_in = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await.unwrap();
+    let signed_in = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap();
     let (token, _) = stage.hub.issue_token(as_carol, Subject::User(carol), "script", None).await.unwrap();
     assert_eq!(stage.who(&signed_in.cookie).await, Some(as_carol));
     assert_eq!(stage.hub.authenticate(token.expose()).await, Ok(as_carol));
@@ -65,7 +73,7 @@ async fn who_is_removed_is_gone_with_sessions_and_tokens() {
     assert_eq!(code(stage.hub.authenticate(token.expose()).await), "unauthorized");
     assert_eq!(stage.documents(LOCAL).await.len(), 1, "nothing of hers is left");
     assert_eq!(code(stage.hub.remove_user(ADA, carol).await), "not_found");
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into()).await), "unauthorized");
+    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await), "unauthorized");
     assert_eq!(stage.hub.has_password().await, Ok(false));
 }
 

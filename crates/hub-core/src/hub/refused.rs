@@ -1,0 +1,120 @@
+//! Refused sign-ins in the audit, aggregated.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+use super::Hub;
+use super::repeats::{Repeated, Repeats, write};
+use crate::audit::Entry;
+use crate::id::{TenantId, UserId};
+
+/// Why a sign-in or a password change was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Reason {
+    /// The password does not match, or no user has the name.
+    WrongPassword,
+    /// The old password of a password change does not match.
+    WrongOldPassword,
+    /// The throttle refused the attempt before the password was compared.
+    TooManyTries,
+    /// One of more kinds than are counted apart.
+    Other,
+}
+
+impl Reason {
+    fn name(self) -> &'static str {
+        match self {
+            Reason::WrongPassword => "wrong_password",
+            Reason::WrongOldPassword => "wrong_old_password",
+            Reason::TooManyTries => "too_many_tries",
+            Reason::Other => "other",
+        }
+    }
+}
+
+/// A kind of refused sign-in. The name is not part of it: a user may have typed the password there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Refused {
+    pub(super) tenant: TenantId,
+    /// The user whose name was given, if there is one.
+    pub(super) user: Option<UserId>,
+    pub(super) source: Option<IpAddr>,
+    pub(super) reason: Reason,
+}
+
+/// Refused sign-ins of the last minute.
+pub(super) type RefusedSignIns = Repeats<Refused>;
+
+impl Repeated for Refused {
+    fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    fn others(tenant: TenantId) -> Self {
+        Refused { tenant, user: None, source: None, reason: Reason::Other }
+    }
+
+    fn entry(&self, at: Timestamp, count: u64) -> Entry {
+        let mut entry = Entry::new(at, "hub", "session.refused").with("reason", self.reason.name());
+        if let Some(user) = self.user {
+            entry = entry.with("user", user.to_string());
+        }
+        if let Some(source) = self.source {
+            entry = entry.with("source", source.to_string());
+        }
+        entry.with("count", count)
+    }
+}
+
+impl Hub {
+    /// Counts a refused sign-in, and writes the first of its kind to the audit.
+    pub(super) async fn note_refused(&self, refused: Refused) {
+        let now = self.world.now();
+        if let Some(first) = self.people.refused.add(refused, now) {
+            tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "sign-in refused");
+            write(&*self.store, first.tenant, first.entry(now, 1)).await;
+        }
+    }
+    /// Writes how often sign-ins were refused again: what is due, or all of it.
+    pub(super) async fn write_refused(&self, all: bool) {
+        self.people.refused.write_due(&*self.store, self.world.now(), all).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::repeats::MAX_KINDS;
+    use super::*;
+
+    fn refused(source: u32) -> Refused {
+        let source = Some(IpAddr::V4(source.into()));
+        Refused { tenant: TenantId::fixed(1), user: None, source, reason: Reason::WrongPassword }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_flood_of_one_source_is_one_entry_a_minute() {
+        let all = RefusedSignIns::default();
+        assert!(all.add(refused(1), at(0)).is_some());
+        for second in 0..59 {
+            assert!(all.add(refused(1), at(second)).is_none());
+            assert!(all.due(at(second), false).is_empty());
+        }
+        assert_eq!(all.due(at(60), false), [(refused(1), 59)]);
+        assert!(all.due(at(120), false).is_empty());
+        assert!(all.add(refused(1), at(121)).is_some(), "it was quiet for a minute");
+    }
+
+    #[test]
+    fn a_flood_of_many_sources_is_bounded() {
+        let all = RefusedSignIns::default();
+        let written = (0..10_000).filter_map(|source| all.add(refused(source), at(0))).count();
+        assert_eq!(written, MAX_KINDS + 1);
+        let rest = 10_000 - u64::try_from(MAX_KINDS).unwrap() - 1;
+        assert_eq!(all.due(at(60), false), [(Refused::others(TenantId::fixed(1)), rest)]);
+    }
+}
