@@ -177,8 +177,10 @@ async fn an_entry_that_cannot_be_right_is_refused_before_anything_is_read() {
     }
     let mut entry = entry();
     entry["resources"] = json!("static");
-    let error = connect(&script(Revision::LATEST, entry, honest)).await.skills().all().await.unwrap_err();
-    assert!(matches!(error, ClientError::Malformed { .. }), "{error}");
+    let client = connect(&script(Revision::LATEST, entry, honest)).await;
+    let skills = client.skills().listing().await.unwrap();
+    assert_eq!((skills.items.len(), &*skills.left_out[0].name), (0, URI), "a malformed entry is left out");
+    assert!(skills.left_out[0].reason.starts_with("it is malformed at \"/resources\""), "{skills:?}");
 }
 
 #[tokio::test]

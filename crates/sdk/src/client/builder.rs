@@ -113,6 +113,12 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
+    /// Sets the name of the server in log events. Default: the name that the server reports.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.settings.label = Some(label.into());
+        self
+    }
+
     /// Where to remember what servers speak, in place of the memory that all clients of the process share.
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;

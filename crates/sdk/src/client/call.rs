@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use linchpin_jsonrpc::string::write_string;
+use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
-    CallToolResult, ClientCapabilities, CompleteResult, EmptyResult, GetPromptResult, GetSkillResult, Meta,
-    ReadResourceDirectoryResult, ReadResourceResult, Skill,
+    CallToolResult, ClientCapabilities, CompleteParams, CompleteResult, CompletionContext, EmptyResult,
+    GetPromptResult, GetSkillResult, Meta, ReadResourceDirectoryResult, ReadResourceResult, Skill,
 };
 use linchpin_protocol::wire::Invalid;
 use linchpin_protocol::{Method, wire};
@@ -73,6 +74,24 @@ impl<T> Call<T> {
     ) -> Self {
         self.request.options.answerer = Some(answerer);
         self.request.options.capabilities = Some(Arc::new(capabilities));
+        self
+    }
+}
+
+impl Call<CompleteResult> {
+    /// Sets the arguments that are already known, which servers use to narrow the completions. They are not sent in
+    /// revisions without a completion context.
+    pub fn context<K: Into<String>, V: Into<String>>(
+        mut self,
+        arguments: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let arguments = arguments.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let context = Some(CompletionContext { arguments: Some(arguments) });
+        self.params = self.params.and_then(|params| {
+            let params: CompleteParams = serde_json::from_slice(&params)
+                .map_err(|error| ClientError::BadArguments(error.to_string()))?;
+            Ok(to_vec(&CompleteParams { context, ..params }, self.client.revision()))
+        });
         self
     }
 }
@@ -153,7 +172,7 @@ impl Outcome for CallToolResult {
     }
 
     fn check(&self, client: &Client, tool: &str) -> Result<(), ClientError> {
-        client.core.outputs.check(tool, self)
+        client.core.outputs.check(client.core.server_label(), tool, self)
     }
 }
 impl Outcome for ReadResourceResult {}

@@ -44,7 +44,7 @@ impl Outputs {
     }
 
     /// Whether a result keeps the promise of its tool.
-    pub(crate) fn check(&self, tool: &str, result: &CallToolResult) -> Result<(), ClientError> {
+    pub(crate) fn check(&self, server: &str, tool: &str, result: &CallToolResult) -> Result<(), ClientError> {
         let Some(output) = lock(&self.0).get(tool).cloned() else { return Ok(()) };
         if result.is_error == Some(true) {
             return Ok(());
@@ -60,7 +60,7 @@ impl Outputs {
                 validator.check(&value).map_err(bad)
             }
             Output::Unusable(reason) => {
-                tracing::warn!(tool, reason, "a result was not checked");
+                tracing::warn!(server, tool, reason, "a result was not checked");
                 Ok(())
             }
         }

@@ -113,6 +113,15 @@ impl Core {
         self.agreed.get().map_or(Revision::LATEST, |agreed| agreed.revision)
     }
 
+    /// The name of the server in log events: the label of the client, or the name that the server reports.
+    pub(crate) fn server_label(&self) -> &str {
+        let reported = || self.agreed.get().and_then(|agreed| agreed.server.as_ref());
+        match &self.settings.label {
+            Some(label) => label,
+            None => reported().map_or("unknown", |server| &server.name),
+        }
+    }
+
     /// Sends a notification. In the stateless era it needs no metadata.
     pub(crate) fn notify(&self, method: &str, params: &dyn Encode) {
         let revision = self.revision();

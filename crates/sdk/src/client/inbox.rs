@@ -53,7 +53,8 @@ impl Receiver for Inbox {
             }
             Err(_) if message.iter().all(u8::is_ascii_whitespace) => return false,
             Err(error) => {
-                tracing::warn!(%error, "the server sent something that is no message");
+                let server = self.0.server_label();
+                tracing::warn!(server, %error, "the server sent an invalid message");
                 let id = error.id.clone().filter(|_| error.is_response).or_else(|| guess_id(message));
                 // A transport that carries each request by itself knows which one this was.
                 if let Some(id) = id.filter(|_| self.0.carrier().is_none()) {
@@ -84,6 +85,11 @@ impl Receiver for Inbox {
 
     fn revision(&self) -> Option<Revision> {
         self.0.agreed.get().map(|agreed| agreed.revision)
+    }
+
+    #[cfg(feature = "http-client")]
+    fn server_label(&self) -> &str {
+        self.0.server_label()
     }
 
     fn fail(&self, id: &Id<'_>, error: CallError) {
@@ -189,7 +195,8 @@ impl Inbox {
         let core = &self.0;
         let agreed = core.agreed.get().map(|agreed| agreed.revision);
         if agreed.is_some_and(|revision| revision.era() == Era::Stateless) {
-            tracing::warn!(method, "the server sent a request, which this revision does not have");
+            let server = core.server_label();
+            tracing::warn!(server, method, "the server sent a request, which this revision does not have");
             return;
         }
         if core.outbox.is_full() {

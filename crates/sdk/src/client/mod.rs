@@ -50,7 +50,7 @@ pub(crate) use handlers::Answerer;
 pub use handlers::Changed;
 #[cfg(feature = "http-client")]
 pub(crate) use inbox::guarded;
-pub use pages::{Item, Pages};
+pub use pages::{Item, LeftOut, Listing, Pages};
 pub use skills::Child;
 #[cfg(feature = "skills")]
 pub use skills::{LoadedSkill, SkillFile};
@@ -122,13 +122,15 @@ impl Client {
         {
             // A server that refuses still serves.
             if let Err(error) = self.set_log_level(level).await {
-                tracing::warn!(%error, "the server did not take the log level");
+                let server = self.core.server_label();
+                tracing::warn!(server, %error, "the server refused the log level");
             }
         }
         if self.core.handlers.list_changed.is_some() {
             // As with the log level.
             if let Err(error) = self.watch_lists().await {
-                tracing::warn!(%error, "the server does not tell of changed lists");
+                let server = self.core.server_label();
+                tracing::warn!(server, %error, "cannot subscribe to list changes");
             }
         }
         Ok(self)
@@ -223,7 +225,8 @@ impl Client {
         self.send(Method::GetPrompt, &params)
     }
 
-    /// Completes an argument of a prompt or a variable of a template.
+    /// Completes an argument of a prompt or a variable of a template. [`Call::context`] adds the arguments that are
+    /// already known.
     pub fn complete(
         &self,
         reference: CompletionReference,

@@ -26,6 +26,7 @@ pub(super) async fn restore(core: Arc<Core>) {
 async fn again(core: &Core, method: Method, params: Vec<u8>) {
     let method = method.name();
     if let Err(error) = core.ask(core.revision(), method, &params, &Options::default()).await {
-        tracing::warn!(method, %error, "the new session is not like the one before");
+        let server = core.server_label();
+        tracing::warn!(server, method, %error, "cannot restore a setting in the new session");
     }
 }

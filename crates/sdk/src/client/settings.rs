@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     /// Whether results are kept for as long as the server says that they are fresh.
     pub(crate) cache: bool,
     pub(crate) log_level: Option<LogLevel>,
+    /// Name of the server in log events.
+    pub(crate) label: Option<String>,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             text_ids: false,
             cache: true,
             log_level: None,
+            label: None,
         }
     }
 }

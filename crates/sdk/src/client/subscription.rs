@@ -60,14 +60,17 @@ impl Client {
         }
     }
 
-    /// In the stateless era changes of lists are told on a stream; in a session they come by themselves.
+    /// Listens for changed lists. In the stateless era they come on a stream, which is opened only if the server
+    /// announces changes of at least one list; in a session they need no request.
     pub(super) async fn watch_lists(&self) -> Result<(), ClientError> {
         let can = self.capabilities();
-        let tells = |list: &Option<ListCapability>| list.as_ref().and_then(|list| list.list_changed);
+        // `false` says the same as no member at all.
+        let announced = |list_changed: Option<bool>| list_changed.filter(|announced| *announced);
+        let of = |list: &Option<ListCapability>| announced(list.as_ref()?.list_changed);
         let filter = SubscriptionFilter {
-            tools_list_changed: tells(&can.tools),
-            prompts_list_changed: tells(&can.prompts),
-            resources_list_changed: can.resources.as_ref().and_then(|list| list.list_changed),
+            tools_list_changed: of(&can.tools),
+            prompts_list_changed: of(&can.prompts),
+            resources_list_changed: can.resources.as_ref().and_then(|list| announced(list.list_changed)),
             resource_subscriptions: None,
             task_ids: None,
         };
@@ -91,7 +94,8 @@ impl Client {
                 // The call is dropped, which tells the server.
                 _ = given_up => {}
                 error = keep(&core, &params, &notifications, call) => {
-                    tracing::warn!(?error, "the server ended a stream: changes are told no more");
+                    let server = core.server_label();
+                    tracing::warn!(server, ?error, "subscription stream ended; no further changes are received");
                 }
             }
         });

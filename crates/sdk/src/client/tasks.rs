@@ -1,16 +1,18 @@
 //! Requests that became tasks: polled, answered and cancelled by the client.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
-    CallToolResult, CancelTaskResult, GetTaskResult, Task, TaskDetail, TaskParams, TaskStatus,
+    CallToolResult, CancelTaskResult, GetTaskResult, InputRequest, Task, TaskDetail, TaskParams, TaskStatus,
 };
 use linchpin_protocol::{Era, Method};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::call::{decoded, finish};
@@ -126,16 +128,28 @@ impl TaskHandle {
         })
     }
 
+    /// The state of the task. A refusal says nothing about the call, which may have run: the error names the task.
+    async fn poll(&self) -> Result<GetTaskResult, ClientError> {
+        self.get().await.map_err(|error| self.unfinished(error))
+    }
+
+    /// What a refused request about the task means for the call that became it.
+    fn unfinished(&self, error: ClientError) -> ClientError {
+        match error {
+            ClientError::Call(CallError::Rejected(_)) if self.request.tool.is_some() => ClientError::Task {
+                id: self.id.clone(),
+                status: TaskStatus::Working,
+                message: Some(error.to_string()),
+            },
+            error => error,
+        }
+    }
+
     async fn follow(&self) -> Result<String, ClientError> {
-        let (mut answered, mut rounds) = (HashSet::new(), 0);
-        let most = self.client.core.settings.max_rounds;
-        let begun = Instant::now();
-        let mut time = Budget::new(&self.client, &self.request.options);
+        let mut answered = HashSet::new();
+        let mut time = Deadlines::new(self);
         loop {
-            let GetTaskResult { task, detail, .. } = self.get().await?;
-            if task.ttl_ms.is_some_and(|ttl| begun.elapsed() > Duration::from_millis(ttl) + SLOWEST) {
-                return Err(self.ended(task)); // it should be gone by now
-            }
+            let GetTaskResult { task, detail, .. } = self.poll().await?;
             match (task.status, detail) {
                 (TaskStatus::Completed, Some(TaskDetail::Result(result))) => {
                     return Ok(serde_json::to_string(&result).unwrap_or_default());
@@ -144,27 +158,43 @@ impl TaskHandle {
                     return Err(CallError::Rejected(error).into());
                 }
                 (TaskStatus::InputRequired, Some(TaskDetail::InputRequests(mut requests))) => {
+                    // A key stands for one request during the whole life of a task.
                     requests.retain(|key, _| answered.insert(key.clone()));
                     if !requests.is_empty() {
-                        rounds += 1;
-                        if rounds > most {
-                            return Err(ClientError::TooManyRounds(most));
-                        }
-                        let asked = Instant::now();
-                        let replies = answer_all(&self.client, &self.request.options, requests).await?;
-                        time.give_back(asked.elapsed());
-                        let answers = answers_json(&self.client, &replies);
-                        let params = with_member(&self.params(), "inputResponses", &answers);
-                        let _: serde_json::Value = self.ask(Method::UpdateTask, &params, None).await?;
+                        self.answer(requests, &mut time).await?;
+                        time.check(&task)?;
                         continue;
                     }
+                    time.check_answers()?;
                 }
                 (status, _) if status.is_terminal() => return Err(self.ended(task)),
-                _ => {}
+                _ => time.answers = None,
             }
-            time.check()?;
+            time.check(&task)?;
             tokio::time::sleep(pause(&task)).await;
         }
+    }
+
+    /// Answers input requests of the task.
+    async fn answer(
+        &self,
+        requests: BTreeMap<String, InputRequest>,
+        time: &mut Deadlines,
+    ) -> Result<(), ClientError> {
+        let most = self.client.core.settings.max_rounds;
+        time.rounds += 1;
+        if time.rounds > most {
+            return Err(ClientError::TooManyRounds(most));
+        }
+        let asked = Instant::now();
+        let replies = answer_all(&self.client, &self.request.options, requests).await?;
+        time.budget.give_back(asked.elapsed());
+        let answers = answers_json(&self.client, &replies);
+        let params = with_member(&self.params(), "inputResponses", &answers);
+        let updated: Result<Value, _> = self.ask(Method::UpdateTask, &params, None).await;
+        updated.map_err(|error| self.unfinished(error))?;
+        time.answers = Some(Instant::now());
+        Ok(())
     }
 
     fn ended(&self, task: Task) -> ClientError {
@@ -173,19 +203,67 @@ impl TaskHandle {
 
     /// The result is fetched once the task is done, or waits for answers, which come by requests of the server.
     async fn follow_in_session(&self) -> Result<String, ClientError> {
-        let time = Budget::new(&self.client, &self.request.options);
+        let time = Deadlines::new(self);
         loop {
-            let GetTaskResult { task, .. } = self.get().await?;
-            time.check()?;
-            match task.status {
-                TaskStatus::Working => tokio::time::sleep(pause(&task)).await,
-                TaskStatus::Cancelled => return Err(self.ended(task)),
-                TaskStatus::InputRequired | TaskStatus::Completed | TaskStatus::Failed => {
-                    let result: Box<serde_json::value::RawValue> =
-                        self.ask(Method::GetTaskPayload, &self.params(), Some(UNTIL_DONE)).await?;
-                    return Ok(result.get().to_owned());
+            let GetTaskResult { task, .. } = self.poll().await?;
+            if task.status == TaskStatus::Cancelled {
+                return Err(self.ended(task));
+            }
+            if task.status != TaskStatus::Working {
+                let result: Result<Box<RawValue>, _> =
+                    self.ask(Method::GetTaskPayload, &self.params(), Some(UNTIL_DONE)).await;
+                match result {
+                    // Some servers refuse to give the result of a task before it is done, instead of waiting.
+                    Err(ClientError::Call(CallError::Rejected(_))) if !task.status.is_terminal() => {}
+                    result => return result.map(|result| result.get().to_owned()),
                 }
             }
+            time.check(&task)?;
+            tokio::time::sleep(pause(&task)).await;
+        }
+    }
+}
+
+/// The limits of following one task.
+struct Deadlines {
+    begun: Instant,
+    budget: Budget,
+    /// How long the server may take to notice answers.
+    timeout: Duration,
+    /// How often the server has asked for input.
+    rounds: usize,
+    /// When the last answers were sent; `None` once the server has noticed them.
+    answers: Option<Instant>,
+}
+
+impl Deadlines {
+    fn new(task: &TaskHandle) -> Self {
+        let (client, options) = (&task.client, &task.request.options);
+        Deadlines {
+            begun: Instant::now(),
+            budget: Budget::new(client, options),
+            timeout: options.timeout.unwrap_or(client.core.settings.timeout),
+            rounds: 0,
+            answers: None,
+        }
+    }
+
+    /// Fails when the time of the call is over, or the server should have ended the task by its `ttl`.
+    fn check(&self, task: &Task) -> Result<(), CallError> {
+        self.budget.check()?;
+        match task.ttl_ms.map(Duration::from_millis) {
+            Some(ttl) if self.begun.elapsed() > ttl.saturating_add(2 * pause(task)) => {
+                Err(CallError::TimedOut(ttl))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails when the server goes on asking for what was answered.
+    fn check_answers(&self) -> Result<(), CallError> {
+        match self.answers {
+            Some(sent) if sent.elapsed() > self.timeout => Err(CallError::TimedOut(self.timeout)),
+            _ => Ok(()),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Event streams (`text/event-stream`) as the WHATWG describes them, under any division into chunks and never over
 //! a given size.
 //!
-//! Two things are stricter than in a browser: an event over the size and bytes that are not UTF-8 end the stream,
-//! because a message with parts missing or replaced is worse than none.
+//! Two things are stricter than in a browser: an event over the size ends the stream, and so does a field in use whose
+//! value is not UTF-8, because a message with parts missing or replaced is worse than none. Comments and the values of
+//! unknown fields may contain any bytes.
 
 use std::fmt;
 use std::time::Duration;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 /// Buffers that have grown beyond this are given back after the event.
@@ -32,7 +33,7 @@ pub(crate) struct Event<'a> {
 pub(crate) enum Fault {
     /// An event is over the size.
     TooLarge,
-    /// A line is not UTF-8.
+    /// A field is not UTF-8.
     Invalid,
 }
 
@@ -164,28 +165,31 @@ impl Parser {
             self.end_event(on);
             return Ok(());
         }
-        let line = std::str::from_utf8(line).map_err(|_| Fault::Invalid)?;
-        let (field, value) = match line.split_once(':') {
-            Some((field, value)) => (field, value.strip_prefix(' ').unwrap_or(value)),
-            None => (line, ""),
+        let (field, value) = match memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &[][..]),
         };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let text = || std::str::from_utf8(value).map_err(|_| Fault::Invalid);
         match field {
-            "data" => {
+            b"data" => {
+                let text = text()?;
                 if std::mem::replace(&mut self.has_data, true) {
                     self.data.push('\n');
                 }
-                self.data.push_str(value);
+                self.data.push_str(text);
             }
-            "event" => value.clone_into(&mut self.event),
-            "id" if !value.contains('\0') => {
-                value.clone_into(&mut self.id);
+            b"event" => text()?.clone_into(&mut self.event),
+            b"id" if !value.contains(&0) => {
+                text()?.clone_into(&mut self.id);
                 self.has_id = true;
             }
-            "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
-                self.retry = Some(Duration::from_millis(value.parse().unwrap_or(u64::MAX)));
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                self.retry = Some(Duration::from_millis(text()?.parse().unwrap_or(u64::MAX)));
             }
-            // A comment, or a field that nobody knows.
-            _ => {}
+            // The standard ignores comments and unknown fields, whatever their bytes are. A name that is not UTF-8 may
+            // be a damaged `data`.
+            _ => std::str::from_utf8(field).map(|_| ()).map_err(|_| Fault::Invalid)?,
         }
         Ok(())
     }
@@ -342,6 +346,16 @@ mod tests {
     fn what_is_not_utf8_ends_the_stream_after_the_events_before_it() {
         let outcome = read([&b"data: a\n\ndata: \xff\n\n"[..], b"data: b\n\n"], 1000);
         assert_eq!((outcome.events.len(), outcome.fault), (1, Some(Fault::Invalid)));
+    }
+
+    #[test]
+    fn comments_and_unknown_fields_may_have_any_bytes() {
+        let outcome = read([&b": caf\xe9\n:\xff\nother: \xff\nretry: \xff\ndata: a\n\n"[..]], 1000);
+        assert_eq!((outcome.events.len(), outcome.fault), (1, None));
+        for field in ["data", "event", "id"] {
+            let line = [field.as_bytes(), b": \xff\n\n"].concat();
+            assert_eq!(read([&*line], 1000).fault, Some(Fault::Invalid), "{field}");
+        }
     }
 
     #[test]

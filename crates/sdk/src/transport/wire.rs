@@ -19,6 +19,11 @@ pub(crate) trait Receiver: Send + Sync {
     fn revision(&self) -> Option<Revision> {
         None
     }
+    /// The name of the server in log events.
+    #[cfg(feature = "http-client")]
+    fn server_label(&self) -> &str {
+        "unknown"
+    }
     /// One request has no answer.
     fn fail(&self, _: &Id<'_>, _: CallError) {}
     /// Whether a request waits for its answer.
@@ -38,9 +43,9 @@ pub(crate) trait Receiver: Send + Sync {
 /// What some transports do beyond carrying messages: those that carry each request by itself, and can lose one
 /// without losing the others. What only reads is asked again once when it was lost; calls of tools never are.
 pub trait Carrier: Send + Sync {
-    /// Takes note of a tool that the server lists. A tool that cannot be called over this transport is left out
-    /// (`false`).
-    fn admit(&self, tool: &Tool) -> bool;
+    /// Takes note of a tool that the server lists. A tool that cannot be called over this transport is left out; the
+    /// error is the reason.
+    fn admit(&self, tool: &Tool) -> Result<(), String>;
 }
 
 /// What a transport is opened with. Cheap to clone.
@@ -92,6 +97,12 @@ impl Wire {
     /// The revision that both sides have agreed on, once they have.
     pub fn revision(&self) -> Option<Revision> {
         self.receiver.revision()
+    }
+
+    /// The name of the server in log events.
+    #[cfg(feature = "http-client")]
+    pub(crate) fn server_label(&self) -> &str {
+        self.receiver.server_label()
     }
 
     /// Says that the session was lost and another one opened in its place: what belongs to a session is set again.

@@ -3,10 +3,11 @@
 #[cfg(feature = "skills")]
 mod load;
 
-use linchpin_protocol::Method;
 use linchpin_protocol::model::{
     GetSkillParams, ReadResourceDirectoryParams, ReadResourceDirectoryResult, Resource, Skill, extension,
 };
+use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::{Method, wire};
 use serde_json::Value;
 
 use super::{Call, Client, Item, Pages};
@@ -43,9 +44,14 @@ impl From<Resource> for Child {
 impl Item for Child {
     type Page = ReadResourceDirectoryResult;
     const METHOD: Method = Method::ReadResourceDirectory;
+    const MEMBER: &'static str = "resources";
 
     fn open(page: Self::Page) -> (Vec<Self>, Option<String>) {
         (page.resources.into_iter().map(Child::from).collect(), page.next_cursor)
+    }
+
+    fn entry(text: &str) -> Result<Self, Invalid> {
+        wire::decode::<Resource>(text).map(Child::from)
     }
 
     fn offered(client: &Client) -> bool {

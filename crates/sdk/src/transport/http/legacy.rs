@@ -82,7 +82,8 @@ impl Link {
                 return flow;
             }
             if !self.deliver(event) {
-                tracing::warn!("an event of the stream is no message");
+                let server = self.wire.server_label();
+                tracing::warn!(server, "an event of the stream is not a message");
             }
             Flow::Go
         });

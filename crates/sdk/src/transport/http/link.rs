@@ -98,7 +98,9 @@ impl Link {
             Outgoing::Cancel(id) => self.lane.push(self, line, Some(Method::Cancelled), Some(id)),
             Outgoing::Other { method } => self.lane.push(self, line, method, None),
             Outgoing::Unfit(Some(id), error) => self.wire.fail(&id, error),
-            Outgoing::Unfit(None, error) => tracing::warn!(%error, "a message was not sent"),
+            Outgoing::Unfit(None, error) => {
+                tracing::warn!(server = self.wire.server_label(), %error, "a message was not sent");
+            }
         }
     }
 

@@ -35,13 +35,15 @@ impl Link {
                         if self.deliver(event) {
                             return Flow::Go;
                         }
-                        tracing::warn!("an event of the stream is no message");
+                        let server = self.wire.server_label();
+                        tracing::warn!(server, "an event of the session stream is not a message");
                         Flow::Skip
                     });
                     match heard.await {
                         Ended::Cut(reason) => reason,
                         Ended::Fault(error) => {
-                            tracing::warn!(%error, "the stream of the session cannot be read");
+                            let server = self.wire.server_label();
+                            tracing::warn!(server, %error, "cannot read the session stream");
                             error.to_string()
                         }
                         Ended::Done => return,
@@ -52,7 +54,8 @@ impl Link {
                     lock(&self.state).tries = tail.tries();
                     // Another stream is opened with the new session.
                     if let Err(error) = self.renew(lost.min(generation)).await {
-                        tracing::warn!(%error, "the session is lost, and another one could not be opened");
+                        let server = self.wire.server_label();
+                        tracing::warn!(server, %error, "the session was lost and cannot be reopened");
                     }
                     return;
                 }
@@ -63,7 +66,8 @@ impl Link {
                 }
             };
             let Some(pause) = tail.pause(self.http.max_reconnects) else {
-                tracing::warn!(reason, "the stream of the session is not taken up again: it brings nothing");
+                let server = self.wire.server_label();
+                tracing::warn!(server, reason, "the session stream failed too often and is not reopened");
                 self.diagnose(|| format!("the stream of the session is given up: {reason}"));
                 return;
             };

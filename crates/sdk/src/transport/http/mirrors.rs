@@ -41,17 +41,11 @@ impl Mirrors {
 }
 
 impl Carrier for Link {
-    fn admit(&self, tool: &Tool) -> bool {
+    fn admit(&self, tool: &Tool) -> Result<(), String> {
         let noted = self.mirrors.note(tool);
         if let Err(reason) = &noted {
-            let name = &tool.name;
-            tracing::warn!(
-                tool = name,
-                reason,
-                "a tool is left out: its headers are not defined as they must be"
-            );
-            self.diagnose(|| format!("the tool `{name}` is left out: {reason}"));
+            self.diagnose(|| format!("the tool `{}` is left out: {reason}", tool.name));
         }
-        noted.is_ok()
+        noted
     }
 }
