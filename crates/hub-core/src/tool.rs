@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::id::ServerId;
 use crate::pin::{self, Change, State};
+use crate::text::first_line;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,23 @@ pub struct Tool {
     pub last_seen: Timestamp,
     /// Whether the last list did not have it any more.
     pub is_gone: bool,
+}
+
+/// A tool that a server lists and the hub does not use.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "ToolLeftOut")]
+pub struct LeftOut {
+    /// The name that the server lists, or the position in the list if there is no name.
+    pub name: String,
+    /// Why the hub does not use it.
+    pub reason: String,
+}
+
+impl LeftOut {
+    /// A tool that is left out; both texts may come from the server.
+    pub(crate) fn new(name: &str, reason: &str) -> Self {
+        LeftOut { name: first_line(name).chars().take(100).collect(), reason: first_line(reason) }
+    }
 }
 
 impl Tool {
@@ -65,6 +83,11 @@ impl Tool {
     /// What changed since it was first listed, or last looked at.
     pub fn changes(&self) -> Vec<Change> {
         pin::changes(&self.pinned, &self.definition)
+    }
+
+    /// Whether the server accepts calls of it only as tasks.
+    pub fn requires_task(&self) -> bool {
+        self.definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
     }
 
     /// The schema of its arguments.

@@ -16,7 +16,7 @@ use linchpin::egress::{Denied, Egress};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use self::open::allowing;
+pub(crate) use self::open::{allowing, backoff, may_pass};
 use crate::error::{Error, Kind, Result};
 use crate::events::{Events, Told};
 use crate::hidden::{Hidden, Tokens};

@@ -14,8 +14,13 @@ use crate::hidden::Hidden;
 use crate::pin::visible;
 use crate::server::{Authentication, CredentialMode, Launch, Remote, Server, Transport};
 
-/// The pause before connecting is tried again; it doubles.
+/// The first pause before a request that changes nothing is repeated; it doubles.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The pause before connecting, listing or reading is repeated. Calls never are.
+pub(crate) fn backoff(tries: u8) -> Duration {
+    PAUSE * (1 << tries.min(5))
+}
 
 /// How the operator allows a network.
 const ALLOW: &str = "in the operator's file `linchpin.toml` with `[egress] allow = [\"10.0.0.0/8\"]`, or whichever it \
@@ -33,7 +38,8 @@ pub(super) async fn open(
     let mut tries = 0;
     loop {
         let builder = builder(server, proof, egress, lineage, hidden)?;
-        let builder = builder.timeout(server.settings.timeout).on_list_changed(changed.clone());
+        let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
+        let builder = builder.on_list_changed(changed.clone());
         match builder.connect().await {
             Ok(client) => return Ok(client),
             // What was denied is denied the next time, too.
@@ -42,7 +48,7 @@ pub(super) async fn open(
             {
                 let error = failed(server, &error, hidden);
                 tracing::debug!(server.id = %server.id, %error, tries, "connecting is tried again");
-                tokio::time::sleep(PAUSE * (1 << tries.min(5))).await;
+                tokio::time::sleep(backoff(tries)).await;
                 tries += 1;
             }
             Err(error) => return Err(failed(server, &error, hidden)),
@@ -110,7 +116,7 @@ fn command(server: &Server, launch: &Launch, lineage: Option<&Lineage>, hidden: 
 }
 
 /// Whether the same may work in a moment: nothing that the server has said no to.
-fn may_pass(error: &ClientError) -> bool {
+pub(crate) fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Open { .. } => true,
         ClientError::Call(CallError::Transport { status, .. }) => {

@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;
+use linchpin::client::Listing;
 use linchpin::{CallError, Client, ClientError};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::listed::Listed;
 use super::servers::{Contact, ServerView};
 use super::{Hub, document, put};
 use crate::connection::{Proof, Reached};
@@ -17,6 +19,7 @@ use crate::names::Slug;
 use crate::scope::{Scope, Subject};
 use crate::server::{Authentication, CredentialMode, Draft, Server};
 use crate::store::{Batch, Change, Key, Kind};
+use crate::tool::LeftOut;
 
 /// What a server said when it was tried.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -31,6 +34,8 @@ pub struct Tried {
     pub instructions: Option<String>,
     /// The names of its tools.
     pub tools: Vec<String>,
+    /// Tools that the hub cannot use, with the reasons. At most 100.
+    pub left_out: Vec<LeftOut>,
     /// How long that took.
     pub took_ms: u64,
 }
@@ -97,12 +102,14 @@ impl Hub {
         client.close().await;
         let tools = tools.map_err(|error| failed(server, &hidden, "its tools cannot be listed", &error))?;
         let took = self.world.now().duration_since(began).as_millis();
+        let listed = Listed::of(tools, &hidden);
         Ok(Tried {
             name: said.as_ref().map(|said| hidden.hide_in(said.name.clone())),
             version: said.map(|said| hidden.hide_in(said.version)),
             revision,
             instructions,
-            tools: tools.into_iter().map(|tool| hidden.hide_in(tool.name)).collect(),
+            left_out: listed.left_out(),
+            tools: listed.names(),
             took_ms: u64::try_from(took).unwrap_or_default(),
         })
     }
@@ -191,11 +198,11 @@ fn without_credentials(scope: Scope, mut server: Server, has_one: bool) -> Serve
 }
 
 /// All tools of a server; none if it says that it has none.
-pub(super) async fn list_tools(client: &Client) -> Result<Vec<linchpin::model::Tool>, ClientError> {
+pub(super) async fn list_tools(client: &Client) -> Result<Listing<linchpin::model::Tool>, ClientError> {
     if client.capabilities().tools.is_none() {
-        return Ok(Vec::new());
+        return Ok(Listing::default());
     }
-    client.tools().fresh().all().await
+    client.tools().fresh().listing().await
 }
 
 /// What a server did wrong, without anything that it should not have said.

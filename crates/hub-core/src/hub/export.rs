@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::tools::without_doubles;
 use super::{Hub, ToolFilter, ToolView};
 use crate::error::{Error, Result};
+use crate::names::{LONGEST, LONGEST_FOR_SOME, Slug, local};
 use crate::scope::Scope;
 
 /// Whose description is wanted.
@@ -15,6 +17,16 @@ pub enum Format {
     Anthropic,
     /// Of Gemini.
     Gemini,
+}
+
+impl Format {
+    /// The longest name of a tool that the provider accepts.
+    fn longest_name(self) -> usize {
+        match self {
+            Format::Anthropic => LONGEST,
+            Format::OpenAi | Format::Gemini => LONGEST_FOR_SOME,
+        }
+    }
 }
 
 impl std::str::FromStr for Format {
@@ -35,6 +47,10 @@ impl Hub {
     pub async fn export(&self, scope: Scope, format: Format, filter: ToolFilter) -> Result<Vec<Value>> {
         let filter = ToolFilter { callable: Some(true), ..filter };
         let mut tools = self.tools(scope, &filter).await?;
+        for tool in &mut tools {
+            tool.name = local(&Slug::new(&tool.server)?, &tool.tool, format.longest_name());
+        }
+        let mut tools = without_doubles(tools);
         tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let all = tools.iter().map(|tool| described(tool, format));
         Ok(match format {

@@ -18,6 +18,7 @@ mod history;
 mod late;
 mod limits;
 mod links;
+mod listed;
 mod meters;
 pub mod oauth;
 mod offers;

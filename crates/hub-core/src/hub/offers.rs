@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::Hub;
 use super::connecting::failed;
 use crate::agent::Agent;
+use crate::connection::{backoff, may_pass};
 use crate::error::{Error, Result};
 use crate::hidden::Hidden;
 use crate::scope::Scope;
@@ -122,7 +123,8 @@ impl Hub {
         self.store.commit(scope.tenant(), batch).await
     }
 
-    /// Asks a server for something; once more, if the connection had ended before anything was sent.
+    /// Sends a request that only reads. If it fails in a way that may pass, it is repeated after a pause, as often as
+    /// the settings of the server say.
     async fn ask_server<T, F: Future<Output = Result<T, ClientError>>>(
         &self,
         scope: Scope,
@@ -130,14 +132,24 @@ impl Hub {
         trouble: &str,
         ask: impl Fn(Client) -> F,
     ) -> Result<(T, Arc<Hidden>)> {
-        let mut client = self.client(scope, server).await?;
-        let mut answer = ask(Client::clone(&client)).await;
-        if let Err(ClientError::Call(CallError::Closed(_))) = answer {
-            client = self.client(scope, server).await?;
-            answer = ask(Client::clone(&client)).await;
+        let (mut tries, mut was_closed) = (0, false);
+        loop {
+            let client = self.client(scope, server).await?;
+            let error = match ask(Client::clone(&client)).await {
+                Ok(answer) => return Ok((answer, client.hidden.clone())),
+                Err(error) => error,
+            };
+            // The connection had ended before anything was sent: the first time, a new one is used at once.
+            let is_closed = matches!(error, ClientError::Call(CallError::Closed(_)));
+            if is_closed && !std::mem::replace(&mut was_closed, true) {
+                continue;
+            }
+            if tries >= server.settings.retry_attempts || !may_pass(&error) {
+                return Err(failed(server, &client.hidden, trouble, &error));
+            }
+            tokio::time::sleep(backoff(tries)).await;
+            tries += 1;
         }
-        let answer = answer.map_err(|error| failed(server, &client.hidden, trouble, &error))?;
-        Ok((answer, client.hidden.clone()))
     }
 
     /// Nothing secret of ours comes back, and nothing without end.

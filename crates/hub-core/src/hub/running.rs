@@ -229,8 +229,12 @@ impl Hub {
     async fn send(&self, scope: Scope, plan: &Plan) -> Result<Option<Result<CallToolResult, ClientError>>> {
         let (client, time) = (self.client(scope, &plan.server).await?, plan.server.settings.timeout);
         // Each request of it has longer than all of them: one limit counts.
-        let call = client.call(plan.tool.name.as_str(), &plan.arguments).timeout(2 * time).into_future();
-        Ok(tokio::time::timeout(time, call).await.ok())
+        let mut call = client.call(plan.tool.name.as_str(), &plan.arguments).timeout(2 * time);
+        if plan.tool.requires_task() {
+            // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
+            call = call.as_task(2 * time);
+        }
+        Ok(tokio::time::timeout(time, call.into_future()).await.ok())
     }
 
     /// Keeps what came of a call. What cannot be kept now is kept as soon as that is possible.

@@ -16,6 +16,7 @@ use crate::names::Slug;
 use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Draft, Launch, Remote, Server, Settings, Transport};
 use crate::store::{Batch, Change, Key, Kind, Stored};
+use crate::tool::LeftOut;
 
 /// How many servers a tenant may have.
 const MOST: usize = 1_000;
@@ -53,6 +54,9 @@ pub(super) struct Contact {
     pub(super) of: u64,
     /// How many tools it has.
     pub(super) tools: usize,
+    /// Tools of the last sync that are not used. Absent in records of older versions.
+    #[serde(default)]
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 /// A server, as people see it.
@@ -111,6 +115,8 @@ pub struct ServerView {
     pub last_synced: Option<Timestamp>,
     /// How many tools it has.
     pub tools: usize,
+    /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
+    pub left_out: Vec<LeftOut>,
     /// Counts the changes.
     pub version: u64,
     /// When it was added.
@@ -356,6 +362,7 @@ impl Hub {
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
             tools: contact.tools,
+            left_out: contact.left_out,
             version: server.version,
             created: server.created,
             updated: server.updated,

@@ -1,20 +1,21 @@
 //! Looking at the tools of servers: when somebody asks, when a server says that they changed, and every now and then. A
 //! server that cannot be reached keeps the tools that are known of it, and nobody else's are touched.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use linchpin::Revision;
-use linchpin::encode::to_value;
+use linchpin::client::Listing;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::connecting::{failed, list_tools};
+use super::listed::Listed;
 use super::servers::Contact;
 use super::{Hub, document, put, told};
 use crate::agent::Agent;
 use crate::audit;
+use crate::connection::{backoff, may_pass};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::events::Told;
@@ -26,14 +27,10 @@ use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, Change, Key, Kind};
 use crate::sync::lock;
 use crate::text::shortened;
-use crate::tool::Tool;
+use crate::tool::{LeftOut, Tool};
 
-/// The most tools of a server that are kept, and the longest name.
+/// The most tools of a server that are kept.
 const MOST_TOOLS: usize = 10_000;
-const LONGEST_NAME: usize = 1_000;
-/// The largest definition of a tool, and of all tools of a server, as JSON.
-const LARGEST: usize = 128 << 10;
-const LARGEST_LIST: usize = 32 << 20;
 /// As how many agents a server is looked at where each has its own credentials.
 const MOST_AGENTS: usize = 20;
 /// How often it is tried to keep what was seen.
@@ -54,47 +51,8 @@ pub struct Synced {
     pub gone: Vec<String>,
     /// Those that it has again, or that are again what they were.
     pub back: Vec<String>,
-    /// Those that cannot be kept: their name comes twice or is too long, or they say too much of themselves.
-    pub left_out: Vec<String>,
-}
-
-/// What a server lists.
-#[derive(Default)]
-struct Listed {
-    /// The definitions, by name, without anything that must not be seen. Where each agent sees another one, all of them.
-    tools: BTreeMap<String, Vec<Value>>,
-    left_out: BTreeSet<String>,
-    size: usize,
-    /// Whether it is all that it has for anybody: what is not in it is gone.
-    is_whole: bool,
-    /// Whether it is what one of several sees: what is known of others is not touched by it.
-    is_of_one: bool,
-}
-
-impl Listed {
-    /// Takes in what one subject sees. What another has seen before stays.
-    fn add(&mut self, tools: Vec<linchpin::model::Tool>, hidden: &Hidden) {
-        let mut names = HashSet::new();
-        for tool in tools {
-            // Secrets are taken out first: what people look at is what is pinned.
-            let definition = hidden.hide(to_value(&tool, Revision::LATEST));
-            let size = definition.to_string().len();
-            let fits = tool.name.chars().count() <= LONGEST_NAME
-                && hidden.hide_in(tool.name.clone()) == tool.name
-                && size <= LARGEST
-                && self.size + size <= LARGEST_LIST;
-            // What is left out hides nothing else.
-            if !fits || !names.insert(tool.name.clone()) {
-                self.left_out.insert(shortened(&hidden.hide_in(tool.name)));
-                continue;
-            }
-            let known = self.tools.entry(tool.name).or_default();
-            if !known.contains(&definition) {
-                self.size += size;
-                known.push(definition);
-            }
-        }
-    }
+    /// Those that the hub does not use, with the reasons. At most 100.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// One at a time for each server.
@@ -221,27 +179,30 @@ impl Hub {
         scope: Scope,
         server: &Server,
         insist: bool,
-    ) -> Result<(Vec<linchpin::model::Tool>, Arc<Hidden>)> {
-        // The hub itself looks through any connection that there is.
-        let live = self.connections.live(scope.tenant(), server).filter(|_| scope.subject() == Subject::Hub);
-        let client = match live {
-            Some(live) => live,
-            // People insist; what the hub does by itself waits until a server is tried again.
-            None => self.reach_server(scope, server, insist).await?,
-        };
+    ) -> Result<(Listing<linchpin::model::Tool>, Arc<Hidden>)> {
         let mut tries = 0;
         loop {
+            // The hub itself uses any open connection.
+            let live = self.connections.live(scope.tenant(), server);
+            let client = match live.filter(|_| scope.subject() == Subject::Hub) {
+                Some(live) => live,
+                // A user's request connects at once; the hub's own waits until the pause after a failure is over.
+                None => self.reach_server(scope, server, insist).await?,
+            };
             match list_tools(&client).await {
-                Ok(tools) if tools.len() > MOST_TOOLS => {
+                Ok(tools) if tools.items.len() > MOST_TOOLS => {
                     let text = format!(
                         "`{}` lists {} tools, of which {MOST_TOOLS} at most are taken in",
                         server.slug.as_str(),
-                        tools.len()
+                        tools.items.len()
                     );
                     return Err(Error::new(error::Kind::Unavailable, "too_many_tools", text));
                 }
                 Ok(tools) => return Ok((tools, client.hidden.clone())),
-                Err(_) if tries < server.settings.retry_attempts && !client.is_closed() => tries += 1,
+                Err(error) if tries < server.settings.retry_attempts && may_pass(&error) => {
+                    tokio::time::sleep(backoff(tries)).await;
+                    tries += 1;
+                }
                 Err(error) => {
                     return Err(failed(server, &client.hidden, "its tools cannot be listed", &error));
                 }
@@ -251,7 +212,7 @@ impl Hub {
 
     /// Keeps what a server lists. What is not as it was is set aside.
     async fn take_in(&self, tenant: TenantId, server: &Server, listed: &Listed) -> Result<Synced> {
-        let left_out = listed.left_out.iter().cloned().collect();
+        let left_out = listed.left_out();
         let (now, mut found) = (self.world.now(), Synced { left_out, ..Synced::default() });
         let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
         let mut known: HashMap<_, _> =
@@ -301,6 +262,7 @@ impl Hub {
             error: None,
             of: server.version,
             tools: found.tools,
+            left_out: found.left_out.clone(),
         };
         batch = batch.change(put(document(Kind::Contact, server.id, &contact)?.of(server.id), version));
         if has_news || before.last_synced.is_none() {
@@ -328,7 +290,9 @@ impl Hub {
         let is_there = Change::Need(Key::new(Kind::Server, server.id));
         self.store.commit(tenant, batch.change(is_there).tell(told::server(server.id, "synced"))).await?;
         if !found.left_out.is_empty() {
-            tracing::warn!(server.id = %server.id, tools = found.left_out.len(), "tools of a server are left out");
+            let slug = server.slug.as_str();
+            let tools = found.left_out.len();
+            tracing::warn!(server = slug, server.id = %server.id, tools, "tools of a server are left out");
         }
         if has_news {
             self.adapted.forget(tenant, server.id);

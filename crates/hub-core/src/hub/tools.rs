@@ -1,6 +1,6 @@
 //! Tools, as people and models see them: by a name that no other has, with what changed since somebody looked.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::error::{self, Error, Result};
 use crate::events::Told;
 use crate::id::{AgentId, ServerId, TenantId};
-use crate::names::{LONGEST, local};
+use crate::names::{LONGEST, LONGEST_FOR_SOME, local};
 use crate::pin::{Change, State, hides, pin};
 use crate::scope::Scope;
 use crate::server::Server;
@@ -196,9 +196,13 @@ impl Hub {
             let mut names = HashMap::new();
             let mut doubles = HashSet::new();
             for (Tool { name, .. }, _) in all {
-                let here = local(&server.slug, &name, LONGEST);
-                if names.insert(here.clone(), name).is_some() {
-                    doubles.insert(here);
+                // Exports for some providers have shorter names; calls come back under them.
+                let [here, short] =
+                    [LONGEST, LONGEST_FOR_SOME].map(|longest| local(&server.slug, &name, longest));
+                for here in BTreeSet::from([here, short]) {
+                    if names.insert(here.clone(), name.clone()).is_some() {
+                        doubles.insert(here);
+                    }
                 }
             }
             names.retain(|here, _| !doubles.contains(here));
@@ -227,7 +231,7 @@ fn missing(name: &str) -> Error {
 }
 
 /// Two tools with one name would be a trap: neither is there.
-fn without_doubles(mut views: Vec<ToolView>) -> Vec<ToolView> {
+pub(super) fn without_doubles(mut views: Vec<ToolView>) -> Vec<ToolView> {
     let mut counts = HashMap::new();
     for view in &views {
         *counts.entry(view.name.clone()).or_insert(0_usize) += 1;

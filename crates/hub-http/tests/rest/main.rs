@@ -13,6 +13,7 @@ mod openapi;
 mod page;
 mod passwords;
 mod people;
+mod retries;
 mod servers;
 mod sign_in;
 mod site;

@@ -26,6 +26,7 @@ mod runs;
 mod segments;
 mod signing;
 mod stage;
+mod tasks;
 mod tenants;
 mod tools;
 #[path = "../support/upstream.rs"]

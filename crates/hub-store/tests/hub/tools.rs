@@ -2,7 +2,7 @@
 
 use linchpin::{NoArgs, Tool};
 use linchpin_hub_core::Kind;
-use linchpin_hub_core::hub::{ServerFilter, ToolFilter};
+use linchpin_hub_core::hub::{Format, ServerFilter, ToolFilter, Wanted, Which};
 use linchpin_hub_core::names::{LONGEST, Slug, local};
 use linchpin_hub_core::pin::State;
 use linchpin_hub_core::store::Status;
@@ -132,10 +132,7 @@ async fn a_dead_server_keeps_its_tools_and_hides_no_other() {
         stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap().status,
         Status::Success
     );
-    let wanted = linchpin_hub_core::hub::Wanted {
-        tool: linchpin_hub_core::hub::Which::Local("mcp_dead__echo".into()),
-        arguments: json!({"message": "a"}),
-    };
+    let wanted = Wanted { tool: Which::Local("mcp_dead__echo".into()), arguments: json!({"message": "a"}) };
     let call = hub.call_tool(person(ADA), wanted, true).await.unwrap();
     assert_eq!(call.status, Status::Error);
     assert!(call.error.unwrap().contains("cannot be connected to"));
@@ -247,4 +244,32 @@ async fn a_hub_that_starts_looks_at_its_servers() {
         drop(end);
     };
     tokio::join!(running, wait);
+}
+
+#[tokio::test]
+async fn exported_names_fit_the_provider_and_can_be_called() {
+    let stage = Stage::new().await;
+    let hub = &stage.hub;
+    let long = format!("report_{}", "x".repeat(90));
+    stage.upstream.handle.add(tool(&long, "Has a long name")).unwrap();
+    hub.sync_server(person(ADA), "up", None).await.unwrap();
+    for (format, longest) in [(Format::OpenAi, 64), (Format::Gemini, 64), (Format::Anthropic, 128)] {
+        let exported = hub.export(person(ADA), format, ToolFilter::default()).await.unwrap();
+        let tools = match format {
+            Format::Gemini => exported[0]["functionDeclarations"].as_array().unwrap().clone(),
+            _ => exported,
+        };
+        let names: Vec<String> = tools
+            .iter()
+            .map(|tool| tool.pointer("/function/name").unwrap_or(&tool["name"]).as_str().unwrap().to_owned())
+            .collect();
+        assert!(names.iter().all(|name| name.len() <= longest), "{format:?}: {names:?}");
+        assert!(names.contains(&"mcp_up__echo".to_owned()), "{format:?}: names that fit stay");
+        let name = names.iter().find(|name| name.starts_with("mcp_up__report_")).unwrap();
+        assert_eq!(*name, local(&Slug::new("up").unwrap(), &long, longest), "{format:?}: it is stable");
+        let wanted = Wanted { tool: Which::Local(name.clone()), arguments: json!({}) };
+        let call = hub.call_tool(person(ADA), wanted, true).await.unwrap();
+        assert_eq!((call.status, &*call.tool), (Status::Success, &*long), "{format:?}");
+        assert_eq!(hub.tool(person(ADA), name).await.unwrap().tool, long);
+    }
 }

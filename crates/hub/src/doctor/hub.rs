@@ -31,6 +31,8 @@ pub(crate) async fn examine(asked: &Asked, name: &str, whose: Option<&str>) -> R
         }
     }
     steps.push(tools(&server, &slug));
+    let left_out = server["left_out"].as_array().into_iter().flatten();
+    steps.extend(left_out.map(|tool| Step::left_out(&said(&tool["name"]), &said(&tool["reason"]))));
     let is_healthy = steps.iter().all(|step| step.ok);
     print(&if asked.output.json {
         let steps: Vec<_> = steps.iter().map(Step::to_json).collect();

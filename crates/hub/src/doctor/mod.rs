@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use linchpin::client::{LeftOut, Listing};
 use linchpin::model::ServerCapabilities;
 use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::{Value, json};
@@ -144,14 +145,17 @@ async fn lists(client: &Client, trace: &Trace, is_url: bool) {
         return trace.add(Step::good("tools", "the server has none"));
     }
     let begun = Instant::now();
-    match client.tools().all().await {
-        Ok(tools) => {
+    match client.tools().listing().await {
+        Ok(Listing { items: tools, left_out, .. }) => {
             let shown: Vec<_> = tools.iter().take(5).map(|tool| one_line(&tool.name)).collect();
             let more = if tools.len() > shown.len() { ", …" } else { "" };
             let text = format!("{}: {}{more}", tools.len(), shown.join(", "));
             trace.add(
                 Step::good("tools", if tools.is_empty() { "0".into() } else { text }).after(begun.elapsed()),
             );
+            for LeftOut { name, reason, .. } in &left_out {
+                trace.add(Step::left_out(name, reason));
+            }
         }
         Err(error) => failed("tools", &Failure::from(error), trace, is_url),
     }

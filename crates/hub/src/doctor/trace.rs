@@ -32,6 +32,13 @@ impl Step {
         Step { ok: false, advice, ..Self::good(name, text) }
     }
 
+    /// A tool that is listed and cannot be used. The others can, so the step is no failure.
+    pub(super) fn left_out(tool: &str, reason: &str) -> Self {
+        let text = format!("`{}`: {}", one_line(tool), one_line(reason));
+        let advice = "the tool cannot be used until its server lists it correctly".to_owned();
+        Step::good("left out", text).advised(Some(advice))
+    }
+
     pub(super) fn advised(self, advice: Option<String>) -> Self {
         Step { advice, ..self }
     }

@@ -3,7 +3,7 @@
 mod schema;
 mod text;
 
-use linchpin::client::{Item, Pages};
+use linchpin::client::{Item, Listing, Pages};
 use linchpin::encode::{Encode, to_value};
 use linchpin::model::{
     ElicitParams, ElicitResult, Implementation, Prompt, Resource, ResourceTemplate, ServerCapabilities, Tool,
@@ -24,10 +24,10 @@ struct Found {
     instructions: Option<String>,
     capabilities: ServerCapabilities,
     /// A list that the server does not announce is not asked for.
-    tools: Option<Vec<Tool>>,
-    resources: Option<Vec<Resource>>,
-    templates: Option<Vec<ResourceTemplate>>,
-    prompts: Option<Vec<Prompt>>,
+    tools: Option<Listing<Tool>>,
+    resources: Option<Listing<Resource>>,
+    templates: Option<Listing<ResourceTemplate>>,
+    prompts: Option<Listing<Prompt>>,
 }
 
 pub(crate) async fn run(target: Target, json: bool) -> Result<(), Failure> {
@@ -63,8 +63,12 @@ impl Found {
     }
 
     fn to_json(&self) -> Value {
-        fn all<T: Encode>(list: Option<&Vec<T>>, revision: Revision) -> Value {
-            list.map_or_else(|| json!([]), |list| to_value(list, revision))
+        fn all<T: Encode>(list: Option<&Listing<T>>, revision: Revision) -> Value {
+            list.map_or_else(|| json!([]), |list| to_value(&list.items, revision))
+        }
+        fn left_out<T>(list: Option<&Listing<T>>) -> Value {
+            let all = list.into_iter().flat_map(|list| &list.left_out);
+            all.map(|left| json!({ "name": left.name, "reason": left.reason })).collect()
         }
         let revision = self.revision;
         json!({
@@ -76,19 +80,25 @@ impl Found {
             "resources": all(self.resources.as_ref(), revision),
             "resource_templates": all(self.templates.as_ref(), revision),
             "prompts": all(self.prompts.as_ref(), revision),
+            "left_out": {
+                "tools": left_out(self.tools.as_ref()),
+                "resources": left_out(self.resources.as_ref()),
+                "resource_templates": left_out(self.templates.as_ref()),
+                "prompts": left_out(self.prompts.as_ref()),
+            },
         })
     }
 }
 
-async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<Option<Vec<T>>, Failure> {
+async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<Option<Listing<T>>, Failure> {
     if !announced {
         return Ok(None);
     }
-    match pages.all().await {
-        Ok(items) => Ok(Some(items)),
+    match pages.listing().await {
+        Ok(listing) => Ok(Some(listing)),
         // Who has resources need not have templates, and some servers announce more than they have.
         Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
-            Ok(Some(Vec::new()))
+            Ok(Some(Listing::default()))
         }
         Err(error) => Err(Failure::from(error).during(&format!("the {what} could not be listed"))),
     }

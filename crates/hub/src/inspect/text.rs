@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use linchpin::client::{LeftOut, Listing};
 use linchpin::model::{Prompt, PromptArgument, Resource, ResourceTemplate, TaskSupport, Tool};
 
 use super::Found;
@@ -24,10 +25,10 @@ struct Page {
 pub(super) fn show(found: &Found, look: Look, verbose: bool) -> String {
     let mut page = Page { out: String::new(), look, verbose };
     page.head(found);
-    page.list("Tools", found.tools.as_deref(), Page::tool);
-    page.table("Resources", found.resources.as_deref(), resource);
-    page.table("Resource templates", found.templates.as_deref(), template);
-    page.list("Prompts", found.prompts.as_deref(), Page::prompt);
+    page.list("Tools", found.tools.as_ref(), Page::tool);
+    page.table("Resources", found.resources.as_ref(), resource);
+    page.table("Resource templates", found.templates.as_ref(), template);
+    page.list("Prompts", found.prompts.as_ref(), Page::prompt);
     page.out
 }
 
@@ -68,22 +69,38 @@ impl Page {
         let _ = writeln!(self.out, "\n{} {count}", self.look.paint(Style::Bold, name));
     }
 
-    fn list<T>(&mut self, name: &str, items: Option<&[T]>, show: impl Fn(&mut Page, &T)) {
-        let Some(items) = items else { return };
+    fn list<T>(&mut self, name: &str, listing: Option<&Listing<T>>, show: impl Fn(&mut Page, &T)) {
+        let Some(Listing { items, left_out, .. }) = listing else { return };
         self.heading(name, items.len());
         for item in items {
             self.out.push('\n');
             show(self, item);
         }
+        self.left_out(left_out);
     }
 
-    fn table<T>(&mut self, name: &str, items: Option<&[T]>, row: impl Fn(&T) -> Vec<Cell>) {
-        let Some(items) = items else { return };
+    fn table<T>(&mut self, name: &str, listing: Option<&Listing<T>>, row: impl Fn(&T) -> Vec<Cell>) {
+        let Some(Listing { items, left_out, .. }) = listing else { return };
         self.heading(name, items.len());
         if !items.is_empty() {
             let rows: Vec<Vec<Cell>> = items.iter().map(row).collect();
             let _ = write!(self.out, "\n{}", table(&rows, 2, self.look));
         }
+        self.left_out(left_out);
+    }
+
+    /// The entries of a list that no client can use, each with the reason.
+    fn left_out(&mut self, left_out: &[LeftOut]) {
+        if left_out.is_empty() {
+            return;
+        }
+        let heading = format!("left out ({})", left_out.len());
+        let _ = writeln!(self.out, "\n  {}", self.look.paint(Style::Warning, &heading));
+        let row = |left: &LeftOut| {
+            vec![Cell::new(short(&left.name), Style::Name), Cell::new(one_line(&left.reason), Style::Plain)]
+        };
+        let rows: Vec<Vec<Cell>> = left_out.iter().map(row).collect();
+        self.out.push_str(&table(&rows, 4, self.look));
     }
 
     fn tool(&mut self, tool: &Tool) {

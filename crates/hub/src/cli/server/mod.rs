@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::output::{Field, field, name};
-use super::{Asked, agent, duration};
+use super::{Asked, agent, duration, print};
 use crate::api::{encoded, query};
 use crate::failure::Failure;
 use crate::terminal::quoted;
@@ -54,6 +54,7 @@ const ONE: [Field; 26] = [
     field("last synced", "/last_synced"),
     field("created", "/created"),
 ];
+const LEFT_OUT: [Field; 2] = [name("tool left out", "/name"), field("reason", "/reason")];
 const TRIED: [Field; 6] = [
     name("server", "/name"),
     field("version", "/version"),
@@ -149,7 +150,11 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             output.list(&asked.api()?.list(&path, usize::MAX).await?, &LIST, none)?;
         }
         Command::Show(which) => show(asked, asked.api()?.get(&which.path("")).await?)?,
-        Command::Test(which) => output.one(&asked.api()?.ask(&which.path("/test")).await?, &TRIED)?,
+        Command::Test(which) => {
+            let tried = asked.api()?.ask(&which.path("/test")).await?;
+            output.one(&tried, &TRIED)?;
+            show_left_out(asked, &tried)?;
+        }
         Command::Sync { which, agent } => sync(asked, &which, agent).await?,
         Command::Trust(which) => {
             let answer = asked.api()?.ask(&which.path("/trust")).await?;
@@ -184,7 +189,19 @@ fn show(asked: &Asked, mut server: Value) -> Result<(), Failure> {
     if let Some(timeout) = server["timeout_ms"].as_u64().filter(|_| !asked.output.json) {
         server["timeout"] = json!(duration::show(timeout));
     }
-    Ok(asked.output.one(&server, &ONE)?)
+    asked.output.one(&server, &ONE)?;
+    show_left_out(asked, &server)
+}
+
+/// The tools that the hub does not use, each with the reason, below the rest.
+fn show_left_out(asked: &Asked, answer: &Value) -> Result<(), Failure> {
+    match answer["left_out"].as_array() {
+        Some(tools) if !tools.is_empty() && !asked.output.json => {
+            print("\n")?;
+            Ok(asked.output.list(tools, &LEFT_OUT, "")?)
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn sync(asked: &Asked, which: &Which, agent: Option<String>) -> Result<(), Failure> {
@@ -197,9 +214,9 @@ async fn sync(asked: &Asked, which: &Which, agent: Option<String>) -> Result<(),
         field("changed", "/changed"),
         field("gone", "/gone"),
         field("back", "/back"),
-        field("left out", "/left_out"),
     ];
-    Ok(asked.output.one(&answer, &fields)?)
+    asked.output.one(&answer, &fields)?;
+    show_left_out(asked, &answer)
 }
 
 impl Which {

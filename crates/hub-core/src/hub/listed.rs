@@ -1,0 +1,108 @@
+//! The tool list of a server before it is stored: which tools the hub uses, and why not the others.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use linchpin::Revision;
+use linchpin::client::Listing;
+use linchpin::encode::to_value;
+use serde_json::Value;
+
+use crate::hidden::Hidden;
+use crate::tool::LeftOut;
+
+/// The longest name of a tool.
+const LONGEST_NAME: usize = 1_000;
+/// The largest definition of a tool, and of all tools of a server, as JSON.
+const LARGEST: usize = 128 << 10;
+const LARGEST_LIST: usize = 32 << 20;
+/// How many tools that are left out are reported.
+const MOST_LEFT_OUT: usize = 100;
+
+/// What a server lists.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// The definitions, by name, without anything that must not be seen. Where each agent sees another one, all of them.
+    pub(super) tools: BTreeMap<String, Vec<Value>>,
+    left_out: BTreeSet<LeftOut>,
+    size: usize,
+    /// Whether it is all that it has for anybody: what is not in it is gone.
+    pub(super) is_whole: bool,
+    /// Whether it is what one of several sees: what is known of others is not touched by it.
+    pub(super) is_of_one: bool,
+}
+
+impl Listed {
+    /// What one subject sees.
+    pub(super) fn of(tools: Listing<linchpin::model::Tool>, hidden: &Hidden) -> Self {
+        let mut listed = Listed::default();
+        listed.add(tools, hidden);
+        listed
+    }
+
+    /// Takes in what one subject sees. What another has seen before stays.
+    pub(super) fn add(&mut self, tools: Listing<linchpin::model::Tool>, hidden: &Hidden) {
+        for left in tools.left_out {
+            self.leave_out(&left.name, left.reason, hidden);
+        }
+        let mut names = HashSet::new();
+        for tool in tools.items {
+            // Secrets are taken out first: what people look at is what is pinned.
+            let definition = hidden.hide(definition(&tool));
+            let size = definition.to_string().len();
+            let refused = self.refusal(&tool.name, size, hidden);
+            // A tool that is left out does not hide another one of the same name.
+            if let Some(reason) = refused {
+                self.leave_out(&tool.name, reason, hidden);
+                continue;
+            }
+            if !names.insert(tool.name.clone()) {
+                self.leave_out(&tool.name, "the list contains another tool of this name".to_owned(), hidden);
+                continue;
+            }
+            let known = self.tools.entry(tool.name).or_default();
+            if !known.contains(&definition) {
+                self.size += size;
+                known.push(definition);
+            }
+        }
+    }
+
+    /// Why a tool cannot be used.
+    fn refusal(&self, name: &str, size: usize, hidden: &Hidden) -> Option<String> {
+        if name.chars().count() > LONGEST_NAME {
+            return Some(format!("its name has more than {LONGEST_NAME} characters"));
+        }
+        if hidden.hide_in(name.to_owned()) != name {
+            return Some("its name contains a secret of the server".to_owned());
+        }
+        if size > LARGEST {
+            return Some(format!("its definition has {size} bytes; the limit is {LARGEST}"));
+        }
+        let is_over = self.size + size > LARGEST_LIST;
+        is_over.then(|| format!("the definitions of all tools exceed {LARGEST_LIST} bytes"))
+    }
+
+    fn leave_out(&mut self, name: &str, reason: String, hidden: &Hidden) {
+        let [name, reason] = [name.to_owned(), reason].map(|text| hidden.hide_in(text));
+        self.left_out.insert(LeftOut::new(&name, &reason));
+    }
+
+    /// The names of the tools.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.tools.keys().cloned().collect()
+    }
+
+    /// The tools that are not used.
+    pub(super) fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.iter().take(MOST_LEFT_OUT).cloned().collect()
+    }
+}
+
+/// The definition of a tool as the hub stores it: `execution` included, which the latest revision does not have.
+fn definition(tool: &linchpin::model::Tool) -> Value {
+    let mut definition = to_value(tool, Revision::LATEST);
+    if let Some(execution) = &tool.execution {
+        definition["execution"] = to_value(execution, Revision::LATEST);
+    }
+    definition
+}

@@ -1,0 +1,115 @@
+//! Tools that servers run only as tasks: for the caller a call like any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin::model::TaskSupport;
+use linchpin::{Error, NoArgs, Revision, Server, Tool};
+use linchpin_hub_core::hub::{CallView, Wanted, Which};
+use linchpin_hub_core::store::Status;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::stage::{ADA, Stage, person};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// Notifies when it is dropped.
+struct OnDrop(Arc<Notify>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// A hub with a server `works` whose tools require tasks, in one revision.
+struct Works {
+    stage: Stage,
+    /// `stuck` has started, or was dropped.
+    started: Arc<Notify>,
+    dropped: Arc<Notify>,
+    _running: JoinSet<()>,
+}
+
+impl Works {
+    async fn new(revision: Revision) -> Self {
+        let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (start, end) = (started.clone(), dropped.clone());
+        let stuck = move |_: NoArgs| {
+            let (start, end) = (start.clone(), end.clone());
+            async move {
+                let _end = OnDrop(end);
+                start.notify_one();
+                std::future::pending::<()>().await;
+                "never"
+            }
+        };
+        let required = |name: &str| Tool::new(name).task(TaskSupport::Required);
+        let server = Server::new("works", "1")
+            .protocol_version(revision.as_str())
+            .task_poll_interval(Duration::from_millis(20))
+            .add(required("report").handler(|_: NoArgs| async { "the report" }))
+            .add(required("fail").handler(|_: NoArgs| async { Err::<String, _>(Error::tool("no paper")) }))
+            .add(required("stuck").handler(stuck));
+        let listening = server.http().bind("127.0.0.1:0").await.unwrap();
+        let form = json!({ "name": "Works", "url": listening.url(), "retry_attempts": 0 });
+        let mut running = JoinSet::new();
+        running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
+        let stage = Stage::new().await;
+        stage.hub.add_server(person(ADA), form).await.unwrap();
+        stage.hub.sync_server(person(ADA), "works", None).await.unwrap();
+        Works { stage, started, dropped, _running: running }
+    }
+
+    async fn call(&self, tool: &str, wait: bool) -> CallView {
+        let tool = Which::Of { server: "works".into(), tool: tool.into() };
+        let call = self.stage.hub.call_tool(person(ADA), Wanted { tool, arguments: json!({}) }, wait);
+        tokio::time::timeout(LONG, call).await.unwrap().unwrap()
+    }
+
+    async fn was_dropped(&self) {
+        tokio::time::timeout(LONG, self.dropped.notified()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_requires_a_task_is_called_as_one() {
+    for revision in [Revision::LATEST_SESSION, Revision::LATEST] {
+        let works = Works::new(revision).await;
+        let call = works.call("report", true).await;
+        assert_eq!(
+            (call.status, call.summary.as_deref()),
+            (Status::Success, Some("the report")),
+            "{revision}: {:?}",
+            call.error
+        );
+        let call = works.call("fail", true).await;
+        assert_eq!((call.status, call.error.as_deref()), (Status::Error, Some("no paper")), "{revision}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_call_cancels_its_task() {
+    for revision in [Revision::LATEST_SESSION, Revision::LATEST] {
+        let works = Works::new(revision).await;
+        let call = works.call("stuck", false).await;
+        works.started.notified().await;
+        let call = works.stage.hub.cancel_call(person(ADA), call.id).await.unwrap();
+        assert_eq!(call.status, Status::Cancelled, "{revision}");
+        works.was_dropped().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_times_out_cancels_its_task() {
+    for revision in [Revision::LATEST_SESSION, Revision::LATEST] {
+        let works = Works::new(revision).await;
+        works.stage.hub.update_server(person(ADA), "works", json!({ "timeout_ms": 1_000 })).await.unwrap();
+        let call = works.call("stuck", true).await;
+        assert_eq!(call.status, Status::Unknown, "{revision}");
+        assert!(call.error.unwrap().starts_with("no answer within 1s"), "{revision}");
+        works.was_dropped().await;
+    }
+}
