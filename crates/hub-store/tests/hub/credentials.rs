@@ -146,12 +146,12 @@ async fn keys_are_turned_over_while_everything_goes_on() {
     for _ in 0..10 {
         let (call, turned) = tokio::join!(
             stage.call(person(ADA), "echo", json!({"message": "a"})),
-            stage.hub.rotate_keys(person(ADA))
+            stage.hub.rotate_keys(person(ADA), false)
         );
-        assert_eq!((call.unwrap().status, turned.unwrap()), (Status::Success, 1));
+        assert_eq!((call.unwrap().status, turned.unwrap().tenants), (Status::Success, 1));
     }
     let (hub, _) = crate::stage::open(&stage.place, stage.clock.clone());
     assert_eq!(hub.call(person(ADA), before.id).await.unwrap().summary.as_deref(), Some("before"));
     let agent = stage.agent("One", "auto", &[]).await;
-    assert_eq!(hub.rotate_keys(agent).await.unwrap_err().code(), "person_needed");
+    assert_eq!(hub.rotate_keys(agent, false).await.unwrap_err().code(), "person_needed");
 }
