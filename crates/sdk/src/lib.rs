@@ -36,6 +36,7 @@ mod error;
 mod http;
 #[cfg(feature = "http-client")]
 mod jose;
+mod mark;
 mod question;
 pub mod server;
 #[cfg(feature = "skills")]

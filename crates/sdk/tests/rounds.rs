@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use linchpin::server::{Next, Request};
 use linchpin::{Context, Key, Keys, NoArgs, Prompt, Result, Server, Service, Tool, args};
 use serde_json::{Value, json};
 use support::alive::Alive;
@@ -146,6 +147,75 @@ async fn a_call_that_might_do_harm_is_never_done_twice() {
         assert_eq!(tool(name).finish(&here, &state, named("q1", "Ada")).await, "paid Ada");
         assert_eq!(done.runs(), (1, 1), "{name}");
     }
+}
+
+/// An instance with a layer that calls one tool in place of another; it may ask first.
+fn renaming(done: &Arc<Done>, from: &'static str, to: &'static str, asks: bool) -> Server {
+    let layer = move |mut request: Request, next: Next| async move {
+        if request.target().as_deref() == Some(from) {
+            if asks {
+                request.context().elicit::<Name>("Really?").await?;
+            }
+            let mut params = request.params().as_object().cloned().unwrap();
+            params.insert("name".into(), to.into());
+            request.set_params(&params);
+        }
+        next.run(request).await
+    };
+    server(done).layer(layer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tool_that_a_layer_chose_decides_whether_a_call_is_done_again() {
+    let call = tool("read_only");
+    for to in ONCE {
+        let done = Arc::default();
+        let instance = || renaming(&done, "read_only", to, false);
+        let (here, there) = (instance().build().unwrap(), instance().build().unwrap());
+        let state = call.begin(&here).await.state;
+        let answer = call.retry(&there, &state, named("q1", "Ada")).await;
+        assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+        assert_eq!(done.runs(), (1, 0), "{to}");
+        assert_eq!(call.finish(&here, &state, named("q1", "Ada")).await, "paid Ada");
+        assert_eq!(done.runs(), (1, 1), "{to}");
+    }
+    let done = Arc::default();
+    let instance = || renaming(&done, "destructive", "read_only", false).build().unwrap();
+    let (here, there) = (instance(), instance());
+    let state = tool("destructive").begin(&here).await.state;
+    assert_eq!(tool("destructive").finish(&there, &state, named("q1", "Ada")).await, "paid Ada");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_asks_first_does_not_lead_to_a_tool_that_runs_twice() {
+    let done = Arc::default();
+    let instance = || renaming(&done, "read_only", "destructive", true).build().unwrap();
+    let (here, there, call) = (instance(), instance(), tool("read_only"));
+    let first = call.begin(&here).await.state;
+    let second = asked(&call.retry(&here, &first, named("q1", "yes")).await).state;
+    assert_eq!(call.finish(&here, &second, named("q2", "Ada")).await, "paid Ada");
+    for (state, key) in [(first, "q1"), (second, "q2")] {
+        let answer = call.retry(&there, &state, named(key, "Eve")).await;
+        assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+    }
+    assert_eq!(done.runs(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_of_a_layer_are_not_those_of_the_tool() {
+    let done = Arc::default();
+    let instance = || {
+        let layer = |request: Request, next: Next| async move {
+            request.context().step("noted", || async { Ok(1) }).await?;
+            next.run(request).await
+        };
+        server(&done).layer(layer).build().unwrap()
+    };
+    let (here, there, call) = (instance(), instance(), tool("destructive"));
+    let state = call.begin(&here).await.state;
+    let answer = call.retry(&there, &state, named("q1", "Ada")).await;
+    assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+    assert_eq!(done.runs(), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

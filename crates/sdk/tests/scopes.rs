@@ -133,6 +133,80 @@ async fn a_call_that_goes_on_needs_its_scopes_still() {
     assert_eq!(rounds.finish(&may, &asked.state, named(key, "Ada")).await, "Ada");
 }
 
+#[cfg(feature = "rounds")]
+#[tokio::test]
+async fn a_call_that_a_layer_led_elsewhere_goes_on_with_the_scopes_of_that_tool() {
+    use support::rounds::{Rounds, named};
+
+    #[linchpin::args]
+    struct Name {
+        name: String,
+    }
+
+    let ask = |_: NoArgs, cx: Context| async move {
+        Ok::<_, linchpin::Error>(cx.elicit::<Name>("Who?").await?.name)
+    };
+    let layer = |mut request: Request, next: Next| async move {
+        let mut params: Map<String, Value> = request.params().as_object().unwrap().clone();
+        params.insert("name".into(), "ask".into());
+        request.set_params(&params);
+        next.run(request).await
+    };
+    let tool = Tool::new("ask").scopes(["files:write"]).handler(ask);
+    let service = Server::new("asks", "1").tool("free", "", || async { "free" }).add(tool).layer(layer);
+    let service = service.build().unwrap();
+    let may = service.for_identity(Identity::new("ada").with_scopes(["files:write"]));
+    let may_not = service.for_identity(Identity::new("ada"));
+    let rounds = Rounds::tool("free", json!({}));
+    let state = rounds.begin(&may).await.state;
+    let answers = || named("q1", "Ada");
+    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "the call goes on");
+    assert_eq!(rounds.finish(&may, &state, answers()).await, "Ada");
+    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "its answer is sent again");
+    assert_eq!(rounds.finish(&may, &state, answers()).await, "Ada");
+}
+
+#[tokio::test]
+async fn a_task_is_read_and_answered_with_the_scopes_of_its_tool() {
+    let wait = |_: NoArgs, cx: Context| async move {
+        cx.cancelled().await;
+        "over"
+    };
+    let run = |support| Tool::new("run").scopes(["files:write"]).task(support).handler(wait);
+    let service = Server::new("tasks", "1").add(run(TaskSupport::Required)).build().unwrap();
+    let may = service.for_identity(Identity::new("ada").with_scopes(["files:write"]));
+    let may_not = service.for_identity(Identity::new("ada"));
+    let extension = json!({"extensions": {(linchpin::model::extension::TASKS): {}}});
+    let send = |service: Service, method: &'static str, params: Value| {
+        let params = stateless_with(params, &extension);
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        async move { support::handled(&service, &message).await.unwrap() }
+    };
+    let begun = send(may.clone(), "tools/call", json!({"name": "run"})).await;
+    let task = json!({"taskId": begun["result"]["taskId"], "inputResponses": {}});
+    for method in ["tasks/get", "tasks/update"] {
+        assert_eq!(fault(&send(may_not.clone(), method, task.clone()).await).0, -32600, "{method}");
+        let answer = send(may.clone(), method, task.clone()).await;
+        assert!(answer["result"].is_object(), "{method}: {answer}");
+    }
+    send(may_not.clone(), "tasks/cancel", task.clone()).await; // stopping it needs no scope
+    assert_eq!(fault(&send(may_not, "tasks/get", task.clone()).await).0, -32600, "when it has ended");
+    assert_eq!(send(may, "tasks/get", task).await["result"]["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn the_result_of_a_task_needs_the_scopes_of_its_tool() {
+    let session = Revision::LATEST_SESSION;
+    let writer = known(&["files:write"]);
+    let begun = call(&writer, session, json!({"name": "task", "task": {}})).await;
+    let params = json!({"taskId": begun["result"]["task"]["taskId"]});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/result", "params": params});
+    let reader = writer.for_identity(Identity::new("ada"));
+    assert_eq!(fault(&support::handled(&reader, &message).await.unwrap()).0, -32600);
+    let answer = support::handled(&writer, &message).await.unwrap();
+    assert_eq!(support::text(&answer["result"]), "done");
+}
+
 #[tokio::test]
 async fn a_list_shows_what_may_not_be_called() {
     let client = known(&[]).connect_in_memory().await.unwrap();

@@ -1,11 +1,11 @@
 //! Which revision a server spoke last, so that it is not asked again.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use linchpin_protocol::Revision;
 
+use crate::mark::mark_of;
 use crate::sync::lock;
 
 /// Servers that are remembered.
@@ -58,8 +58,19 @@ impl Eras {
     }
 }
 
+/// The mark of a server. It may be stored, so every build must compute the same one.
 fn mark(server: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    server.hash(&mut hasher);
-    hasher.finish()
+    mark_of(&[server.as_bytes()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_the_same_in_every_build() {
+        let eras = Eras::new();
+        eras.set("https://example.com/mcp", Revision::LATEST);
+        assert_eq!(eras.known(), [(0x939c_1f40_6a16_d6e1, Revision::LATEST)]);
+    }
 }

@@ -260,7 +260,7 @@ impl Connection {
         match work.try_finish() {
             Poll::Ready(outcome) => {
                 let _ = scope.cancel.get().is_none_or(|cancel| cancel.answer());
-                let outcome = self.round_done(outcome, scope.revision, round);
+                let outcome = self.round_done(outcome, scope.revision, scope.tool(), round);
                 self.settle(scope.id, scope.method, scope.target(), begun, scope.revision, &outcome)
             }
             Poll::Pending => {

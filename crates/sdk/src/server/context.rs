@@ -19,6 +19,7 @@ use super::questions::Questions;
 use super::scope::Scope;
 use super::session::Session;
 use super::state::StateMap;
+use super::tool::ToolEntry;
 use super::{Connection, Service};
 use crate::sync::lock;
 use crate::{Error, Result};
@@ -49,6 +50,8 @@ struct Inner {
     meta_map: OnceLock<Meta>,
     /// What is called, and the state of the mounted server it came from, once they are known.
     target: OnceLock<Arc<str>>,
+    /// The tool that was resolved, which a layer may have chosen.
+    tool: OnceLock<Arc<ToolEntry>>,
     state: OnceLock<Arc<StateMap>>,
     cancel: Arc<Cancel>,
     values: Mutex<StateMap>,
@@ -87,6 +90,7 @@ impl Context {
             meta_text: scope.meta_text.map(Into::into),
             meta_map: OnceLock::new(),
             target: known(&scope.target),
+            tool: known(&scope.tool),
             state: known(&scope.state),
             cancel: scope.cancel(),
             values: Mutex::default(),
@@ -183,6 +187,17 @@ impl Context {
         let _ = self.0.target.set(name.clone());
         if let Some(state) = state {
             let _ = self.0.state.set(state.clone());
+        }
+    }
+
+    /// The tool that was resolved.
+    pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
+        self.0.tool.get()
+    }
+
+    pub(crate) fn set_tool(&self, tool: &Arc<ToolEntry>) {
+        if self.0.tool.set(tool.clone()).is_ok() {
+            self.questions().enter_tool();
         }
     }
 

@@ -14,7 +14,6 @@ use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, Invali
 
 use super::answer::Answer;
 use super::catalog::{Entry, List};
-use super::identity::check_scopes;
 use super::request::{Work, caught, tool_failure};
 use super::scope::Scope;
 use super::session::MAX_URI;
@@ -118,9 +117,12 @@ fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
     let catalog = scope.service.catalog();
     let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.listed()));
     let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
-    scope.set_target(&tool.name, tool.state.as_ref());
-    // A layer may have chosen another tool than the one that was asked for.
-    scope.connection.identity().map_or(Ok(()), |identity| check_scopes(identity, tool))?;
+    scope.set_tool(tool);
+    // A layer may have chosen another tool than the client named.
+    scope.connection.check_tool(Some(tool))?;
+    if !rounds::may_begin(scope, tool) {
+        return Ok(Work::done(Ok(tool_failure(rounds::LOST.into()))));
+    }
     if call.task.is_none() && tool.task_support() == TaskSupport::Forbidden {
         return Ok(begin_tool(scope, tool, call));
     }

@@ -6,8 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use linchpin_protocol::Error as ProtocolError;
 use serde_json::{Map, Value};
 
-use super::tool::ToolEntry;
-
 /// Who sends a request: found out by `Auth`, or made by hand for [`crate::Service::for_identity`].
 #[derive(Clone, PartialEq)]
 pub struct Identity {
@@ -131,13 +129,13 @@ impl Identity {
     }
 }
 
-/// What must be true before a tool is called, whatever the revision and the transport: with an identity, its scopes.
-/// Where nobody knows who asks, as on stdio, whoever started the server may do everything.
-pub(crate) fn check_scopes(identity: &Identity, tool: &ToolEntry) -> Result<(), ProtocolError> {
-    if identity.has_all(&tool.scopes) {
+/// Checks the scopes of a tool, in every revision and on every transport. A caller without an identity, as on stdio,
+/// may call every tool.
+pub(crate) fn check_scopes(identity: Option<&Identity>, required: &[String]) -> Result<(), ProtocolError> {
+    if identity.is_none_or(|identity| identity.has_all(required)) {
         return Ok(());
     }
-    Err(ProtocolError::InsufficientScope { required: tool.scopes.to_vec() })
+    Err(ProtocolError::InsufficientScope { required: required.to_vec() })
 }
 
 /// Whether this is a word that can be a scope (RFC 6749 3.3).

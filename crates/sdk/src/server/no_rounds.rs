@@ -1,5 +1,6 @@
 //! Stands in for `rounds` when the feature of that name is off: no call asks between two requests.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use linchpin_jsonrpc::Params;
@@ -9,6 +10,7 @@ use super::BoxFuture;
 use super::connection::{Connection, Fresh, Invocation, Retry};
 use super::request::Outcome;
 use super::scope::Scope;
+use super::tool::ToolEntry;
 
 /// There is none.
 pub(crate) enum Binding {}
@@ -20,6 +22,14 @@ pub(crate) enum Round {}
 #[expect(clippy::unnecessary_wraps, reason = "the same face with and without the feature")]
 pub(crate) fn take_offers(_: &Scope<'_>, _: &Params<'_>) -> Result<(), linchpin_protocol::Error> {
     Ok(())
+}
+
+/// Never used: no call is repeated.
+pub(crate) const LOST: &str = "";
+
+/// No call is repeated.
+pub(crate) fn may_begin(_: &Scope<'_>, _: &Arc<ToolEntry>) -> bool {
+    true
 }
 
 #[derive(Default)]
@@ -41,7 +51,13 @@ impl Connection {
         Outcome::from(Err(crate::Error::setup("the feature `rounds` is off")))
     }
 
-    pub(super) fn round_done(&self, outcome: Outcome, _: Revision, _: Option<Round>) -> Outcome {
+    pub(super) fn round_done(
+        &self,
+        outcome: Outcome,
+        _: Revision,
+        _: Option<&Arc<ToolEntry>>,
+        _: Option<Round>,
+    ) -> Outcome {
         outcome
     }
 

@@ -2,7 +2,6 @@
 //! be done again from its beginning somewhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{self, Poll, Waker};
@@ -15,6 +14,9 @@ use linchpin_protocol::{Error as ProtocolError, Revision};
 use tokio::time::Instant;
 
 use super::Context;
+#[cfg(feature = "rounds")]
+use super::tool::ToolEntry;
+use crate::mark::mark_of;
 use crate::question::{Question, Reply};
 use crate::sync::lock;
 use crate::{Error, Result};
@@ -31,6 +33,9 @@ pub(crate) struct Log {
     /// Answers that came with the call itself, before anything was asked: a question takes the one of its name.
     #[serde(skip)]
     pub(crate) offered: BTreeMap<String, String>,
+    /// The tool that the call has run, where it is known: set when the call is repeated.
+    #[serde(skip)]
+    pub(crate) tool: Option<String>,
 }
 
 #[derive(Default)]
@@ -48,6 +53,8 @@ struct State {
     /// The keys that have been asked for since then, and the steps that were done or found done.
     taken: BTreeSet<String>,
     stepped: BTreeSet<String>,
+    /// How many of these were steps of layers, before the tool began.
+    before_tool: usize,
     /// Whoever drives the call: a handler may ask from a task of its own, which wakes nobody else.
     watcher: Option<Waker>,
     /// How long the call has waited for its client in all, and since when it does now.
@@ -201,6 +208,33 @@ impl Questions {
         state.log.steps.insert(name.to_owned(), result);
     }
 
+    /// Notes that the tool begins: steps so far were those of layers.
+    pub(crate) fn enter_tool(&self) {
+        let mut state = self.state();
+        state.before_tool = state.stepped.len();
+    }
+
+    /// Whether the tool itself, and not only a layer, has done its work in steps.
+    #[cfg(feature = "rounds")]
+    pub(crate) fn has_tool_steps(&self) -> bool {
+        let state = self.state();
+        state.stepped.len() > state.before_tool
+    }
+
+    /// Whether the call may begin this tool. One that is repeated may begin only the tool that it ran before, or, if
+    /// that is not known because a layer asked first, one that does no harm twice.
+    #[cfg(feature = "rounds")]
+    pub(crate) fn may_begin(&self, tool: &ToolEntry) -> bool {
+        let state = self.state();
+        if state.known == 0 {
+            return true;
+        }
+        match &state.log.tool {
+            Some(name) => **name == *tool.name && (tool.may_run_twice() || !state.log.steps.is_empty()),
+            None => tool.may_run_twice(),
+        }
+    }
+
     /// How long the call has waited for its client.
     pub(crate) fn waited(&self) -> Duration {
         let state = self.state();
@@ -259,12 +293,9 @@ fn malformed(key: &str, Invalid { path, reason }: Invalid) -> ProtocolError {
     ProtocolError::invalid(format!("/inputResponses/{key}{path}"), reason)
 }
 
-/// A mark that tells questions apart.
+/// A mark that tells questions apart. It travels in the sealed state, so every build must compute the same one.
 fn mark(question: &Question) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    question.method().name().hash(&mut hasher);
-    to_vec(question, Revision::LATEST).hash(&mut hasher);
-    hasher.finish()
+    mark_of(&[question.method().name().as_bytes(), &to_vec(question, Revision::LATEST)])
 }
 
 impl Future for Asked<'_> {
@@ -305,5 +336,15 @@ impl Drop for Asked<'_> {
                 state.taken.remove(key); // it may be asked again
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_questions_are_the_same_in_every_build() {
+        assert_eq!(mark(&Question::Roots), mark_of(&[b"roots/list", b"{}"]));
     }
 }

@@ -10,8 +10,10 @@ use linchpin_protocol::model::RequestMeta;
 
 use super::cancel::Cancel;
 use super::context::{Client, Context, Route};
+use super::identity::Identity;
 use super::questions::Log;
 use super::state::StateMap;
+use super::tool::ToolEntry;
 use super::{Connection, Service};
 
 /// A request on its way to its handler.
@@ -30,6 +32,8 @@ pub struct Scope<'a> {
     pub(crate) context: OnceCell<Context>,
     /// The registered name of what is called, for those who watch.
     pub(crate) target: OnceCell<Arc<str>>,
+    /// The tool that is called.
+    pub(crate) tool: OnceCell<Arc<ToolEntry>>,
     /// What is known of a call that is done again.
     pub(crate) log: Cell<Option<Log>>,
 }
@@ -80,6 +84,7 @@ impl<'a> Scope<'a> {
             cancel: OnceCell::new(),
             context: OnceCell::new(),
             target: OnceCell::new(),
+            tool: OnceCell::new(),
             log: Cell::default(),
         }
     }
@@ -97,6 +102,11 @@ impl<'a> Scope<'a> {
         )
     }
 
+    /// The identity of the sender, if it is known.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.connection.identity().map(|identity| &**identity)
+    }
+
     pub(crate) fn cancel(&self) -> Arc<Cancel> {
         self.cancel.get_or_init(Arc::default).clone()
     }
@@ -109,6 +119,20 @@ impl<'a> Scope<'a> {
     pub(crate) fn target(&self) -> Option<&str> {
         let own = self.target.get().map(|target| &**target);
         own.or_else(|| self.context.get().and_then(Context::target))
+    }
+
+    /// The tool that is called, if it is resolved.
+    pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
+        self.tool.get().or_else(|| self.context.get().and_then(Context::tool))
+    }
+
+    /// Notes the tool that is called, once it is resolved.
+    pub(crate) fn set_tool(&self, tool: &Arc<ToolEntry>) {
+        self.set_target(&tool.name, tool.state.as_ref());
+        let _ = self.tool.set(tool.clone());
+        if let Some(context) = self.context.get() {
+            context.set_tool(tool);
+        }
     }
 
     /// Notes what is called, once it is known to be registered.

@@ -250,6 +250,7 @@ impl Service {
         &self,
         wish: SubscriptionFilter,
         can_watch: impl Fn(&str) -> bool,
+        sees_task: impl Fn(&str) -> bool,
     ) -> SubscriptionFilter {
         let capabilities = self.capabilities();
         let wanted = |wish: Option<bool>, can: bool| (wish == Some(true) && can).then_some(true);
@@ -260,9 +261,7 @@ impl Service {
             prompts_list_changed: wanted(wish.prompts_list_changed, capabilities.prompts.is_some()),
             resources_list_changed: wanted(wish.resources_list_changed, resources),
             resource_subscriptions: wish.resource_subscriptions.filter(|_| resources).map(readable),
-            task_ids: wish.task_ids.map(|ids| {
-                ids.into_iter().filter(|id| self.tasks().is_running(id, self.principal())).collect()
-            }),
+            task_ids: wish.task_ids.map(|ids| ids.into_iter().filter(|id| sees_task(id)).collect()),
         }
     }
 

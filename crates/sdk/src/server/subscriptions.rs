@@ -148,7 +148,8 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
     if wish.task_ids.is_some() {
         tasks::check_extension(scope)?;
     }
-    let filter = scope.service.honoured(wish, |uri| dispatch::can_watch(scope, uri));
+    let sees_task = |id: &str| scope.service.tasks().is_running(id, scope);
+    let filter = scope.service.honoured(wish, |uri| dispatch::can_watch(scope, uri), sees_task);
     let (id, cancel) = (scope.id.clone().into_owned(), scope.cancel());
     let stream = Arc::new(Stream { id, revision: scope.revision, filter, cancel });
     {

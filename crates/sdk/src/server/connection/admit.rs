@@ -11,6 +11,7 @@ use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 
 use super::super::context::Client;
 use super::super::identity::{Identity, check_scopes};
+use super::super::tool::ToolEntry;
 use super::{Connection, NOBODY, Pending};
 use crate::http::text;
 use crate::sync::lock;
@@ -59,14 +60,19 @@ impl Connection {
         Ok(Admitted::Request(revision, client))
     }
 
-    /// Whether whoever asks may call the tool that is asked for. Here, and not only where a tool is begun, since a
-    /// call that waited for answers goes on without being begun again.
+    /// Checks the scopes of the tool that the client names, before any layer runs. A layer may choose another tool:
+    /// `dispatch` and `rounds` check the scopes of the one that is called.
     pub(super) fn check_scopes(&self, method: &str, params: &Params<'_>) -> Result<(), ProtocolError> {
-        let Some(identity) = self.identity().filter(|_| method == Method::CallTool.name()) else {
+        if self.identity().is_none() || method != Method::CallTool.name() {
             return Ok(());
-        };
+        }
         let Some(name) = params.find("name").and_then(text) else { return Ok(()) };
-        self.service().catalog().tools.find(&name).map_or(Ok(()), |tool| check_scopes(identity, tool))
+        self.check_tool(self.service().catalog().tools.find(&name))
+    }
+
+    /// Checks that the sender of the request has the scopes of a tool.
+    pub(crate) fn check_tool(&self, tool: Option<&Arc<ToolEntry>>) -> Result<(), ProtocolError> {
+        tool.map_or(Ok(()), |tool| check_scopes(self.identity().map(|identity| &**identity), &tool.scopes))
     }
 
     /// Who sends the request, if that is known.

@@ -13,6 +13,7 @@ use super::super::context::Context;
 use super::super::request::{Outcome, Work};
 use super::super::rounds::{Binding, Round};
 use super::super::scope::Scope;
+use super::super::tool::ToolEntry;
 use super::{Caller, Connection, Pending};
 use crate::sync::lock;
 
@@ -44,6 +45,11 @@ impl Invocation {
     /// Whether it waits for an answer that must come with another request.
     pub(crate) fn asks(&self) -> bool {
         self.binding.is_some() && self.context.as_ref().is_some_and(|context| context.questions().has_open())
+    }
+
+    /// The tool that was resolved.
+    pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
+        self.context.as_ref().and_then(Context::tool)
     }
 
     pub(crate) fn target(&self) -> Option<&str> {
@@ -110,7 +116,7 @@ impl Connection {
             drop(entry); // once the client has the answer it may use the id again
             let revision = call.revision;
             let outcome = match step {
-                Step::Done(outcome) => self.round_done(outcome, revision, round),
+                Step::Done(outcome) => self.round_done(outcome, revision, call.tool(), round),
                 _ => self.ask_round(call, begun, round),
             };
             self.send_answer(|out| self.write_answer(&id, revision, &outcome, out));

@@ -22,8 +22,8 @@ pub use keys::{Key, Keys};
 pub(crate) use parking::Parking;
 pub(crate) use state::Binding;
 
-use self::parking::Found;
-use self::state::State;
+use self::parking::{Found, Kept};
+use self::state::{ResolvedTool, State};
 use super::answer::Answer;
 use super::ask::takes_rounds;
 use super::cancel::Cancel;
@@ -32,6 +32,7 @@ use super::context::{Context, Route};
 use super::questions::Log;
 use super::request::{Outcome, tool_failure};
 use super::scope::Scope;
+use super::tool::ToolEntry;
 use super::{BoxFuture, Service};
 use crate::Result;
 
@@ -41,14 +42,14 @@ pub(crate) struct Round {
     call: u128,
     number: u32,
     open: bool,
-    /// Whether it does no harm to do the call again.
-    harmless: bool,
+    /// Whether running the call again does no harm.
+    repeatable: bool,
 }
 
 impl Drop for Round {
     fn drop(&mut self) {
         if self.open {
-            self.service.parking().drop_call(self.call, self.number, self.harmless);
+            self.service.parking().drop_call(self.call, self.number, self.repeatable);
         }
     }
 }
@@ -105,6 +106,7 @@ impl Connection {
             expires: (settings.clock.since_epoch() + age).as_secs(),
             call: id,
             round: next,
+            tool: call.tool().map(|tool| resolved(tool, context)),
             log: Some(context.questions().log()),
         };
         let result = InputRequiredResult {
@@ -115,24 +117,37 @@ impl Connection {
         let revision = call.revision;
         let outcome = Outcome::from(Ok(Answer::body(result)));
         service.observe(&call.method, call.target(), begun, revision, &outcome);
-        let outcome = self.keep_answer(outcome, revision, round, false);
+        let outcome = self.keep_answer(outcome, revision, call.tool(), round, false);
         context.detach();
         service.parking().park(id, next, call, service.max_parked(), age);
         outcome
     }
 
     /// The answer to a request of a call that is done.
-    pub(super) fn round_done(&self, outcome: Outcome, revision: Revision, round: Option<Round>) -> Outcome {
-        self.keep_answer(outcome, revision, round, true)
+    pub(super) fn round_done(
+        &self,
+        outcome: Outcome,
+        revision: Revision,
+        tool: Option<&Arc<ToolEntry>>,
+        round: Option<Round>,
+    ) -> Outcome {
+        self.keep_answer(outcome, revision, tool, round, true)
     }
 
     /// Keeps the answer to a round, in case it gets lost on the way.
-    fn keep_answer(&self, outcome: Outcome, revision: Revision, round: Option<Round>, done: bool) -> Outcome {
+    fn keep_answer(
+        &self,
+        outcome: Outcome,
+        revision: Revision,
+        tool: Option<&Arc<ToolEntry>>,
+        round: Option<Round>,
+        done: bool,
+    ) -> Outcome {
         let Some(mut round) = round else { return outcome };
         let Ok(answer) = &outcome.answer else { return outcome };
         let mut json = Vec::new();
         answer.encode(revision, self.service().identity(), &mut json);
-        self.service().parking().keep(round.call, round.number, &json, done);
+        self.service().parking().keep(round.call, round.number, &json, tool, done);
         round.open = false;
         Outcome { answer: Ok(Answer::Ready(json.into())), ..outcome }
     }
@@ -173,19 +188,20 @@ impl Connection {
 
     fn find_call(&self, retry: &Retry<'_>, state: State, answers: &BTreeMap<String, String>) -> Resumed {
         let service = self.service();
-        let (call, number, harmless) = (state.call, state.round, self.is_harmless(retry));
-        let round = || Round { service: service.clone(), call, number, open: true, harmless };
+        let (call, number, repeatable) = (state.call, state.round, self.is_repeatable(retry, &state));
+        let round = || Round { service: service.clone(), call, number, open: true, repeatable };
         match service.parking().take(state.call, state.round, service.settings().question_timeout) {
             Found::Call(call) => Resumed::Call(call, round()),
-            Found::Answer(answer) => Resumed::Over(Outcome::from(Ok(Answer::Ready(answer)))),
+            Found::Answer(kept) => Resumed::Over(self.repeat_answer(kept)),
             Found::Busy(changed) => Resumed::Busy(state, changed),
             Found::Stale => Resumed::Over(Outcome::from(Err(used_up().into()))),
-            Found::Nothing => match state.log.clone().filter(|log| harmless || !log.steps.is_empty()) {
+            Found::Nothing => match state.log.clone().filter(|_| repeatable) {
                 None => Resumed::Over(failed(retry.method, LOST)),
                 Some(_) if !service.parking().claim(state.call, state.round, service.max_parked()) => {
                     self.find_call(retry, state, answers)
                 }
                 Some(mut log) => {
+                    log.tool = state.tool.map(|tool| tool.name);
                     for (key, answer) in answers {
                         if log.asked.contains_key(key) {
                             log.answers.entry(key.clone()).or_insert_with(|| answer.clone());
@@ -197,10 +213,20 @@ impl Connection {
         }
     }
 
-    /// Whether running a handler twice does no harm, by what its author says of it.
-    fn is_harmless(&self, retry: &Retry<'_>) -> bool {
+    /// Gives an answer that was kept, if the sender has the scopes of the tool that gave it.
+    fn repeat_answer(&self, kept: Kept) -> Outcome {
+        let permitted = self.check_tool(kept.tool.as_ref());
+        Outcome::from(permitted.map(|()| Answer::Ready(kept.answer)).map_err(Into::into))
+    }
+
+    /// Whether running the call again does no harm: by the tool that it has begun. While only layers have run, the
+    /// tool that the client names counts, and [`may_begin`] checks the one that the layers choose.
+    fn is_repeatable(&self, retry: &Retry<'_>, state: &State) -> bool {
         if Method::find(retry.method) != Some(Method::CallTool) {
             return true;
+        }
+        if let Some(tool) = &state.tool {
+            return tool.repeatable;
         }
         let name: Option<String> = retry.params.find("name").and_then(|name| serde_json::from_str(name).ok());
         let catalog = self.service().catalog();
@@ -214,8 +240,9 @@ impl Connection {
         mut round: Round,
         answers: BTreeMap<String, String>,
     ) -> Option<BoxFuture<()>> {
-        let questions = call.context.as_ref().map(Context::questions);
-        if let Err(error) = questions.map_or(Ok(()), |questions| questions.check(&answers)) {
+        let check = |context: &Context| context.questions().check(&answers);
+        let checked = self.check_tool(call.tool()).and_then(|()| call.context.as_ref().map_or(Ok(()), check));
+        if let Err(error) = checked {
             self.service().parking().put_back(round.call, round.number, call);
             round.open = false;
             return self.over(retry, &Outcome::from(Err(error.into())));
@@ -232,7 +259,7 @@ impl Connection {
         match call.work.try_finish() {
             Poll::Ready(outcome) => {
                 let _ = call.cancel.answer();
-                let outcome = self.round_done(outcome, call.revision, Some(round));
+                let outcome = self.round_done(outcome, call.revision, call.tool(), Some(round));
                 self.settle(retry.id, retry.method, call.target(), retry.begun, call.revision, &outcome)
             }
             Poll::Pending => self.pending(id, call, retry.begun, Some(round)),
@@ -243,6 +270,7 @@ impl Connection {
         let Retry { id, method, params, revision, client, meta, begun } = *retry;
         let scope = Scope::new(self, (id, method, params), revision, client, meta);
         scope.log.set(Some(log));
+        let _ = scope.context(); // holds the log where `may_begin` finds it
         self.begin(&scope, params, begun, Some(round))
     }
 
@@ -277,7 +305,7 @@ impl Connection {
                 () = cancel.given_up() => return,
             };
             let outcome = match found {
-                Ok(Found::Answer(answer)) => Outcome::from(Ok(Answer::Ready(answer))),
+                Ok(Found::Answer(kept)) => self.repeat_answer(kept),
                 Ok(Found::Call(held)) => {
                     // The other one was refused, and the call waits for a better one.
                     self.service().parking().put_back(call, round, *held);
@@ -308,11 +336,22 @@ pub(crate) fn take_offers(scope: &Scope<'_>, params: &Params<'_>) -> Result<(), 
     Ok(())
 }
 
-const LOST: &str = "The call cannot go on: the server no longer holds it, and running it again might do its work \
+pub(crate) const LOST: &str = "The call cannot go on: the server no longer holds it, and running it again might do its work \
                     twice. Call again from the start if that is safe.";
 
 const STRAYED: &str = "The call cannot go on: done again, it asks something else than before. Call again from the \
                        start.";
+
+/// The tool of a call, with whether it may run again: by its annotations, or because it works in steps.
+fn resolved(tool: &ToolEntry, context: &Context) -> ResolvedTool {
+    let repeatable = tool.may_run_twice() || context.questions().has_tool_steps();
+    ResolvedTool { name: (*tool.name).to_owned(), repeatable }
+}
+
+/// Whether a call may begin this tool, see [`super::questions::Questions::may_begin`].
+pub(crate) fn may_begin(scope: &Scope<'_>, tool: &ToolEntry) -> bool {
+    scope.context.get().is_none_or(|context| context.questions().may_begin(tool))
+}
 
 /// A call that cannot go on.
 fn failed(method: &str, why: &str) -> Outcome {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::super::background::start;
 use super::super::connection::Invocation;
+use super::super::tool::ToolEntry;
 use crate::sync::lock;
 
 /// Answers larger than this are not kept.
@@ -33,8 +34,17 @@ struct Slot {
     round: u32,
     call: Held,
     /// The answer to an earlier round.
-    kept: Option<(u32, Arc<[u8]>)>,
+    kept: Option<Kept>,
     changed: Arc<Notify>,
+}
+
+/// The answer to a round.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    round: u32,
+    pub(crate) answer: Arc<[u8]>,
+    /// The tool that gave it: whoever gets the answer again must have its scopes.
+    pub(crate) tool: Option<Arc<ToolEntry>>,
 }
 
 enum Held {
@@ -50,7 +60,7 @@ pub(crate) enum Found {
     /// The call, which is the finder's now.
     Call(Box<Invocation>),
     /// The answer that was given before.
-    Answer(Arc<[u8]>),
+    Answer(Kept),
     /// Somebody else has the call: look again when notified.
     Busy(Arc<Notify>),
     /// The state is of an earlier round.
@@ -109,10 +119,8 @@ impl Parking {
             gone.extend(table.remove(id)); // it has gone on elsewhere
             return Found::Nothing;
         }
-        if let Some((kept, answer)) = &slot.kept
-            && *kept == round
-        {
-            return Found::Answer(answer.clone());
+        if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.round == round) {
+            return Found::Answer(kept.clone());
         }
         if slot.round != round {
             return Found::Stale;
@@ -140,10 +148,18 @@ impl Parking {
     }
 
     /// Keeps the answer to a round that was taken up, in case it gets lost.
-    pub(crate) fn keep(&self, id: u128, round: u32, answer: &[u8], done: bool) {
+    pub(crate) fn keep(
+        &self,
+        id: u128,
+        round: u32,
+        answer: &[u8],
+        tool: Option<&Arc<ToolEntry>>,
+        done: bool,
+    ) {
         let mut table = lock(&self.0);
         let Some(slot) = table.find(id, round) else { return };
-        slot.kept = (answer.len() <= MAX_KEPT).then(|| (round, answer.into()));
+        let kept = || Kept { round, answer: answer.into(), tool: tool.cloned() };
+        slot.kept = (answer.len() <= MAX_KEPT).then(kept);
         if done {
             slot.call = Held::Done;
         }

@@ -28,8 +28,18 @@ pub(crate) struct State {
     pub(crate) call: u128,
     /// Which round of it this is.
     pub(crate) round: u32,
+    /// The tool that the call has begun, which a layer may have chosen; `None` while only layers have run.
+    pub(crate) tool: Option<ResolvedTool>,
     /// What is needed to do the call again; absent when it is too large to travel.
     pub(crate) log: Option<Log>,
+}
+
+/// A tool as it was when its call began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ResolvedTool {
+    pub(crate) name: String,
+    /// Whether running it again does no harm.
+    pub(crate) repeatable: bool,
 }
 
 /// What a state is good for: one request of one client to one server.
@@ -78,7 +88,7 @@ fn canonical(value: Value) -> Value {
     }
 }
 
-const PURPOSE: &str = "linchpin request state 1";
+const PURPOSE: &str = "linchpin request state 2";
 
 impl State {
     /// As text that only this server's keys can open.
@@ -130,7 +140,7 @@ mod tests {
     fn state() -> State {
         let params = r#"{"name":"pay","arguments":{"a":1,"b":[{"c":2,"d":3}]}}"#;
         let binding = binding("ada", "tools/call", params);
-        State { binding, expires: 100, call: 7, round: 1, log: Some(Log::default()) }
+        State { binding, expires: 100, call: 7, round: 1, tool: None, log: Some(Log::default()) }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 
 use super::super::Service;
 use super::super::answer::Answer;
+use super::super::identity::{Identity, check_scopes};
 use super::super::request::Work;
 use super::super::scope::Scope;
 use super::run::{Running, detail};
@@ -36,6 +37,11 @@ fn check(scope: &Scope<'_>) -> Result<()> {
 
 fn unknown(id: &str) -> Error {
     ProtocolError::invalid("/taskId", format!("there is no task {id}, or it is no longer kept")).into()
+}
+
+/// Checks that the caller has the scopes of the task's tool. A task may outlive the token that started it.
+fn permit(identity: Option<&Identity>, record: &TaskRecord) -> Result<()> {
+    Ok(check_scopes(identity, &record.scopes)?)
 }
 
 impl Tasks {
@@ -66,8 +72,9 @@ async fn find_kept(service: &Service, id: &str) -> Result<TaskRecord> {
 
 pub(crate) fn get(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     check(scope)?;
-    let service = scope.service.clone();
+    let (service, identity) = (scope.service.clone(), scope.connection.identity().cloned());
     if let Some(running) = service.tasks().find_running(&params.task_id, service.principal()) {
+        permit(identity.as_deref(), &running.record())?;
         let state = running.state();
         if !state.task.status.is_terminal() {
             return Ok(Work::done(Ok(Answer::body(state))));
@@ -75,6 +82,7 @@ pub(crate) fn get(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     }
     let work = async move {
         let record = find_now(&service, &params.task_id).await?;
+        permit(identity.as_deref(), &record)?;
         Ok(GetTaskResult { task: record.to_task(), detail: detail(&record), meta: None })
     };
     Ok(Work::wait(work, Answer::body))
@@ -92,8 +100,10 @@ async fn find_now(service: &Service, id: &str) -> Result<TaskRecord> {
 pub(crate) fn payload(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     check(scope)?;
     let (service, revision) = (scope.service.clone(), scope.revision);
+    let identity = scope.connection.identity().cloned();
     let work = async move {
         let id = params.task_id;
+        permit(identity.as_deref(), &find_now(&service, &id).await?)?;
         let record = match service.tasks().find_running(&id, service.principal()) {
             Some(running) => running.ended().await,
             None => find_kept(&service, &id).await?,
@@ -120,15 +130,19 @@ pub(crate) fn payload(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
 /// Answers to questions of a task (extension). What does not belong to an open question is ignored.
 pub(crate) fn update(scope: &Scope<'_>, params: UpdateTaskParams) -> Result<Work> {
     check(scope)?;
-    let service = scope.service.clone();
+    let (service, identity) = (scope.service.clone(), scope.connection.identity().cloned());
     if let Some(running) = service.tasks().find_running(&params.task_id, service.principal()) {
+        permit(identity.as_deref(), &running.record())?;
         let answers: BTreeMap<String, String> =
             params.input_responses.into_iter().map(|(key, answer)| (key, answer.to_string())).collect();
         running.context.questions().check(&answers)?;
         running.context.questions().give(answers);
         return Ok(Work::done(Ok(Answer::body(EmptyResult::new()))));
     }
-    let work = async move { find_kept(&service, &params.task_id).await.map(|_| EmptyResult::new()) };
+    let work = async move {
+        permit(identity.as_deref(), &find_kept(&service, &params.task_id).await?)?;
+        Ok(EmptyResult::new())
+    };
     Ok(Work::wait(work, Answer::body))
 }
 

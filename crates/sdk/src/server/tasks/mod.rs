@@ -29,6 +29,7 @@ use self::store::MemoryTasks;
 use super::answer::Answer;
 use super::catalog::Catalog;
 use super::context::Context;
+use super::identity::check_scopes;
 use super::request::{Outcome, Work};
 use super::scope::Scope;
 use super::tool::ToolEntry;
@@ -70,9 +71,13 @@ impl Tasks {
         self.poll_interval = interval;
     }
 
-    /// Whether a task runs here, and is this principal's.
-    pub(crate) fn is_running(&self, id: &str, principal: Option<&str>) -> bool {
-        lock(&self.running).get(id).is_some_and(|running| running.is_of(principal))
+    /// Whether a task runs here that the sender of a request may see.
+    pub(crate) fn is_running(&self, id: &str, scope: &Scope<'_>) -> bool {
+        let running = lock(&self.running).get(id).cloned();
+        running.is_some_and(|running| {
+            running.is_of(scope.service.principal())
+                && check_scopes(scope.identity(), &running.record().scopes).is_ok()
+        })
     }
 }
 
@@ -173,12 +178,12 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
     let session = scope.connection.name().to_owned();
     if tool.asks_first && scope.revision.era() == Era::Stateless {
         let (context, work) = (scope.context(), dispatch::begin_tool(scope, tool, call));
-        return Ok(Work::Whole(Box::pin(after_questions(context, work, session))));
+        return Ok(Work::Whole(Box::pin(after_questions(context, tool.clone(), work, session))));
     }
     let id = super::unguessable();
     // The request is answered at once and the task goes on: it has an end of its own.
     let own = scope.fork();
-    own.set_target(&tool.name, tool.state.as_ref());
+    own.set_tool(tool);
     let context = own.context();
     scope.context.get().into_iter().for_each(|outer| context.adopt(outer));
     context.set_task(&id);
@@ -186,16 +191,23 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
     if if_slow && let Poll::Ready(outcome) = work.try_finish() {
         return Ok(Work::finished(outcome));
     }
-    let record = record(service, id, session, ttl);
+    let record = record(service, tool, id, session, ttl);
     Ok(Work::wait(begin(context, work, record), Answer::body))
 }
 
-fn record(service: &Service, id: String, session: String, ttl: Option<Duration>) -> TaskRecord {
+fn record(
+    service: &Service,
+    tool: &ToolEntry,
+    id: String,
+    session: String,
+    ttl: Option<Duration>,
+) -> TaskRecord {
     let now = service.settings().clock.since_epoch();
     TaskRecord {
         id,
         principal: service.principal().map(str::to_owned),
         session,
+        scopes: tool.scopes.to_vec(),
         status: TaskStatus::Working,
         message: None,
         created: now,
@@ -209,7 +221,7 @@ fn record(service: &Service, id: String, session: String, ttl: Option<Duration>)
 
 /// Sees a call through its first questions, which are those of the call. When it waits for something else it is made
 /// a task.
-async fn after_questions(context: Context, mut work: Work, session: String) -> Outcome {
+async fn after_questions(context: Context, tool: Arc<ToolEntry>, mut work: Work, session: String) -> Outcome {
     let first = poll_fn(|cx| match work.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending if context.questions().has_open() => Poll::Pending,
@@ -220,7 +232,7 @@ async fn after_questions(context: Context, mut work: Work, session: String) -> O
     }
     let id = super::unguessable();
     context.set_task(&id);
-    let record = record(context.service(), id, session, None);
+    let record = record(context.service(), &tool, id, session, None);
     Outcome::from(begin(context, work, record).await.map(Answer::body))
 }
 

@@ -24,6 +24,8 @@ pub struct TaskRecord {
     pub principal: Option<String>,
     /// The session it was begun in: the one that may list it where nothing else is known of its client.
     pub session: String,
+    /// The scopes of its tool: a caller with an identity needs them to read the task and to send it input.
+    pub scopes: Vec<String>,
     /// How far it has come.
     pub status: TaskStatus,
     /// The same, for people.

@@ -1,14 +1,13 @@
 //! Marks in the environment of processes, which they hand down to whatever they start. By them a process is found also
 //! after it has left its process group and its parent has ended.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::census::Census;
 use super::tree::{PATIENCE, kill_all};
+use crate::server::unguessable;
 
 /// The variable that names the connections and lineages that a process belongs to, separated by colons.
 pub(super) const LINEAGE: &str = "LINCHPIN_LINEAGE";
@@ -61,7 +60,7 @@ impl fmt::Display for Lineage {
 }
 
 pub(super) fn new_mark() -> String {
-    format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
+    format!("{}-{}", std::process::id(), &unguessable()[..16])
 }
 
 #[cfg(test)]
