@@ -11,7 +11,7 @@ mod http;
 mod notices;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,8 @@ pub(crate) struct Connection {
     failure: AtomicI64,
     /// Whether the request was refused before anything was done.
     refused: AtomicBool,
+    /// The scopes that the request turned out to need and its sender lacks.
+    lacking: OnceLock<Vec<String>>,
 }
 
 /// What a connection can carry.
@@ -89,6 +91,7 @@ impl Connection {
             http: None,
             failure: AtomicI64::new(0),
             refused: AtomicBool::new(false),
+            lacking: OnceLock::new(),
         }
     }
 
@@ -314,6 +317,9 @@ impl Connection {
                 write::result(id, out, |out| answer.encode(revision, self.caller.service.identity(), out));
             }
             Err(error) => {
+                if let ProtocolError::InsufficientScope { required } = error {
+                    let _ = self.lacking.set(required.clone());
+                }
                 let object = error_object(error, revision);
                 self.note_failure(object.code);
                 write::error(Some(id), UnknownId::Null, &object, out);

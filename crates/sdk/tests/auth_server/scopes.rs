@@ -101,6 +101,27 @@ async fn a_revision_is_no_way_around() {
 }
 
 #[tokio::test]
+async fn a_tool_that_a_layer_chose_is_challenged_like_any_other() {
+    let layer = |mut request: linchpin::server::Request, next: linchpin::server::Next| async move {
+        if request.target().as_deref() == Some("plain") {
+            let mut params = request.params().as_object().cloned().unwrap();
+            params.insert("name".into(), "write".into());
+            request.set_params(&params);
+        }
+        next.run(request).await
+    };
+    let calls = Calls::default();
+    let web = calls.server().layer(layer).http().auth(auth()).into_service().unwrap();
+    for revision in Revision::ALL {
+        let mut guest = guest(&web, revision, "mcp:basic");
+        guest.initialize().await;
+        let answer = guest.call("plain", json!({})).await;
+        assert_forbidden(answer, "mcp:basic files:write files:read", revision.as_str()).await;
+        assert_eq!(calls.count(), 0);
+    }
+}
+
+#[tokio::test]
 async fn every_method_needs_what_every_request_needs() {
     let web = Calls::default().serve(auth());
     let mut refused = 0;

@@ -59,6 +59,11 @@ impl Connection {
         self.http.as_ref()?.extensions.get()
     }
 
+    /// The scopes that the request turned out to need and its sender lacks.
+    pub(crate) fn lacking_scopes(&self) -> Option<&[String]> {
+        self.lacking.get().map(Vec::as_slice)
+    }
+
     /// The same connection, as a message sees it that came by this request.
     pub(crate) fn by(&self, http: Arc<Parts>) -> Arc<Self> {
         let part = Self::of(self.caller.clone(), self.outbox.clone(), self.reach);

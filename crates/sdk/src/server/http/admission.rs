@@ -12,9 +12,9 @@ use linchpin_jsonrpc::{Limits, Message, parse};
 use linchpin_protocol::Method as Protocol;
 use tokio::time::Instant;
 
-use super::super::Identity;
 use super::super::auth::{Rejection, Resource};
 use super::super::catalog::Catalog;
+use super::super::{Connection, Identity};
 use super::endpoint::Endpoint;
 use super::options::Refusal;
 use super::reply::{self, Reply};
@@ -45,6 +45,14 @@ impl Endpoint {
         let mut needed = Vec::new();
         collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut needed);
         auth.permit(identity, &needed).map_err(rejected)
+    }
+
+    /// The challenge to a request whose scopes were known only when it was served: it resumes a call, reads a task, or a
+    /// layer chose another tool.
+    pub(super) fn late_challenge(&self, connection: &Connection) -> Option<Reply> {
+        let lacking = connection.lacking_scopes()?;
+        let permitted = self.options.auth.as_ref()?.permit(connection.identity()?, lacking);
+        permitted.err().map(|rejection| *rejected(rejection))
     }
 
     /// Lets a stream that has no end of its own end with the token that opened it.

@@ -162,6 +162,9 @@ impl<'a> Exchange<'a> {
     /// All that there is to say is in `lines`.
     fn finished(self, mut lines: Vec<u8>) -> Reply {
         if is_one_answer(&lines) {
+            if let Some(challenge) = self.endpoint.late_challenge(&self.connection) {
+                return challenge;
+            }
             lines.pop();
             return reply::json(status(&self.connection, self.era()), lines);
         }
