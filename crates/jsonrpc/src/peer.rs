@@ -44,7 +44,7 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Rejected(error) => error.fmt(f),
-            CallError::TimedOut(after) => write!(f, "no answer within {after:?}"),
+            CallError::TimedOut(after) => write!(f, "no answer within {:?}", rounded(*after)),
             CallError::Closed(reason) => write!(f, "the connection is closed: {reason}"),
             CallError::Lost(reason) => write!(f, "the connection ended before the answer came: {reason}"),
             CallError::TooMany(limit) => write!(f, "{limit} requests are waiting for answers already"),
@@ -52,6 +52,13 @@ impl fmt::Display for CallError {
             CallError::Transport { code, message, .. } => write!(f, "{message} ({code})"),
         }
     }
+}
+
+/// A measured time as people read it: to tenths of a second, and to milliseconds below one second.
+fn rounded(time: Duration) -> Duration {
+    let unit = if time < Duration::from_secs(1) { 1 } else { 100 };
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(millis / unit * unit)
 }
 
 impl std::error::Error for CallError {}
@@ -486,6 +493,17 @@ mod tests {
         let mut lines = Vec::new();
         outbox.take(&mut lines);
         String::from_utf8(lines).unwrap()
+    }
+
+    #[test]
+    fn measured_times_are_rounded() {
+        for (time, shown) in [
+            (Duration::from_nanos(60_000_820_251), "60s"),
+            (Duration::from_micros(1_567_890), "1.5s"),
+            (Duration::from_micros(250_900), "250ms"),
+        ] {
+            assert_eq!(CallError::TimedOut(time).to_string(), format!("no answer within {shown}"));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -122,12 +122,17 @@ impl Function {
     }
 
     /// The author's function, the struct of its arguments, and the finished builder.
-    fn content(&self, parameters: Parameters, builder: &TokenStream) -> Result<TokenStream> {
+    fn content(&self, mut parameters: Parameters, builder: &TokenStream) -> Result<TokenStream> {
         let Function { signature, body, place, .. } = self;
         let attributes = self.attributes.iter().filter(|attribute| !is_outer(attribute));
+        let required = std::mem::take(&mut parameters.required);
         let (arguments, handler) = parameters.handler(signature, *place)?;
         let finished = quote_spanned!(*place=> #builder.handler(#handler));
-        let finished = quote_spanned!(*place=> ::linchpin::__private::Register::register(#finished));
+        let mut finished = quote_spanned!(*place=> ::linchpin::__private::Register::register(#finished));
+        if !required.is_empty() {
+            finished =
+                quote_spanned!(*place=> ::linchpin::__private::with_state(#finished, &[#(#required),*]));
+        }
         Ok(quote! {
             #[allow(clippy::unused_async, clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
             #(#attributes)*
@@ -147,6 +152,8 @@ pub(crate) struct Parameters {
     structs: Vec<Type>,
     /// Statements that take state from the context.
     states: Vec<TokenStream>,
+    /// The types of state, for `Server::build`.
+    required: Vec<TokenStream>,
     /// What the function is called with.
     values: Vec<TokenStream>,
     context: bool,
@@ -186,6 +193,7 @@ impl Parameters {
                 let state = format_ident!("state_{}", self.states.len(), span = span);
                 self.context = true;
                 self.states.push(quote_spanned!(span=> let #state = <#kind>::from_context(&cx)?;));
+                self.required.push(quote_spanned!(span=> <#kind>::required()));
                 state.into_token_stream()
             }
             _ => {
@@ -204,7 +212,7 @@ impl Parameters {
     /// The struct of the arguments, if one is made, and a closure that calls the function. Whatever a function with
     /// state returns is wrapped in a `Result`, since the state may be missing.
     fn handler(self, signature: &Signature, span: Span) -> Result<(Option<TokenStream>, TokenStream)> {
-        let Parameters { fields, structs, states, values, context } = self;
+        let Parameters { fields, structs, states, values, context, .. } = self;
         let (pattern, kind, made) = match (&structs[..], &fields[..]) {
             ([], []) => (quote!(_), quote!(::linchpin::NoArgs), None),
             ([], _) => {

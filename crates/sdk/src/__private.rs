@@ -3,7 +3,7 @@
 pub use schemars;
 pub use serde;
 
-pub use crate::server::{Item, Register};
+pub use crate::server::{Item, Register, RequiredState};
 
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub use crate::http::outside as http;
@@ -13,17 +13,12 @@ pub use crate::auth::outside as auth;
 
 use crate::Result;
 
-/// A function with one of the attribute macros. For any other function, the message of the trait says more than
-/// rustc's own about `FnOnce`.
-#[diagnostic::do_not_recommend]
-impl<F, R> Register for F
-where
-    F: FnOnce() -> R,
-    R: Register,
-{
-    fn register(self) -> Result<Item> {
-        self().register()
-    }
+/// Notes the types of state that the handler of an item takes.
+pub fn with_state(item: Result<Item>, required: &[RequiredState]) -> Result<Item> {
+    item.map(|mut item| {
+        item.require_state(required);
+        item
+    })
 }
 
 /// Asks for a future that may move between threads where rustc can say why one may not.

@@ -108,17 +108,60 @@ impl fmt::Display for Error {
     }
 }
 
-/// Shows the message and what led to it, since this is what a failing `main` prints.
+/// Shows the message and its causes, each once, since this is what a failing `main` prints.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")?;
+        let mut said = self.to_string();
+        f.write_str(&said)?;
         if let ErrorKind::Foreign(error) = &*self.0 {
             let mut source = error.source();
             while let Some(cause) = source {
-                write!(f, "\n  because: {cause}")?;
+                let text = cause.to_string();
+                // Many errors repeat the text of their source in their own.
+                if !said.contains(&text) {
+                    write!(f, "\n  because: {text}")?;
+                    said = text;
+                }
                 source = cause.source();
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use crate::{CallError, ClientError, Error};
+
+    #[derive(Debug)]
+    struct Outer(io::Error);
+
+    impl std::fmt::Display for Outer {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("the file cannot be read")
+        }
+    }
+
+    impl std::error::Error for Outer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn what_main_prints_says_everything_once() {
+        let timed_out = CallError::TimedOut(Duration::from_mins(1));
+        let inner = io::Error::other(ClientError::Call(timed_out.clone()));
+        let open = ClientError::Open { server: "demo".into(), source: io::Error::other(timed_out.clone()) };
+        for (error, shown) in [
+            (Error::from(ClientError::Call(timed_out)), "no answer within 60s"),
+            (Error::from(open), "no answer within 60s"),
+            (Error::from(Outer(inner)), "the file cannot be read\n  because: no answer within 60s"),
+        ] {
+            assert_eq!(format!("{error:?}"), shown);
+        }
     }
 }

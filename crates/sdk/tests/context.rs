@@ -287,7 +287,7 @@ fn handlers_without_their_state_say_what_is_missing_to_the_author() {
     let server = Server::new("test", "1")
         .on_error(move |report| said.send(report.error.to_string()).unwrap())
         .tool("needs", "", |_: NoArgs, cx: Context| async move {
-            linchpin::State::<Greeting>::from_context(&cx).map(|greeting| greeting.0.0)
+            linchpin::State::<Greeting>::from_context(&cx).map(|greeting| greeting.0)
         });
     let mut peer = Peer::open(STATELESS, server);
     let said = failure(&peer.call("needs", json!({})));

@@ -8,7 +8,7 @@ use linchpin::model::{GetPromptResult, Meta, key};
 use linchpin::server::Completing;
 use linchpin::{
     Content, Context, Error, Json, LogLevel, NoArgs, Prompt, PromptMessage, Resource, ResourceContents,
-    ResourceTemplate, Result, Revision, Server, args,
+    ResourceTemplate, Result, Revision, Server, args, prompt,
 };
 use serde_json::{Value, json};
 use support::{Peer, STATELESS, fault, session_revisions};
@@ -165,6 +165,48 @@ fn prompts() -> Server {
                 .complete("path", |_: String| async { (0..150).map(|n| format!("f{n}")).collect::<Vec<_>>() })
                 .handler(|_: BTreeMap<String, String>| async { "text" }),
         )
+}
+
+#[args]
+struct Letter {
+    #[schemars(title = "Recipient")]
+    to: String,
+    from: Option<String>,
+}
+
+/// Writes a card
+#[prompt]
+async fn card(#[schemars(title = "Recipient")] to: String) -> String {
+    to
+}
+
+#[test]
+fn arguments_of_prompts_have_titles() {
+    for revision in Revision::ALL {
+        let by_hand = Prompt::new("by_hand").argument("to", "Who gets it", true);
+        let by_hand = by_hand.argument_title("to", "Recipient");
+        let letter = Prompt::new("letter").argument_title("from", "Sender");
+        let server = Server::new("prompts", "1")
+            .add(by_hand.handler(|_: BTreeMap<String, String>| async { "" }))
+            .add(card)
+            .add(letter.handler(|Letter { to, from }| async move { format!("{to} {from:?}") }));
+        let mut peer = Peer::open(revision, server);
+        let prompts = peer.result("prompts/list", json!({}))["prompts"].take();
+        let titles = |prompt: usize| -> BTreeMap<&str, &Value> {
+            let arguments = prompts[prompt]["arguments"].as_array().unwrap().iter();
+            arguments.map(|argument| (argument["name"].as_str().unwrap(), &argument["title"])).collect()
+        };
+        let title = |title: &str| if revision >= V2025_06_18 { json!(title) } else { Value::Null };
+        let (recipient, sender) = (title("Recipient"), title("Sender"));
+        assert_eq!(titles(0), BTreeMap::from([("to", &recipient)]));
+        assert_eq!(titles(1), BTreeMap::from([("to", &recipient)]));
+        assert_eq!(titles(2), BTreeMap::from([("from", &sender), ("to", &recipient)]));
+        peer.close();
+    }
+    let unknown =
+        Prompt::new("letter").argument_title("form", "Sender").handler(|Letter { .. }| async { "" });
+    let error = Server::new("prompts", "1").add(unknown).build().err().unwrap().to_string();
+    assert!(error.ends_with("it has no argument `form`, which has a title"), "{error}");
 }
 
 #[test]

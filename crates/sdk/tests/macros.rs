@@ -1,7 +1,10 @@
 //! The attribute macros, seen through the JSON that a server answers with.
 
-use linchpin::__private::Register;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use linchpin::model::ResourceLink;
+use linchpin::server::{Addable, Next, Request};
 use linchpin::{Context, Error, Json, Result, Server, State, Tool, args, prompt, resource, tool};
 use serde_json::{Value, json};
 use spec_check::Transcript;
@@ -10,8 +13,12 @@ struct Db {
     greeting: String,
 }
 
-fn server(item: impl Register) -> Server {
-    Server::new("test", "1").state(Db { greeting: "hello".into() }).add(item)
+fn db() -> Db {
+    Db { greeting: "hello".into() }
+}
+
+fn server<Form>(item: impl Addable<Form>) -> Server {
+    Server::new("test", "1").state(db()).add(item)
 }
 
 /// The result of one request, or its error.
@@ -27,15 +34,15 @@ async fn ask(server: Server, method: &str, params: Value) -> Value {
     answer[part].take()
 }
 
-async fn list_tool(item: impl Register) -> Value {
+async fn list_tool<Form>(item: impl Addable<Form>) -> Value {
     ask(server(item), "tools/list", json!({})).await["tools"][0].take()
 }
 
-async fn call(item: impl Register, name: &str, arguments: Value) -> Value {
+async fn call<Form>(item: impl Addable<Form>, name: &str, arguments: Value) -> Value {
     ask(server(item), "tools/call", json!({"name": name, "arguments": arguments})).await
 }
 
-async fn read(item: impl Register, uri: &str) -> Value {
+async fn read<Form>(item: impl Addable<Form>, uri: &str) -> Value {
     ask(server(item), "resources/read", json!({"uri": uri})).await
 }
 
@@ -201,7 +208,8 @@ async fn request(cx: Context) -> String {
 }
 
 #[tool]
-async fn greet(State(db): State<Db>, name: String, cx: Context, again: State<Db>) -> String {
+async fn greet(db: State<Db>, name: String, cx: Context, again: State<Db>) -> String {
+    let db: Arc<Db> = State::into_inner(db);
     format!("{} {name} {} {}", db.greeting, cx.request_id(), again.greeting)
 }
 
@@ -212,9 +220,58 @@ async fn context_and_state_come_from_the_server() {
     let expected =
         json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     assert_eq!(list_tool(greet).await["inputSchema"], expected);
-    let stateless = Server::new("test", "1").add(greet);
-    let missing = ask(stateless, "tools/call", json!({"name": "greet", "arguments": {"name": "Ann"}})).await;
-    assert_eq!(missing["isError"], json!(true), "{missing}");
+}
+
+struct Counter(AtomicU64);
+
+#[tool]
+async fn count(counter: State<Counter>) -> u64 {
+    counter.0.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+#[tokio::test]
+async fn a_field_of_the_state_is_reached_through_it() {
+    let server = Server::new("test", "1").state(Counter(AtomicU64::new(6))).add(count);
+    assert_eq!(ask(server, "tools/call", json!({"name": "count"})).await, text("7"));
+}
+
+#[resource("memory://stored-greeting")]
+async fn stored_greeting(db: State<Db>) -> String {
+    db.greeting.clone()
+}
+
+#[resource("greeting://{name}")]
+async fn greeting_of(name: String, db: State<Db>) -> String {
+    format!("{} {name}", db.greeting)
+}
+
+#[prompt]
+async fn greet_politely(db: State<Db>) -> String {
+    db.greeting.clone()
+}
+
+#[test]
+fn a_server_without_the_state_of_its_handlers_is_not_built() {
+    let server = || Server::new("test", "1");
+    let fault = |server: Server| server.build().err().map(|error| error.to_string()).unwrap_or_default();
+    for (server, what) in [
+        (server().add(greet), "the tool `greet`"),
+        (server().add(stored_greeting), "the resource `memory://stored-greeting`"),
+        (server().add(greeting_of), "the resource template `greeting://{name}`"),
+        (server().add(greet_politely), "the prompt `greet_politely`"),
+        (server().mount("inner", server().add(greet)), "the tool `inner_greet`"),
+    ] {
+        let expected = format!(
+            "{what} takes a State<macros::Db>, which the server does not have: call .state(value) on the server"
+        );
+        assert_eq!(fault(server), expected);
+    }
+    assert_eq!(fault(server().state(db()).add(greet)), "");
+    assert_eq!(fault(server().state(db()).mount("inner", server().add(greet))), "");
+    assert_eq!(fault(server().mount("inner", server().state(db()).add(greet))), "");
+    // A layer may set it for each request.
+    let layer = |request: Request, next: Next| next.run(request);
+    assert_eq!(fault(server().layer(layer).add(greet)), "");
 }
 
 #[tool]

@@ -351,6 +351,36 @@ async fn a_visit_has_a_name_of_its_own_where_the_revision_wants_one() {
 }
 
 #[tokio::test]
+async fn a_client_is_notified_when_the_user_has_finished_on_the_page() {
+    let (kept, pages) = std::sync::mpsc::sync_channel(1);
+    let tool = move |_: NoArgs, cx: Context| {
+        let kept = kept.clone();
+        async move {
+            kept.send(cx.elicit_url("Please pay", "https://example.com/pay").await?)?;
+            Result::Ok("on the way")
+        }
+    };
+    let service = Server::new("asks", "1").tool("pay", "", tool).build().unwrap();
+    for revision in [URLS, STATELESS] {
+        let tap = Tap::new(&service);
+        let client = tap.client(revision).on_elicit_url(|_| async { Ok(ElicitResult::accept(Value::Null)) });
+        let client = client.connect().await.unwrap();
+        assert_eq!(call(&client, "pay").await.to_text(), "on the way");
+        pages.recv().unwrap().complete(); // long after the call
+        client.tools().all().await.unwrap(); // the notification comes before this answer
+        let (_, received) = tap.messages();
+        let said = of(&received, "notifications/elicitation/complete");
+        if revision == STATELESS {
+            assert_eq!(said, Vec::<&Value>::new());
+        } else {
+            let id = &of(&received, "elicitation/create")[0]["params"]["elicitationId"];
+            assert_eq!(said.len(), 1, "{received:?}");
+            assert_eq!(said[0]["params"], json!({ "elicitationId": id }));
+        }
+    }
+}
+
+#[tokio::test]
 async fn users_are_not_sent_to_pages_that_anybody_can_read_along() {
     for url in [
         "http://example.com",

@@ -2,6 +2,7 @@
 //! start the server: `smallest-client target/debug/smallest-server`.
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
 
+use linchpin::client::Command;
 use linchpin::{Client, Error};
 use serde_json::json;
 
@@ -9,7 +10,7 @@ use serde_json::json;
 async fn main() -> linchpin::Result {
     let mut command = std::env::args().skip(1);
     let program = command.next().ok_or_else(|| Error::tool("usage: smallest-client PROGRAM [ARGUMENT]…"))?;
-    let client = Client::stdio(program, command).connect().await?;
+    let client = Client::command(Command::new(program).args(command)).connect().await?;
     for tool in client.tools().all().await? {
         println!("{}: {}", tool.name, tool.description.unwrap_or_default());
     }

@@ -318,7 +318,7 @@ fn complete(shell: clap_complete::Shell) -> io::Result<()> {
 /// Serves the demo server over HTTP until the program is asked to end.
 async fn serve_demo(address: &str, json: bool) -> Result<(), Failure> {
     let bound = demo::server().http().legacy_sse().bind(address).await;
-    let endpoint = bound.map_err(|error| Failure::from(from_linchpin(error)).during(address))?;
+    let endpoint = bound.map_err(from_linchpin)?;
     let url = endpoint.url();
     print(&if json { format!("{}\n", json!({ "url": url })) } else { format!("{url}\n") })?;
     Ok(endpoint.run().await.map_err(from_linchpin)?)

@@ -30,8 +30,7 @@ pub(super) async fn listen(address: Option<SocketAddr>, door: Option<&Door>) -> 
 }
 
 async fn bind(address: SocketAddr) -> Result<Listener, Failure> {
-    let cannot = |error| Failure::from(from_linchpin(error)).during(&address.to_string());
-    Listener::bind(address).await.map_err(cannot)
+    Listener::bind(address).await.map_err(|error| from_linchpin(error).into())
 }
 
 /// Where others come in.

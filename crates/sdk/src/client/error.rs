@@ -161,8 +161,8 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ClientError::Call(error) => Some(error),
-            ClientError::Open { source, .. } => source.get_ref().map(|source| source as _),
+            // Its text is this error's own: a report of the whole chain would show it twice.
+            ClientError::Open { source, .. } => source.source(),
             _ => None,
         }
     }

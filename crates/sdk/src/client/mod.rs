@@ -59,7 +59,7 @@ pub use tasks::{Started, TaskHandle};
 
 use crate::sync::lock;
 #[cfg(unix)]
-pub use crate::transport::child::{Command, Lineage};
+pub use crate::transport::child::{Arguments, Command, Lineage};
 #[cfg(feature = "http-client")]
 use crate::transport::http::Http;
 use crate::transport::{Line, Transport};
@@ -75,12 +75,16 @@ pub struct Client {
 
 impl Client {
     /// A client of a server that is started as a process and speaks on its standard input and output.
+    ///
+    /// ```
+    /// use linchpin::Client;
+    ///
+    /// let alone = Client::stdio("my-server", []);
+    /// let with_arguments = Client::stdio("npx", ["-y", "some-server"]);
+    /// ```
     #[cfg(unix)]
-    pub fn stdio(
-        program: impl AsRef<OsStr>,
-        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
-    ) -> ClientBuilder {
-        Self::command(Command::new(program).args(args))
+    pub fn stdio(program: impl AsRef<OsStr>, args: impl Arguments) -> ClientBuilder {
+        Self::command(Command::new(program).args(args.into_arguments()))
     }
 
     /// As [`Self::stdio`], with an environment, a working directory and hooks of its own.

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::args::Args;
 use super::context::related_to;
 use super::questions::Asked;
+use super::url_elicitation::UrlElicitation;
 use super::{Context, Validator, form, schema};
 use crate::question::{Question, Reply};
 use crate::{Error, Result};
@@ -34,8 +35,12 @@ impl Context {
     }
 
     /// Sends the user to a web page, for what must not pass through the client: a secret, a payment, a consent.
-    /// That the user agrees to go there is all that is learned here.
-    pub async fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<()> {
+    /// Returns when the user agrees to open it. Once the user has finished there, call [`UrlElicitation::complete`].
+    pub async fn elicit_url(
+        &self,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Result<UrlElicitation> {
         self.unnamed().elicit_url(message, url).await
     }
 
@@ -201,23 +206,28 @@ impl Asking<'_> {
     }
 
     /// Sends the user to a web page, for what must not pass through the client: a secret, a payment, a consent.
-    /// That the user agrees to go there is all that is learned here.
-    pub async fn elicit_url(self, message: impl Into<String>, url: impl Into<String>) -> Result<()> {
+    /// Returns when the user agrees to open it. Once the user has finished there, call [`UrlElicitation::complete`].
+    pub async fn elicit_url(
+        self,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Result<UrlElicitation> {
         let url = url.into();
         if !is_safe(&url) {
             return Err(Error::setup(format!("the page at {url} is not safe to send a user to: use https")));
         }
+        let id = super::unguessable();
         let params = ElicitParams {
             mode: Some(ElicitMode::Url),
             message: message.into(),
             requested_schema: None,
-            elicitation_id: Some(super::unguessable()),
+            elicitation_id: Some(id.clone()),
             url: Some(url),
             task: None,
             meta: None,
         };
         match self.elicit_with(params).await?.action {
-            ElicitAction::Accept => Ok(()),
+            ElicitAction::Accept => Ok(UrlElicitation::new(self.cx, id)),
             ElicitAction::Decline => Err(Error::tool("the user declined to open the page")),
             ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
         }

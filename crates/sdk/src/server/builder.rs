@@ -9,7 +9,7 @@ use linchpin_protocol::{Method, Revision};
 use serde::de::DeserializeOwned;
 
 use super::args::Args;
-use super::catalog::{Live, Register};
+use super::catalog::{Addable, Live};
 use super::clock::Clock;
 use super::context::Context;
 use super::custom::{IntoJson, Typed};
@@ -99,8 +99,8 @@ impl Server {
 
     /// Adds a finished tool, resource, template, prompt or skill, or a function with an attribute macro.
     #[expect(clippy::should_implement_trait, reason = "this is not the addition of numbers")]
-    pub fn add(self, item: impl Register) -> Self {
-        let added = item.register().and_then(|item| self.live.change(|catalog| catalog.add(item)));
+    pub fn add<Form>(self, item: impl Addable<Form>) -> Self {
+        let added = item.into_item().and_then(|item| self.live.change(|catalog| catalog.add(item)));
         self.note(added)
     }
 
@@ -349,7 +349,8 @@ impl Server {
         self
     }
 
-    /// Is told of every error whose detail the client does not see. Without it they are logged.
+    /// Is called with every error whose detail the client does not see. Default: they are logged with `tracing`, or
+    /// written to standard error if the process has no subscriber.
     pub fn on_error(mut self, report: impl Fn(&Report<'_>) + Send + Sync + 'static) -> Self {
         self.settings.on_error = Some(Box::new(report));
         self
@@ -368,12 +369,17 @@ impl Server {
         Handle::new(self.live.clone())
     }
 
-    /// The finished server, or the first thing that is wrong with its definition.
+    /// Returns the finished server, or the first error in its definition: a duplicate name, a schema that cannot be
+    /// checked, a `State<T>` without [`Self::state`].
     pub fn build(self) -> Result<Service> {
-        match self.error {
-            Some(error) => Err(error),
-            None => Ok(Service::new(self.settings, self.live, self.changes)),
+        if let Some(error) = self.error {
+            return Err(error);
         }
+        // A layer may set state for each request.
+        if self.settings.layers.is_empty() {
+            self.live.snapshot().check_state(&self.settings.state)?;
+        }
+        Ok(Service::new(self.settings, self.live, self.changes))
     }
 
     /// Serves standard input and output until the input ends.

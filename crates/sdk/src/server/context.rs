@@ -302,10 +302,14 @@ impl Context {
     }
 
     fn send(&self, method: &str, params: &dyn Encode) {
-        let revision = self.0.revision;
-        if self.0.cancel.is_over() {
-            return; // nothing more may be sent for a request that was answered or given up
+        if !self.0.cancel.is_over() {
+            self.send_late(method, params); // otherwise nothing more may be sent for this request
         }
+    }
+
+    /// Sends a notification that does not belong to the request alone, also after its end.
+    pub(crate) fn send_late(&self, method: &str, params: &dyn Encode) {
+        let revision = self.0.revision;
         let related = self.task_id().map(|task| related_to(task, to_value(params, revision)));
         if related.is_some() && revision.era() == Era::Stateless {
             return; // the request was answered, and a task tells only how far it has come

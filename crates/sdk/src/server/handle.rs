@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::catalog::{Kind, Live, Register};
+use super::catalog::{Addable, Kind, Live};
 use super::skills;
 use crate::Result;
 
@@ -16,8 +16,8 @@ impl Handle {
     }
 
     /// Adds a tool, resource, template, prompt or skill.
-    pub fn add(&self, item: impl Register) -> Result<()> {
-        let item = item.register()?;
+    pub fn add<Form>(&self, item: impl Addable<Form>) -> Result<()> {
+        let item = item.into_item()?;
         let kind = self.0.change(|catalog| catalog.add(item))?;
         self.0.announce(kind);
         Ok(())

@@ -55,6 +55,7 @@ mod subscriptions;
 mod tasks;
 mod template;
 mod tool;
+mod url_elicitation;
 mod validate;
 #[cfg(feature = "http-server")]
 pub mod web;
@@ -87,16 +88,19 @@ pub use service::Service;
 pub use session::Session;
 #[cfg(feature = "skills")]
 pub use skills::Skill;
+#[doc(hidden)]
+pub use state::RequiredState;
 pub use state::State;
 pub use tasks::{Stored, TaskOutcome, TaskRecord, TaskStore};
 pub use tool::Tool;
+pub use url_elicitation::UrlElicitation;
 
 pub(crate) use background::start;
 #[cfg(feature = "http-client")]
 pub(crate) use background::start_abortable;
+pub use catalog::{Addable, Register};
 #[doc(hidden)]
-pub use catalog::Item;
-pub use catalog::Register;
+pub use catalog::{Annotated, Finished, Item};
 #[cfg(feature = "http-client")]
 pub(crate) use clock::Clock;
 pub use completion::{Completing, CompletionInput, CompletionOutput};

@@ -14,7 +14,7 @@ use super::describe::describe;
 use super::handler::Handler;
 use super::output::IntoPrompt;
 use super::scope::Scope;
-use super::state::StateMap;
+use super::state::{RequiredState, StateMap};
 use super::strings::Texts;
 use super::{BoxFuture, Listed, schema};
 use crate::{Error, Result};
@@ -24,6 +24,8 @@ use crate::{Error, Result};
 pub struct Prompt {
     definition: model::Prompt,
     arguments: Vec<PromptArgument>,
+    /// Titles of arguments, by their names.
+    titles: Vec<(String, String)>,
     completers: Completers,
 }
 
@@ -34,7 +36,7 @@ impl Prompt {
     /// A prompt with a name.
     pub fn new(name: impl Into<String>) -> Self {
         let definition = model::Prompt { name: name.into(), ..model::Prompt::default() };
-        Prompt { definition, arguments: Vec::new(), completers: Completers::default() }
+        Prompt { definition, arguments: Vec::new(), titles: Vec::new(), completers: Completers::default() }
     }
 
     describe!();
@@ -52,6 +54,13 @@ impl Prompt {
             description: Some(description.into()),
             required: Some(required),
         });
+        self
+    }
+
+    /// Sets the title of an argument, which clients show instead of its name. In a struct of arguments, write
+    /// `#[schemars(title = "…")]` on the field.
+    pub fn argument_title(mut self, argument: impl Into<String>, title: impl Into<String>) -> Self {
+        self.titles.push((argument.into(), title.into()));
         self
     }
 
@@ -93,11 +102,17 @@ impl Prompt {
         let texts = texts.map_err(refuse)?;
         let typed = texts.fields.iter().map(|field| PromptArgument {
             name: field.name.clone(),
-            title: None,
+            title: field.title.clone(),
             description: field.description.clone(),
             required: Some(field.required),
         });
-        let arguments: Vec<_> = typed.chain(self.arguments).collect();
+        let mut arguments: Vec<_> = typed.chain(self.arguments).collect();
+        for (argument, title) in self.titles {
+            let Some(found) = arguments.iter_mut().find(|other| other.name == argument) else {
+                return Err(refuse(format!("it has no argument `{argument}`, which has a title")));
+            };
+            found.title = Some(title);
+        }
         for (index, argument) in arguments.iter().enumerate() {
             if argument.name.is_empty() {
                 return Err(refuse("one of its arguments has no name".into()));
@@ -119,6 +134,7 @@ impl Prompt {
             fill: fill(texts),
             completers,
             state: None,
+            required_state: Vec::new(),
         })))
     }
 }
@@ -156,12 +172,15 @@ pub struct PromptEntry {
     fill: Arc<dyn Fill>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
+    /// The types of state that its handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl PromptEntry {
     /// A prompt of another server.
     pub(super) fn remote(definition: model::Prompt, fill: Arc<dyn Fill>, completers: Completers) -> Self {
-        PromptEntry { name: (&*definition.name).into(), definition, fill, completers, state: None }
+        let name = (&*definition.name).into();
+        PromptEntry { name, definition, fill, completers, state: None, required_state: Vec::new() }
     }
 
     /// Checks that all required arguments are there, and begins.
@@ -196,5 +215,9 @@ impl Entry for PromptEntry {
 
     fn listed(&self) -> Listed<'_> {
         Listed::Prompt(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
     }
 }

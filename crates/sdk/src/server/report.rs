@@ -1,8 +1,12 @@
 //! What happened, for those who watch: one event per request, one report per error that the client does not see.
 
 use std::fmt;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tracing::dispatcher::{Dispatch, get_default};
+use tracing::subscriber::NoSubscriber;
 
 use super::state::StateMap;
 use crate::Error;
@@ -59,4 +63,14 @@ impl Report<'_> {
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.state.find()
     }
+}
+
+/// Whether a `tracing` subscriber gets the events of this thread.
+pub(crate) fn has_subscriber() -> bool {
+    !get_default(Dispatch::is::<NoSubscriber>)
+}
+
+/// Writes a line to standard error. For a process without a subscriber, where an event would get lost.
+pub(crate) fn print(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}"); // there is no other place to report to
 }

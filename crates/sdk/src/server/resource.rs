@@ -13,7 +13,7 @@ use super::describe::describe;
 use super::handler::Handler;
 use super::output::IntoResource;
 use super::scope::Scope;
-use super::state::StateMap;
+use super::state::{RequiredState, StateMap};
 use super::strings::Texts;
 use super::template::UriTemplate;
 use super::{BoxFuture, Context, Listed, schema};
@@ -81,6 +81,7 @@ impl Resource {
             read,
             of_skill: false,
             state: None,
+            required_state: Vec::new(),
         })))
     }
 }
@@ -143,12 +144,15 @@ pub struct ResourceEntry {
     /// Whether it is a file of a skill, with which it comes and goes.
     pub(crate) of_skill: bool,
     pub(crate) state: Option<Arc<StateMap>>,
+    /// The types of state that its handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl ResourceEntry {
     /// A resource of another server.
     pub(super) fn remote(definition: model::Resource, read: Arc<dyn Read>) -> Self {
-        ResourceEntry { uri: (&*definition.uri).into(), definition, read, of_skill: false, state: None }
+        let uri = (&*definition.uri).into();
+        ResourceEntry { uri, definition, read, of_skill: false, state: None, required_state: Vec::new() }
     }
 
     /// A file of a skill.
@@ -175,6 +179,10 @@ impl Entry for ResourceEntry {
 
     fn listed(&self) -> Listed<'_> {
         Listed::Resource(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
     }
 }
 
@@ -253,6 +261,7 @@ impl ResourceTemplate {
             read: read(texts),
             completers: self.completers,
             state: None,
+            required_state: Vec::new(),
         })))
     }
 }
@@ -292,6 +301,8 @@ pub struct TemplateEntry {
     read: Arc<dyn ReadMatch>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
+    /// The types of state that its handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl TemplateEntry {
@@ -308,7 +319,8 @@ impl TemplateEntry {
         let template = template.map_err(|reason| {
             Error::setup(format!("the resource template `{text}` cannot be registered: {reason}"))
         })?;
-        Ok(TemplateEntry { key: (&**text).into(), definition, template, read, completers, state: None })
+        let (key, required_state) = ((&**text).into(), Vec::new());
+        Ok(TemplateEntry { key, definition, template, read, completers, state: None, required_state })
     }
 
     pub(crate) fn matches(&self, uri: &str) -> Option<Values> {
@@ -333,6 +345,10 @@ impl Entry for TemplateEntry {
 
     fn listed(&self) -> Listed<'_> {
         Listed::ResourceTemplate(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
     }
 }
 

@@ -16,7 +16,7 @@ use super::catalog::{Catalog, Live};
 use super::context::Client;
 use super::handle::Handle;
 use super::identity::Identity;
-use super::report::{Event, Report};
+use super::report::{Event, Report, has_subscriber, print};
 use super::request::{Outcome, caught};
 use super::rounds::Parking;
 use super::session::Session;
@@ -297,8 +297,11 @@ impl Service {
         if let Some(on_error) = &settings.on_error {
             let report = Report { error, method, target, state: &settings.state };
             call_hook("on_error", || on_error(&report));
-        } else {
+        } else if has_subscriber() {
             tracing::error!(method, target, error = ?error, "a handler failed");
+        } else {
+            let target = target.map(|target| format!(" `{target}`")).unwrap_or_default();
+            print(format_args!("{}: {method}{target} failed: {error:?}", settings.info.name));
         }
     }
 }

@@ -17,21 +17,53 @@ impl StateMap {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
+    pub(crate) fn has(&self, required: RequiredState) -> bool {
+        self.0.contains_key(&required.id)
+    }
+
     pub(crate) fn find<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.0.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 }
 
-/// A value that was given to the server with [`crate::Server::state`], as a parameter of a macro handler.
-pub struct State<T>(pub Arc<T>);
+/// A value that was given to the server with [`crate::Server::state`], as a parameter of a macro handler. It can be
+/// used like a reference to the value: `counter.0` is the field of `struct Counter(…)`.
+pub struct State<T> {
+    value: Arc<T>,
+}
 
 impl<T: Send + Sync + 'static> State<T> {
     /// Takes it from a context.
     pub fn from_context(cx: &Context) -> Result<Self, Error> {
-        cx.get().map(State).ok_or_else(|| {
+        cx.get().map(|value| State { value }).ok_or_else(|| {
             let name = type_name::<T>();
             Error::setup(format!("the handler wants a State<{name}>: call .state(value) on the server"))
         })
+    }
+
+    /// Returns the shared value. It is no method, so that it hides none of the value's own.
+    pub fn into_inner(this: Self) -> Arc<T> {
+        this.value
+    }
+
+    /// The type that [`crate::Server::build`] looks for.
+    #[doc(hidden)]
+    pub fn required() -> RequiredState {
+        RequiredState { id: TypeId::of::<T>(), name: type_name::<T>() }
+    }
+}
+
+/// A type of state that a handler takes.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct RequiredState {
+    id: TypeId,
+    name: &'static str,
+}
+
+impl RequiredState {
+    pub(crate) fn name(self) -> &'static str {
+        self.name
     }
 }
 
@@ -39,12 +71,12 @@ impl<T> Deref for State<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        &self.value
     }
 }
 
 impl<T> Clone for State<T> {
     fn clone(&self) -> Self {
-        State(self.0.clone())
+        State { value: self.value.clone() }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) enum Simple {
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) name: String,
+    pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) required: bool,
     simple: Simple,
@@ -72,8 +73,9 @@ fn fields(schema: &Value) -> Result<Vec<Field>, String> {
                 ));
             }
         };
-        let description = property.get("description").and_then(Value::as_str).map(str::to_owned);
-        Ok(Field { name: name.clone(), description, required: is_required(name), simple })
+        let text = |key: &str| property.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (title, description) = (text("title"), text("description"));
+        Ok(Field { name: name.clone(), title, description, required: is_required(name), simple })
     };
     properties.iter().map(field).collect()
 }

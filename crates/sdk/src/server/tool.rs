@@ -17,7 +17,7 @@ use super::handler::Handler;
 use super::identity::check_scope_name;
 use super::output::IntoToolOutput;
 use super::scope::Scope;
-use super::state::StateMap;
+use super::state::{RequiredState, StateMap};
 use super::validate::Validator;
 use super::{BoxFuture, Listed, schema};
 use crate::http::annotation;
@@ -229,6 +229,7 @@ impl Tool {
             output_check,
             output_proven,
             state: None,
+            required_state: Vec::new(),
         })))
     }
 }
@@ -257,6 +258,8 @@ pub struct ToolEntry {
     pub(crate) mirror: crate::http::mirror::Mirror,
     /// State of the mounted server it came from.
     pub(crate) state: Option<Arc<StateMap>>,
+    /// The types of state that its handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl ToolEntry {
@@ -275,6 +278,7 @@ impl ToolEntry {
             output_check: None,
             output_proven: true,
             state: None,
+            required_state: Vec::new(),
         }
     }
 
@@ -290,6 +294,7 @@ impl ToolEntry {
             definition,
             asks_first: self.asks_first,
             scopes: self.scopes.clone(),
+            required_state: self.required_state.clone(),
             call: Box::new(Mounted(self)),
             timeout: None,
             input_check: None,
@@ -414,5 +419,9 @@ impl super::catalog::Entry for ToolEntry {
 
     fn listed(&self) -> Listed<'_> {
         Listed::Tool(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
     }
 }

@@ -6,11 +6,17 @@ use std::sync::{Arc, OnceLock};
 use linchpin_protocol::Revision;
 
 use crate::server::Listed;
+use crate::server::state::{RequiredState, StateMap};
 
 /// Something with a unique name.
 pub(crate) trait Entry {
     fn key(&self) -> &Arc<str>;
     fn listed(&self) -> Listed<'_>;
+
+    /// The types of state that its handler takes, and the state of the mounted server that it came from.
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&[], None)
+    }
 }
 
 pub(crate) struct List<T> {

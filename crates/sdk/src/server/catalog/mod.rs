@@ -12,7 +12,7 @@ pub(crate) use live::{Kind, Live};
 use super::prompt::PromptEntry;
 use super::resource::{ResourceEntry, TemplateEntry};
 use super::skills::{self, SkillEntry};
-use super::state::StateMap;
+use super::state::{RequiredState, StateMap};
 use super::tool::ToolEntry;
 use crate::{Error, Result};
 
@@ -26,17 +26,68 @@ pub enum Item {
     Skill(Arc<SkillEntry>),
 }
 
-/// Something that can be added to a server: a finished [`crate::Tool`], [`crate::Resource`],
-/// [`crate::ResourceTemplate`] or [`crate::Prompt`], a skill, or a function with one of the attribute macros.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be added to a server",
-    note = "finish a Tool, Resource, ResourceTemplate or Prompt with `.handler(…)`, or put #[tool], #[resource] or \
-            #[prompt] on a function"
-)]
+impl Item {
+    /// Notes the types of state that its handler takes.
+    pub(crate) fn require_state(&mut self, required: &[RequiredState]) {
+        let list = match self {
+            Item::Tool(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            Item::Resource(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            Item::Template(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            Item::Prompt(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            Item::Skill(_) => None,
+        };
+        if let Some(list) = list {
+            list.extend(required);
+        }
+    }
+}
+
+/// A finished tool, resource, template, prompt or skill.
 pub trait Register {
     /// The finished item, or what is wrong with it.
     #[doc(hidden)]
     fn register(self) -> Result<Item>;
+}
+
+/// Something that can be added to a server: a finished [`crate::Tool`], [`crate::Resource`],
+/// [`crate::ResourceTemplate`] or [`crate::Prompt`], a skill, or a function with one of the attribute macros. `Form` is
+/// which of these it is, and is inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be added to a server",
+    label = "if this is a function, put `#[tool]` on it",
+    note = "put `#[tool]`, `#[resource(\"…\")]` or `#[prompt]` on a function; finish a Tool, Resource, ResourceTemplate or \
+            Prompt with `.handler(…)`"
+)]
+pub trait Addable<Form> {
+    /// The finished item, or what is wrong with it.
+    #[doc(hidden)]
+    fn into_item(self) -> Result<Item>;
+}
+
+/// The form of a finished item.
+#[doc(hidden)]
+pub struct Finished;
+
+/// The form of a function with one of the attribute macros.
+#[doc(hidden)]
+pub struct Annotated;
+
+impl<R: Register> Addable<Finished> for R {
+    fn into_item(self) -> Result<Item> {
+        self.register()
+    }
+}
+
+// Beside the implementation for finished items, so that rustc explains a function without an attribute by the message of
+// the trait: with a single candidate it would complain about the number of its parameters.
+impl<F, R> Addable<Annotated> for F
+where
+    F: FnOnce() -> R,
+    R: Register,
+{
+    fn into_item(self) -> Result<Item> {
+        self().register()
+    }
 }
 
 impl Register for Result<Item> {
@@ -88,6 +139,14 @@ impl Catalog {
         free && self.resources.remove(uri)
     }
 
+    /// Checks that the server has every type of state that a handler takes.
+    pub(crate) fn check_state(&self, server: &StateMap) -> Result<()> {
+        check_state("tool", &self.tools, server)?;
+        check_state("resource", &self.resources, server)?;
+        check_state("resource template", &self.templates, server)?;
+        check_state("prompt", &self.prompts, server)
+    }
+
     /// Takes over everything of a mounted server. Tools and prompts get the prefix; URIs stay as they are.
     pub(crate) fn mount(&mut self, prefix: &str, other: &Catalog, state: &Arc<StateMap>) -> Result<()> {
         let prefixed =
@@ -111,6 +170,23 @@ impl Catalog {
         }
         Ok(())
     }
+}
+
+fn check_state<T: Entry>(what: &str, items: &List<T>, server: &StateMap) -> Result<()> {
+    for item in items.iter() {
+        let (required, own) = item.required_state();
+        let is_missing = |required: &&RequiredState| {
+            !server.has(**required) && !own.is_some_and(|own| own.has(**required))
+        };
+        if let Some(missing) = required.iter().find(is_missing) {
+            return Err(Error::setup(format!(
+                "the {what} `{}` takes a State<{}>, which the server does not have: call .state(value) on the server",
+                item.key(),
+                missing.name()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Names that every client can carry: 1 to 128 letters, digits, `_`, `-` and `.`.

@@ -2,6 +2,7 @@
 //! answered by the endpoint, or by any other service.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -97,7 +98,7 @@ type Only = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 impl Listener {
     /// Binds an address. Port 0 is any free one.
-    pub async fn bind(address: impl tokio::net::ToSocketAddrs) -> Result<Self> {
+    pub async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Self> {
         Self::new(bind(address).await?, Connections::default(), SHUTDOWN)
     }
 
@@ -338,8 +339,9 @@ impl<B> Drop for Noticed<B> {
 }
 
 /// Binds an address.
-pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs) -> Result<TcpListener> {
-    let cannot = |error| Error::setup(format!("the address cannot be listened at: {error}"));
+pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<TcpListener> {
+    let shown = format!("{address:?}");
+    let cannot = |error| Error::setup(format!("{} cannot be listened at: {error}", shown.trim_matches('"')));
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     // Once more, with a longer queue.
     #[cfg(unix)]

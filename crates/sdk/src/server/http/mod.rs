@@ -38,6 +38,7 @@ mod tls;
 mod tls;
 mod watch;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,15 +59,17 @@ pub use tls::Tls;
 
 use self::endpoint::Endpoint;
 use self::options::Options;
+use super::report::{has_subscriber, print};
 use super::{Server, Service};
 use crate::{Error, Result};
 
 impl Server {
     /// Serves clients of every revision at `http://{address}/mcp`, until the process is asked to end (Ctrl-C or
-    /// SIGTERM) and every request is answered.
+    /// SIGTERM) and every request is answered. Says at which URL when it is ready: with `tracing`, or on standard error
+    /// if the process has no subscriber.
     ///
     /// Only names of this machine are served until more are allowed: see [`Self::http`].
-    pub async fn serve(self, address: impl tokio::net::ToSocketAddrs) -> Result<()> {
+    pub async fn serve(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<()> {
         self.build()?.serve(address).await
     }
 
@@ -78,8 +81,16 @@ impl Server {
 
 impl Service {
     /// As [`Server::serve`].
-    pub async fn serve(self, address: impl tokio::net::ToSocketAddrs) -> Result<()> {
-        self.http().bind(address).await?.run().await
+    pub async fn serve(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<()> {
+        let name = self.settings().info.name.clone();
+        let listening = self.http().bind(address).await?;
+        let url = listening.url();
+        if has_subscriber() {
+            tracing::info!(server.name = name, url, "serving");
+        } else {
+            print(format_args!("{name}: serving at {url}"));
+        }
+        listening.run().await
     }
 
     /// As [`Server::http`].
@@ -275,7 +286,7 @@ impl Http {
     }
 
     /// Binds an address, which is not served before [`Listening::run`]. Port 0 is any free one.
-    pub async fn bind(self, address: impl tokio::net::ToSocketAddrs) -> Result<Listening> {
+    pub async fn bind(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Listening> {
         let endpoint = self.endpoint()?;
         Listening::new(listener::bind(address).await?, endpoint)
     }

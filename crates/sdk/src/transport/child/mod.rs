@@ -5,6 +5,7 @@
 //! send, and [`tree`] sees to it that neither the process nor anything it started is left. Nothing here knows
 //! what a message means.
 
+mod arguments;
 #[cfg(target_os = "linux")]
 mod census;
 #[cfg(not(target_os = "linux"))]
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::arguments::Arguments;
 pub use self::lineage::Lineage;
 use super::{Line, Opening, Transport, Wire};
 

@@ -1,0 +1,39 @@
+//! Elicitation in URL mode after the user has agreed: the interaction happens on a web page, and may end long after the
+//! request that led there.
+
+use std::fmt;
+
+use linchpin_protocol::Method;
+use linchpin_protocol::model::ElicitationCompleteParams;
+use linchpin_protocol::version::Feature;
+
+use super::Context;
+
+/// A web page that the user has agreed to open, see [`Context::elicit_url`].
+pub struct UrlElicitation {
+    cx: Context,
+    id: String,
+}
+
+impl UrlElicitation {
+    pub(super) fn new(cx: &Context, id: String) -> Self {
+        UrlElicitation { cx: cx.clone(), id }
+    }
+
+    /// Notifies the client that the user has finished on the page (`notifications/elicitation/complete`), so that it can
+    /// close its dialogue or repeat a request. It may be called after the handler has returned.
+    ///
+    /// Only the last revision with sessions has this notification; nothing is sent to clients of other revisions.
+    pub fn complete(self) {
+        if self.cx.revision().has(Feature::ElicitationIds) {
+            let params = ElicitationCompleteParams { elicitation_id: self.id, meta: None };
+            self.cx.send_late(Method::ElicitationComplete.name(), &params);
+        }
+    }
+}
+
+impl fmt::Debug for UrlElicitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UrlElicitation").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! Arguments of a server process, as `Client::stdio` takes them.
+
+use std::ffi::{OsStr, OsString};
+
+/// Arguments of a program: `[]`, `["-y", "some-server"]`, a slice or a `Vec`.
+///
+/// Arrays by value hold `&str` only, so that `[]` has a type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of a program",
+    note = "pass an array of `&str`, a slice such as `&[path]`, or a `Vec`; for an iterator, write \
+            `Client::command(Command::new(program).args(iterator))`"
+)]
+pub trait Arguments {
+    /// The arguments, in order.
+    #[doc(hidden)]
+    fn into_arguments(self) -> Vec<OsString>;
+}
+
+fn owned<S: AsRef<OsStr>>(arguments: &[S]) -> Vec<OsString> {
+    arguments.iter().map(|argument| argument.as_ref().to_owned()).collect()
+}
+
+impl<const N: usize> Arguments for [&str; N] {
+    fn into_arguments(self) -> Vec<OsString> {
+        owned(&self)
+    }
+}
+
+impl<S: AsRef<OsStr>, const N: usize> Arguments for &[S; N] {
+    fn into_arguments(self) -> Vec<OsString> {
+        owned(self)
+    }
+}
+
+impl<S: AsRef<OsStr>> Arguments for &[S] {
+    fn into_arguments(self) -> Vec<OsString> {
+        owned(self)
+    }
+}
+
+impl<S: AsRef<OsStr>> Arguments for Vec<S> {
+    fn into_arguments(self) -> Vec<OsString> {
+        owned(&self)
+    }
+}
+
+impl<S: AsRef<OsStr>> Arguments for &Vec<S> {
+    fn into_arguments(self) -> Vec<OsString> {
+        owned(self)
+    }
+}
