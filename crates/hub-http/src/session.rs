@@ -2,6 +2,7 @@
 
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use linchpin::auth::Secret;
 use linchpin::server::web::Addresses;
@@ -39,7 +40,7 @@ pub(crate) struct Caller {
 /// The host that a request names: a session is valid for one.
 fn host(parts: &Parts) -> String {
     let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    named.or(parts.uri.authority().map(|host| host.as_str())).unwrap_or_default().to_ascii_lowercase()
+    named.or(parts.uri.authority().map(Authority::as_str)).unwrap_or_default().to_ascii_lowercase()
 }
 
 /// The client of a request.

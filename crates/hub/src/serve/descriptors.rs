@@ -7,9 +7,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const MAX_DESCRIPTORS: u64 = 65_536;
 /// Connections if there is no limit.
 const MAX_CONNECTIONS: usize = 16_384;
+/// Descriptors that connections leave at least, unless that is more than half of them.
+const RESERVED: u64 = 256;
 
-/// Raises the soft limit to the hard limit. Returns how many connections the hub may accept: half of the descriptors, so that
-/// the database, upstream connections and the pipes of stdio servers always have some.
+/// Raises the soft limit to the hard limit. Returns how many connections the hub may accept: the database, upstream
+/// connections and the pipes of stdio servers always have a quarter of the descriptors.
 pub(super) fn raise() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(before) = current else { return MAX_CONNECTIONS };
@@ -22,5 +24,6 @@ pub(super) fn raise() -> usize {
             before
         }
     };
-    usize::try_from(limit / 2).unwrap_or(MAX_CONNECTIONS).clamp(1, MAX_CONNECTIONS)
+    let reserved = RESERVED.max(limit / 4).min(limit / 2);
+    usize::try_from(limit - reserved).unwrap_or(MAX_CONNECTIONS).clamp(1, MAX_CONNECTIONS)
 }
