@@ -10,20 +10,21 @@ const MAX_CONNECTIONS: usize = 16_384;
 /// Descriptors that connections leave at least, unless that is more than half of them.
 const RESERVED: u64 = 256;
 
-/// Raises the soft limit to the hard limit. Returns how many connections the hub may accept: the database, upstream
-/// connections and the pipes of stdio servers always have a quarter of the descriptors.
-pub(super) fn raise() -> usize {
+/// Raises the soft limit to the hard limit.
+pub(super) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let Some(before) = current else { return MAX_CONNECTIONS };
+    let Some(before) = current else { return };
     let wanted = maximum.unwrap_or(MAX_DESCRIPTORS).min(MAX_DESCRIPTORS).max(before);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-    let limit = match raised {
-        Ok(()) => wanted,
-        Err(error) => {
-            tracing::warn!(%error, limit = before, "failed to raise the limit of open files");
-            before
-        }
-    };
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+        tracing::warn!(%error, limit = before, "failed to raise the limit of open files");
+    }
+}
+
+/// How many connections each of so many listeners may accept. The database, upstream connections and the pipes of stdio
+/// servers always have a quarter of the descriptors.
+pub(super) fn connections(listeners: usize) -> usize {
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return MAX_CONNECTIONS };
     let reserved = RESERVED.max(limit / 4).min(limit / 2);
-    usize::try_from(limit - reserved).unwrap_or(MAX_CONNECTIONS).clamp(1, MAX_CONNECTIONS)
+    let all = usize::try_from(limit - reserved).unwrap_or(MAX_CONNECTIONS).min(MAX_CONNECTIONS);
+    (all / listeners).max(1)
 }

@@ -7,6 +7,7 @@ use linchpin::server::web::Listener;
 use linchpin_hub_core::hub::Hub;
 
 use super::certificate::Certificate;
+use super::descriptors::connections;
 use crate::cli::from_linchpin;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
@@ -21,16 +22,18 @@ const FREE: SocketAddr = SocketAddr::new(USUAL.ip(), 0);
 pub(super) async fn listen(address: Option<SocketAddr>, door: Option<&Door>) -> Result<Listener, Failure> {
     let Some(address) = door.map(|_| FREE).or(address) else {
         match Listener::bind(USUAL).await {
-            Ok(listener) => return Ok(listener),
+            Ok(listener) => return Ok(listener.max_connections(connections(1))),
             Err(error) => tracing::warn!(%error, "the usual port cannot be used, so another one is"),
         }
-        return bind(FREE).await;
+        return bind(FREE, 1).await;
     };
-    bind(address).await
+    bind(address, 1 + usize::from(door.is_some())).await
 }
 
-async fn bind(address: SocketAddr) -> Result<Listener, Failure> {
-    Listener::bind(address).await.map_err(|error| from_linchpin(error).into())
+/// Binds an address, as one of so many listeners.
+async fn bind(address: SocketAddr, listeners: usize) -> Result<Listener, Failure> {
+    let listener = Listener::bind(address).await.map_err(|error| Failure::from(from_linchpin(error)))?;
+    Ok(listener.max_connections(connections(listeners)))
 }
 
 /// Where others come in.
@@ -72,7 +75,7 @@ impl Door {
             );
             return Err(Failure::new(Kind::Other, text));
         }
-        let mut listener = bind(self.address).await?;
+        let mut listener = bind(self.address, 2).await?;
         if let Some(certificate) = &self.certificate {
             listener = listener.tls(&certificate.tls);
         }

@@ -90,7 +90,7 @@ pub(crate) enum Log {
 
 /// Serves until it is asked to end.
 pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
-    let most = descriptors::raise();
+    descriptors::raise();
     // From here on signals end nothing by themselves.
     let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
     #[cfg(feature = "otel")]
@@ -112,9 +112,6 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
         None => (None, false),
     };
     programs::take(&hub, &watched).await?;
-    let most = most / (1 + usize::from(others.is_some()));
-    let (listener, others) =
-        (listener.max_connections(most), others.map(|others| others.max_connections(most)));
 
     let shown = linchpin_hub_http::Options {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
