@@ -21,6 +21,7 @@ pub(crate) trait Receiver: Send + Sync {
     }
     /// The name of the server in log events.
     #[cfg(feature = "http-client")]
+    #[expect(clippy::unnecessary_literal_bound, reason = "implementations return a name of their own")]
     fn server_label(&self) -> &str {
         "unknown"
     }
