@@ -1,6 +1,7 @@
 //! Whether a tool is still the one that people looked at. A server may change what a tool says it does after somebody
 //! has come to trust it; such a tool is set aside until a person has seen what changed.
 
+use linchpin::text::is_hidden;
 use serde_json::{Map, Value};
 
 use crate::digest::{Digest, canonical};
@@ -85,12 +86,25 @@ fn shown(value: &Value) -> String {
     text
 }
 
-/// Whether no screen shows a character, or it turns others around.
+/// Returns whether a character is a control other than a line feed, invisible, or changes the direction of text.
 pub fn hides(char: char) -> bool {
-    let invisible = matches!(char,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}');
-    invisible || (char.is_control() && char != '\n')
+    is_hidden(char) || (char.is_control() && char != '\n')
+}
+
+/// Counts the hidden characters in all texts and member names of a definition. Tabs and line ends are not hidden.
+pub fn hidden_characters(value: &Value) -> usize {
+    let count = |text: &str| {
+        let hidden = text.chars().filter(|char| hides(*char) && *char != '\t').count();
+        hidden - text.matches("\r\n").count()
+    };
+    match value {
+        Value::String(text) => count(text),
+        Value::Array(items) => items.iter().map(hidden_characters).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| count(name) + hidden_characters(value)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
 }
 
 /// A text in which nothing hides: controls, invisible characters and those that turn the direction are written out.
@@ -140,6 +154,21 @@ mod tests {
         }
         same["name"] = json!("other");
         assert_ne!(pin(&same), pin(&tool()));
+    }
+
+    #[test]
+    fn hidden_characters_are_counted_as_they_are_and_not_as_they_are_escaped() {
+        for (text, count) in [
+            ("\u{1b}[2J", 1),
+            ("\u{3164}\u{115f}\u{2800}\u{34f}\u{fff9}", 5),
+            ("\u{1160}\u{ffa0}\u{fffa}\u{fffb}\u{180e}\u{fe0f}\u{e0041}\u{e0100}", 8),
+            ("a\u{200b}\u{202e}\0\u{7f}\u{9b}", 5),
+            ("a\rb", 1),
+            ("one\r\ntwo\n\tthree \"é\" \\u001b", 0),
+        ] {
+            assert_eq!(hidden_characters(&json!({ "description": text })), count, "{text:?}");
+            assert_eq!(hidden_characters(&json!([{ text: null }, 1, true])), count, "{text:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Small things about texts that several parts need.
 
+use crate::error::{Error, Result};
+use crate::pin::hides;
+
 /// What somebody else wrote, as a part of a text of ours: short, and on one line.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(40).collect()
@@ -9,6 +12,18 @@ pub(crate) fn shortened(text: &str) -> String {
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     crate::pin::visible(line).chars().take(500).collect()
+}
+
+/// Refuses a text that is not one line of visible characters.
+pub(crate) fn check_visible_line(field: &str, text: &str) -> Result<()> {
+    let hidden = text.chars().find(|char| *char == '\n' || hides(*char));
+    hidden.map_or(Ok(()), |char| {
+        let text = format!(
+            "must not contain control, invisible or direction characters: remove U+{:04X}",
+            u32::from(char)
+        );
+        Err(Error::invalid(field, text))
+    })
 }
 
 /// Bytes as hexadecimal digits.

@@ -43,6 +43,7 @@ pub mod server;
 mod skills;
 mod sync;
 pub mod testing;
+pub mod text;
 pub mod transport;
 
 #[doc(hidden)]

@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{TokenId, UserId};
 use crate::sync::lock;
-use crate::text::hex;
+use crate::text::{check_visible_line, hex};
 use crate::token;
 use crate::world::{World, random};
 
@@ -169,10 +169,12 @@ pub(super) fn unauthorized(text: &str) -> Error {
     Error::new(error::Kind::Unauthorized, "unauthorized", text)
 }
 
-/// A name as people give it.
+/// Checks the name of a user, an agent or a token, and trims it.
 pub(super) fn name(text: &str) -> Result<String> {
     let name = text.trim();
-    if (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.contains(char::is_control) {
+    // Two names that look alike must not name two users or agents.
+    check_visible_line("name", name)?;
+    if (1..=LONGEST_NAME).contains(&name.chars().count()) {
         return Ok(name.to_owned());
     }
     Err(Error::invalid("name", format!("1 to {LONGEST_NAME} characters on one line are a name")))

@@ -14,7 +14,7 @@ use crate::error::{self, Error, Result};
 use crate::events::Told;
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::names::{LONGEST, LONGEST_FOR_SOME, local};
-use crate::pin::{Change, State, hides, pin};
+use crate::pin::{Change, State, hidden_characters, pin};
 use crate::scope::Scope;
 use crate::server::Server;
 use crate::store::{Batch, Kind};
@@ -44,7 +44,7 @@ pub struct ToolView {
     pub is_gone: bool,
     /// What changed since somebody looked.
     pub changes: Vec<Change>,
-    /// How many characters that no screen shows are in what it says of itself.
+    /// Number of invisible, control and direction characters in its definition.
     pub hidden_characters: usize,
     /// When it was first listed.
     #[schemars(with = "String")]
@@ -245,7 +245,6 @@ pub(super) fn without_doubles(mut views: Vec<ToolView>) -> Vec<ToolView> {
 fn view(server: &Server, tool: Tool, is_stale: bool) -> ToolView {
     let state = tool.state();
     let changes = if state == State::Changed { tool.changes() } else { Vec::new() };
-    let text = tool.definition.to_string();
     ToolView {
         name: local(&server.slug, &tool.name, LONGEST),
         server: server.slug.as_str().to_owned(),
@@ -255,7 +254,7 @@ fn view(server: &Server, tool: Tool, is_stale: bool) -> ToolView {
         is_stale,
         is_gone: tool.is_gone,
         changes,
-        hidden_characters: text.chars().filter(|char| hides(*char)).count(),
+        hidden_characters: hidden_characters(&tool.definition),
         first_seen: tool.first_seen,
         last_seen: tool.last_seen,
         tool: tool.name,

@@ -13,8 +13,7 @@ use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::hidden::looks_secret;
 use crate::names::Slug;
-use crate::pin::hides;
-use crate::text::shortened;
+use crate::text::{check_visible_line, shortened};
 
 const LONGEST_NAME: usize = 100;
 const LONGEST_DESCRIPTION: usize = 2_000;
@@ -66,13 +65,9 @@ impl Settings {
             return Err(Error::invalid("name", format!("1 to {LONGEST_NAME} characters are a name")));
         }
         let description = form.text("description", LONGEST_DESCRIPTION)?;
-        for (field, text) in [("name", Some(&name)), ("description", description.as_ref())] {
-            if text.is_some_and(|text| text.contains(hides)) {
-                return Err(Error::invalid(
-                    field,
-                    "it has characters in it that no screen shows: remove them",
-                ));
-            }
+        check_visible_line("name", &name)?;
+        for line in description.iter().flat_map(|text| text.split('\n')) {
+            check_visible_line("description", line)?;
         }
         let usual = Settings::named(name);
         let timeout = form.number("timeout_ms", TIMEOUTS)?.unwrap_or(DEFAULT_TIMEOUT);

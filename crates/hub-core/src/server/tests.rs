@@ -225,7 +225,12 @@ fn what_the_operators_file_gets_wrong() {
 
 #[test]
 fn nothing_hides_in_what_people_read() {
-    for (field, text) in [("name", "Fi\u{202e}les"), ("name", "Fi\nles\u{7}"), ("description", "a\u{200b}")] {
+    for (field, text) in [
+        ("name", "Fi\u{202e}les"),
+        ("name", "Fi\nles"),
+        ("name", "Files\u{3164}"),
+        ("description", "a\u{200b}"),
+    ] {
         assert_eq!(Draft::read(with(field, json!(text))).unwrap_err().field(), Some(field));
     }
     Draft::read(with("description", json!("two\nlines"))).unwrap();

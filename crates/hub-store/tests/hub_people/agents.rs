@@ -61,6 +61,8 @@ async fn every_field_out_of_range_names_it_and_changes_nothing() {
         ("name", json!(""), "name"),
         ("name", json!(" "), "name"),
         ("name", json!("a\nb"), "name"),
+        ("name", json!("helper\u{200b}"), "name"),
+        ("name", json!("\u{2066}helper"), "name"),
         ("name", json!("n".repeat(101)), "name"),
         ("name", json!(1), "name"),
         ("name", Value::Null, "name"),

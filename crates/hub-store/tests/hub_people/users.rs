@@ -16,7 +16,8 @@ async fn somebody_is_there_from_the_beginning_once() {
 #[tokio::test]
 async fn a_name_is_checked_and_taken_once_in_a_tenant() {
     let stage = Stage::open().await;
-    for name in ["", "  ", "a\nb", "a\0", &"n".repeat(101)] {
+    let hidden = ["a\u{200b}", "ad\u{202e}a", "\u{3164}", "\u{2800}", "a\u{e0041}", "a\u{feff}b"];
+    for name in ["", "  ", "a\nb", "a\0", &"n".repeat(101)].into_iter().chain(hidden) {
         assert_eq!(field(stage.hub.add_user(ADA, name).await).as_deref(), Some("name"), "{name:?}");
     }
     for name in ["a", &"日".repeat(100)] {

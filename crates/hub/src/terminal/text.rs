@@ -8,10 +8,9 @@ pub(crate) fn clean(text: &str) -> String {
 }
 
 fn is_hidden(char: char) -> bool {
-    let is_format = matches!(
-        char,
-        '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}' | '\u{200E}' | '\u{200F}' | '\u{FEFF}'
-    ) || matches!(char, '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{E0000}'..='\u{E007F}');
+    // Joiners and variation selectors are part of words and of emoji, and move nothing on a terminal.
+    let joins = matches!(char, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}');
+    let is_format = linchpin::text::is_hidden(char) && !joins;
     is_format || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 

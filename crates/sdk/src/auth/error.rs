@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::jose::JoseError;
+use crate::text::is_hidden;
 
 /// What kind of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +112,6 @@ pub(super) fn place(error: &serde_json::Error) -> String {
 /// A text of somebody else as a part of ours: on one line, without anything that a terminal would obey, and short.
 pub(super) fn quoted(text: &str) -> String {
     const MOST: usize = 200;
-    let is_hidden = |char: char| matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let visible = |char: &char| !char.is_control() && !is_hidden(*char);
     let mut short: String = text.trim().chars().filter(visible).take(MOST + 1).collect();
     if let Some((end, _)) = short.char_indices().nth(MOST) {
@@ -137,6 +137,7 @@ mod tests {
     #[test]
     fn foreign_texts_are_tamed() {
         assert_eq!(quoted(" no\r\n\u{1b}[31mway\u{202e} "), "no[31mway");
+        assert_eq!(quoted("a\u{200b}\u{3164}\u{fff9}\u{e0041}b"), "ab");
         assert_eq!(quoted(&"ä".repeat(200)), "ä".repeat(200));
         assert_eq!(quoted(&"ä".repeat(999)), format!("{}…", "ä".repeat(200)));
     }

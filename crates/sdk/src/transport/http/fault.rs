@@ -7,6 +7,7 @@ use linchpin_jsonrpc::CallError;
 
 use crate::auth::{AuthError, AuthErrorKind};
 use crate::client::repeat::{NOT_CONNECTED, SESSION_NOT_FOUND};
+use crate::text::is_hidden;
 
 /// The body of an answer is too long.
 pub(super) const BODY_TOO_LARGE: &str = "HTTP_BODY_TOO_LARGE";
@@ -127,7 +128,8 @@ fn quoted(body: &str) -> String {
     if body.starts_with('<') {
         return String::new();
     }
-    let mut short: String = body.chars().filter(|char| !char.is_control()).take(QUOTED).collect();
+    let mut short: String =
+        body.chars().filter(|char| !char.is_control() && !is_hidden(*char)).take(QUOTED).collect();
     if short.len() < body.len() && short.chars().count() == QUOTED {
         short.push('…');
     }
