@@ -130,7 +130,8 @@ fn turn_over(file: &mut File, lineage: &Lineage) -> io::Result<()> {
 /// Starts a guard. It is in a process group of its own, so that what is typed at the hub's terminal does not reach it.
 fn post(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStdin)> {
     let mut command = Command::new(program);
-    command.arg0("linchpin").arg(COMMAND).current_dir("/").process_group(0);
+    // Without the hub's environment, which may hold secrets: the guard needs none of it.
+    command.arg0("linchpin").arg(COMMAND).env_clear().current_dir("/").process_group(0);
     // Its output is nobody's: whoever reads the hub's must not wait for the guard.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use crate::connection::Proof;
+use crate::own::{OwnSecrets, Search};
 use crate::server::{Authentication, Server, Transport};
 use crate::sync::lock;
 use crate::text::{hex, unhex};
@@ -54,7 +55,7 @@ const OTHER_KEYS: [&str; 11] = [
 const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
 /// How many sign-ins and renewals of one connection are remembered.
 const MOST_TOKENS: usize = 8;
-const MASK: &str = "***";
+pub(crate) const MASK: &str = "***";
 
 /// Whether a variable, a header or a parameter of this name has a value that nobody should see.
 pub fn looks_secret(name: &str) -> bool {
@@ -79,6 +80,8 @@ pub(crate) struct Hidden {
     forms: Vec<Zeroizing<String>>,
     /// Those that come and go while somebody is connected.
     tokens: Option<Arc<Tokens>>,
+    /// Secrets of the hub itself.
+    own: Option<Arc<OwnSecrets>>,
 }
 
 /// The last tokens that were given for a server.
@@ -99,8 +102,9 @@ impl Tokens {
 }
 
 impl Hidden {
-    /// What a server gets from us and nobody else should see: the credential, and what is secret in its environment.
-    pub(crate) fn of(server: &Server, proof: Option<&Proof>) -> Self {
+    /// What no caller may see in what a server returns: its credential, the secrets in its environment, and those of the
+    /// hub itself.
+    pub(crate) fn of(server: &Server, proof: Option<&Proof>, own: Option<&Arc<OwnSecrets>>) -> Self {
         let mut secrets = Vec::new();
         if let Transport::Stdio(launch) = &server.transport {
             for (name, value) in &launch.env {
@@ -122,7 +126,7 @@ impl Hidden {
                 secrets.push(credential.clone());
             }
         }
-        Hidden { tokens, ..Self::new(&secrets) }
+        Hidden { tokens, own: own.cloned(), ..Self::new(&secrets) }
     }
 
     fn new(secrets: &[Secret]) -> Self {
@@ -140,44 +144,66 @@ impl Hidden {
             // Within a longer text that is written so, at any of the three places where it can begin.
             for begin in 0..3 {
                 forms.extend([
-                    core(&STANDARD_NO_PAD.encode(shifted(secret, begin)), begin, secret.len()),
-                    core(&URL_SAFE_NO_PAD.encode(shifted(secret, begin)), begin, secret.len()),
+                    core(&STANDARD_NO_PAD.encode(shifted(secret.as_bytes(), begin)), begin, secret.len()),
+                    core(&URL_SAFE_NO_PAD.encode(shifted(secret.as_bytes(), begin)), begin, secret.len()),
                 ]);
             }
         }
         forms.retain(|form| form.len() >= SHORTEST);
         forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
-        Hidden { forms: forms.into_iter().map(Zeroizing::new).collect(), tokens: None }
+        Hidden { forms: forms.into_iter().map(Zeroizing::new).collect(), tokens: None, own: None }
     }
 
-    /// A value in which none of them is seen, in names or in texts.
-    pub(crate) fn hide(&self, value: Value) -> Value {
-        if self.forms.is_empty() && self.tokens.is_none() {
-            return value;
-        }
+    /// Masks them in a value, in member names and in texts.
+    pub(crate) fn hide(&self, mut value: Value) -> Value {
+        self.hide_within(&mut value, self.own.as_ref().map(|own| own.search()).as_deref());
+        value
+    }
+
+    /// Most values have nothing to mask, and are not built again.
+    fn hide_within(&self, value: &mut Value, own: Option<&Search>) {
         match value {
-            Value::String(text) => Value::String(self.hide_in(text)),
-            Value::Array(items) => items.into_iter().map(|item| self.hide(item)).collect(),
-            Value::Object(members) => {
-                let hidden = members.into_iter().map(|(name, value)| (self.hide_in(name), self.hide(value)));
-                Value::Object(hidden.collect::<Map<_, _>>())
+            Value::String(text) => {
+                if let Some(masked) = self.masked(text, own) {
+                    *text = masked;
+                }
             }
-            plain => plain,
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_within(item, own)),
+            Value::Object(members) => {
+                if members.keys().any(|name| self.masked(name, own).is_some()) {
+                    let before = std::mem::take(members);
+                    let renamed = before.into_iter().map(|(name, value)| {
+                        let masked = self.masked(&name, own);
+                        (masked.unwrap_or(name), value)
+                    });
+                    *members = renamed.collect::<Map<_, _>>();
+                }
+                members.values_mut().for_each(|value| self.hide_within(value, own));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
-    /// A text in which none of them is seen.
-    pub(crate) fn hide_in(&self, mut text: String) -> String {
+    /// Masks them in a text.
+    pub(crate) fn hide_in(&self, text: String) -> String {
+        self.masked(&text, self.own.as_ref().map(|own| own.search()).as_deref()).unwrap_or(text)
+    }
+
+    /// The text with all of them masked; `None` if there is nothing to mask.
+    fn masked(&self, text: &str, own: Option<&Search>) -> Option<String> {
+        let mut masked = own.and_then(|own| own.mask(text));
         for form in &self.forms {
+            let text = masked.as_deref().unwrap_or(text);
             if text.contains(form.as_str()) {
-                text = text.replace(form.as_str(), MASK);
+                masked = Some(text.replace(form.as_str(), MASK));
             }
         }
-        match &self.tokens {
-            Some(tokens) => lock(&tokens.0).iter().fold(text, |text, hidden| hidden.hide_in(text)),
-            None => text,
-        }
+        let Some(tokens) = &self.tokens else { return masked };
+        lock(&tokens.0).iter().fold(masked, |masked, hidden| {
+            let again = hidden.masked(masked.as_deref().unwrap_or(text), None);
+            again.or(masked)
+        })
     }
 }
 
@@ -213,12 +239,12 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|decoded| decoded != text)
 }
 
-fn shifted(secret: &str, begin: usize) -> Vec<u8> {
-    std::iter::repeat_n(0, begin).chain(secret.bytes()).collect()
+pub(crate) fn shifted(secret: &[u8], begin: usize) -> Vec<u8> {
+    std::iter::repeat_n(0, begin).chain(secret.iter().copied()).collect()
 }
 
 /// The digits that depend on the secret alone, and not on what stands around it.
-fn core(encoded: &str, begin: usize, length: usize) -> String {
+pub(crate) fn core(encoded: &str, begin: usize, length: usize) -> String {
     let (first, last) = ((begin * 8).div_ceil(6), (begin + length) * 8 / 6);
     encoded.get(first..last).unwrap_or_default().to_owned()
 }
@@ -362,6 +388,7 @@ mod tests {
 
     #[test]
     fn what_is_secret_in_the_environment_of_a_program_is_hidden() {
+        let own = crate::own::tests::secrets();
         let hide = |name: &str, value: &str, said: &str| {
             let env = [(name.to_owned(), value.to_owned())].into();
             let secrets = ["CONFIDED".to_owned()].into();
@@ -377,7 +404,7 @@ mod tests {
                 created: now,
                 updated: now,
             };
-            Hidden::of(&server, None).hide_in(said.to_owned())
+            Hidden::of(&server, None, Some(&own)).hide_in(said.to_owned())
         };
         assert_eq!(hide("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
         assert_eq!(hide("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");

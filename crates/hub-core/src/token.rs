@@ -8,7 +8,10 @@ use crate::digest::Digest;
 use crate::id::TokenId;
 use crate::world::{World, random};
 
-const BEGIN: &str = "lp_";
+/// What every token begins with.
+pub(crate) const BEGIN: &str = "lp_";
+/// Length of a token in bytes.
+pub(crate) const LENGTH: usize = BEGIN.len() + 36 + 1 + 64 + 1 + CHECK;
 const CHECK: usize = 8;
 
 /// A new token: what is shown once, and what is kept.
@@ -31,6 +34,21 @@ pub fn read(text: &str) -> Option<(TokenId, Digest)> {
     Some((id.parse().ok()?, digest(text)))
 }
 
+/// Returns whether bytes have the format of a token: `lp_`, an id, 64 and 8 hexadecimal digits. The check digits are not
+/// compared, so that a token with a wrong digit is recognised, too.
+pub(crate) fn is_formed(bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(BEGIN.as_bytes()) else { return false };
+    let mut parts = rest.split(|byte| *byte == b'_');
+    let is_digits =
+        |part: &[u8], length: usize| part.len() == length && part.iter().all(u8::is_ascii_hexdigit);
+    let id = parts
+        .next()
+        .is_some_and(|id| id.len() == 36 && id.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-'));
+    id && parts.next().is_some_and(|secret| is_digits(secret, 64))
+        && parts.next().is_some_and(|check| is_digits(check, CHECK))
+        && parts.next().is_none()
+}
+
 fn check(body: &str) -> String {
     Digest::of("linchpin token check").part(body).end().to_string()[..CHECK].to_owned()
 }
@@ -48,7 +66,8 @@ mod tests {
     fn what_was_given_is_recognised() {
         let (id, secret, kept) = issue(&System);
         let text = secret.expose();
-        assert!(text.starts_with("lp_") && text.len() == 3 + 36 + 1 + 64 + 1 + 8, "{text}");
+        assert!(text.starts_with("lp_") && text.len() == LENGTH && LENGTH == 113, "{text}");
+        assert!(is_formed(text.as_bytes()) && !is_formed(&text.as_bytes()[..112]) && !is_formed(b"lp_"));
         assert_eq!(read(text), Some((id, kept)));
         assert_ne!(issue(&System).2, kept);
     }

@@ -5,6 +5,8 @@ mod api;
 mod ask;
 mod call;
 mod cli;
+#[cfg(target_os = "linux")]
+mod closed;
 mod config;
 mod demo;
 mod doctor;
@@ -35,12 +37,20 @@ use crate::failure::{Failure, Kind};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // Before anything else is made: it waits for as long as the hub runs, and has to be small.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == guard::COMMAND) {
-        guard::stand();
-        return ExitCode::SUCCESS;
+    // Before any thread exists and anything secret is read.
+    #[cfg(target_os = "linux")]
+    closed::close();
+    // The guard and supervisors run as long as the hub: they start neither a runtime nor a command line.
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        Some(first) if first == guard::COMMAND => {
+            guard::stand();
+            ExitCode::SUCCESS
+        }
+        #[cfg(target_os = "linux")]
+        Some(first) if first == linchpin::client::SUPERVISE => linchpin::client::supervise(arguments),
+        _ => run(),
     }
-    run()
 }
 
 #[tokio::main]

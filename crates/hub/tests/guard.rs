@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use linchpin::Client;
 use linchpin::egress::Egress;
-use linchpin_hub_core::connection::Connections;
+use linchpin_hub_core::connection::{Connections, Processes};
 use linchpin_hub_core::events::Events;
 use linchpin_hub_core::guard::{COMMAND, Guard};
 use linchpin_hub_core::id::{ServerId, TenantId};
@@ -165,8 +165,9 @@ fn play(folder: &Path) {
 }
 
 async fn connect(guard: &Guard, folder: &Path, servers: u128) -> Vec<Client> {
-    let (world, events, lineage) = (Arc::new(System), Events::default(), Some(guard.lineage().clone()));
-    let connections = Connections::new(world, Egress::default(), events, Arc::new(|_, _, _| ()), lineage);
+    let (world, events) = (Arc::new(System), Events::default());
+    let processes = Processes { lineage: Some(guard.lineage().clone()), ..Processes::default() };
+    let connections = Connections::new(world, Egress::default(), events, Arc::new(|_, _, _| ()), processes);
     let scope = Scope::new(TenantId::fixed(1), Subject::Hub);
     let mut clients = Vec::new();
     for number in 1..=servers {

@@ -5,6 +5,7 @@ mod open;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::error::{Error, Kind, Result};
 use crate::events::{Events, Told};
 use crate::hidden::{Hidden, Tokens};
 use crate::id::{SecretId, ServerId, TenantId};
+use crate::own::OwnSecrets;
 use crate::scope::{Scope, Subject};
 use crate::server::Server;
 use crate::sync::lock;
@@ -93,6 +95,15 @@ pub type OnChanged = Arc<dyn Fn(TenantId, ServerId, Changed) + Send + Sync>;
 /// Told what is denied on the way to a server, and whose way it was.
 pub type OnDenied = Arc<dyn Fn(Scope, ServerId, &Denied<'_>) + Send + Sync>;
 
+/// How stdio servers are started.
+#[derive(Debug, Clone, Default)]
+pub struct Processes {
+    /// Mark that all of them carry.
+    pub lineage: Option<Lineage>,
+    /// Program that supervises each of them.
+    pub supervisor: Option<PathBuf>,
+}
+
 /// All connections.
 pub struct Connections {
     world: Arc<dyn World>,
@@ -100,8 +111,9 @@ pub struct Connections {
     events: Events,
     changed: OnChanged,
     denied: OnDenied,
-    /// What programs that are started carry.
-    lineage: Option<Lineage>,
+    processes: Processes,
+    /// Secrets of the hub that are masked in what servers return.
+    own: Option<Arc<OwnSecrets>>,
     slots: Mutex<Slots>,
     /// Connections that are being ended.
     endings: Tasks,
@@ -201,13 +213,13 @@ fn is_within(begin: Timestamp, now: Timestamp, time: Duration) -> bool {
 }
 
 impl Connections {
-    /// None yet. The programs that are started carry the lineage, if there is one.
+    /// None yet.
     pub fn new(
         world: Arc<dyn World>,
         egress: Egress,
         events: Events,
         changed: OnChanged,
-        lineage: Option<Lineage>,
+        processes: Processes,
     ) -> Self {
         Connections {
             world,
@@ -215,11 +227,18 @@ impl Connections {
             events,
             changed,
             denied: Arc::new(|_, _, _| ()),
-            lineage,
+            processes,
+            own: None,
             slots: Mutex::default(),
             endings: Tasks::default(),
             newest: Mutex::default(),
         }
+    }
+
+    /// Masks the secrets of the hub in what servers return.
+    #[must_use]
+    pub(crate) fn masking(self, own: Arc<OwnSecrets>) -> Self {
+        Connections { own: Some(own), ..self }
     }
 
     /// Has somebody told what is denied.
@@ -270,10 +289,10 @@ impl Connections {
         let (told, tenant, id) = (self.changed.clone(), key.tenant, key.server);
         let changed = move |changed| told(tenant, id, changed);
         let proof = credential.map(|credential| &credential.proof);
-        let hidden = Arc::new(Hidden::of(server, proof));
+        let hidden = Arc::new(Hidden::of(server, proof, self.own.as_ref()));
         let egress = self.egress(scope, server.id);
         lock(&slot.seen).egress = Some(egress.clone());
-        let opened = open::open(server, proof, &hidden, &egress, self.lineage.as_ref(), changed).await;
+        let opened = open::open(server, proof, &hidden, &egress, &self.processes, changed).await;
         // The way may have been changed meanwhile.
         match opened.and_then(|client| egress.is_allowed().then_some(client).ok_or_else(changed_way)) {
             Ok(client) => {
@@ -356,8 +375,9 @@ impl Connections {
 
     /// Tries a server beside all connections. It is for the caller to close it.
     pub async fn try_out(&self, scope: Scope, server: &Server, proof: Option<&Proof>) -> Result<Client> {
-        let (hidden, egress) = (Arc::new(Hidden::of(server, proof)), self.egress(scope, server.id));
-        open::open(server, proof, &hidden, &egress, self.lineage.as_ref(), |_| {}).await
+        let (hidden, egress) =
+            (Arc::new(Hidden::of(server, proof, self.own.as_ref())), self.egress(scope, server.id));
+        open::open(server, proof, &hidden, &egress, &self.processes, |_| {}).await
     }
 
     /// The way out, for somebody on the way to a server.

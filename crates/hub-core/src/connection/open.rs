@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::auth::{ApiKey, Basic, Bearer};
-use linchpin::client::{Changed, Command, Lineage};
+use linchpin::client::{Changed, Command};
 use linchpin::egress::{Egress, Redirects};
 use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
-use super::Proof;
+use super::{Processes, Proof};
 use crate::error::{Error, Kind, Result};
 use crate::hidden::Hidden;
 use crate::pin::visible;
@@ -16,6 +16,10 @@ use crate::server::{Authentication, CredentialMode, Launch, Remote, Server, Tran
 
 /// The first pause before a request that changes nothing is repeated; it doubles.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Time that a stdio server has to end after its input was closed, and again after `SIGTERM`. Two seconds after a
+/// server was disabled nothing of it is left.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// The pause before connecting, listing or reading is repeated. Calls never are.
 pub(crate) fn backoff(tries: u8) -> Duration {
@@ -32,12 +36,12 @@ pub(super) async fn open(
     proof: Option<&Proof>,
     hidden: &Arc<Hidden>,
     egress: &Egress,
-    lineage: Option<&Lineage>,
+    processes: &Processes,
     changed: impl Fn(Changed) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
     let mut tries = 0;
     loop {
-        let builder = builder(server, proof, egress, lineage, hidden)?;
+        let builder = builder(server, proof, egress, processes, hidden)?;
         let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
         let builder = builder.on_list_changed(changed.clone());
         match builder.connect().await {
@@ -60,12 +64,12 @@ fn builder(
     server: &Server,
     proof: Option<&Proof>,
     egress: &Egress,
-    lineage: Option<&Lineage>,
+    processes: &Processes,
     hidden: &Arc<Hidden>,
 ) -> Result<ClientBuilder> {
     let (remote, builder) = match &server.transport {
         Transport::Stdio(launch) => {
-            return Ok(Client::command(command(server, launch, lineage, hidden.clone())));
+            return Ok(Client::command(command(server, launch, processes, hidden.clone())));
         }
         Transport::Http(remote) => (remote, Client::http(&remote.url)),
         Transport::Sse(remote) => (remote, Client::sse(&remote.url)),
@@ -95,18 +99,22 @@ fn builder(
     Ok(builder.boxed())
 }
 
-fn command(server: &Server, launch: &Launch, lineage: Option<&Lineage>, hidden: Arc<Hidden>) -> Command {
+fn command(server: &Server, launch: &Launch, processes: &Processes, hidden: Arc<Hidden>) -> Command {
     let id = server.id;
     // Nothing of the hub's own environment: what a program needs is in its own.
     let mut command = Command::new(&launch.command).args(&launch.args).env_clear();
+    command = command.close_timeout(CLOSE_TIMEOUT);
     for (name, value) in &launch.env {
         command = command.env(name, value);
     }
     if let Some(directory) = &launch.directory {
         command = command.current_dir(directory);
     }
-    if let Some(lineage) = lineage {
+    if let Some(lineage) = &processes.lineage {
         command = command.lineage(lineage);
+    }
+    if let Some(supervisor) = &processes.supervisor {
+        command = command.supervisor(supervisor);
     }
     // What a program says on its standard error is for its owner alone.
     command.on_stderr(move |line| {

@@ -60,8 +60,13 @@ impl Stage {
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
         let (clock, events) = (Arc::new(Still::default()), Events::default());
-        let connections =
-            Connections::new(clock.clone(), Egress::default(), events.clone(), Arc::new(|_, _, _| ()), None);
+        let connections = Connections::new(
+            clock.clone(),
+            Egress::default(),
+            events.clone(),
+            Arc::new(|_, _, _| ()),
+            Processes::default(),
+        );
         let server = Server {
             id: ServerId::fixed(1),
             slug: Slug::new("upstream").unwrap(),

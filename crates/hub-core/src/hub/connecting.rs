@@ -95,7 +95,7 @@ impl Hub {
         began: Timestamp,
     ) -> Result<Tried> {
         let client = self.connections.try_out(scope, server, proof).await?;
-        let hidden = Hidden::of(server, proof);
+        let hidden = Hidden::of(server, proof, Some(self.keys.own_secrets()));
         let tools = list_tools(&client).await;
         let (said, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
         let instructions = client.instructions().map(|text| hidden.hide_in(text.to_owned()));

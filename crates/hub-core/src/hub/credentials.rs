@@ -146,7 +146,7 @@ impl Hub {
     pub(super) async fn secrets_of(&self, scope: Scope, server: &Server) -> Result<Hidden> {
         let credential = self.credential_of(scope, server).await?;
         let server = self.with_secrets(scope.tenant(), server.clone()).await?;
-        Ok(Hidden::of(&server, credential.as_ref().map(|known| &known.proof)))
+        Ok(Hidden::of(&server, credential.as_ref().map(|known| &known.proof), Some(self.keys.own_secrets())))
     }
 
     /// Removes the credentials of an agent.

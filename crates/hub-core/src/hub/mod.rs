@@ -50,7 +50,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::client::{Changed, Lineage};
+use linchpin::client::Changed;
 use linchpin::egress::Egress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,7 +59,7 @@ use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::audit::{Entry, Signer};
-use crate::connection::Connections;
+use crate::connection::{Connections, Processes};
 use crate::envelope;
 use crate::error::{self, Error, Result};
 use crate::events::Events;
@@ -113,8 +113,8 @@ pub struct Options {
     pub segments: Option<PathBuf>,
     /// Where browsers come back to when somebody has signed in to a server.
     pub callback: Option<String>,
-    /// The mark of whatever the hub starts, by which a guard ends it.
-    pub lineage: Option<Lineage>,
+    /// How stdio servers are started.
+    pub processes: Processes,
 }
 
 impl Default for Options {
@@ -127,7 +127,7 @@ impl Default for Options {
             checkpoints: None,
             segments: None,
             callback: None,
-            lineage: None,
+            processes: Processes::default(),
         }
     }
 }
@@ -191,11 +191,11 @@ impl Hub {
                 }
             })
         };
-        let lineage = options.lineage.clone();
+        let processes = options.processes.clone();
         let (denials, tasks) = (Arc::<denied::Denials>::default(), Arc::<Tasks>::default());
         let told = denied::told(denials.clone(), world.clone(), store.clone(), tasks.clone());
-        let connections = Connections::new(world.clone(), egress, events.clone(), changed, lineage);
-        let connections = connections.on_denied(told);
+        let connections = Connections::new(world.clone(), egress, events.clone(), changed, processes);
+        let connections = connections.on_denied(told).masking(keys.own_secrets().clone());
         let people = people::People::new(&*world);
         Hub {
             world,

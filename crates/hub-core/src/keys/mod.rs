@@ -15,6 +15,7 @@ use crate::audit::Entry;
 use crate::error::{self, Error, Result};
 use crate::hub::LOCAL;
 use crate::id::{SecretId, TenantId};
+use crate::own::OwnSecrets;
 use crate::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Paging, Store, Stored};
 use crate::sync::lock;
 use crate::text::{hex, unhex};
@@ -31,6 +32,7 @@ pub struct Keys {
     store: Arc<dyn Store>,
     world: Arc<dyn World>,
     file: tokio::sync::Mutex<KeyFile>,
+    own: Arc<OwnSecrets>,
     open: Mutex<HashMap<TenantId, Arc<[TenantKey]>>>,
 }
 
@@ -56,7 +58,13 @@ pub struct Sealed {
 impl Keys {
     /// With the keys in this file.
     pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, file: KeyFile) -> Self {
-        Keys { store, world, file: tokio::sync::Mutex::new(file), open: Mutex::default() }
+        let own = file.own_secrets().clone();
+        Keys { store, world, file: tokio::sync::Mutex::new(file), own, open: Mutex::default() }
+    }
+
+    /// Secrets of the hub, to be masked in what servers return.
+    pub(crate) fn own_secrets(&self) -> &Arc<OwnSecrets> {
+        &self.own
     }
 
     /// The keys of a tenant, the newest last. The first time, one is made.

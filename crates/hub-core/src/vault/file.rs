@@ -13,11 +13,13 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
 use super::Root;
 use super::seal::Key;
+use crate::own::OwnSecrets;
 use crate::private;
 use crate::text::{hex, unhex};
 use crate::world::{World, random};
@@ -69,6 +71,7 @@ pub struct KeyFile {
     pub audit: Zeroizing<[u8; 32]>,
     /// Oldest first; the last one is in use.
     roots: Vec<Root>,
+    own: Arc<OwnSecrets>,
 }
 
 /// Lock beside a key file. The file is changed only by the process that holds it.
@@ -93,7 +96,7 @@ impl KeyFile {
             return Ok((found, false));
         }
         let (path, audit) = (path.to_owned(), Zeroizing::new(random(world)));
-        let made = KeyFile { path, audit, roots: vec![Root::new(world)] };
+        let made = Self::new(path, audit, vec![Root::new(world)]);
         made.save(world).map_err(failed)?;
         Ok((made, true))
     }
@@ -129,6 +132,7 @@ impl KeyFile {
         if found.audit != self.audit {
             return Err(failed(io::Error::other("it was replaced by the key file of another hub")));
         }
+        self.own.learn(bytes(&found.roots));
         self.roots = found.roots;
         Ok(())
     }
@@ -154,7 +158,7 @@ impl KeyFile {
             }
         }
         let audit = audit.filter(|_| !roots.is_empty()).ok_or_else(|| broken(text.lines().count()))?;
-        Ok(KeyFile { path: path.to_owned(), audit, roots })
+        Ok(Self::new(path.to_owned(), audit, roots))
     }
 
     /// The root key in use.
@@ -165,6 +169,16 @@ impl KeyFile {
     /// The root key with this id.
     pub fn find(&self, id: u64) -> Option<&Root> {
         self.roots.iter().find(|root| root.id == id)
+    }
+
+    fn new(path: PathBuf, audit: Zeroizing<[u8; 32]>, roots: Vec<Root>) -> Self {
+        let own = OwnSecrets::new(std::iter::once(&*audit).chain(bytes(&roots)));
+        KeyFile { path, audit, roots, own: Arc::new(own) }
+    }
+
+    /// Every key that was ever in the file, to be masked in what servers return.
+    pub(crate) fn own_secrets(&self) -> &Arc<OwnSecrets> {
+        &self.own
     }
 
     /// Adds a root key, which is used from now on. Those before stay until nothing is sealed with them.
@@ -188,6 +202,7 @@ impl KeyFile {
             let text = "it was changed by another process: run `linchpin key rotate` again";
             return Err(io::Error::other(text));
         }
+        self.own.learn(bytes(&roots)); // before they are written
         let before = std::mem::replace(&mut self.roots, roots);
         self.save(world).inspect_err(|_| self.roots = before)
     }
@@ -221,6 +236,10 @@ fn lock_file(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(PathBuf::from(name))
+}
+
+fn bytes(roots: &[Root]) -> impl Iterator<Item = &[u8; 32]> {
+    roots.iter().map(|root| root.key.bytes())
 }
 
 /// Both ways through memory that is wiped.

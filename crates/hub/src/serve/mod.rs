@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use linchpin::server::web::Listener;
+use linchpin_hub_core::connection::Processes;
 use linchpin_hub_core::guard::Guard;
 use linchpin_hub_core::hub::{Hub, LOCAL};
 use linchpin_hub_core::private;
@@ -106,7 +107,8 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let (url, public) = (listener.origin(), watched.config().url.clone());
     let found_at = public.as_ref().map_or(&url, |url| &url.text);
     let durability = options.durability(&variable, &watched.config())?;
-    let hub = open::hub(&place, durability, &watched.config(), found_at, guard.lineage().clone()).await?;
+    let processes = Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_program()?) };
+    let hub = open::hub(&place, durability, &watched.config(), found_at, processes).await?;
     let (others, is_secure) = match &door {
         Some(door) => (Some(door.open(&hub).await?), door.certificate.is_some()),
         None => (None, false),
@@ -234,13 +236,15 @@ async fn all(work: &mut Work) -> Result<(), Failure> {
 
 /// Ends what the last hub has left behind, and sees to it that nobody has to do so for this one.
 async fn guard(place: &Place) -> Result<Guard, Failure> {
-    // As it was started, also when the file has been replaced since.
-    let own =
-        if cfg!(target_os = "linux") { PathBuf::from("/proc/self/exe") } else { std::env::current_exe()? };
-    let file = place.guard();
+    let (own, file) = (own_program()?, place.guard());
     let started = spawn_blocking(move || Guard::start(&own, &file)).await;
     let started = started.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     started.map_err(|error| Failure::from(error).during("the hub has no guard"))
+}
+
+/// This program as it was started, even if its file was replaced since.
+fn own_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {

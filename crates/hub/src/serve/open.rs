@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use linchpin::client::Lineage;
+use linchpin_hub_core::connection::Processes;
 use linchpin_hub_core::hub::{Hub, Options};
 use linchpin_hub_core::vault::{KeyFile, KeyFileError};
 use linchpin_hub_core::world::System;
@@ -17,7 +17,7 @@ pub(super) async fn hub(
     durability: Durability,
     config: &Config,
     url: &str,
-    lineage: Lineage,
+    processes: Processes,
 ) -> Result<Arc<Hub>, Failure> {
     let store = place.store(durability).await?;
     let keys = keys(place, !store.tenants().await?.is_empty())?;
@@ -26,8 +26,8 @@ pub(super) async fn hub(
     })?;
     let callback = Some(format!("{url}/oauth/callback"));
     let (checkpoints, segments) = (Some(place.checkpoints()), Some(place.segments(config)));
-    let (retention, lineage) = (config.retention(), Some(lineage));
-    let options = Options { checkpoints, segments, retention, callback, lineage, ..Options::default() };
+    let retention = config.retention();
+    let options = Options { checkpoints, segments, retention, callback, processes, ..Options::default() };
     let hub = Arc::new(Hub::new(Arc::new(System), store, keys, egress, options));
     hub.ensure_local().await?;
     hub.unlock().await.map_err(|error| match error.code() {

@@ -60,6 +60,8 @@ pub use tasks::{Started, TaskHandle};
 use crate::sync::lock;
 #[cfg(unix)]
 pub use crate::transport::child::{Arguments, Command, Lineage};
+#[cfg(target_os = "linux")]
+pub use crate::transport::child::{SUPERVISE, supervise};
 #[cfg(feature = "http-client")]
 use crate::transport::http::Http;
 use crate::transport::{Line, Transport};

@@ -20,6 +20,9 @@ pub(super) struct Census {
     root: Option<i32>,
     /// When the child was started: whatever is older is none of its descendants. 0 if that is not known.
     start: u64,
+    /// Whether the descendants of this process belong, too.
+    is_below_this: bool,
+    /// Nobody carries the empty one.
     mark: String,
     /// Found before. Their descendants belong, too; whoever has lost its parents since is still remembered.
     known: HashSet<(i32, u64)>,
@@ -59,11 +62,17 @@ impl Census {
             own: rustix::process::getpid().as_raw_pid(),
             root: None,
             start: 0,
+            is_below_this: false,
             mark: mark.to_owned(),
             known: HashSet::new(),
             killed: HashSet::new(),
             refused: HashSet::new(),
         }
+    }
+
+    /// Of all descendants of this process.
+    pub(super) fn below_this() -> Self {
+        Census { is_below_this: true, ..Self::of("") }
     }
 
     /// Looks at the table once.
@@ -93,7 +102,8 @@ impl Census {
             }
         }
         loop {
-            let parents: HashSet<_> = members.iter().map(|member| member.id).collect();
+            let this = self.is_below_this.then_some(self.own);
+            let parents: HashSet<_> = members.iter().map(|member| member.id).chain(this).collect();
             let (children, rest): (Vec<_>, Vec<_>) =
                 others.into_iter().partition(|process| parents.contains(&process.parent));
             others = rest;
@@ -109,7 +119,7 @@ impl Census {
     }
 
     fn mark_of(&self, process: &Process) -> Mark {
-        if !process.is_alive || process.parent == KERNEL {
+        if self.mark.is_empty() || !process.is_alive || process.parent == KERNEL {
             return Mark::None;
         }
         match table::environment(process.id) {
@@ -150,6 +160,15 @@ impl Census {
     /// How many could not be killed for want of permission.
     pub(super) fn refused(&self) -> usize {
         self.refused.len()
+    }
+}
+
+/// Asks a process to end. One that has ended already needs no signal.
+pub(super) fn terminate(member: &Process) {
+    let Some(id) = Pid::from_raw(member.id) else { return };
+    let Ok(descriptor) = pidfd_open(id, PidfdFlags::empty()) else { return };
+    if table::find(member.id).is_some_and(|now| now.start == member.start) {
+        let _ = pidfd_send_signal(descriptor, Signal::TERM); // it may belong to another user
     }
 }
 

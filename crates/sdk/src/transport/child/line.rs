@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use super::Command;
 use super::input::Input;
 use super::pump::Pump;
-use super::start::start;
+use super::start::{Started, start};
 use super::tree::Tree;
 use crate::transport::{Line, Wire};
 
@@ -103,9 +103,9 @@ fn connect(command: &Command, wire: &Wire) -> io::Result<(ChildLine, Pump, watch
     let (bell, ringing) = UnixStream::pair()?;
     bell.set_nonblocking(true)?;
     ringing.set_nonblocking(true)?;
-    let (mut child, mark) = start(command)?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let tree = Tree::new(child, &mark);
+    let Started { mut child, stdin, mark, control } = start(command)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let tree = Tree::new(child, &mark, control);
     let shared = Arc::new(Shared {
         wire: wire.clone(),
         input: Input::new(stdin),

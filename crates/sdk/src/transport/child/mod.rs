@@ -17,6 +17,11 @@ mod lineage;
 mod pump;
 mod start;
 #[cfg(target_os = "linux")]
+mod supervisor;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_supervisor.rs"]
+mod supervisor;
+#[cfg(target_os = "linux")]
 mod table;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
@@ -34,6 +39,8 @@ use std::time::Duration;
 
 pub use self::arguments::Arguments;
 pub use self::lineage::Lineage;
+#[cfg(target_os = "linux")]
+pub use self::supervisor::{SUPERVISE, supervise};
 use super::{Line, Opening, Transport, Wire};
 
 /// How long a server has to end by itself after its input has ended, and then once more after a signal.
@@ -55,6 +62,7 @@ pub struct Command {
     env_clear: bool,
     env_with: Option<Environment>,
     lineage: Option<Lineage>,
+    supervisor: Option<PathBuf>,
     on_stderr: Option<Hook>,
     on_stdout: Option<Hook>,
     close_timeout: Duration,
@@ -71,6 +79,7 @@ impl Command {
             env_clear: false,
             env_with: None,
             lineage: None,
+            supervisor: None,
             on_stderr: None,
             on_stdout: None,
             close_timeout: CLOSE_TIMEOUT,
@@ -115,6 +124,15 @@ impl Command {
     /// Has the process carry a mark, and whatever it starts, so that [`Lineage::end`] finds them.
     pub fn lineage(mut self, lineage: &Lineage) -> Self {
         self.lineage = Some(lineage.clone());
+        self
+    }
+
+    /// Starts the server through a supervisor process, which makes sure that nothing the server has started outlives
+    /// the connection or this process, whatever it does to get away. `program` is a full path; it is started with
+    /// `__supervise` as its first argument, and must then call `client::supervise`. Outside Linux there are no
+    /// supervisors, and this has no effect.
+    pub fn supervisor(mut self, program: impl AsRef<Path>) -> Self {
+        self.supervisor = Some(program.as_ref().to_owned());
         self
     }
 

@@ -5,29 +5,53 @@ use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 
 use super::lineage::{LINEAGE, new_mark};
+use super::supervisor::{self, Control, SUPERVISE};
 use super::{Command, Lineage};
 
 /// A process in a group of its own, and the mark that it and its descendants carry.
-pub(super) fn start(command: &Command) -> io::Result<(Child, String)> {
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) stdin: Option<ChildStdin>,
+    pub(super) mark: String,
+    /// Set if the child is a supervisor.
+    pub(super) control: Option<Control>,
+}
+
+pub(super) fn start(command: &Command) -> io::Result<Started> {
     let mark = new_mark();
-    let mut process = std::process::Command::new(&command.program);
+    let mut process = match &command.supervisor {
+        Some(supervisor) if cfg!(target_os = "linux") => {
+            let mut process = std::process::Command::new(supervisor);
+            process.arg0("linchpin").arg(SUPERVISE).arg(&command.program);
+            process
+        }
+        _ => std::process::Command::new(&command.program),
+    };
     process.args(&command.args);
     if command.env_clear {
         process.env_clear();
     }
     process.envs(command.env.iter().map(|(name, value)| (name, value)));
     process.envs(provided(command)?);
-    process.env(LINEAGE, lineage(command.lineage.as_ref(), &mark));
+    let lineage = lineage(command.lineage.as_ref(), &mark);
     if let Some(directory) = &command.directory {
         check_directory(command, directory)?;
         process.current_dir(directory);
     }
-    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let child = process.spawn().map_err(|error| fault(command, error.kind(), &reason(command, &error)))?;
-    Ok((child, mark))
+    process.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let failed = |error: io::Error| fault(command, error.kind(), &reason(command, &error));
+    if command.supervisor.is_some() && cfg!(target_os = "linux") {
+        let started = supervisor::start(process, &lineage).map_err(|error| {
+            fault(command, error.kind(), &format!("its supervisor process cannot be started: {error}"))
+        })?;
+        let (child, stdin, control) = started.map_err(failed)?;
+        return Ok(Started { child, stdin: Some(stdin), mark, control: Some(control) });
+    }
+    let mut child = process.env(LINEAGE, lineage).stdin(Stdio::piped()).spawn().map_err(failed)?;
+    Ok(Started { stdin: child.stdin.take(), child, mark, control: None })
 }
 
 /// The mark after those that this process carries itself, and the one that it was told: a server that starts servers

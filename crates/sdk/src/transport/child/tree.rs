@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::census::{Census, Found, exit_sign};
+use super::supervisor::Control;
 use crate::sync::lock;
 
 /// How long to wait for processes that were killed. Only one that hangs in the kernel takes longer.
@@ -25,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct Tree {
     root: Pid,
     exit: Option<OwnedFd>,
+    /// Set if the child is a supervisor, which ends everything itself.
+    control: Option<Control>,
     state: Mutex<State>,
 }
 
@@ -41,10 +44,10 @@ struct End {
 
 impl Tree {
     /// `mark` is what the child and its descendants carry in their environment.
-    pub(super) fn new(child: Child, mark: &str) -> Self {
+    pub(super) fn new(child: Child, mark: &str, control: Option<Control>) -> Self {
         let root = Pid::from_child(&child);
         let census = Census::new(root, mark);
-        Tree { root, exit: exit_sign(root), state: Mutex::new(State { child, census, end: None }) }
+        Tree { root, exit: exit_sign(root), control, state: Mutex::new(State { child, census, end: None }) }
     }
 
     /// Becomes readable when the child has ended, where there is such a thing.
@@ -63,13 +66,16 @@ impl Tree {
     /// Remembers who belongs to the child, while their parents still live to tell.
     pub(super) fn remember(&self) {
         let mut state = lock(&self.state);
-        if state.end.is_none() {
+        if state.end.is_none() && self.control.is_none() {
             state.census.take();
         }
     }
 
-    /// Asks the process group to end.
+    /// Asks the process group to end, or all descendants if there is a supervisor.
     pub(super) fn terminate(&self) {
+        if let Some(control) = &self.control {
+            return control.terminate();
+        }
         let mut state = lock(&self.state);
         if state.end.is_none() && state.census.take().is_root_ours {
             let _ = kill_process_group(self.root, Signal::TERM);
@@ -84,8 +90,13 @@ impl Tree {
             if let Some(end) = state.end {
                 return end.status;
             }
-            let until = Instant::now() + PATIENCE;
             let State { child, census, end } = &mut *state;
+            if let Some(status) = self.control.as_ref().and_then(|control| control.end(PATIENCE)) {
+                self.reap(child, Instant::now() + PATIENCE);
+                *end = Some(End { status: Some(status) });
+                return Some(status);
+            }
+            let until = Instant::now() + PATIENCE;
             let is_clean = kill_all(census, until, UNCLEAR_ROUNDS, |found| {
                 if found.is_root_ours {
                     // At once, so that nobody in the group can start another one in between.

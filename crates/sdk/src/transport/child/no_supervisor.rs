@@ -1,0 +1,26 @@
+//! Outside Linux orphans cannot be kept below a supervisor, so there are none.
+
+use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::io;
+use std::process::{Child, ChildStdin, Command, ExitStatus};
+use std::time::Duration;
+
+pub(super) const SUPERVISE: &str = "__supervise";
+
+/// Never constructed.
+pub(super) struct Control(Infallible);
+
+impl Control {
+    pub(super) fn terminate(&self) {
+        match self.0 {}
+    }
+
+    pub(super) fn end(&self, _: Duration) -> Option<ExitStatus> {
+        match self.0 {}
+    }
+}
+
+pub(super) fn start(_: Command, _: &OsStr) -> io::Result<io::Result<(Child, ChildStdin, Control)>> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,197 @@
+//! Supervisor of one server process: a small process between this one and the server that becomes the parent of every
+//! orphan below it, so that no descendant of the server can leave it. It ends all of them when the server has ended,
+//! and when the other end of its control socket is closed, which is also the case when the process that started it
+//! was killed. Messages do not pass through it: the server has the pipes.
+//!
+//! Control socket, which is the supervisor's standard input:
+//!
+//! | direction | content |
+//! |---|---|
+//! | to the supervisor | lineage of the server, with the read end of its standard input |
+//! | from the supervisor | error number of the start, 0 if the server runs |
+//! | to the supervisor | any byte: send `SIGTERM` to all descendants |
+//! | to the supervisor | end of stream: kill all descendants |
+//! | from the supervisor | wait status of the server, after the last descendant is gone |
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, PipeReader, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
+
+use super::census::{Census, terminate};
+use super::lineage::LINEAGE;
+use super::tree::{PATIENCE, kill_all};
+
+/// Argument with which a program becomes a supervisor. It must call [`supervise`] and do nothing else.
+pub const SUPERVISE: &str = "__supervise";
+/// Time that processes have to end after `SIGTERM` if they have outlived their server.
+const GRACE: Duration = Duration::from_secs(1);
+/// Pause between two attempts to kill processes that could not be killed.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_LINEAGE: usize = 4096;
+
+/// Connection to a running supervisor.
+pub(super) struct Control(UnixStream);
+
+impl Control {
+    /// Sends `SIGTERM` to the server and all its descendants.
+    pub(super) fn terminate(&self) {
+        let _ = (&self.0).write(&[1]); // a supervisor that has ended has nobody left to signal
+    }
+
+    /// Has everything killed, and returns how the server ended; `None` if the supervisor was killed or does not answer
+    /// in time.
+    pub(super) fn end(&self, timeout: Duration) -> Option<ExitStatus> {
+        let _ = self.0.shutdown(Shutdown::Write); // it may have ended
+        self.0.set_read_timeout(Some(timeout)).ok()?;
+        read_number(&self.0).ok().map(ExitStatus::from_raw)
+    }
+}
+
+/// Starts a supervisor and, through it, the server whose program and arguments are in `command` after [`SUPERVISE`].
+/// The inner error is why the server could not be started.
+pub(super) fn start(
+    mut command: Command,
+    lineage: &OsStr,
+) -> io::Result<io::Result<(Child, ChildStdin, Control)>> {
+    let (control, theirs) = UnixStream::pair()?;
+    let (input, stdin) = io::pipe()?;
+    // The supervisor does not carry the lineage: whoever ends the lineage must not end the supervisor first.
+    command.env_remove(LINEAGE).stdin(OwnedFd::from(theirs)).process_group(0);
+    let mut child = command.spawn()?;
+    drop(command); // it holds the other end of the control socket
+    let sent = send(&control, lineage, &input);
+    drop(input);
+    let started = sent.and_then(|()| read_number(&control));
+    if let Ok(0) = started {
+        let stdin = ChildStdin::from(OwnedFd::from(stdin));
+        return Ok(Ok((child, stdin, Control(control))));
+    }
+    let _ = child.kill(); // it may have ended
+    let _ = child.wait();
+    started.map(|code| Err(io::Error::from_raw_os_error(code)))
+}
+
+fn send(control: &UnixStream, lineage: &OsStr, input: &PipeReader) -> io::Result<()> {
+    let descriptors = [input.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(control, &[IoSlice::new(lineage.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn receive(control: &UnixStream) -> io::Result<(OsString, OwnedFd)> {
+    let mut lineage = vec![0; MAX_LINEAGE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(&mut lineage)];
+    let count = recvmsg(control, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    lineage.truncate(count);
+    let mut input = None;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            input = descriptors.next();
+        }
+    }
+    Ok((OsString::from_vec(lineage), input.ok_or(ErrorKind::UnexpectedEof)?))
+}
+
+fn read_number(mut control: &UnixStream) -> io::Result<i32> {
+    let mut number = [0; 4];
+    control.read_exact(&mut number)?;
+    Ok(i32::from_ne_bytes(number))
+}
+
+/// Runs as a supervisor: starts the server that `arguments` names (the program and its arguments, after
+/// [`SUPERVISE`]), and returns when neither it nor anything that it started is left. A program that is given to
+/// [`Command::supervisor`](super::Command::supervisor) calls this before it does anything else.
+pub fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE, // the process that started it notices, and there is nobody else to tell
+    }
+}
+
+fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
+    set_child_subreaper(Some(getpid()))?;
+    let mut control = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+    let (lineage, input) = receive(&control)?;
+    let mut command = Command::new(arguments.next().ok_or(ErrorKind::InvalidInput)?);
+    command.args(arguments).env(LINEAGE, lineage).stdin(input).process_group(0);
+    let started = command.spawn();
+    drop(command); // it holds the server's input
+    // The server's output ends when those who write to it have ended, and this process is none of them.
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let code = started
+        .as_ref()
+        .map_or_else(|error| error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error()), |_| 0);
+    let _ = control.write_all(&code.to_ne_bytes()); // if nobody reads it any more, the thread below notices
+    let Ok(server) = started else { return Ok(()) };
+    let orders = control.try_clone()?;
+    std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || obey(&orders))?;
+    let status = reap(Pid::from_child(&server));
+    control.write_all(&status.to_ne_bytes())
+}
+
+/// Follows what is said on the control socket until it ends, then kills everything.
+fn obey(mut control: &UnixStream) {
+    while control.read_exact(&mut [0]).is_ok() {
+        terminate_all();
+    }
+    kill_rest();
+}
+
+/// Waits for the server and for every orphan. Returns how the server ended, when no descendant is left.
+fn reap(server: Pid) -> i32 {
+    let mut status = 0;
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((process, ended))) if process == server => {
+                status = ended.as_raw();
+                let ending = std::thread::Builder::new().name("linchpin-ending".into());
+                if ending.spawn(end_rest).is_err() {
+                    kill_all(&mut Census::below_this(), Instant::now() + PATIENCE, 0, |_| ());
+                }
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return status,
+        }
+    }
+}
+
+/// Ends what has outlived the server.
+fn end_rest() {
+    terminate_all();
+    std::thread::sleep(GRACE);
+    kill_rest();
+}
+
+fn terminate_all() {
+    Census::below_this().take().alive.iter().for_each(terminate);
+}
+
+/// Kills all descendants, again and again: the process ends when the last of them was waited for.
+fn kill_rest() -> ! {
+    loop {
+        kill_all(&mut Census::below_this(), Instant::now() + PATIENCE, 0, |_| ());
+        std::thread::sleep(PAUSE);
+    }
+}
