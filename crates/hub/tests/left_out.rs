@@ -1,4 +1,5 @@
-//! Tools that a server lists and nobody can use: every command shows each with the reason.
+//! Servers that list tools which nobody can use, or announce what they do not have: the hub and every command say which, and
+//! why.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -42,9 +43,12 @@ fn inspect_and_doctor_show_what_is_left_out() {
     std::fs::write(&file, SERVER).unwrap();
     let command = ["python3", file.to_str().unwrap()];
     let shown = words(&run(&[&["inspect"], &command[..]].concat()).said(0, &[]));
-    assert!(shown.contains(&format!("left out (1) bad {REASON}")), "{shown}");
+    assert!(shown.contains("Tools (1) good left out (2)"), "{shown}");
+    assert!(shown.contains(&format!("left out (2) bad {REASON}")), "{shown}");
+    assert!(shown.contains(&format!("good {DOUBLED}")), "{shown}");
     let found = run(&[&["inspect", "--json"], &command[..]].concat()).said(0, &[]).json();
-    assert_eq!(found["left_out"]["tools"][0]["name"], "bad", "{found}");
+    let left_out = &found["left_out"]["tools"];
+    assert_eq!((&left_out[0]["name"], &left_out[1]["name"]), (&"bad".into(), &"good".into()), "{found}");
     assert_eq!(found["left_out"]["prompts"], serde_json::json!([]));
     let shown = words(&run(&[&["doctor"], &command[..]].concat()).said(0, &[]));
     assert!(shown.contains(&format!("left out `bad`: {REASON}")), "{shown}");
@@ -70,4 +74,38 @@ fn the_hub_stores_what_is_left_out_and_shows_it() {
     assert_eq!((&shown["tools"], shown["left_out"].as_array().unwrap().len()), (&1.into(), 2), "{shown}");
     let shown = words(&home.run(&["doctor", "--server", "sloppy"]).said(0, &[]));
     assert!(shown.contains(&format!("left out `bad`: {REASON}")), "{shown}");
+}
+
+/// A server of the stateless era that announces changes of its tools and has no subscriptions, in Python.
+const MODERN: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"jsonrpc": "2.0", "id": message.get("id")}
+    if message["method"] == "server/discover":
+        answer["result"] = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0,
+                            "cacheScope": "private", "capabilities": {"tools": {"listChanged": LIST_CHANGED}}}
+    elif message["method"] == "tools/list":
+        answer["result"] = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+    else:
+        answer["error"] = {"code": -32601, "message": "no"}
+    if "id" in message:
+        print(json.dumps(answer), flush=True)
+"#;
+
+#[test]
+fn warnings_of_the_hub_name_the_server() {
+    let home = Home::new();
+    let hub = home.start();
+    for (name, list_changed) in [("Loud", "True"), ("Quiet", "False")] {
+        let file = home.file(&format!("{name}.py"));
+        std::fs::write(&file, MODERN.replace("LIST_CHANGED", list_changed)).unwrap();
+        home.ok(&["server", "add", name, "--", "python3", file.to_str().unwrap()]);
+        home.ok(&["server", "sync", &name.to_lowercase()]);
+    }
+    let (_, log) = hub.end();
+    let warnings: Vec<_> =
+        log.lines().filter(|line| line.contains("cannot subscribe to list changes")).collect();
+    assert!(!warnings.is_empty(), "{log}");
+    assert!(warnings.iter().all(|line| line.contains("server=\"loud\"")), "{log}");
 }

@@ -185,9 +185,14 @@ async fn tools_whose_headers_are_not_defined_well_are_left_out() {
             .connect()
             .await
             .unwrap();
-        let names: Vec<_> = client.tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
+        let listing = client.tools().listing().await.unwrap();
+        let names: Vec<_> = listing.items.into_iter().map(|tool| tool.name).collect();
         if revision == Revision::LATEST {
             assert_eq!(names, ["good"]);
+            let left_out: Vec<_> = listing.left_out.iter().map(|left| &*left.name).collect();
+            assert_eq!(left_out, ["bad-0", "bad-1", "bad-2", "bad-3"]);
+            let reason = &listing.left_out[0].reason;
+            assert!(reason.contains("`x-mcp-header` at /properties/a"), "{reason}");
             for number in 0..bad.len() {
                 let name = format!("`bad-{number}` is left out");
                 assert!(lines.lock().unwrap().iter().any(|line| line.contains(&name)), "{number}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use linchpin::Revision;
-use linchpin::client::Listing;
+use linchpin::client::{self, Listing};
 use linchpin::encode::to_value;
 use serde_json::Value;
 
@@ -17,6 +17,16 @@ const LARGEST: usize = 128 << 10;
 const LARGEST_LIST: usize = 32 << 20;
 /// How many tools that are left out are reported.
 const MOST_LEFT_OUT: usize = 100;
+
+/// Moves the tools that the hub would not use to those that are left out, for commands that ask a server themselves.
+pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchpin::model::Tool> {
+    let listed = Listed::of(tools.clone(), &Hidden::default());
+    let mut names: HashSet<_> = listed.names().into_iter().collect();
+    tools.items.retain(|tool| names.remove(&tool.name));
+    let left_out = listed.left_out.iter().map(|left| client::LeftOut::new(&left.name, left.reason.as_str()));
+    tools.left_out = left_out.collect();
+    tools
+}
 
 /// What a server lists.
 #[derive(Default)]

@@ -82,6 +82,7 @@ pub use executor::{Wanted, Which};
 pub use export::Format;
 pub use history::CallView;
 pub use links::LoginLink;
+pub use listed::usable_tools;
 pub use meters::{BOUNDS, Ended, Meters};
 pub use offers::Offer;
 pub use retention::Retention;

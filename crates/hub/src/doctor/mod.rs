@@ -13,6 +13,7 @@ use std::time::Instant;
 use linchpin::client::{LeftOut, Listing};
 use linchpin::model::ServerCapabilities;
 use linchpin::{Client, ClientBuilder, Revision};
+use linchpin_hub_core::hub::usable_tools;
 use serde_json::{Value, json};
 
 pub(crate) use self::hub::examine;
@@ -145,7 +146,7 @@ async fn lists(client: &Client, trace: &Trace, is_url: bool) {
         return trace.add(Step::good("tools", "the server has none"));
     }
     let begun = Instant::now();
-    match client.tools().listing().await {
+    match client.tools().listing().await.map(usable_tools) {
         Ok(Listing { items: tools, left_out, .. }) => {
             let shown: Vec<_> = tools.iter().take(5).map(|tool| one_line(&tool.name)).collect();
             let more = if tools.len() > shown.len() { ", …" } else { "" };

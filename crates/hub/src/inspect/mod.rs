@@ -9,6 +9,7 @@ use linchpin::model::{
     ElicitParams, ElicitResult, Implementation, Prompt, Resource, ResourceTemplate, ServerCapabilities, Tool,
 };
 use linchpin::{CallError, Client, ClientBuilder, ClientError, Revision, code};
+use linchpin_hub_core::hub::usable_tools;
 use serde_json::{Value, json};
 
 use crate::cli::print;
@@ -55,7 +56,7 @@ impl Found {
             revision: client.revision(),
             instructions: client.instructions().map(str::to_owned),
             capabilities: can.clone(),
-            tools: list(can.tools.is_some(), client.tools(), "tools").await?,
+            tools: list(can.tools.is_some(), client.tools(), "tools").await?.map(usable_tools),
             resources: list(has_resources, client.resources(), "resources").await?,
             templates: list(has_resources, client.resource_templates(), "resource templates").await?,
             prompts: list(can.prompts.is_some(), client.prompts(), "prompts").await?,

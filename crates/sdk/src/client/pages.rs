@@ -63,7 +63,8 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    fn new(name: &str, reason: impl Into<String>) -> Self {
+    /// An entry that is not used. Names are cut after 200 characters.
+    pub fn new(name: &str, reason: impl Into<String>) -> Self {
         LeftOut { name: name.chars().take(MAX_NAME).collect(), reason: reason.into() }
     }
 }
