@@ -86,7 +86,7 @@ async fn a_completion_can_have_a_context() {
     }
 }
 
-fn task(revision: Revision, status: &str, more: Value) -> Value {
+fn task(revision: Revision, status: &str, more: &Value) -> Value {
     let [ttl, interval] = match revision {
         Revision::LATEST => ["ttlMs", "pollIntervalMs"],
         _ => ["ttl", "pollInterval"],
@@ -108,10 +108,10 @@ async fn a_task_whose_server_refuses_its_result_too_early_is_polled() {
     let (polled, seen) = (polls.clone(), polls.clone());
     let script =
         with(REVISION, json!({ "tasks": { "requests": { "tools": { "call": {} } }, "cancel": {} } }))
-            .on("tools/call", |_| json!({ "task": task(REVISION, "working", json!({})) }))
+            .on("tools/call", |_| json!({ "task": task(REVISION, "working", &json!({})) }))
             .on("tasks/get", move |_| {
                 let is_done = polled.fetch_add(1, Ordering::SeqCst) >= 3;
-                task(REVISION, if is_done { "completed" } else { "input_required" }, json!({}))
+                task(REVISION, if is_done { "completed" } else { "input_required" }, &json!({}))
             })
             .on("tasks/result", move |_| match seen.load(Ordering::SeqCst) {
                 0..=3 => Reaction::new().error(-32603, "the task is not completed"),
@@ -129,12 +129,12 @@ async fn a_task_that_repeats_an_input_request_times_out() {
     let question = json!({ "method": "elicitation/create",
         "params": { "mode": "form", "message": "Sure?", "requestedSchema": form } });
     let script = with(REVISION, json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }))
-        .on("tools/call", |_| task(REVISION, "working", json!({ "resultType": "task" })))
+        .on("tools/call", |_| task(REVISION, "working", &json!({ "resultType": "task" })))
         .on("tasks/get", move |_| {
             task(
                 REVISION,
                 "input_required",
-                json!({ "resultType": "complete", "inputRequests": { "q": question } }),
+                &json!({ "resultType": "complete", "inputRequests": { "q": question } }),
             )
         })
         .on("tasks/update", |_| json!({ "resultType": "complete" }))
@@ -158,7 +158,7 @@ async fn a_task_that_repeats_an_input_request_times_out() {
 async fn a_task_that_its_server_forgets_may_have_run() {
     const REVISION: Revision = Revision::LATEST;
     let script = with(REVISION, json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }))
-        .on("tools/call", |_| task(REVISION, "working", json!({ "resultType": "task" })))
+        .on("tools/call", |_| task(REVISION, "working", &json!({ "resultType": "task" })))
         .on("tasks/get", |_| Reaction::new().error(-32602, "unknown task"));
     let client = client(&script).connect().await.unwrap();
     let error = client.call("slow", ()).await.unwrap_err();
