@@ -95,7 +95,7 @@ async fn a_cancelled_call_cancels_its_task() {
     for revision in [Revision::LATEST_SESSION, Revision::LATEST] {
         let works = Works::new(revision).await;
         let call = works.call("stuck", false).await;
-        works.started.notified().await;
+        tokio::time::timeout(LONG, works.started.notified()).await.unwrap();
         let call = works.stage.hub.cancel_call(person(ADA), call.id).await.unwrap();
         assert_eq!(call.status, Status::Cancelled, "{revision}");
         works.was_dropped().await;
