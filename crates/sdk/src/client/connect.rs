@@ -43,9 +43,17 @@ enum Verdict {
 /// Finds out what the server speaks.
 pub(super) async fn agree(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientError> {
     let limit = core.settings.open_timeout;
-    match within(core, limit, find_era(core, opening)).await {
-        Some(agreed) => agreed,
-        None => Err(CallError::TimedOut(limit).into()),
+    let agreed = tokio::select! {
+        biased;
+        agreed = within(core, limit, find_era(core, opening)) => agreed,
+        () = core.stray.too_much() => None,
+    };
+    let agreed = agreed.unwrap_or_else(|| Err(CallError::TimedOut(limit).into()));
+    match (agreed, core.stray.lines()) {
+        (Err(ClientError::Call(CallError::TimedOut(_))), Some(lines)) => {
+            Err(ClientError::StrayOutput { lines })
+        }
+        (agreed, _) => agreed,
     }
 }
 

@@ -21,6 +21,7 @@ use super::handlers::{Answerer, Changed, Handlers};
 use super::repeat;
 use super::rounds::kind;
 use super::settings::Settings;
+use super::stray::Stray;
 use crate::server::{Progress, start};
 use crate::sync::lock;
 use crate::transport::Carrier;
@@ -51,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) agreed: Arc<OnceLock<Agreed>>,
+    /// Output of the server that is not a message.
+    pub(crate) stray: Stray,
     pub(crate) runtime: Handle,
     pub(crate) outputs: Outputs,
     pub(crate) cache: Cache,
@@ -93,6 +96,7 @@ impl Core {
             settings,
             handlers,
             agreed,
+            stray: Stray::default(),
             runtime,
             outputs: Outputs::default(),
             cache: Cache::default(),

@@ -36,6 +36,11 @@ pub enum ClientError {
         /// What is wrong, and where.
         invalid: Invalid,
     },
+    /// The server writes text to its standard output and sends no message.
+    StrayOutput {
+        /// The first lines.
+        lines: Vec<String>,
+    },
     /// There is no revision that both sides speak.
     UnsupportedVersion {
         /// What the server offers.
@@ -115,6 +120,12 @@ impl fmt::Display for ClientError {
             ClientError::Malformed { method, invalid: Invalid { path, reason } } => {
                 write!(f, "the answer to {method} is malformed at \"{path}\": {reason}")
             }
+            ClientError::StrayOutput { lines } => write!(
+                f,
+                "the server writes text to its standard output instead of messages of the protocol; it must log to \
+                 standard error. Its first lines: {}",
+                lines.iter().map(|line| format!("\"{line}\"")).collect::<Vec<_>>().join(", ")
+            ),
             ClientError::UnsupportedVersion { offered, spoken } => {
                 write!(f, "the server speaks the protocol revision ")?;
                 for (index, version) in offered.iter().enumerate() {

@@ -31,7 +31,12 @@ pub(crate) struct Inbox(pub(crate) Arc<Core>);
 
 impl Receiver for Inbox {
     fn receive(&self, message: &[u8]) -> bool {
-        match parse(message, LIMITS) {
+        let parsed = parse(message, LIMITS);
+        let is_opening = self.0.agreed.get().is_none();
+        if parsed.is_ok() && is_opening {
+            self.0.stray.message();
+        }
+        match parsed {
             // The server could not read a request, and does not know which: the only one that waits, if it is one.
             Ok(Message::Response { id: None, reply: jsonrpc::Reply::Error(text) }) => {
                 let error = serde_json::from_str(text).map(CallError::Rejected);
@@ -53,9 +58,12 @@ impl Receiver for Inbox {
             }
             Err(_) if message.iter().all(u8::is_ascii_whitespace) => return false,
             Err(error) => {
-                let server = self.0.server_label();
-                tracing::warn!(server, %error, "the server sent an invalid message");
                 let id = error.id.clone().filter(|_| error.is_response).or_else(|| guess_id(message));
+                let is_stray = is_opening && id.is_none() && self.0.carrier().is_none();
+                if !is_stray || self.0.stray.line(message) {
+                    let server = self.0.server_label();
+                    tracing::warn!(server, %error, "the server sent an invalid message");
+                }
                 // A transport that carries each request by itself knows which one this was.
                 if let Some(id) = id.filter(|_| self.0.carrier().is_none()) {
                     self.0.peer.fail(&id, CallError::Malformed(error.to_string()));

@@ -21,6 +21,7 @@ mod rounds;
 mod session;
 mod settings;
 mod skills;
+mod stray;
 mod subscription;
 mod tasks;
 
