@@ -83,7 +83,7 @@ pub(crate) fn all() -> Vec<Route> {
         post("/servers/{server}/sign-in", sign_ins::begin).says("Begins to sign in to a server with OAuth").query(&WHOSE).makes::<SignInView>(),
         get("/servers/{server}/sign-in", sign_ins::standing).says("How it stands with a sign-in, and what to do").query(&WHOSE).gives::<StandingView>(),
         delete("/servers/{server}/sign-in", sign_ins::end).says("Forgets a sign-in, and gives its tokens back").query(&WHOSE).does(),
-        get("/servers/{server}/trace", sign_ins::trace).says("The last hops of signing in and renewing").query(&WHOSE).gives::<Page<Hop>>(),
+        get("/servers/{server}/trace", sign_ins::trace).says("The last hops of signing in and renewing").query(&WHOSE).paged().gives::<Page<Hop>>(),
         get("/sign-ins/{sign_in}", sign_ins::get).says("A sign-in that one has begun").gives::<SignInView>(),
         get("/servers/{server}/resources", offers::resources).says("Resources of a server").known().paged().gives::<Page<Value>>(),
         get("/servers/{server}/resource-templates", offers::templates).says("Patterns of resources of a server").known().paged().gives::<Page<Value>>(),

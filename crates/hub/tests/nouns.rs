@@ -365,3 +365,38 @@ fn sql(home: &Home, statement: &str) {
         .unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
+
+#[test]
+fn every_list_and_every_filter_is_known_to_the_hub() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&["server", "add", "Far", "--url", "https://127.0.0.1:9/mcp", "--auth", "oauth"]);
+    home.ok(&["server", "connect", "demo"]);
+    home.ok(&["agent", "add", "Helper", "--server", "demo"]);
+    let time = "2026-01-31T12:00:00Z";
+    for arguments in [
+        &["server", "list", "--status", "connected", "-q", "demo"][..],
+        &["server", "trace", "far"],
+        &["server", "sync", "demo"],
+        &["tool", "list", "--server", "demo", "--state", "new", "-q", "echo"],
+        &["tool", "list", "--agent", "Helper"],
+        &["resource", "list", "demo"],
+        &["resource", "list", "demo", "--templates"],
+        &["prompt", "list", "demo"],
+        &["agent", "list"],
+        &["approvals", "list", "--decision", "denied"],
+        &[
+            "calls", "list", "--server", "demo", "--tool", "echo", "--status", "error", "--since", time,
+            "--limit", "3",
+        ],
+        &["calls", "list", "--subject", "hub", "--until", time],
+        &["token", "list"],
+        &["token", "list", "--agent", "Helper"],
+        &["user", "list"],
+        &["export", "openai", "--agent", "Helper", "--server", "demo"],
+        &["export", "cursor", "--server", "far"],
+    ] {
+        let run = home.run(arguments);
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+    }
+}

@@ -4,11 +4,11 @@ use axum::response::Response;
 use http::StatusCode;
 use linchpin::auth::Secret;
 use linchpin_hub_core::hub::oauth::Progress;
-use linchpin_hub_core::store::Page;
 
 use super::credentials::agent;
 use crate::answer::{done, json, json_with};
 use crate::asked::Asked;
+use crate::list::numbered;
 use crate::problem::Result;
 
 pub(crate) async fn begin(asked: Asked) -> Result<Response> {
@@ -38,5 +38,5 @@ pub(crate) async fn end(asked: Asked) -> Result<Response> {
 
 pub(crate) async fn trace(asked: Asked) -> Result<Response> {
     let items = asked.hub().trace(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
-    json(&Page { items, next: None })
+    json(&numbered(items, &asked.query.paging()))
 }

@@ -41,3 +41,23 @@ fn everything_that_is_named_is_there() {
         }
     }
 }
+
+/// The commands read every list page by page.
+#[test]
+fn every_list_takes_a_limit_and_a_position() {
+    let document = linchpin_hub_http::openapi();
+    let mut lists = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let answer = &operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
+            if !answer.as_str().is_some_and(|schema| schema.ends_with("Page")) {
+                continue;
+            }
+            lists += 1;
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            let names: Vec<_> = parameters.filter_map(|parameter| parameter["name"].as_str()).collect();
+            assert!(names.contains(&"limit") && names.contains(&"after"), "{method} {path}: {names:?}");
+        }
+    }
+    assert!(lists > 10, "{lists}");
+}
