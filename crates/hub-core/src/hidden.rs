@@ -400,6 +400,7 @@ mod tests {
                 settings: crate::server::Settings::named("x"),
                 transport: Transport::Stdio(launch),
                 is_from_file: true,
+                has_left_file: false,
                 version: 1,
                 created: now,
                 updated: now,

@@ -157,6 +157,7 @@ mod tests {
             settings: Settings::named("Files"),
             transport: Transport::Http(Remote { url: "https://a.example".into(), headers: BTreeMap::new() }),
             is_from_file: false,
+            has_left_file: false,
             version: 1,
             created: NOW,
             updated: NOW,

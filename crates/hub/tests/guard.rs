@@ -185,6 +185,7 @@ fn server(number: u128, folder: &Path) -> Server {
         settings: Settings::named("Stubborn"),
         transport: Transport::Stdio(Launch { env, ..Launch::new("sh", &["-c", SERVER, LINCHPIN]) }),
         is_from_file: true,
+        has_left_file: false,
         version: 1,
         created: now,
         updated: now,

@@ -73,6 +73,7 @@ impl Stage {
             settings: Settings { retry_attempts: 0, ..Settings::named("Upstream") },
             transport: Transport::Http(Remote { url, headers: BTreeMap::new() }),
             is_from_file: false,
+            has_left_file: false,
             version: 1,
             created: clock.now(),
             updated: clock.now(),

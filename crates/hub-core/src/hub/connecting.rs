@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::listed::Listed;
-use super::servers::{Contact, ServerView};
+use super::servers::{Contact, ServerView, left_file};
 use super::{Hub, document, put};
 use crate::connection::{Proof, Reached};
 use crate::error::{self, Error, Result};
@@ -61,6 +61,7 @@ impl Hub {
             settings,
             transport,
             is_from_file: false,
+            has_left_file: false,
             version: 0,
             created: now,
             updated: now,
@@ -72,6 +73,7 @@ impl Hub {
     pub async fn test_server(&self, scope: Scope, name: &str) -> Result<Tried> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
+        left_file(&server)?;
         // Where each agent has its own credentials, one of them tries.
         let agents = match server.settings.credentials {
             CredentialMode::Shared => Vec::new(),
@@ -152,6 +154,7 @@ impl Hub {
 
     /// The connection of a subject to a server that is used.
     pub(super) async fn reach_server(&self, scope: Scope, server: &Server, insist: bool) -> Result<Reached> {
+        left_file(server)?;
         if !server.settings.enabled {
             let text = format!("`{}` is disabled: enable it first", server.slug.as_str());
             return Err(Error::new(error::Kind::Conflict, "server_disabled", text));

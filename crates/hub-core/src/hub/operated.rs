@@ -1,9 +1,10 @@
-//! The servers of the operator's file: the hub has exactly those, as the file says. Their commands are kept in memory
-//! alone.
+//! Configured servers: those that the configuration file declares. Their commands are in memory alone. A server that leaves
+//! the file is disabled; only a command of a user deletes it with its secrets.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
+use super::LOCAL_USER;
 use super::servers::{Kept, Place};
 use super::{Hub, put, told};
 use crate::error::{self, Error, Result};
@@ -14,8 +15,8 @@ use crate::store::{Batch, Kind, Stored};
 use crate::sync::lock;
 
 impl Hub {
-    /// Takes what the operator's file says now. A server whose short name is taken by one that is not from the file is
-    /// left out, and said to be.
+    /// Applies the servers of the configuration file. Returns the slugs that belong to servers which are not from the file:
+    /// those are left out.
     pub async fn operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
         match self.try_operate(tenant, servers.clone()).await {
             // Another hub does the same at this moment.
@@ -41,13 +42,12 @@ impl Hub {
             }
         }
         // What cannot be done for one of them is done for all others.
-        for (id, kept, _) in
+        for (id, kept, version) in
             known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))
         {
-            match self.forget_server(scope, id, &kept.slug).await {
-                Ok(()) => drop(lock(&self.launches).remove(&(tenant, id))),
-                Err(error) => errors.push((kept.slug, error)),
-            }
+            let slug = kept.slug.clone();
+            let done = self.leave_file(scope, id, kept, version).await;
+            errors.extend(done.err().map(|error| (slug, error)));
         }
         for server in servers {
             let slug = server.slug.clone();
@@ -68,6 +68,40 @@ impl Hub {
         Err(Error::new(first.kind(), first.code(), text.join("; ")))
     }
 
+    /// Disables a server that is not in the configuration file any more. It keeps its id, its tools and its secrets until
+    /// the file declares it again or a user removes it.
+    async fn leave_file(&self, scope: Scope, id: ServerId, mut kept: Kept, version: u64) -> Result<()> {
+        if kept.has_left_file {
+            return Ok(());
+        }
+        let tenant = scope.tenant();
+        tracing::warn!(
+            server = kept.slug.as_str(),
+            "server is not in the configuration file any more; disabled, its secrets are kept"
+        );
+        (kept.has_left_file, kept.settings.enabled, kept.updated) = (true, false, self.world.now());
+        let entry = self.entry(scope, "server.changed").with("server", id.to_string());
+        let entry = entry.with("configuration_file", "not declared");
+        let batch = Batch::new().change(put(kept.document(id)?, version)).audit(entry);
+        self.store.commit(tenant, batch.tell(told::server(id, "changed"))).await?;
+        self.keep_launch(tenant, id, None);
+        self.connections.outdated(tenant, id, Some(version + 1));
+        Ok(())
+    }
+
+    /// Deletes a configured server with its tools and secrets, if it exists: for a command on the machine of the hub that
+    /// has removed it from the configuration file while no hub runs.
+    pub async fn delete_configured(&self, tenant: TenantId, slug: &str) -> Result<()> {
+        let Some(found) = self.store.named(tenant, Kind::Server, slug).await? else { return Ok(()) };
+        let id = found.document.key.id.parse()?;
+        let kept: Kept = found.document.read()?;
+        if !kept.is_from_file {
+            return Ok(());
+        }
+        let scope = Scope::new(tenant, Subject::User(LOCAL_USER));
+        self.forget_server(scope, id, &kept.slug).await
+    }
+
     async fn kept_servers(&self, tenant: TenantId) -> Result<Vec<(ServerId, Kept, u64)>> {
         let all = self.stored(tenant, Kind::Server, None).await?;
         let read =
@@ -79,7 +113,8 @@ impl Hub {
         let (id, now, tenant) = (ServerId::new(&*self.world), self.world.now(), scope.tenant());
         let Operated { slug, settings, transport, .. } = operated;
         let place = Place::of(&transport);
-        let kept = Kept { slug, settings, place, is_from_file: true, created: now, updated: now };
+        let (is_from_file, has_left_file) = (true, false);
+        let kept = Kept { slug, settings, place, is_from_file, has_left_file, created: now, updated: now };
         let entry =
             self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
         let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
@@ -110,7 +145,8 @@ impl Hub {
             Transport::Stdio(launch) => is_first || before.as_ref() == Some(launch),
             Transport::Http(_) | Transport::Sse(_) => true,
         };
-        if kept.settings != settings || kept.place != Place::of(&transport) || !same_launch {
+        let is_same = kept.settings == settings && kept.place == Place::of(&transport) && same_launch;
+        if !is_same || kept.has_left_file {
             return self.replace_server(scope, id, kept, version, settings, transport).await;
         }
         self.keep_launch(tenant, id, transport.launch());

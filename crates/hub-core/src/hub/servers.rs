@@ -21,6 +21,7 @@ use crate::tool::LeftOut;
 /// How many servers a tenant may have.
 const MOST: usize = 1_000;
 const NOT_IN_FILE: &str = "server_not_in_file";
+const LEFT_FILE: &str = "not in the configuration file";
 
 /// A server as it is kept. The command of a program is not: that is in the operator's file.
 #[derive(Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub(super) struct Kept {
     pub(super) settings: Settings,
     pub(super) place: Place,
     pub(super) is_from_file: bool,
+    /// Whether the configuration file does not declare it any more.
+    #[serde(default)]
+    pub(super) has_left_file: bool,
     pub(super) created: Timestamp,
     pub(super) updated: Timestamp,
 }
@@ -87,6 +91,8 @@ pub struct ServerView {
     pub missing_secrets: Vec<String>,
     /// Whether the operator's file says that it is there: then it is changed in that file alone.
     pub is_from_file: bool,
+    /// Whether the configuration file does not declare it any more: it is disabled until the file does, or it is removed.
+    pub has_left_file: bool,
     /// How requests say who asks.
     pub authentication: Authentication,
     /// Whose credentials are used.
@@ -190,6 +196,7 @@ impl Hub {
             settings,
             place: Place::of(&transport),
             is_from_file: false,
+            has_left_file: false,
             created: now,
             updated: now,
         };
@@ -229,7 +236,9 @@ impl Hub {
     pub async fn remove_server(&self, scope: Scope, name: &str) -> Result<()> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
-        own(&server)?;
+        if !server.has_left_file {
+            own(&server)?;
+        }
         self.forget_server(scope, server.id, &server.slug).await
     }
 
@@ -260,16 +269,14 @@ impl Hub {
         let (tenant, place) = (scope.tenant(), Place::of(&transport));
         let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
-        let other_place = place.url() != before.place.url();
-        let other_program = match (&transport, self.launch(tenant, id)) {
-            (Transport::Stdio(launch), Some(before)) => launch.program() != before.program(),
-            _ => false,
-        };
-        if other_place || other_program || settings.authentication != before.settings.authentication {
+        // An edit of the configuration file deletes no secret because of another URL or command: each is bound to the one
+        // that it was entered for, and is used again when that comes back.
+        let other_place = !before.is_from_file && place.url() != before.place.url();
+        if other_place || settings.authentication != before.settings.authentication {
             entry = entry.with("credentials", "dropped");
             batch.changes.extend([Kind::Secret, Kind::Trace].map(|kind| without_parts(kind, id)));
         }
-        let kept = Kept { settings, place, updated: self.world.now(), ..before };
+        let kept = Kept { settings, place, has_left_file: false, updated: self.world.now(), ..before };
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
         // Whoever finds the new version finds the program that belongs to it.
         let launch = self.keep_launch(tenant, id, transport.launch());
@@ -311,16 +318,19 @@ impl Hub {
     fn read_server(&self, tenant: TenantId, stored: Stored) -> Result<Server> {
         let id: ServerId = stored.document.key.id.parse()?;
         let version = stored.version;
-        let Kept { slug, settings, place, is_from_file, created, updated } = stored.document.read()?;
+        let Kept { slug, settings, place, is_from_file, has_left_file, created, updated } =
+            stored.document.read()?;
         let transport = match place {
             Place::Http(remote) => Transport::Http(remote),
             Place::Sse(remote) => Transport::Sse(remote),
+            // It is disabled and never started: only the file has its command.
+            Place::Stdio if has_left_file => Transport::Stdio(Launch::new("", &[])),
             Place::Stdio => Transport::Stdio(self.launch(tenant, id).ok_or_else(|| {
                 let text = format!("`{}` is not in the operator's file any more", slug.as_str());
                 Error::new(error::Kind::Unavailable, NOT_IN_FILE, text)
             })?),
         };
-        Ok(Server { id, slug, settings, transport, is_from_file, version, created, updated })
+        Ok(Server { id, slug, settings, transport, is_from_file, has_left_file, version, created, updated })
     }
 
     async fn view_server(&self, tenant: TenantId, server: Server) -> Result<ServerView> {
@@ -329,7 +339,11 @@ impl Hub {
         let (command, env, secrets) = match &server.transport {
             Transport::Stdio(Launch { command, args, env, secrets, .. }) => {
                 let words = std::iter::once(command).chain(args).cloned().collect();
-                (Some(words), env.keys().cloned().collect(), secrets.iter().cloned().collect())
+                (
+                    Some(words).filter(|_| !server.has_left_file),
+                    env.keys().cloned().collect(),
+                    secrets.iter().cloned().collect(),
+                )
             }
             Transport::Http(_) | Transport::Sse(_) => (None, Vec::new(), Vec::new()),
         };
@@ -348,6 +362,7 @@ impl Hub {
             secrets,
             missing_secrets,
             is_from_file: server.is_from_file,
+            has_left_file: server.has_left_file,
             authentication: settings.authentication,
             credentials: settings.credentials,
             timeout_ms: u64::try_from(settings.timeout.as_millis()).unwrap_or(u64::MAX),
@@ -358,7 +373,10 @@ impl Hub {
             keep_history: settings.keep_history,
             status: self.connections.status(tenant, server.id),
             // With a credential that has just been entered it may work.
-            error: contact.error.filter(|_| [0, server.version].contains(&contact.of)),
+            error: match server.has_left_file {
+                true => Some(LEFT_FILE.to_owned()),
+                false => contact.error.filter(|_| [0, server.version].contains(&contact.of)),
+            },
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
             tools: contact.tools,
@@ -375,16 +393,29 @@ impl Hub {
     }
 }
 
-/// What the operator's file says is changed there.
+/// Refuses a server that only the configuration file changes.
 fn own(server: &Server) -> Result<()> {
     if !server.is_from_file {
         return Ok(());
     }
+    left_file(server)?;
     let text = format!(
-        "`{0}` is in the operator's file: use `linchpin server …` on the machine of the hub, or edit that file",
+        "`{0}` is in the configuration file: use `linchpin server …` on the machine of the hub, or edit that file",
         server.slug.as_str()
     );
     Err(Error::new(error::Kind::Conflict, "server_from_file", text))
+}
+
+/// Refuses a server that is not in the configuration file any more.
+pub(super) fn left_file(server: &Server) -> Result<()> {
+    if !server.has_left_file {
+        return Ok(());
+    }
+    let slug = server.slug.as_str();
+    let text = format!(
+        "`{slug}` is {LEFT_FILE}: add it there again, or remove it with `linchpin server remove {slug}`"
+    );
+    Err(Error::new(error::Kind::Conflict, NOT_IN_FILE, text))
 }
 
 /// A short name that looks like a name and is not taken.
@@ -424,8 +455,8 @@ impl Place {
 impl Kept {
     pub(super) fn of(server: Server) -> Self {
         let place = Place::of(&server.transport);
-        let Server { slug, settings, is_from_file, created, updated, .. } = server;
-        Kept { slug, settings, place, is_from_file, created, updated }
+        let Server { slug, settings, is_from_file, has_left_file, created, updated, .. } = server;
+        Kept { slug, settings, place, is_from_file, has_left_file, created, updated }
     }
 
     pub(super) fn document(&self, id: ServerId) -> Result<crate::store::Document> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Hub;
+use super::servers::left_file;
 use crate::error::{Error, Result};
 use crate::hidden::looks_secret;
 use crate::likeness::{has_secret, in_arguments, is_secret};
@@ -76,7 +77,9 @@ impl Hub {
         scope.person()?;
         let mut servers = Vec::new();
         for name in names {
-            servers.push(self.find_server(scope.tenant(), name).await?);
+            let server = self.find_server(scope.tenant(), name).await?;
+            left_file(&server)?;
+            servers.push(server);
         }
         if names.is_empty() {
             servers = self.every_server(scope.tenant()).await?;

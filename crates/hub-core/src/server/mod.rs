@@ -37,6 +37,8 @@ pub struct Server {
     pub transport: Transport,
     /// Whether the operator's file says that it is there: then only that file changes it.
     pub is_from_file: bool,
+    /// Whether the configuration file does not declare it any more: it is disabled until the file does, or it is removed.
+    pub has_left_file: bool,
     /// Counts the changes.
     pub version: u64,
     /// When it was added.

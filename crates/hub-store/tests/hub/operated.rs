@@ -1,9 +1,9 @@
 //! The servers of the operator's file.
 
 use linchpin::auth::Secret;
-use linchpin_hub_core::hub::{LOCAL_USER, ServerFilter};
+use linchpin_hub_core::hub::{LOCAL_USER, ServerFilter, ServerView};
 use linchpin_hub_core::server::Operated;
-use linchpin_hub_core::store::{Kind, Paging};
+use linchpin_hub_core::store::{Batch, Change, Kind, Paging};
 use linchpin_hub_core::{Result, Scope, Subject};
 use serde_json::{Value, json};
 
@@ -109,13 +109,102 @@ async fn a_secret_is_for_one_command_alone() {
         "it is the same program"
     );
     stage.hub.operate(ADA, vec![with_secret("true", &json!({"args": ["x"]}))]).await.unwrap();
-    assert_eq!((refused(&stage).await, kept(&stage).await), ("secret_missing", 0));
-    set(&stage, "A_TOKEN").await.unwrap();
+    assert_eq!((refused(&stage).await, kept(&stage).await), ("secret_missing", 1));
+    stage.hub.operate(ADA, vec![with_secret("true", &json!({}))]).await.unwrap();
+    assert_eq!(
+        refused(&stage).await,
+        "server_unavailable",
+        "it is still there for the command that it is for"
+    );
     // The file was changed while no hub ran.
     (stage.hub, stage.store) = open(&stage.place, stage.clock.clone());
     stage.hub.operate(ADA, vec![with_secret("false", &json!({}))]).await.unwrap();
     assert_eq!(refused(&stage).await, "secret_missing");
     assert_eq!(stage.hub.server(person(ADA), "a").await.unwrap().missing_secrets, ["A_TOKEN"]);
     stage.hub.operate(ADA, vec![]).await.unwrap();
-    assert_eq!(kept(&stage).await, 0, "it goes with the server");
+    stage.hub.remove_server(person(ADA), "a").await.unwrap();
+    assert_eq!(kept(&stage).await, 0, "it is deleted with the server");
+}
+
+async fn view(stage: &Stage, slug: &str) -> ServerView {
+    stage.hub.server(person(ADA), slug).await.unwrap()
+}
+
+/// Configured servers with a secret and a credential, on a hub that has applied them.
+async fn with_credentials(stage: &Stage) -> Vec<Operated> {
+    let remote =
+        json!({"url": stage.upstream.url, "authentication": {"type": "bearer"}, "retry_attempts": 0});
+    let servers = vec![with_secret("true", &json!({})), server("b", remote)];
+    stage.hub.operate(ADA, servers.clone()).await.unwrap();
+    set(stage, "A_TOKEN").await.unwrap();
+    stage.hub.set_credential(person(ADA), "b", None, &Secret::new("canary-2")).await.unwrap();
+    assert_eq!(kept(stage).await, 2);
+    servers
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_the_file_is_disabled_and_comes_back_as_it_was() {
+    let mut stage = Stage::new().await;
+    let servers = with_credentials(&stage).await;
+    let ids = [view(&stage, "a").await.id, view(&stage, "b").await.id];
+    stage.hub.operate(ADA, vec![]).await.unwrap();
+    // The same after a restart, with the same file.
+    for _ in 0..2 {
+        for (slug, id) in ["a", "b"].into_iter().zip(ids) {
+            let left = view(&stage, slug).await;
+            assert_eq!((left.id, left.enabled, left.has_left_file), (id, false, true));
+            assert_eq!((left.error.as_deref(), left.command), (Some("not in the configuration file"), None));
+            let hub = &stage.hub;
+            let refused = [
+                hub.test_server(person(ADA), slug).await.unwrap_err(),
+                hub.connect_server(person(ADA), slug).await.unwrap_err(),
+                hub.enable_server(person(ADA), slug, true).await.unwrap_err(),
+            ];
+            for error in refused {
+                assert_eq!(error.code(), "server_not_in_file");
+                assert!(error.message().contains(&format!("`linchpin server remove {slug}`")), "{error}");
+            }
+        }
+        assert_eq!((transports(&stage).await.len(), kept(&stage).await), (3, 2));
+        (stage.hub, stage.store) = open(&stage.place, stage.clock.clone());
+        stage.hub.operate(ADA, vec![]).await.unwrap();
+    }
+    stage.hub.operate(ADA, servers).await.unwrap();
+    for (slug, id) in ["a", "b"].into_iter().zip(ids) {
+        let back = view(&stage, slug).await;
+        assert_eq!((back.id, back.enabled, back.has_left_file), (id, true, false));
+        assert!(back.missing_secrets.is_empty());
+    }
+    assert_eq!(refused(&stage).await, "server_unavailable", "it is started with its secret");
+    stage.hub.test_server(person(ADA), "b").await.unwrap();
+    assert!(stage.upstream.tokens.lock().unwrap().contains(&"Bearer canary-2".to_owned()));
+}
+
+#[tokio::test]
+async fn a_server_that_left_the_file_is_removed_by_command_with_everything() {
+    let stage = Stage::new().await;
+    let servers = with_credentials(&stage).await;
+    let error = stage.hub.remove_server(person(ADA), "a").await.unwrap_err();
+    assert_eq!(error.code(), "server_from_file");
+    stage.hub.operate(ADA, vec![servers[1].clone()]).await.unwrap();
+    stage.hub.remove_server(person(ADA), "a").await.unwrap();
+    assert_eq!(kept(&stage).await, 1);
+    // A command that has changed the file while no hub runs.
+    stage.hub.delete_configured(ADA, "b").await.unwrap();
+    stage.hub.delete_configured(ADA, "up").await.unwrap();
+    assert_eq!((transports(&stage).await, kept(&stage).await), (vec![("up".to_owned(), "http")], 0));
+    assert_eq!(stage.actions().await.iter().filter(|action| *action == "server.removed").count(), 2);
+}
+
+#[tokio::test]
+async fn a_configured_server_of_an_earlier_version_has_not_left_the_file() {
+    let stage = Stage::new().await;
+    let program = || server("a", json!({"command": "true", "enabled": false}));
+    stage.hub.operate(ADA, vec![program()]).await.unwrap();
+    let stored = stage.store.named(ADA, Kind::Server, "a").await.unwrap().unwrap();
+    let (mut document, version) = (stored.document, stored.version);
+    assert!(document.body.as_object_mut().unwrap().remove("has_left_file").is_some());
+    stage.store.commit(ADA, Batch::new().change(Change::Put { document, version })).await.unwrap();
+    let view = view(&stage, "a").await;
+    assert!(view.is_from_file && !view.has_left_file);
 }

@@ -108,6 +108,12 @@ impl Place {
                 data.display()
             ))
         };
+        if let Some(path) = typed.config.as_deref().filter(|path| matches!(path.try_exists(), Ok(false))) {
+            return Err(Failure::usage(format!(
+                "`{}`, named by --config, does not exist: correct the path, or create the file (an empty one is valid)",
+                path.display()
+            )));
+        }
         Ok(Place {
             config: typed.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
             keys: typed.key_file.clone().or(keys).ok_or_else(nowhere)?,
@@ -157,8 +163,14 @@ impl Place {
             let store = Postgres::join(url.expose(), durability.into(), Arc::new(System)).await?;
             return Ok(Arc::new(store));
         }
-        private_file(&self.file())?;
-        Ok(Arc::new(Sqlite::open_with(&self.file(), durability.into())?))
+        let path = self.file();
+        private_file(&path)?;
+        Ok(Arc::new(Sqlite::open_with(&path, durability.into()).map_err(|error| about(&path, error))?))
+    }
+
+    /// Whether a hub has used this place: it has a database.
+    pub(crate) fn has_store(&self) -> bool {
+        self.database.is_some() || self.file().exists()
     }
 
     /// As [`Self::store`], of one that must be there.
@@ -167,14 +179,14 @@ impl Place {
             return Ok(Arc::new(Postgres::open(url.expose()).await?));
         }
         let path = self.file();
-        if !path.exists() {
+        if !self.has_store() {
             let text = format!(
                 "there is no database at `{}`: say with --data-dir where the hub keeps its own",
                 path.display()
             );
             return Err(Failure::new(Kind::Other, text));
         }
-        Ok(Arc::new(Sqlite::open(&path)?))
+        Ok(Arc::new(Sqlite::open(&path).map_err(|error| about(&path, error))?))
     }
 
     /// The keys, which must be there.
@@ -255,6 +267,10 @@ fn private_file(path: &Path) -> Result<(), Failure> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
         .map_err(|error| unusable(path, &error))
+}
+
+fn about(path: &Path, error: linchpin_hub_core::Error) -> Failure {
+    Failure::from(error).during(&format!("`{}`", path.display()))
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Failure {
@@ -358,9 +374,15 @@ mod tests {
             found(&typed, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
             ["/nowhere/t.1", "/nowhere/t.1/linchpin.toml", "/nowhere/t.1.keys"]
         );
-        let (config, key_file) = (Some("/c".into()), Some("/k".into()));
+        let (config, key_file) = (Some("/dev/null".into()), Some("/k".into()));
         let typed = Typed { data_dir: Some("/".into()), config, key_file, database: None };
-        assert_eq!(found(&typed, &[]), ["/", "/c", "/k"]);
+        assert_eq!(found(&typed, &[]), ["/", "/dev/null", "/k"]);
+        let typed = Typed { config: Some("/nowhere/linchpin.toml".into()), ..typed };
+        let error = Place::find(&typed, &variables(&[])).unwrap_err();
+        assert!(
+            error.to_string().contains("named by --config, does not exist") && error.code() == 2,
+            "{error}"
+        );
         let typed = Typed { data_dir: Some("/".into()), ..Typed::default() };
         let error = Place::find(&typed, &variables(&[])).unwrap_err();
         assert!(error.to_string().contains("--key-file") && error.code() == 2, "{error}");

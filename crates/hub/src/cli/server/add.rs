@@ -145,6 +145,6 @@ async fn add_program(asked: &Asked, add: &Add) -> Result<(), Failure> {
             .output
             .done(&answer, &format!("`{}` is in `{file}`: the next hub has it", slug.as_str()))?);
     };
-    let server = taken_over(asked, &api, slug.as_str(), |server| !server.is_null()).await?;
+    let server = taken_over(asked, &api, slug.as_str(), |server| server["has_left_file"] == false).await?;
     Ok(asked.output.done(&server, &format!("`{}` is in `{file}`, and the hub has it", slug.as_str()))?)
 }

@@ -1,8 +1,11 @@
-//! What commands do with servers of the operator's file: they change the file, and wait until the hub that runs has taken
-//! it over.
+//! Commands on configured servers: they change the configuration file, and wait until a hub that runs has applied it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use linchpin::egress::Egress;
+use linchpin_hub_core::hub::{Hub, LOCAL, Options};
+use linchpin_hub_core::world::System;
 use serde_json::{Value, json};
 
 use super::Which;
@@ -72,20 +75,38 @@ pub(super) async fn switch(asked: &Asked, which: &Which, is_enabled: bool) -> Re
 pub(super) async fn remove(asked: &Asked, which: &Which) -> Result<(), Failure> {
     match which.home(asked).await? {
         Home::Hub => drop(asked.api()?.delete(&which.path("")).await?),
-        Home::File => {
-            let place = asked.place()?;
-            config::remove(&place.config, &which.server)?;
-            if place.running().is_some() {
-                let is_gone = |server: &Value| server.is_null() || which.server == programs::DEMO;
-                taken_over(asked, &asked.api()?, &which.server, is_gone).await?;
-            }
-        }
+        Home::File => remove_configured(asked, which).await?,
         Home::Demo => {
             let text = "the demo server is built in: `linchpin server disable demo` has the hub not use it";
             return Err(Failure::new(Kind::Other, text));
         }
     }
     Ok(asked.output.done(&json!({ "removed": which.server }), &format!("`{}` is removed", which.server))?)
+}
+
+/// Removes a server from the configuration file, and from the hub with its secrets.
+async fn remove_configured(asked: &Asked, which: &Which) -> Result<(), Failure> {
+    let place = asked.place()?;
+    if place.running().is_some() {
+        config::remove(&place.config, &which.server)?;
+        let has_left = |server: &Value| {
+            server.is_null() || server["has_left_file"] == true || which.server == programs::DEMO
+        };
+        let api = asked.api()?;
+        let server = taken_over(asked, &api, &which.server, has_left).await?;
+        if server["has_left_file"] == true {
+            api.delete(&which.path("")).await?;
+        }
+        return Ok(());
+    }
+    if !place.has_store() {
+        return Ok(config::remove(&place.config, &which.server)?);
+    }
+    let _lock = place.lock()?; // no hub starts meanwhile
+    let (store, keys) = (place.found_store().await?, place.found_keys()?);
+    config::remove(&place.config, &which.server)?;
+    let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default());
+    Ok(hub.delete_configured(LOCAL, &which.server).await?)
 }
 
 /// Waits until the hub has taken over what the operator's file says of a server.
@@ -99,7 +120,7 @@ pub(crate) async fn taken_over(
     let wait = async {
         loop {
             match api.get(&format!("/servers/{}", encoded(slug))).await {
-                // It is about to be removed.
+                // The hub has not read the file yet.
                 Err(failure) if failure.has_code("server_not_in_file") => {}
                 Err(failure) if failure.status() != Some(404) => return Err(failure),
                 answer => {
