@@ -20,7 +20,8 @@ pub(crate) struct Import {
     /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Ask nobody; programs are not started then before `linchpin server enable`
+    /// Import without asking. Servers stay disabled until `linchpin server enable`, and no variable of your environment is
+    /// read unless you confirm it at a terminal
     #[arg(long)]
     yes: bool,
 }

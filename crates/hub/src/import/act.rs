@@ -1,4 +1,5 @@
-//! Does what was planned: programs into the operator's file, turned off; servers at URLs to the hub; secrets into the vault.
+//! Carries out the plan: stdio servers into the configuration file, remote servers to the hub, secrets into the vault. A server
+//! is disabled until a user has approved it.
 
 use std::path::Path;
 
@@ -40,9 +41,10 @@ pub(super) async fn act(
     let mut fields = wanted.fields.clone();
     if row.step == Step::Added {
         fields.insert("slug".into(), json!(slug));
-        fields.insert("enabled".into(), json!(!wanted.is_disabled));
+        fields.insert("enabled".into(), json!(false));
         api.post("/servers", &Value::Object(fields)).await?;
-    } else if row.changes.iter().any(|(field, ..)| !field.starts_with("secret ")) {
+    } else if row.needs_enabling() {
+        fields.insert("enabled".into(), json!(false));
         for (name, usual) in [
             ("transport", json!("http")),
             ("headers", json!({})),
@@ -53,7 +55,11 @@ pub(super) async fn act(
         api.patch(&format!("/servers/{slug}"), &Value::Object(fields)).await?;
     }
     *is_there = true;
-    enter(Some(api), slug, wanted, &row.enter).await
+    enter(Some(api), slug, wanted, &row.enter).await?;
+    if row.is_confirmed {
+        api.patch(&format!("/servers/{slug}"), &json!({ "enabled": true })).await?;
+    }
+    Ok(())
 }
 
 /// Writes a program into the operator's file, turned off, and has the hub take it over.
@@ -72,11 +78,11 @@ async fn write(
         config::add(file, slug, &fields)?;
         *is_there = true;
         if let Some(api) = api {
-            taken_over(asked, api, slug, |server| !server.is_null()).await?;
+            taken_over(asked, api, slug, |server| server["has_left_file"] == false).await?;
         }
         return Ok(());
     }
-    if !row.is_new_program() {
+    if !row.needs_enabling() {
         *is_there = true;
         return Ok(());
     }

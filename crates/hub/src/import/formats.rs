@@ -1,13 +1,14 @@
 //! The files of other clients: where they are, and which servers stand in them.
 
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use linchpin_hub_core::server::NEEDED;
 use serde_json::{Map, Value};
 
-use super::refer::{Around, Input};
+use super::refer::{Around, Input, Readable};
 use super::{Found, jsonc, server};
 use crate::apart::apart;
 use crate::config::{Problem, variable};
@@ -82,13 +83,13 @@ fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
 }
 
 /// All servers of a file.
-pub(super) async fn read(source: &Source) -> Result<Vec<Found>, Problem> {
+pub(super) async fn read(source: &Source, confirmed: &Confirmed) -> Result<Vec<Found>, Problem> {
     let path = &source.path;
     let failed = |error: std::io::Error| Problem::new(path, format!("it cannot be read: {error}"));
     let file = path.clone();
     let read = apart(move || {
         let mut text = String::new();
-        File::open(file)?.take(LARGEST + 1).read_to_string(&mut text).map(|_| text)
+        fs::File::open(file)?.take(LARGEST + 1).read_to_string(&mut text).map(|_| text)
     });
     let text = read.await.map_err(failed)?;
     if text.len() as u64 > LARGEST {
@@ -97,10 +98,15 @@ pub(super) async fn read(source: &Source) -> Result<Vec<Found>, Problem> {
             format!("it is larger than {} MB: is it the right file?", LARGEST >> 20),
         ));
     }
-    servers(source, jsonc::read(path, &text)?, home())
+    servers(source, jsonc::read(path, &text)?, home(), confirmed)
 }
 
-fn servers(source: &Source, value: Value, home: Option<PathBuf>) -> Result<Vec<Found>, Problem> {
+fn servers(
+    source: &Source,
+    value: Value,
+    home: Option<PathBuf>,
+    confirmed: &Confirmed,
+) -> Result<Vec<Found>, Problem> {
     let path = &source.path;
     let Value::Object(mut all) = value else {
         return Err(Problem::new(path, "an object is expected"));
@@ -110,17 +116,17 @@ fn servers(source: &Source, value: Value, home: Option<PathBuf>) -> Result<Vec<F
     })?;
     let folder = folder(path, home.as_deref());
     let mut around = Around { home, folder, ..Around::default() };
-    let mut found = Vec::new();
+    let (mut found, file) = (Vec::new(), File { path, format, confirmed });
     if format == Format::VsCode {
         let (above, mut all) = match all.remove("mcp") {
             Some(mcp) if !all.contains_key("servers") => ("mcp.", object(path, "mcp", mcp)?),
             _ => ("", all),
         };
         around.inputs = inputs(path, &format!("{above}inputs"), all.remove("inputs"))?;
-        take(path, format, &around, &format!("{above}servers"), all.remove("servers"), &mut found)?;
+        file.take(&around, &format!("{above}servers"), all.remove("servers"), &mut found)?;
         return Ok(found);
     }
-    take(path, format, &around, "mcpServers", all.remove("mcpServers"), &mut found)?;
+    file.take(&around, "mcpServers", all.remove("mcpServers"), &mut found)?;
     let projects = all.remove("projects").filter(|_| format == Format::ClaudeCode);
     for (folder, project) in
         projects.map(|all| object(path, "projects", all)).transpose()?.unwrap_or_default()
@@ -128,7 +134,7 @@ fn servers(source: &Source, value: Value, home: Option<PathBuf>) -> Result<Vec<F
         let at = format!("projects.{folder}");
         let servers = object(path, &at, project)?.remove("mcpServers");
         around.folder = Some(folder.into());
-        take(path, format, &around, &format!("{at}.mcpServers"), servers, &mut found)?;
+        file.take(&around, &format!("{at}.mcpServers"), servers, &mut found)?;
     }
     Ok(found)
 }
@@ -179,22 +185,47 @@ fn inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String
     value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(wrong)
 }
 
-/// Adds the servers that stand at a place; a wrong one hinders no other.
-fn take(
-    path: &Path,
+/// The variables of the environment that a user has confirmed, by the position of the server that refers to them. Those of a
+/// server that is not listed are read to compare it with the one that the hub has, and for nothing else.
+pub(super) type Confirmed = BTreeMap<String, BTreeSet<String>>;
+
+fn readable(confirmed: &Confirmed, place: &str, is_program: bool) -> Readable {
+    let Some(names) = confirmed.get(place) else { return Readable::All };
+    // Every stdio server gets these anyway.
+    let needed = NEEDED.into_iter().filter(|_| is_program).map(str::to_owned);
+    Readable::Only(names.iter().cloned().chain(needed).collect())
+}
+
+/// A file that is read.
+struct File<'a> {
+    path: &'a Path,
     format: Format,
-    around: &Around,
-    at: &str,
-    servers: Option<Value>,
-    found: &mut Vec<Found>,
-) -> Result<(), Problem> {
-    let servers = servers.filter(|servers| !servers.is_null()).map(|servers| object(path, at, servers));
-    for (name, value) in servers.transpose()?.unwrap_or_default() {
-        let at = format!("{at}.{name}");
-        let wanted = server::read(format, around, &name, value).map_err(|wrong| wrong.below(&at));
-        found.push(Found { name, place: format!("{}: {at}", path.display()), wanted });
+    confirmed: &'a Confirmed,
+}
+
+impl File<'_> {
+    /// Adds the servers below `at`; an invalid one does not prevent the others.
+    fn take(
+        &self,
+        around: &Around,
+        at: &str,
+        servers: Option<Value>,
+        found: &mut Vec<Found>,
+    ) -> Result<(), Problem> {
+        let File { path, format, confirmed } = self;
+        let servers = servers.filter(|servers| !servers.is_null()).map(|servers| object(path, at, servers));
+        for (name, value) in servers.transpose()?.unwrap_or_default() {
+            let (at, is_program) = (format!("{at}.{name}"), value.get("command").is_some());
+            let place = format!("{}: {at}", path.display());
+            let mut references = server::references(*format, &value);
+            references
+                .retain(|name| variable(name).is_some() && !(is_program && NEEDED.contains(&name.as_str())));
+            let around = Around { readable: readable(confirmed, &place, is_program), ..around.clone() };
+            let wanted = server::read(*format, &around, &name, value).map_err(|wrong| wrong.below(&at));
+            found.push(Found { name, place, references, wanted });
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -208,7 +239,8 @@ mod tests {
     }
 
     fn read(path: &str, value: Value) -> Result<Vec<Found>, String> {
-        servers(&source(path), value, Some("/home/ada".into())).map_err(|problem| problem.to_string())
+        servers(&source(path), value, Some("/home/ada".into()), &Confirmed::new())
+            .map_err(|problem| problem.to_string())
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod refer;
 mod server;
 mod show;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -22,7 +23,8 @@ use crate::api::Api;
 use crate::cli::{Asked, print};
 use crate::config::Watched;
 use crate::failure::Failure;
-use crate::terminal::Look;
+use crate::terminal::{Look, one_line};
+use formats::{Confirmed, Source};
 use plan::{Known, Row, Step};
 
 pub(crate) use formats::Format;
@@ -33,7 +35,7 @@ pub(crate) struct Options {
     pub(crate) format: Option<Format>,
     /// Only show it.
     pub(crate) dry_run: bool,
-    /// Ask nobody.
+    /// Ask nothing but for references to the environment.
     pub(crate) yes: bool,
 }
 
@@ -43,27 +45,19 @@ struct Found {
     name: String,
     /// The file, and where in it.
     place: String,
+    /// Variables of the environment that it refers to and that are set.
+    references: Vec<String>,
     wanted: Result<server::Wanted, String>,
 }
 
 /// Imports what the files have. It fails if a server is left out.
 pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Failure> {
-    let (mut found, mut rows) = (Vec::new(), Vec::new());
-    for source in formats::sources(&options.files, options.format)? {
-        match formats::read(&source).await {
-            Ok(servers) => found.extend(servers),
-            Err(problem) => {
-                let path = source.path.display().to_string();
-                let name = source.path.file_name().map(|name| name.to_string_lossy().into_owned());
-                rows.push(Row::left_out(name.unwrap_or_default(), path, problem.to_string()));
-            }
-        }
-    }
+    let sources = formats::sources(&options.files, options.format)?;
     let api = api(asked)?;
     let known = known(asked, api.as_ref()).await?;
-    rows.extend(plan::plan(found, &known).await?);
-    let is_idle = options.dry_run || !rows.iter().any(Row::is_open);
     let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal() && !asked.output.json;
+    let mut rows = confirmed_rows(&sources, &known, can_ask && !options.dry_run).await?;
+    let is_idle = options.dry_run || !rows.iter().any(Row::is_open);
     if !is_idle && !options.yes && !can_ask {
         let text = "nobody is there to be asked: give --yes, or --dry-run to see what it would do";
         return Err(Failure::usage(text));
@@ -84,6 +78,52 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// What would be done with each server of the files, with those variables of the environment that the user has confirmed. A
+/// server that is unchanged needs none.
+async fn confirmed_rows(sources: &[Source], known: &Known<'_>, can_ask: bool) -> Result<Vec<Row>, Failure> {
+    let mut confirmed = Confirmed::new();
+    loop {
+        let rows = rows(sources, &confirmed, known).await?;
+        let needs =
+            |row: &&Row| row.is_open() && !row.references.is_empty() && !confirmed.contains_key(&row.place);
+        let Some(row) = rows.iter().find(needs) else { return Ok(rows) };
+        let names = confirm(row, can_ask).await?;
+        confirmed.insert(row.place.clone(), names);
+    }
+}
+
+async fn rows(sources: &[Source], confirmed: &Confirmed, known: &Known<'_>) -> Result<Vec<Row>, Failure> {
+    let (mut found, mut rows) = (Vec::new(), Vec::new());
+    for source in sources {
+        match formats::read(source, confirmed).await {
+            Ok(servers) => found.extend(servers),
+            Err(problem) => {
+                let path = source.path.display().to_string();
+                let name = source.path.file_name().map(|name| name.to_string_lossy().into_owned());
+                rows.push(Row::left_out(name.unwrap_or_default(), path, problem.to_string()));
+            }
+        }
+    }
+    rows.extend(plan::plan(found, known).await?);
+    Ok(rows)
+}
+
+/// Asks for each variable of the environment whether a server may have it: others may have written the file. Without a terminal
+/// it may have none.
+async fn confirm(row: &Row, can_ask: bool) -> Result<BTreeSet<String>, Failure> {
+    let mut names = BTreeSet::new();
+    for name in row.references.iter().filter(|_| can_ask) {
+        let (server, to) = (one_line(&row.name), show::destination(row).unwrap_or_default());
+        let name = one_line(name);
+        let question =
+            format!("May `{server}` have your environment variable `{name}`? It is given to:\n  {to}\n");
+        if is_yes(&question).await? {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}
+
 /// The hub, if one runs or was named.
 fn api(asked: &Asked) -> Result<Option<Api>, Failure> {
     let is_there = asked.hub.is_some() || asked.place()?.running().is_some();
@@ -102,18 +142,21 @@ async fn known<'a>(asked: &Asked, api: Option<&'a Api>) -> Result<Known<'a>, Fai
     Ok(Known { file, hub, api })
 }
 
-/// Asks whether to go on, and of each program whether it may be started.
+/// Asks whether to go on, and for each server whether the hub may start or connect to it.
 async fn ask(rows: &mut [Row]) -> Result<bool, Failure> {
     let count = rows.iter().filter(|row| row.is_open()).count();
     if !is_yes(&format!("Import {count} of them?")).await? {
         return Ok(false);
     }
-    for row in rows.iter_mut().filter(|row| row.is_new_program()) {
+    for row in rows.iter_mut().filter(|row| row.is_open() && row.needs_enabling()) {
         let is_disabled = row.wanted.as_ref().is_some_and(|wanted| wanted.is_disabled);
-        let (Some(command), Some(slug), false) = (show::command(row), &row.slug, is_disabled) else {
-            continue;
+        let (Some(slug), false) = (&row.slug, is_disabled) else { continue };
+        let question = match (show::command(row), show::remote(row)) {
+            (Some(command), _) => format!("May the hub start `{}`?\n  {command}\n", slug.as_str()),
+            (None, Some(place)) => format!("May the hub connect to `{}`?\n  {place}\n", slug.as_str()),
+            (None, None) => continue,
         };
-        row.is_confirmed = is_yes(&format!("May the hub start `{}`?\n  {command}\n", slug.as_str())).await?;
+        row.is_confirmed = is_yes(&question).await?;
     }
     Ok(true)
 }
@@ -143,8 +186,8 @@ async fn work(asked: &Asked, api: Option<&Api>, rows: &mut [Row]) -> Result<(), 
                 said = format!("`{name}` is left out: {failure}");
             }
         }
-        if row.is_new_program() && !row.is_confirmed {
-            let _ = write!(said, "; it is not started before you say so: `linchpin server enable {name}`");
+        if row.needs_enabling() && !row.is_confirmed {
+            let _ = write!(said, "; it is disabled until you enable it: `linchpin server enable {name}`");
         }
         if row.is_open() {
             said.extend(show::missing(row).iter().map(|text| format!("; {text}")));

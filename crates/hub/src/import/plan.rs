@@ -33,13 +33,15 @@ pub(super) struct Row {
     pub(super) place: String,
     pub(super) slug: Option<Slug>,
     pub(super) step: Step,
+    /// Variables of the environment that it refers to.
+    pub(super) references: Vec<String>,
     pub(super) wanted: Option<Wanted>,
     pub(super) changes: Vec<Change>,
     /// Secrets that go into the vault, by their names.
     pub(super) enter: Vec<String>,
     /// Secrets that somebody has to enter.
     pub(super) missing: Vec<String>,
-    /// Whether somebody at the terminal has said that it may be started.
+    /// Whether a user at the terminal has said that it may be used.
     pub(super) is_confirmed: bool,
     /// Why it is left out, or not all of it could be done.
     pub(super) reason: Option<String>,
@@ -52,6 +54,7 @@ impl Row {
             place,
             slug: None,
             step: Step::LeftOut,
+            references: Vec::new(),
             wanted: None,
             changes: Vec::new(),
             enter: Vec::new(),
@@ -66,12 +69,11 @@ impl Row {
         matches!(self.step, Step::Added | Step::Changed)
     }
 
-    /// Whether what is started is another command than somebody has said yes to.
-    pub(super) fn is_new_program(&self) -> bool {
+    /// Whether it is new, or has another command or URL than the one that a user has approved: it stays disabled until a
+    /// user enables it.
+    pub(super) fn needs_enabling(&self) -> bool {
         let counts = |(field, ..): &Change| !field.starts_with("secret ");
-        let is_program = self.wanted.as_ref().is_some_and(|wanted| wanted.is_program);
-        is_program
-            && (self.step == Step::Added || self.step == Step::Changed && self.changes.iter().any(counts))
+        self.step == Step::Added || self.step == Step::Changed && self.changes.iter().any(counts)
     }
 }
 
@@ -99,7 +101,7 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
     let mut rows = Vec::new();
     // What this import has found a slug for: whether it is a program, and its fields.
     let mut claimed: HashMap<Slug, (bool, Map<String, Value>)> = HashMap::new();
-    for Found { name, place, wanted } in found {
+    for Found { name, place, references, wanted } in found {
         let wanted = match wanted {
             Ok(wanted) if wanted.is_program && known.file.is_none() => {
                 Err("programs are added on the machine of the hub alone: import there, without --hub"
@@ -118,8 +120,12 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
             }
         };
         let fields = wanted.normal()?;
-        let mut row =
-            Row { step: Step::Unchanged, reason: None, ..Row::left_out(name, place, String::new()) };
+        let mut row = Row {
+            step: Step::Unchanged,
+            reason: None,
+            references,
+            ..Row::left_out(name, place, String::new())
+        };
         for slug in slugs(&row.name) {
             if let Some((is_program, other)) = claimed.get(&slug) {
                 if (*is_program, other) == (wanted.is_program, &fields) {
@@ -252,7 +258,10 @@ impl Known<'_> {
         };
         let Some(view) = self.view(slug) else { return (slug.as_str() == DEMO).then(|| nobody(Map::new())) };
         if view["transport"] == "stdio" {
-            // Built in, or about to be removed.
+            if view["has_left_file"] == true {
+                return None; // it comes back with the file
+            }
+            // Built in.
             let words = view["command"].as_array().and_then(|words| words.split_first());
             let fields = words.map(|(command, args)| {
                 json!({ "command": command, "args": args, "env": {}, "secrets": [], "directory": null })
@@ -397,7 +406,12 @@ mod tests {
 
     fn found(name: &str, value: &Value) -> Found {
         let wanted = server::read(Format::ClaudeDesktop, &Around::default(), name, value.clone());
-        Found { name: name.into(), place: "f".into(), wanted: wanted.map_err(|wrong| wrong.below("x")) }
+        Found {
+            name: name.into(),
+            place: "f".into(),
+            references: Vec::new(),
+            wanted: wanted.map_err(|wrong| wrong.below("x")),
+        }
     }
 
     async fn planned(file: &[(&str, Value)], found: Vec<Found>) -> Vec<(String, Step)> {

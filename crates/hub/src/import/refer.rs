@@ -1,7 +1,7 @@
-//! What stands in a file for something else: `${env:NAME}`, `${input:id}`, `${VAR:-default}` and the like, each client in
-//! its own way.
+//! References in the files of clients: `${env:NAME}`, `${input:id}`, `${VAR:-default}` and the like, in the syntax of each
+//! client. A variable of the environment is read only if a user has confirmed it for the server that refers to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{MAIN_SEPARATOR_STR, PathBuf};
 
 use linchpin_hub_core::looks_secret;
@@ -17,6 +17,28 @@ pub(super) struct Around {
     pub(super) folder: Option<PathBuf>,
     /// What a person is asked when a server is started.
     pub(super) inputs: BTreeMap<String, Input>,
+    /// The variables of the environment that may be read.
+    pub(super) readable: Readable,
+}
+
+/// Variables of the environment that a server of a file may refer to.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Readable {
+    #[default]
+    None,
+    Only(BTreeSet<String>),
+    /// All of them: only to compare a server with the one that the hub has.
+    All,
+}
+
+impl Readable {
+    pub(super) fn has(&self, name: &str) -> bool {
+        match self {
+            Readable::None => false,
+            Readable::Only(names) => names.contains(name),
+            Readable::All => true,
+        }
+    }
 }
 
 /// A question to a person.
@@ -33,6 +55,8 @@ pub(super) enum Text {
     Known(String, bool),
     /// A part of it is not known here: why, and whether that part is secret.
     Open(String, bool),
+    /// It refers to this variable of the environment, which no user has confirmed; and whether that is secret by its name.
+    Withheld(String, bool),
 }
 
 impl Around {
@@ -50,7 +74,7 @@ impl Around {
                     out.push_str(&text);
                     is_secret |= secret;
                 }
-                open @ Text::Open(..) => return Ok(open),
+                unknown => return Ok(unknown),
             }
             rest = after;
         }
@@ -62,10 +86,10 @@ impl Around {
         if format == Format::ClaudeCode {
             let (name, default) =
                 name.split_once(":-").map_or((name, None), |(name, text)| (name, Some(text)));
-            return Ok(of_environment(name, default));
+            return Ok(self.of_environment(name, default));
         }
         if let Some(name) = name.strip_prefix("env:") {
-            return Ok(of_environment(name, None));
+            return Ok(self.of_environment(name, None));
         }
         if let Some(id) = name.strip_prefix("input:") {
             let Input { is_password, default } =
@@ -89,15 +113,33 @@ impl Around {
         };
         text.map(|text| Text::Known(text, false)).ok_or_else(missing)
     }
+
+    fn of_environment(&self, name: &str, default: Option<&str>) -> Text {
+        let is_secret = looks_secret(name);
+        let found = variable(name).and_then(|text| text.into_string().ok());
+        match (found, default) {
+            (Some(text), _) if self.readable.has(name) => Text::Known(text, is_secret),
+            (_, Some(default)) => Text::Known(default.to_owned(), is_secret),
+            (Some(_), None) => Text::Withheld(name.to_owned(), is_secret),
+            (None, None) => {
+                Text::Open(format!("the variable `{name}` is not set: set it, and import again"), is_secret)
+            }
+        }
+    }
 }
 
-fn of_environment(name: &str, default: Option<&str>) -> Text {
-    let is_secret = looks_secret(name);
-    let found = variable(name).and_then(|text| text.into_string().ok());
-    match found.or_else(|| default.map(str::to_owned)) {
-        Some(text) => Text::Known(text, is_secret),
-        None => Text::Open(format!("the variable `{name}` is not set: set it, and import again"), is_secret),
+/// The variables of the environment that a text of this format refers to.
+pub(super) fn variables(format: Format, text: &str) -> Vec<&str> {
+    let (mut names, mut rest) = (Vec::new(), text);
+    while let Some((name, after)) = rest.split_once("${").and_then(|(_, after)| after.split_once('}')) {
+        names.extend(match format {
+            Format::ClaudeDesktop => None,
+            Format::ClaudeCode => name.split(":-").next(),
+            Format::Cursor | Format::VsCode => name.strip_prefix("env:"),
+        });
+        rest = after;
     }
+    names
 }
 
 #[cfg(test)]
@@ -116,6 +158,7 @@ mod tests {
             home: Some("/home/ada".into()),
             folder: Some("/project/site".into()),
             inputs: inputs.map(|(id, input)| (id.to_owned(), input)).into(),
+            readable: Readable::All,
         }
     }
 
@@ -136,6 +179,26 @@ mod tests {
             assert_eq!(known(format, "${input:mode}, $x {y}"), "fast, $x {y}");
         }
         assert_eq!(known(Format::VsCode, "${env:PATH}"), variable("PATH").unwrap().to_str().unwrap());
+    }
+
+    #[test]
+    fn a_variable_is_read_only_for_a_server_that_may() {
+        let format = Format::ClaudeCode;
+        assert_eq!(variables(format, "${A} ${B:-${C}} $D ${E"), ["A", "B"]);
+        assert_eq!(variables(Format::Cursor, "${env:A}${userHome}${/}"), ["A"]);
+        assert!(variables(Format::ClaudeDesktop, "${A}").is_empty());
+        let only = |names: &[&str]| Around {
+            readable: Readable::Only(names.iter().map(|&name| name.to_owned()).collect()),
+            ..around()
+        };
+        let path = variable("PATH").unwrap().into_string().unwrap();
+        let expand = |around: Around, text: &str| around.expand(format, text).unwrap();
+        assert_eq!(expand(only(&["PATH"]), "${PATH}"), Text::Known(path, false));
+        let none = Around { readable: Readable::None, ..around() };
+        for around in [none, only(&["HOME"])] {
+            assert_eq!(expand(around.clone(), "a${PATH}"), Text::Withheld("PATH".into(), false));
+            assert_eq!(expand(around, "${PATH:-b}"), Text::Known("b".into(), false));
+        }
     }
 
     #[test]

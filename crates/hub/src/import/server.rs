@@ -1,6 +1,6 @@
 //! One server of a file, as the hub would have it: a program or a place on the network, with what is secret apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linchpin::auth::Secret;
 use linchpin_hub_core::Error;
@@ -10,7 +10,8 @@ use linchpin_hub_core::server::{Draft, Operated};
 use serde_json::{Map, Value, json};
 
 use super::formats::Format;
-use super::refer::{Around, Text};
+use super::refer::{Around, Text, variables};
+use crate::config::variable;
 
 /// How many items and characters are read; the hub takes less.
 const MOST: usize = 1_000;
@@ -64,9 +65,18 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
     let strange = value.as_object().into_iter().flat_map(Map::keys);
     let strange = strange.filter(|name| !KNOWN.contains(&name.as_str()));
     let mut notes: Vec<_> = strange.map(|name| format!("`{name}` is not taken over")).collect();
-    let taken = from_environment(format, &value);
-    if !taken.is_empty() {
-        notes.push(format!("it is given from your environment: {}", taken.join(", ")));
+    let (given, withheld): (Vec<_>, Vec<_>) = references(format, &value)
+        .into_iter()
+        .filter(|name| variable(name).is_some())
+        .partition(|name| around.readable.has(name));
+    if !given.is_empty() {
+        notes.push(format!("from your environment: {}", given.join(", ")));
+    }
+    if !withheld.is_empty() {
+        notes.push(format!(
+            "not read from your environment: {}: import it at a terminal and confirm each variable, or enter the value",
+            withheld.join(", ")
+        ));
     }
     let mut form = Form::new(value)?;
     let kind = form.text("type", 40)?;
@@ -93,7 +103,7 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
         reader.program(&mut form, &mut fields)?
     } else {
         fields.extend(transport.map(|kind| ("transport".to_owned(), json!(kind))));
-        reader.remote(&mut form, &mut fields)?
+        reader.remote(&mut form, &mut fields, &mut notes)?
     };
     // By the rules of the hub, so that nothing is begun that it refuses.
     if is_program {
@@ -104,22 +114,20 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
     Ok(Wanted { fields, is_program, secrets, is_disabled, notes })
 }
 
-/// The variables of the environment that a server is given, or that are sent to it.
-fn from_environment(format: Format, value: &Value) -> Vec<String> {
-    let texts = ["env", "headers"].into_iter().filter_map(|field| value[field].as_object());
-    let texts = texts.flat_map(Map::values).filter_map(Value::as_str);
-    let mut names: Vec<_> = texts
-        .flat_map(|text| text.split("${").skip(1).filter_map(|rest| rest.split_once('}')))
-        .filter_map(|(name, _)| match format {
-            Format::ClaudeDesktop => None,
-            Format::ClaudeCode => name.split(":-").next(),
-            _ => name.strip_prefix("env:"),
-        })
-        .map(str::to_owned)
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+/// The variables of the environment that any field of a server refers to.
+pub(super) fn references(format: Format, value: &Value) -> Vec<String> {
+    let fields = ["command", "args", "env", "cwd", "url", "headers"];
+    let mut names = BTreeSet::new();
+    for field in fields.into_iter().filter_map(|field| value.get(field)) {
+        let texts: Vec<_> = match field {
+            Value::Array(items) => items.iter().collect(),
+            Value::Object(members) => members.values().collect(),
+            text => vec![text],
+        };
+        let texts = texts.into_iter().filter_map(Value::as_str);
+        names.extend(texts.flat_map(|text| variables(format, text)).map(str::to_owned));
+    }
+    names.into_iter().collect()
 }
 
 struct Reader<'a> {
@@ -139,6 +147,13 @@ impl Reader<'_> {
                 "it has a secret in it, which would be seen by others: see below `env` or `headers`",
             )),
             Text::Open(why, _) => Err(Wrong::at(field, why)),
+            Text::Withheld(name, _) => Err(Wrong::at(
+                field,
+                format!(
+                    "it refers to the environment variable `{name}`, which is not confirmed: import it at a terminal, or \
+                     write the value in its place"
+                ),
+            )),
         }
     }
 
@@ -166,6 +181,7 @@ impl Reader<'_> {
                 Text::Known(text, _) => drop(env.insert(name, text.into())),
                 Text::Open(_, by_name) if by_name || is_secret(&name, "") => drop(secrets.insert(name, None)),
                 Text::Open(why, _) => return Err(Wrong::at(&field, why)),
+                Text::Withheld(..) => drop(secrets.insert(name, None)),
             }
         }
         let directory = match form.text("cwd", LONGEST)? {
@@ -194,7 +210,12 @@ impl Reader<'_> {
         Ok(secrets)
     }
 
-    fn remote(&self, form: &mut Form, fields: &mut Map<String, Value>) -> Result<Secrets, Wrong> {
+    fn remote(
+        &self,
+        form: &mut Form,
+        fields: &mut Map<String, Value>,
+        notes: &mut Vec<String>,
+    ) -> Result<Secrets, Wrong> {
         let url = form.text("url", LONGEST)?.unwrap_or_default();
         fields.insert("url".into(), self.plain("url", &url)?.into());
         let (mut headers, mut found) = (Map::new(), Vec::new());
@@ -206,8 +227,16 @@ impl Reader<'_> {
                     headers.insert(name, text.into());
                     continue;
                 }
-                Text::Open(_, by_name) if by_name || is_secret(&name, "") => (text, true),
+                Text::Open(_, by_name) | Text::Withheld(_, by_name) if by_name || is_secret(&name, "") => {
+                    (text, true)
+                }
                 Text::Open(why, _) => return Err(Wrong::at(&field, why)),
+                Text::Withheld(..) => {
+                    notes.push(format!(
+                        "the header `{name}` is left out: add it with `linchpin server update NAME --header`"
+                    ));
+                    continue;
+                }
             };
             let (kind, text) = authentication(&name, &text).ok_or_else(|| {
                 Wrong::at(&field, "only `Bearer` can be taken over: add it with `linchpin server add --auth`")
@@ -249,6 +278,7 @@ mod tests {
             home: None,
             folder: (format == Format::VsCode).then(|| "/project".into()),
             inputs: [("key".to_owned(), input)].into(),
+            ..Around::default()
         };
         read(format, &around, "The Server", value).map_err(|wrong| wrong.below("s"))
     }

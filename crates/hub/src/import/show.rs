@@ -85,7 +85,7 @@ fn details(row: &Row) -> Vec<(String, bool)> {
 }
 
 /// Where a server on the network is, and what is sent there with every request.
-fn remote(row: &Row) -> Option<String> {
+pub(super) fn remote(row: &Row) -> Option<String> {
     let fields = &row.wanted.as_ref().filter(|wanted| !wanted.is_program)?.fields;
     let headers = fields.get("headers").and_then(Value::as_object);
     let headers = headers
@@ -93,6 +93,12 @@ fn remote(row: &Row) -> Option<String> {
         .flatten()
         .map(|(name, value)| format!(", {name}: {}", value.as_str().unwrap_or_default()));
     Some(clean(&format!("at {}{}", fields.get("url")?.as_str()?, headers.collect::<String>())))
+}
+
+/// What gets the value of a variable of the environment: a URL, or a command.
+pub(super) fn destination(row: &Row) -> Option<String> {
+    let url = row.wanted.as_ref().and_then(|wanted| wanted.fields.get("url")).and_then(Value::as_str);
+    url.map(one_line).or_else(|| command(row))
 }
 
 /// What somebody has to enter, and how.
