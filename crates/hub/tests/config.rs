@@ -6,9 +6,12 @@ mod hub;
 mod support;
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::process::Command;
 
 use hub::Home;
 use serde_json::{Value, json};
+use support::{LINCHPIN, run};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import/server.py");
 const SECRET: &str = "canary-secret-1";
@@ -119,4 +122,71 @@ fn a_server_that_left_the_file_can_be_removed_and_added_again() {
     assert_eq!((&back["has_left_file"], &back["missing_secrets"]), (&json!(false), &json!([])));
     home.ok(&["server", "remove", "files"]);
     assert!(files(&home).is_none());
+}
+
+#[test]
+fn localhost_can_be_listened_at() {
+    let home = Home::new();
+    let hub = home.start_by(&["bash", "-c", "exec \"$1\" \"$2\" \"$3\" --listen localhost:0", "-"], &[]);
+    assert!(hub.url.starts_with("http://127.0.0.1:"), "{}", hub.url);
+    run(&["--listen", "hub.example:9000"])
+        .said(2, &["it must be an IP address and a port", "`localhost:7420`"]);
+}
+
+#[test]
+fn a_backup_is_not_restored_while_a_hub_runs() {
+    let home = configured();
+    let backup = home.file("hub.backup");
+    home.ok(&["backup", backup.to_str().unwrap()]);
+    let hub = home.start();
+    let expected =
+        ["a hub runs on `", &hub.url, "End that hub first, or give another directory with --data-dir"];
+    home.run(&["restore", backup.to_str().unwrap()]).said(1, &expected);
+}
+
+/// Runs a program as a user who is not above all permissions.
+const AS_USER: &str = "import os, sys
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+os.execv(sys.argv[1], sys.argv[1:])";
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_named() {
+    let home = configured();
+    let (data, folder) = (home.data(), home.data().parent().unwrap().to_owned());
+    let mut owned: Vec<_> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    owned.extend([folder, data.clone(), home.keys()]);
+    for path in owned {
+        let _ = chown(path, Some(65534), Some(65534)); // the owner of the tests is the user then
+    }
+    let start = || {
+        let mut command = Command::new("python3");
+        command.args(["-c", AS_USER, LINCHPIN, "--listen", "127.0.0.1:0", "--data-dir"]);
+        let output = command.arg(&data).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o500)).unwrap();
+    let said = start();
+    let expected = format!("the data directory `{}` cannot be written: Permission denied", data.display());
+    assert!(said.contains(&expected) && said.contains("--data-dir"), "{said}");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(data.join("hub.db"), fs::Permissions::from_mode(0o400)).unwrap();
+    let said = start();
+    assert!(said.contains("hub.db` cannot be used: Permission denied"), "{said}");
+}
+
+#[test]
+fn a_server_that_prints_something_else_fails_soon_with_its_first_lines() {
+    let home = Home::new();
+    let script = "echo \"$API_TOKEN is stray\"; yes more";
+    let file = format!(
+        "[servers.noise]\ncommand = \"sh\"\nargs = [\"-c\", {script:?}]\nsecrets = [\"API_TOKEN\"]\n"
+    );
+    home.write(&file);
+    let _hub = home.start();
+    home.run_with(&format!("{SECRET}\n"), &["server", "secret", "set", "noise", "API_TOKEN"]).said(0, &[]);
+    let expected = ["instead of messages of the protocol", "\"*** is stray\", \"more\""];
+    let failed = home.run(&["server", "test", "noise"]).said(1, &expected);
+    assert!(!failed.stderr.contains("canary"), "{}", failed.stderr);
+    run(&["inspect", "--", "yes", "no protocol"]).said(1, &["\"no protocol\""]);
 }

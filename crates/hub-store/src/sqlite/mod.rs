@@ -67,13 +67,19 @@ const DISK: &str = "store_broken";
 
 /// What the database says, without what is in it.
 fn failed(error: &rusqlite::Error) -> Error {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase, SystemIoFailure};
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseCorrupt, DiskFull, NotADatabase, PermissionDenied, ReadOnly, SystemIoFailure,
+    };
     let (code, text) = match error.sqlite_error_code() {
         Some(DiskFull) => (AWAY, "the disk is full: nothing can be kept until there is room"),
         Some(DatabaseCorrupt | NotADatabase) => (AWAY, "the database is damaged: restore it from a backup"),
         Some(SystemIoFailure) => {
             (DISK, "the disk does not do what is asked of it: look at it, and start the hub again")
         }
+        Some(CannotOpen | PermissionDenied | ReadOnly) => (
+            AWAY,
+            "the database cannot be written: make the file, its directory and the disk writable for the user of the hub",
+        ),
         _ => (AWAY, "the database does not work now"),
     };
     let number = error.sqlite_error().map(|error| error.extended_code);

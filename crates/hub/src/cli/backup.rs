@@ -21,7 +21,7 @@ use tokio::sync::mpsc::channel;
 
 use super::Asked;
 use super::output::{Field, field};
-use crate::config::{Config, Durability, Place};
+use crate::config::{Config, Durability, Place, Running};
 use crate::failure::{Failure, Kind};
 use crate::terminal::Screen;
 
@@ -110,6 +110,14 @@ pub(super) async fn backup(asked: &Asked, Backup { file, force, with_keys }: Bac
 
 pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<ExitCode, Failure> {
     let place = here(asked)?;
+    if let Some(Running { url, pid, .. }) = place.running() {
+        let text = format!(
+            "a hub runs on `{}` at {url} (process {pid}): a backup is restored into an empty place while no hub runs. End \
+             that hub first, or give another directory with --data-dir",
+            place.data().display()
+        );
+        return Err(Failure::new(Kind::Other, text));
+    }
     let wrong = |error: linchpin_hub_core::Error| about(&file, error.into());
     let open = || {
         let opened = File::open(&file).map_err(|error| about(&file, error.into()))?;

@@ -13,7 +13,7 @@ mod toml;
 mod watch;
 mod way;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use linchpin::egress::Network;
@@ -177,10 +177,8 @@ impl Config {
     /// Everything but the servers.
     fn read(value: Value) -> linchpin_hub_core::Result<Self> {
         let mut form = Form::new(value)?;
-        let listen = form.text("listen", 64)?.map(|text| {
-            let advice = "it is an address and a port, such as `127.0.0.1:7420`";
-            text.parse().map_err(|_| Error::invalid("listen", advice))
-        });
+        let listen = form.text("listen", 64)?;
+        let listen = listen.map(|text| address(&text).map_err(|why| Error::invalid("listen", why)));
         let url = form.text("url", 300)?.map(|text| Public::read(&text));
         let tls = form.object("tls")?.map(Pair::read).transpose()?;
         let proxies = way::networks(&mut form, ("proxies", "proxies"))?;
@@ -209,6 +207,19 @@ impl Config {
             servers: Vec::new(),
         })
     }
+}
+
+/// Reads an address to listen at. `localhost` is this machine; no other name is resolved.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = text
+        .rsplit_once(':')
+        .filter(|(host, _)| host.eq_ignore_ascii_case("localhost"))
+        .and_then(|(_, port)| port.parse().ok())
+        .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    local.or_else(|| text.parse().ok()).ok_or_else(|| {
+        "it must be an IP address and a port, such as `127.0.0.1:7420`, `[::1]:7420` or `localhost:7420`"
+            .to_owned()
+    })
 }
 
 fn one_line(text: &str) -> String {

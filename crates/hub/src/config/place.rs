@@ -16,6 +16,7 @@ use linchpin_hub_core::store::Store;
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
 use linchpin_hub_store::{Postgres, Sqlite};
+use rustix::fs::Access;
 use serde_json::{Value, json};
 
 use super::{Config, Durability};
@@ -136,7 +137,16 @@ impl Place {
         private::check_above(&self.data).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
         let made = private::make_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
         let metadata = made.map_err(|error| unusable(&self.data, &error))?;
-        private::check(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))
+        private::check(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
+        rustix::fs::access(&self.data, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+            let text = format!(
+                "the data directory `{}` cannot be written: {}: make it writable for the user of the hub, or give another \
+                 one with --data-dir",
+                self.data.display(),
+                io::Error::from(error)
+            );
+            Failure::new(Kind::Other, text)
+        })
     }
 
     /// The directory itself.

@@ -11,6 +11,21 @@ fn parse(text: &str) -> Result<Config, String> {
 }
 
 #[test]
+fn localhost_is_this_machine() {
+    for (text, expected) in [
+        ("localhost:9000", Some("127.0.0.1:9000")),
+        ("LocalHost:0", Some("127.0.0.1:0")),
+        ("[::1]:9000", Some("[::1]:9000")),
+        ("localhost", None),
+        ("localhost:x", None),
+        ("hub.example:9000", None),
+        (":9000", None),
+    ] {
+        assert_eq!(address(text).ok(), expected.map(|text| text.parse().unwrap()), "{text}");
+    }
+}
+
+#[test]
 fn everything_that_can_be_said() {
     let config = parse(
         r#"
@@ -89,7 +104,7 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         ),
         (
             "listen = \"here\"",
-            "line 1, column 1: `listen`: it is an address and a port, such as `127.0.0.1:7420`",
+            "line 1, column 1: `listen`: it must be an IP address and a port, such as `127.0.0.1:7420`",
         ),
         ("listen = 7420", "line 1, column 1: `listen`: it is a text"),
         ("[history]\ndays = 0", "line 2, column 1: `history.days`: it is a whole number from 1 to 3650"),

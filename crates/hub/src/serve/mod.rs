@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::cli::{from_linchpin, print};
-use crate::config::{Config, Durability, Place, Running, Typed, Variables, Watched, variable};
+use crate::config::{Config, Durability, Place, Running, Typed, Variables, Watched, address, variable};
 use crate::failure::{Failure, Kind};
 use crate::terminal::{Look, Style};
 use listen::Door;
@@ -41,7 +41,7 @@ const AGAIN: Duration = Duration::from_secs(3);
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The address to listen at; else 127.0.0.1:7420, or another port if that one is taken. Port 0 is any free one
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
 
     /// Write the URL of the hub and a token for it into this file when it is ready, for scripts
