@@ -31,6 +31,7 @@ pub mod keys;
 pub mod likeness;
 pub mod limit;
 pub mod names;
+pub mod number;
 mod own;
 pub mod pin;
 pub mod policy;

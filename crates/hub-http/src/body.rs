@@ -5,6 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use linchpin::server::web::{Limits, ParseErrorKind, Unread, Whole, check_json, decode_form};
+use linchpin_hub_core::number::too_wide;
 use serde_json::{Map, Value};
 
 use crate::app::App;
@@ -59,6 +60,13 @@ fn value(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
         };
         Problem::malformed(code, format!("the body is not JSON as it is read here: {error}"))
     })?;
+    if let Some(number) = too_wide(text) {
+        let number: String = number.chars().take(40).collect();
+        let text = format!(
+            "the number {number} has more than 64 bits and would not arrive as it was sent: send it as a string, if the tool takes one"
+        );
+        return Err(Problem::malformed("number_too_wide", text));
+    }
     serde_json::from_str(text)
         .map_err(|error| Problem::malformed("not_json", format!("the body is not JSON: {error}")))
 }

@@ -61,6 +61,25 @@ async fn what_is_sent_is_json_and_says_so() {
 }
 
 #[tokio::test]
+async fn a_number_that_would_not_arrive_as_it_was_sent_is_refused() {
+    let site = Site::with_server().await;
+    let token = format!("Bearer {}", site.token);
+    let send = async |path: &str, body: String| {
+        site.send("POST", &format!("/api/v1{path}"), &[("Authorization", &*token), JSON], Some(&body)).await
+    };
+    let number = "18446744073709551616";
+    for (path, body) in [
+        ("/calls", format!(r#"{{"tool":"mcp_up__echo","arguments":{{"n":{number}}}}}"#)),
+        ("/tools/mcp_up__echo/call", format!(r#"{{"arguments":{{"deep":[{{"n":-{number}}}]}}}}"#)),
+    ] {
+        let problem = send(path, body).await.problem(400, "number_too_wide");
+        assert!(problem["detail"].as_str().unwrap().contains(number), "{problem}");
+    }
+    let body = format!(r#"{{"arguments":{{"message":"{number}","most":18446744073709551615}}}}"#);
+    assert_eq!(send("/tools/mcp_up__echo/call", body).await.status, 200);
+}
+
+#[tokio::test]
 async fn what_is_too_long_is_refused_before_it_is_read() {
     let site = Site::with_server().await;
     let token = format!("Bearer {}", site.token);

@@ -3,6 +3,7 @@
 use std::io;
 
 use linchpin::server::web::{Limits, check_json};
+use linchpin_hub_core::number::too_wide;
 use serde_json::{Map, Value};
 
 use crate::apart::{self, apart};
@@ -25,6 +26,13 @@ pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
     };
     check_json(&text, Limits::default())
         .map_err(|error| Failure::usage(format!("{source}: this is no JSON as it is read here: {error}")))?;
+    if let Some(number) = too_wide(&text) {
+        let number = crate::terminal::shorten(number, 60);
+        return Err(Failure::usage(format!(
+            "{source}: the number {number} has more than 64 bits and would not arrive as it was typed: write it as a \
+             string, if the tool takes one"
+        )));
+    }
     match serde_json::from_str(&text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(other) => {
