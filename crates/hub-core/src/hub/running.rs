@@ -328,16 +328,28 @@ impl Hub {
 /// answered.
 fn may_have_run(error: &ClientError) -> bool {
     match error {
-        ClientError::Task { status, .. } => matches!(status, TaskStatus::Working | TaskStatus::InputRequired),
-        ClientError::Call(CallError::Rejected(_) | CallError::Closed(_) | CallError::TooMany(_)) => false,
-        ClientError::Call(CallError::Transport { status: Some(status), .. })
-            if (400..500).contains(status) =>
-        {
-            false
-        }
-        ClientError::Call(CallError::Transport { code, .. }) => !NOT_SENT.contains(code),
-        ClientError::OutcomeUnknown { .. } | ClientError::Call(_) => true,
-        _ => false,
+        ClientError::Open { .. }
+        | ClientError::NotServed { .. }
+        | ClientError::BadArguments(_)
+        | ClientError::UnsupportedVersion { .. } => false,
+        ClientError::Call(error) => match error {
+            CallError::Rejected(_) | CallError::Closed(_) | CallError::TooMany(_) => false,
+            CallError::Transport { status: Some(400..500), .. } => false,
+            CallError::Transport { code, .. } => !NOT_SENT.contains(code),
+            CallError::TimedOut(_) | CallError::Lost(_) | CallError::Malformed(_) => true,
+        },
+        ClientError::Task { status, .. } => !matches!(status, TaskStatus::Failed | TaskStatus::Cancelled),
+        // The server has sent a result, or asked for more: the tool had started.
+        ClientError::OutcomeUnknown { .. }
+        | ClientError::Malformed { .. }
+        | ClientError::EndlessList { .. }
+        | ClientError::BadSkill { .. }
+        | ClientError::NotOffered { .. }
+        | ClientError::Question { .. }
+        | ClientError::TooManyRounds(_)
+        | ClientError::UnexpectedResult { .. }
+        | ClientError::BadResult { .. } => true,
+        _ => true,
     }
 }
 
@@ -350,3 +362,47 @@ const NOT_SENT: [&str; 6] = [
     "HTTP_SIGN_IN",
     "HTTP_HEADERS_PROVIDER",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_after_which_the_tool_may_have_run_is_unknown() {
+        let text = || "x".to_owned();
+        let transport = |code, status| CallError::Transport { code, status, message: "x".into() };
+        let task = |status| ClientError::Task { id: text(), status, message: None };
+        for error in [
+            ClientError::OutcomeUnknown { tool: text(), reason: text() },
+            ClientError::NotOffered { method: text() },
+            ClientError::Question { method: text(), reason: text() },
+            ClientError::TooManyRounds(8),
+            ClientError::UnexpectedResult { method: text(), kind: text() },
+            ClientError::BadResult { tool: text(), fault: text() },
+            ClientError::Call(CallError::Malformed(text())),
+            ClientError::Call(CallError::Lost("x".into())),
+            ClientError::Call(CallError::TimedOut(std::time::Duration::ZERO)),
+            ClientError::Call(transport("HTTP_STATUS", Some(500))),
+            ClientError::Call(transport("HTTP_BODY", None)),
+            task(TaskStatus::Working),
+            task(TaskStatus::InputRequired),
+            task(TaskStatus::Completed),
+        ] {
+            assert!(may_have_run(&error), "{error:?}");
+        }
+        for error in [
+            ClientError::Open { server: text(), source: std::io::ErrorKind::NotFound.into() },
+            ClientError::NotServed { method: "tools/call" },
+            ClientError::BadArguments(text()),
+            ClientError::UnsupportedVersion { offered: Vec::new(), spoken: Vec::new() },
+            ClientError::Call(CallError::Closed("x".into())),
+            ClientError::Call(CallError::TooMany(1)),
+            ClientError::Call(transport("HTTP_STATUS", Some(403))),
+            ClientError::Call(transport("HTTP_CONNECT", None)),
+            task(TaskStatus::Failed),
+            task(TaskStatus::Cancelled),
+        ] {
+            assert!(!may_have_run(&error), "{error:?}");
+        }
+    }
+}
