@@ -71,6 +71,11 @@ impl Error {
         Self::new(Kind::NotFound, "not_found", format!("there is no {what} `{name}`"))
     }
 
+    /// The hub is shutting down.
+    pub(crate) fn ending() -> Self {
+        Self::new(Kind::Unavailable, "ending", "the hub is ending: try again when it is back")
+    }
+
     /// There is no such thing: only these are.
     pub(crate) fn not_one_of(what: &str, name: &str, known: &str) -> Self {
         let text = format!("there is no {what} `{}`: it is {known}", shortened(name));

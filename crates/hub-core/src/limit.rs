@@ -39,6 +39,12 @@ pub fn too_many(most: impl std::fmt::Display) -> Error {
     Error::new(Kind::Exhausted, "too_many_calls", text).after(Duration::from_secs(1))
 }
 
+/// Too many calls wait for an approval.
+pub fn too_many_waiting(most: impl std::fmt::Display) -> Error {
+    let text = format!("{most} calls wait for an approval already: wait until some of them are decided");
+    Error::new(Kind::Exhausted, "too_many_questions", text)
+}
+
 impl Bucket {
     /// A full one.
     pub fn full(rate: Rate, now: Timestamp) -> Self {

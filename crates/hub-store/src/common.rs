@@ -1,7 +1,8 @@
 //! What all databases have in common beside the contract.
 
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::store::{Key, Page};
+use linchpin_hub_core::limit::{too_many, too_many_waiting};
+use linchpin_hub_core::store::{Key, Page, Room};
 use linchpin_hub_core::world::{System, random};
 use linchpin_hub_core::{Error, error};
 
@@ -9,6 +10,14 @@ use linchpin_hub_core::{Error, error};
 pub(crate) fn changed(key: &Key) -> Error {
     let text = format!("the {} was changed meanwhile: read it again", key.kind.name());
     Error::new(error::Kind::Conflict, "changed_meanwhile", text)
+}
+
+/// Too many calls are running, or wait for an approval.
+pub(crate) fn no_room(of: &Room, most: u32) -> Error {
+    match of {
+        Room::Server(_) | Room::Subject(_) => too_many(most),
+        Room::Waiting(_) => too_many_waiting(most),
+    }
 }
 
 /// The name of a hub, as long as it runs.

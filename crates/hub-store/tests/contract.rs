@@ -71,6 +71,8 @@ contract!(
     the_audit_is_one_chain_per_tenant,
     what_may_be_had_is_counted,
     what_was_decided_by_must_be_the_same,
+    old_calls_are_deleted_some_at_a_time,
+    only_so_many_calls_wait_for_an_approval,
     calls_of_a_hub_that_is_gone_are_found,
     entries_leave_when_they_are_sealed,
     everything_is_there_again
@@ -528,7 +530,7 @@ async fn what_may_be_had_is_counted(open: impl Open) {
     let store = open(&folder).await;
     assert!(store.commit(ADA, once("a", 0)).await.is_err(), "it is remembered");
     store.commit(ADA, once("a", 1)).await.unwrap();
-    store.commit(ADA, Batch::new().change(Change::Forget { before: at(2) })).await.unwrap();
+    store.commit(ADA, Batch::new().change(Change::Forget { before: at(2), most: 100 })).await.unwrap();
     store.commit(ADA, once("a", 1).change(take("a", 1))).await.unwrap();
 
     // Each is of the same server and subject.
@@ -550,6 +552,59 @@ async fn what_may_be_had_is_counted(open: impl Open) {
     let done = Change::Finish { call: running(3).id, outcome };
     store.commit(ADA, Batch::new().change(done)).await.unwrap();
     store.commit(ADA, room(server, 3, 4)).await.unwrap();
+}
+
+async fn old_calls_are_deleted_some_at_a_time(open: impl Open) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let mut batch = Batch::new();
+    for id in 1..=5 {
+        let call = Call { completed: Some(at(i64::try_from(id).unwrap())), ..call(id, Status::Success) };
+        batch = batch.change(Change::Open(Box::new(call)));
+    }
+    batch = batch.change(Change::Open(Box::new(call(6, Status::Running))));
+    store.commit(ADA, batch.clone()).await.unwrap();
+    store.commit(BOB, batch).await.unwrap();
+    let forget = || Batch::new().change(Change::Forget { before: at(5), most: 3 });
+    for left in [vec![6, 5, 4], vec![6, 5], vec![6, 5]] {
+        store.commit(ADA, forget()).await.unwrap();
+        let found = store.calls(ADA, &CallFilter::default(), &page(10, None)).await.unwrap().items;
+        assert_eq!(
+            found.iter().map(|call| call.id).collect::<Vec<_>>(),
+            left.iter().map(|id| CallId::fixed(*id)).collect::<Vec<_>>()
+        );
+        assert_eq!(store.has_calls_before(ADA, at(5)).await.unwrap(), left.contains(&4));
+    }
+    assert!(store.has_calls_before(ADA, at(6)).await.unwrap());
+    assert!(store.has_calls_before(BOB, at(5)).await.unwrap());
+}
+
+async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    let ask = |id: u128, subject: &str, status| {
+        let call = Call { subject: subject.to_owned(), ..call(id, status) };
+        let room = Change::Room { of: Room::Waiting(subject.to_owned()), most: 3 };
+        Batch::new().change(room).change(Change::Open(Box::new(call))).change(Change::Ask(approval(id)))
+    };
+    // All at once: the limit counts where they are committed.
+    let asks = (1..=8).map(|id| {
+        let (store, batch) = (store.clone(), ask(id, "agent:1", Status::Pending));
+        async move { code(&*store, ADA, batch).await }
+    });
+    let mut set = tokio::task::JoinSet::new();
+    asks.for_each(|ask| drop(set.spawn(ask)));
+    let mut codes = set.join_all().await;
+    codes.sort_unstable();
+    assert_eq!(codes, [vec!["done"; 3], vec!["too_many_questions"; 5]].concat());
+    // Others, and calls that run, are not counted.
+    assert_eq!(code(&*store, ADA, ask(11, "agent:2", Status::Pending)).await, "done");
+    assert_eq!(code(&*store, BOB, ask(12, "agent:1", Status::Pending)).await, "done");
+    let filter = CallFilter { subject: Some("agent:1".into()), ..CallFilter::default() };
+    let first = store.calls(ADA, &filter, &page(1, None)).await.unwrap().items[0].id;
+    store.commit(ADA, Batch::new().change(Change::Start { call: first, at: at(1) })).await.unwrap();
+    assert_eq!(code(&*store, ADA, ask(13, "agent:1", Status::Pending)).await, "done");
+    assert_eq!(code(&*store, ADA, ask(14, "agent:1", Status::Pending)).await, "too_many_questions");
 }
 
 async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {

@@ -165,7 +165,7 @@ async fn is_of_one_moment(store: Arc<dyn Store>) {
             let batch = Batch::new().change(Change::Put { document, version: 0 });
             let entry = Entry::new(at(99), "hub", "x");
             store
-                .commit(tenant, batch.change(Change::Forget { before: at(1_000) }).audit(entry))
+                .commit(tenant, batch.change(Change::Forget { before: at(1_000), most: 100 }).audit(entry))
                 .await
                 .unwrap();
         }

@@ -97,9 +97,9 @@ impl Hub {
                 said(self.checkpoint(tenant).await);
             }
             if count.is_multiple_of(FORGET) {
-                said(self.forget_old(tenant).await);
-                let hub = self.clone(); // it may take long, and can be broken off anywhere
+                let hub = self.clone(); // both may take long, and can be aborted between two commits
                 self.looks.start(async move {
+                    said(hub.forget_old(tenant).await);
                     said(hub.seal_old(tenant).await);
                 });
                 for server in said(self.every_server(tenant).await).unwrap_or_default() {

@@ -24,7 +24,7 @@ use crate::policy::{self, Caller, Reason, Verdict};
 use crate::scope::Scope;
 use crate::server::Server;
 use crate::spans;
-use crate::store::{Approval, Batch, Call, CallFilter, Change, Decision, Key, Kind, Paging, Status};
+use crate::store::{Approval, Batch, Call, Change, Decision, Key, Kind, Room, Status};
 use crate::sync::lock;
 use crate::text::shortened;
 use crate::tool::Tool;
@@ -35,7 +35,7 @@ const LARGEST: usize = 4 << 20;
 const LARGEST_REFUSED: usize = 64 << 10;
 /// How many calls one subject may have under way, and waiting for a person.
 const MOST_AT_ONCE: usize = 256;
-const MOST_WAITING: usize = 100;
+const MOST_WAITING: u32 = 100;
 
 /// Which tool is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Hub {
         );
         let call = self.clone().carry_out(scope, plan, Intent { approved, reason, begun, done });
         self.tasks.start(call.instrument(span));
-        has_begun.await.unwrap_or_else(|_| Err(ending()))?;
+        has_begun.await.unwrap_or_else(|_| Err(Error::ending()))?;
         Ok(is_done)
     }
 
@@ -273,16 +273,6 @@ impl Hub {
     /// Asks a person.
     async fn ask(&self, scope: Scope, plan: &Plan, reason: Reason) -> Result<()> {
         let now = self.world.now();
-        let waiting = CallFilter {
-            status: Some(Status::Pending),
-            subject: Some(scope.subject().to_string()),
-            ..CallFilter::default()
-        };
-        let page = Paging { after: None, limit: MOST_WAITING };
-        if self.store.calls(scope.tenant(), &waiting, &page).await?.items.len() >= MOST_WAITING {
-            let text = format!("{MOST_WAITING} calls wait for an answer already: wait until some have one");
-            return Err(Error::new(error::Kind::Exhausted, "too_many_questions", text));
-        }
         let call = self.record(scope, plan, Status::Pending).await?;
         let approval = Approval {
             id: ApprovalId::new(&*self.world),
@@ -345,7 +335,5 @@ fn not_known(call: CallId) -> Error {
     let text = format!("the hub ended while the call {call} was under way: it may have been done or not");
     Error::new(error::Kind::Unavailable, "outcome_unknown", text)
 }
-
-fn ending() -> Error {
-    Error::new(error::Kind::Unavailable, "ending", "the hub is ending: try again when it is back")
-}
+        let of = Room::Waiting(scope.subject().to_string());
+        batch = batch.change(Change::Room { of, most: MOST_WAITING });

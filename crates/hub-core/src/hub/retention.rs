@@ -20,6 +20,8 @@ use crate::world::System;
 /// About how many bytes a segment has at most. More entries make more segments.
 const MOST: usize = 8 << 20;
 const DAY: i64 = 24 * 60 * 60;
+/// Calls that one commit deletes.
+const MAX_DELETED: u32 = 100;
 
 /// How long what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +46,18 @@ impl Hub {
         Ok(())
     }
 
-    /// Forgets calls that are older than they are kept.
+    /// Deletes calls that are older than the retention of the history. Each commit deletes some of them, so that other
+    /// commits have their turn in between however many there are.
     pub async fn forget_old(&self, tenant: TenantId) -> Result<()> {
         let history = lock(&self.retention).history;
         let before = self.world.now().saturating_sub(history).unwrap_or(Timestamp::MIN);
-        self.store.commit(tenant, Batch::new().change(Change::Forget { before })).await
+        loop {
+            let forget = Change::Forget { before, most: MAX_DELETED };
+            self.store.commit(tenant, Batch::new().change(forget)).await?;
+            if !self.store.has_calls_before(tenant, before).await? {
+                return Ok(());
+            }
+        }
     }
 
     /// Puts entries of the audit that are older than they are kept into files, day by day.

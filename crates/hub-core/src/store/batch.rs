@@ -42,7 +42,7 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
-    /// Fewer calls than this must be under way.
+    /// Fewer calls than this must be in this state.
     Room {
         /// Of which.
         of: Room,
@@ -98,10 +98,12 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
-    /// Calls that were over before then are forgotten, with what was asked of people for them.
+    /// Deletes the oldest calls that finished before `before`, with their approvals.
     Forget {
-        /// Then.
+        /// The time.
         before: Timestamp,
+        /// How many calls at most: a batch must not hold the writer for long.
+        most: u32,
     },
     /// How far the audit goes, signed.
     Checkpoint(Checkpoint),
@@ -122,6 +124,8 @@ pub enum Room {
     Server(ServerId),
     /// Those that somebody wants.
     Subject(String),
+    /// Those of a subject that wait for an approval.
+    Waiting(String),
 }
 
 /// What happens at once.

@@ -6,8 +6,10 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use super::{
     About, Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Changed, Copied, Document, Key, Kind,
@@ -18,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::events::{Events, Untold};
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::sync::lock;
+use crate::tasks::Tasks;
 
 /// How many documents are remembered.
 const MOST: usize = 10_000;
@@ -27,6 +30,9 @@ pub struct Cached {
     inner: Arc<dyn Store>,
     known: Arc<Mutex<Known>>,
     events: Events,
+    /// Commits that change cached documents. They finish even if the caller stops waiting: until then the store may hold
+    /// either version, so that neither may be cached.
+    commits: Tasks,
 }
 
 #[derive(Default)]
@@ -35,8 +41,28 @@ struct Known {
     ids: HashMap<(TenantId, Kind, String), String>,
     /// Counts the changes: what was read before one is not remembered after it.
     changes: u64,
-    /// What is being changed. Whoever changes it may leave before that is done: then it is never remembered again.
+    /// What is being changed, and by how many commits. It is not cached before the last of them has finished.
     changing: HashMap<(TenantId, About), usize>,
+}
+
+/// Guard of a commit that changes cached documents. They may be cached again when it is dropped.
+struct ChangingGuard {
+    known: Arc<Mutex<Known>>,
+    tenant: TenantId,
+    changes: Vec<About>,
+}
+
+impl ChangingGuard {
+    fn new(known: Arc<Mutex<Known>>, tenant: TenantId, changes: Vec<About>) -> Self {
+        lock(&known).begin(tenant, &changes);
+        ChangingGuard { known, tenant, changes }
+    }
+}
+
+impl Drop for ChangingGuard {
+    fn drop(&mut self) {
+        lock(&self.known).end(self.tenant, std::mem::take(&mut self.changes));
+    }
 }
 
 impl Known {
@@ -135,7 +161,7 @@ impl Cached {
             });
         }
         let events = inner.shared().map(|shared| shared.events.clone()).unwrap_or_default();
-        Cached { inner, known, events }
+        Cached { inner, known, events, commits: Tasks::default() }
     }
 
     /// What happens to what is in it, at this hub and at all others.
@@ -157,10 +183,15 @@ impl Cached {
             }
             return done;
         }
-        lock(&self.known).begin(tenant, &changes);
-        let done = self.inner.commit(tenant, batch).await;
-        lock(&self.known).end(tenant, changes);
-        done
+        let changing = ChangingGuard::new(self.known.clone(), tenant, changes);
+        let (inner, (sender, done)) = (self.inner.clone(), oneshot::channel());
+        let commit = async move {
+            let done = inner.commit(tenant, batch).await;
+            drop(changing);
+            let _ = sender.send(done); // the caller may have left
+        };
+        self.commits.start(commit.in_current_span());
+        done.await.unwrap_or_else(|_| Err(Error::ending()))
     }
 }
 
@@ -259,6 +290,10 @@ impl Store for Cached {
 
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
         self.inner.abandoned(tenant).await
+    }
+
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
+        self.inner.has_calls_before(tenant, before).await
     }
 
     fn shared(&self) -> Option<&Shared> {

@@ -12,7 +12,7 @@ mod document;
 mod shared;
 
 use async_trait::async_trait;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 pub use batch::{Batch, Change, Room};
@@ -106,6 +106,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Some of the calls that are under way at a hub that is gone.
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>>;
+
+    /// Whether there are calls that finished before `before`.
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool>;
 
     /// What hubs on this store tell each other; nothing if it has only one.
     fn shared(&self) -> Option<&Shared> {

@@ -139,9 +139,17 @@ pub(super) async fn edit(
     advance(db, tenant, call, sql, values).await
 }
 
-pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp) -> Result<()> {
-    let sql = "DELETE FROM calls WHERE tenant = $1 AND completed < $2";
-    db.execute(sql, &[&tenant.to_string(), &time(before)]).await.map(drop)
+/// Calls that finished before a time, the oldest first.
+const OVER: &str = "SELECT id FROM calls WHERE tenant = $1 AND completed < $2 ORDER BY completed";
+
+pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
+    let sql = format!("DELETE FROM calls WHERE tenant = $1 AND id IN ({OVER} LIMIT $3)");
+    db.execute(&sql, &[&tenant.to_string(), &time(before), &i64::from(most)]).await.map(drop)
+}
+
+pub(super) async fn has_before(db: &impl Ask, tenant: TenantId, before: Timestamp) -> Result<bool> {
+    let sql = format!("{OVER} LIMIT 1");
+    Ok(!db.query(&sql, &[&tenant.to_string(), &time(before)]).await?.is_empty())
 }
 
 pub(super) fn read_call(row: &Row) -> Result<Call> {

@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::limit::{Bucket, Rate, too_many, too_often};
+use linchpin_hub_core::limit::{Bucket, Rate, too_often};
 use linchpin_hub_core::store::Room;
 
 use super::calls::{time, times};
 use super::link::Connected;
 use super::{Ask as _, Stop};
+use crate::common::no_room;
 
 type Result<T> = std::result::Result<T, Stop>;
 
@@ -32,15 +33,16 @@ pub(super) async fn take(
 }
 
 pub(super) async fn room(db: &Connected, tenant: TenantId, of: &Room, most: u32) -> Result<()> {
-    let (column, value) = match of {
-        Room::Server(server) => ("server", server.to_string()),
-        Room::Subject(subject) => ("subject", subject.clone()),
+    let (status, column, value) = match of {
+        Room::Server(server) => ("running", "server", server.to_string()),
+        Room::Subject(subject) => ("running", "subject", subject.clone()),
+        Room::Waiting(subject) => ("pending", "subject", subject.clone()),
     };
     let sql =
-        format!("SELECT count(*) FROM calls WHERE tenant = $1 AND status = 'running' AND {column} = $2");
+        format!("SELECT count(*) FROM calls WHERE tenant = $1 AND status = '{status}' AND {column} = $2");
     let found = db.query(&sql, &[&tenant.to_string(), &value]).await?;
     let count: i64 = found.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-    if count < i64::from(most) { Ok(()) } else { Err(too_many(most).into()) }
+    if count < i64::from(most) { Ok(()) } else { Err(no_room(of, most).into()) }
 }
 
 /// What nobody has taken from since then is full by now.

@@ -18,7 +18,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
@@ -195,8 +195,8 @@ async fn apply(db: &Connected, hub: Option<&str>, tenant: TenantId, batch: &Batc
             Change::Use { approval, digest, at } => {
                 calls::use_up(db, tenant, *approval, *digest, *at).await?;
             }
-            Change::Forget { before } => {
-                calls::forget(db, tenant, *before).await?;
+            Change::Forget { before, most } => {
+                calls::forget(db, tenant, *before, *most).await?;
                 limits::forget(db, tenant, *before).await?;
             }
             Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, checkpoint).await?,
@@ -274,6 +274,10 @@ impl Store for Postgres {
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
         let hub = self.0.joined.as_ref().map(|joined| &*joined.hub);
         Ok(calls::abandoned(&self.0, hub, tenant).await?)
+    }
+
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
+        Ok(calls::has_before(&self.0, tenant, before).await?)
     }
 
     fn shared(&self) -> Option<&Shared> {

@@ -127,11 +127,22 @@ pub(super) fn edit(
     change(db, sql, values, || stuck(db, tenant, call))
 }
 
-pub(super) fn forget(db: &Connection, tenant: TenantId, before: Timestamp) -> Result<()> {
-    let sql = "DELETE FROM calls WHERE tenant = ?1 AND completed < ?2";
-    let done =
-        db.prepare_cached(sql).and_then(|mut sql| sql.execute(params![tenant.to_string(), time(before)]));
+/// Calls that finished before a time, the oldest first.
+const OVER: &str =
+    "SELECT id FROM calls INDEXED BY calls_over WHERE tenant = ?1 AND completed < ?2 ORDER BY completed";
+
+pub(super) fn forget(db: &Connection, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
+    let sql = format!("DELETE FROM calls WHERE tenant = ?1 AND id IN ({OVER} LIMIT ?3)");
+    let values = params![tenant.to_string(), time(before), most];
+    let done = db.prepare_cached(&sql).and_then(|mut sql| sql.execute(values));
     done.map(drop).map_err(|error| failed(&error))
+}
+
+pub(super) fn has_before(db: &Connection, tenant: TenantId, before: Timestamp) -> Result<bool> {
+    let sql = format!("SELECT EXISTS ({OVER})");
+    let values = params![tenant.to_string(), time(before)];
+    let found = db.prepare_cached(&sql).and_then(|mut sql| sql.query_row(values, |row| row.get(0)));
+    found.map_err(|error| failed(&error))
 }
 
 pub(super) fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {

@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 use linchpin_hub_core::Result;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::limit::{Bucket, Rate, too_many, too_often};
+use linchpin_hub_core::limit::{Bucket, Rate, too_often};
 use linchpin_hub_core::store::Room;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::calls::{time, times};
 use super::failed;
+use crate::common::no_room;
 
 pub(super) fn take(db: &Connection, tenant: TenantId, of: &str, rate: Rate, at: Timestamp) -> Result<()> {
     let owner = tenant.to_string();
@@ -29,17 +30,18 @@ pub(super) fn take(db: &Connection, tenant: TenantId, of: &str, rate: Rate, at: 
 }
 
 pub(super) fn room(db: &Connection, tenant: TenantId, of: &Room, most: u32) -> Result<()> {
-    let (column, value) = match of {
-        Room::Server(server) => ("server", server.to_string()),
-        Room::Subject(subject) => ("subject", subject.clone()),
+    let (status, column, value) = match of {
+        Room::Server(server) => ("running", "server", server.to_string()),
+        Room::Subject(subject) => ("running", "subject", subject.clone()),
+        Room::Waiting(subject) => ("pending", "subject", subject.clone()),
     };
     let sql = format!(
-        "SELECT count(*) FROM calls INDEXED BY calls_by_status WHERE tenant = ?1 AND status = 'running' AND {column} = ?2"
+        "SELECT count(*) FROM calls INDEXED BY calls_by_status WHERE tenant = ?1 AND status = '{status}' AND {column} = ?2"
     );
     let count = db
         .prepare_cached(&sql)
         .and_then(|mut sql| sql.query_row([tenant.to_string(), value], |row| row.get::<_, u32>(0)));
-    if count.map_err(|error| failed(&error))? < most { Ok(()) } else { Err(too_many(most)) }
+    if count.map_err(|error| failed(&error))? < most { Ok(()) } else { Err(no_room(of, most)) }
 }
 
 /// What nobody has taken from since then is full by now.

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
@@ -118,8 +119,8 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
                 calls::decide(db, tenant, approval, decision, &by, at, digest)?;
             }
             Change::Use { approval, digest, at } => calls::use_up(db, tenant, approval, digest, at)?,
-            Change::Forget { before } => {
-                calls::forget(db, tenant, before)?;
+            Change::Forget { before, most } => {
+                calls::forget(db, tenant, before, most)?;
                 limits::forget(db, tenant, before)?;
             }
             Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, &checkpoint)?,
@@ -204,6 +205,10 @@ impl Store for Sqlite {
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
         let hub = self.hub.clone();
         self.db.read(move |db| calls::abandoned(db, &hub, tenant)).await
+    }
+
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
+        self.db.read(move |db| calls::has_before(db, tenant, before)).await
     }
 
     async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {

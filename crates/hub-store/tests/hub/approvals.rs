@@ -222,3 +222,19 @@ async fn an_agent_cannot_ask_without_end() {
         Status::Success
     );
 }
+
+#[tokio::test]
+async fn a_hundred_calls_wait_however_many_are_made_at_once() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let mut all = JoinSet::new();
+    for _ in 0..150 {
+        let hub = stage.hub.clone();
+        let tool = linchpin_hub_core::hub::Which::Local("mcp_up__echo".into());
+        let wanted = linchpin_hub_core::hub::Wanted { tool, arguments: json!({"message": "a"}) };
+        all.spawn(async move { hub.call_tool(agent, wanted, false).await });
+    }
+    let (waiting, refused): (Vec<_>, Vec<_>) = all.join_all().await.into_iter().partition(Result::is_ok);
+    assert_eq!((waiting.len(), refused.len(), stage.open_approvals().await), (100, 50, 100));
+    assert!(refused.into_iter().all(|error| error.unwrap_err().code() == "too_many_questions"));
+}

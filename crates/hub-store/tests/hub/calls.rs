@@ -1,18 +1,20 @@
 //! Calls, from who asks to what is kept.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin::egress::Egress;
 use linchpin_hub_core::Kind;
 use linchpin_hub_core::hub::{Hub, Options, ServerFilter, ToolFilter, Wanted, Which};
-use linchpin_hub_core::store::{CallFilter, Paging, Status};
+use linchpin_hub_core::id::CallId;
+use linchpin_hub_core::store::{Batch, Call, CallFilter, Change, Paging, Status};
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::System;
 use linchpin_hub_store::Sqlite;
 use serde_json::json;
 
+use crate::gated::change;
 use crate::stage::{ADA, BOB, Stage, agent_of, person};
 
 #[tokio::test]
@@ -189,6 +191,33 @@ async fn what_is_old_is_forgotten_and_the_audit_stays() {
     stage.hub.forget_old(ADA).await.unwrap();
     assert_eq!(stage.hub.call(person(ADA), call.id).await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(stage.hub.call(person(ADA), newer.id).await.unwrap().status, Status::Success);
+#[tokio::test]
+async fn a_large_backlog_of_old_calls_is_deleted_in_batches() {
+    let (stage, store) = Stage::gated().await;
+    let call = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    let old = stage.store.call(ADA, call.id).await.unwrap().unwrap();
+    let mut batch = Batch::new();
+    for number in 0..450 {
+        let call = Call { id: CallId::fixed(number), ..old.clone() };
+        batch = batch.change(Change::Open(Box::new(call)));
+    }
+    stage.store.commit(ADA, batch).await.unwrap();
+    stage.clock.turn(31 * 24 * 3_600);
+    let newer = stage.call(person(ADA), "echo", json!({"message": "b"})).await.unwrap();
+    let count = Arc::<AtomicUsize>::default();
+    let counted = count.clone();
+    let is_forget = change(|change| matches!(change, Change::Forget { .. }));
+    store.tell(move |asked| {
+        counted.fetch_add(usize::from(is_forget(asked)), Ordering::SeqCst);
+        false
+    });
+    stage.hub.forget_old(ADA).await.unwrap();
+    let paging = Paging { after: None, limit: 500 };
+    let left = stage.hub.calls(person(ADA), CallFilter::default(), &paging).await.unwrap();
+    assert_eq!(left.items.iter().map(|call| call.id).collect::<Vec<_>>(), [newer.id]);
+    assert!(count.load(Ordering::SeqCst) > 3, "one commit deletes a bounded number of calls");
+}
+
     assert!(stage.actions().await.len() > entries);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
@@ -218,6 +218,10 @@ impl Store for Gated {
 
     async fn tenants(&self) -> Result<Vec<TenantId>> {
         self.inner.tenants().await
+    }
+
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
+        self.inner.has_calls_before(tenant, before).await
     }
 
     fn shared(&self) -> Option<&Shared> {
