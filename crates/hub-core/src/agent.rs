@@ -20,10 +20,10 @@ pub enum ApprovalMode {
     TrustedOnly,
 }
 
-/// Which tools of a server an agent may use.
+/// What of a server an agent may use: the whole server, or some of its tools.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Selection {
-    /// These; all, if nothing is said.
+    /// These tools, and nothing else of the server. Default: all tools, resources and prompts.
     pub tools: Option<Vec<String>>,
     /// Those for which nobody is asked where the agent only trusts some.
     pub trusted: Vec<String>,
@@ -65,6 +65,11 @@ impl Agent {
             selection.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == tool))
         };
         self.enabled && self.servers.get(&server).is_some_and(selected)
+    }
+
+    /// Whether it was granted the whole server: all tools, resources and prompts.
+    pub fn has_whole(&self, server: ServerId) -> bool {
+        self.enabled && self.servers.get(&server).is_some_and(|selection| selection.tools.is_none())
     }
 
     /// Whether it is on its list of trusted tools.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Hub;
 use super::cancelling::CANCEL;
 use super::due::Look;
+use super::{Hub, told};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::id::TenantId;
@@ -112,8 +112,13 @@ impl Hub {
         }
     }
 
-    /// Does what people have asked another hub for.
+    /// Does what users have asked another hub for: stops a call, and closes the connections of a user who signed out.
     fn hear(&self, event: &Event) {
+        if event.kind == told::SESSION
+            && let Some(user) = event.body["user"].as_str().and_then(|user| user.parse().ok())
+        {
+            self.connections.end_of(event.tenant, Subject::User(user));
+        }
         if event.kind == CANCEL
             && let Some(call) = event.body["call"].as_str().and_then(|call| call.parse().ok())
         {

@@ -110,12 +110,8 @@ impl Hub {
     async fn commit_for(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
         let (id, version, is_enabled) = (server.id, server.version, server.settings.enabled);
         let kept = put(Kept::of(server).document(id)?, version);
-        self.store.commit(tenant, batch.change(kept).tell(told::server(id, "credential"))).await?;
-        self.connections.outdated(tenant, id, Some(version + 1));
-        if is_enabled {
-            self.look_soon(tenant, id);
-        }
-        Ok(())
+        let batch = batch.change(kept).tell(told::server(id, "credential"));
+        self.commit_server(tenant, batch, (id, Some(version + 1)), is_enabled).await
     }
 
     /// What a subject's requests to a server carry.

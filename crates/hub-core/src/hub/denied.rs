@@ -1,15 +1,18 @@
-//! What the way out has denied, for the audit: the first of its kind at once, and then once a minute how often it came again.
+//! Refusals in the audit: the first of its kind is written at once, and repetitions once a minute, with their count.
+//! Egress that was denied, calls that were refused and calls over a limit all come here, so that no subject writes more
+//! than a bounded number of entries a minute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use linchpin::egress::Denied;
+use serde_json::Value;
 
 use super::Hub;
 use crate::audit::Entry;
 use crate::connection::OnDenied;
-use crate::id::{ServerId, TenantId};
+use crate::id::{CallId, TenantId};
 use crate::scope::Scope;
 use crate::store::{Batch, Store};
 use crate::sync::lock;
@@ -17,74 +20,80 @@ use crate::tasks::Tasks;
 use crate::world::World;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// Kinds of one tenant that are told apart; all others are one.
+/// Kinds of one actor that are told apart; all others are one.
 const MOST: usize = 100;
 const LONGEST_REASON: usize = 300;
 
-/// One kind: whatever differs is another one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Refused {
-    /// Whose, and on the way to which server; nobody's in particular where there are too many.
-    whose: Option<(Scope, ServerId)>,
-    tenant: TenantId,
-    host: String,
-    address: Option<String>,
-    reason: String,
-}
-
-impl Refused {
-    fn others(tenant: TenantId) -> Self {
-        let reason = "more was denied than is told one by one".to_owned();
-        Refused { whose: None, tenant, host: String::new(), address: None, reason }
-    }
-
-    fn entry(&self, at: Timestamp, count: u64) -> Entry {
-        let actor = self.whose.map_or_else(|| "hub".to_owned(), |(scope, _)| scope.subject().to_string());
-        let mut entry = Entry::new(at, &actor, "egress.denied").with("reason", &*self.reason);
-        if let Some((_, server)) = self.whose {
-            entry = entry.with("server", server.to_string()).with("host", &*self.host);
-        }
-        if let Some(address) = &self.address {
-            entry = entry.with("address", &**address);
-        }
-        entry.with("count", count)
-    }
-}
+/// Kind of refusal: the tenant, the actor, and action and fields of the entry as text.
+type Kind = (TenantId, String, String);
 
 struct Count {
+    /// The entry without its count.
+    entry: Entry,
+    /// The record of the first one, if it is a call.
+    call: Option<CallId>,
     told: Timestamp,
     more: u64,
 }
 
-/// What was denied a moment ago.
+/// What to do about a refusal that was counted.
+#[derive(Debug, PartialEq)]
+pub(super) struct Counted {
+    /// The entry to write now, if it is the first of its kind.
+    pub(super) entry: Option<Entry>,
+    /// The record of the first one of its kind, if it is a call.
+    pub(super) call: Option<CallId>,
+}
+
+/// Refusals of the last minute.
 #[derive(Default)]
-pub(super) struct Denials(Mutex<HashMap<Refused, Count>>);
+pub(super) struct Denials(Mutex<HashMap<Kind, Count>>);
+
+fn kind_of(tenant: TenantId, entry: &Entry) -> Kind {
+    let fields = Value::from(entry.fields.clone());
+    (tenant, entry.actor.clone(), format!("{} {fields}", entry.action))
+}
 
 impl Denials {
-    /// Counts it. What is to be told at once, if it is a new one.
-    fn add(&self, refused: Refused, now: Timestamp) -> Option<Refused> {
+    /// Counts a refusal. Entries that differ in anything but their time are of different kinds.
+    pub(super) fn add(&self, tenant: TenantId, entry: Entry, call: Option<CallId>) -> Counted {
         let mut all = lock(&self.0);
-        let is_known = all.contains_key(&refused);
-        let is_full = || all.keys().filter(|known| known.tenant == refused.tenant).count() >= MOST;
-        let refused = if !is_known && is_full() { Refused::others(refused.tenant) } else { refused };
-        if let Some(count) = all.get_mut(&refused) {
-            count.more += 1;
-            return None;
+        let (mut kind, mut entry, mut call) = (kind_of(tenant, &entry), entry, call);
+        let is_of_actor = |known: &&Kind| (known.0, &known.1) == (tenant, &kind.1);
+        if !all.contains_key(&kind) && all.keys().filter(is_of_actor).count() >= MOST {
+            let reason = "more was denied than is told one by one";
+            entry = Entry::new(entry.at, &entry.actor, entry.action).with("reason", reason);
+            (kind, call) = (kind_of(tenant, &entry), None);
         }
-        all.insert(refused.clone(), Count { told: now, more: 0 });
-        Some(refused)
+        if let Some(count) = all.get_mut(&kind) {
+            count.more += 1;
+            return Counted { entry: None, call: count.call };
+        }
+        let told = entry.at;
+        all.insert(kind, Count { entry: entry.clone(), call, told, more: 0 });
+        Counted { entry: Some(entry.with("count", 1)), call }
     }
 
-    /// What came again, and when it is time to tell how often. What did not is forgotten.
-    fn due(&self, now: Timestamp, all: bool) -> Vec<(Refused, u64)> {
+    /// Forgets a refusal whose first entry could not be written.
+    pub(super) fn forget(&self, tenant: TenantId, entry: &Entry) {
+        lock(&self.0).remove(&kind_of(tenant, entry));
+    }
+
+    /// Entries about what was repeated since it was last told. What was not repeated is forgotten.
+    fn due(&self, now: Timestamp, all: bool) -> Vec<(TenantId, Entry)> {
         let mut due = Vec::new();
-        lock(&self.0).retain(|refused, count| {
+        lock(&self.0).retain(|(tenant, ..), count| {
             if !all && now.duration_since(count.told) < MINUTE {
                 return true;
             }
-            let more = std::mem::replace(count, Count { told: now, more: 0 }).more;
+            let more = std::mem::take(&mut count.more);
+            count.told = now;
             if more > 0 {
-                due.push((refused.clone(), more));
+                let mut entry = Entry { at: now, ..count.entry.clone() }.with("count", more);
+                if let Some(call) = count.call {
+                    entry = entry.with("call", call.to_string());
+                }
+                due.push((*tenant, entry));
             }
             more > 0
         });
@@ -92,7 +101,7 @@ impl Denials {
     }
 }
 
-/// Has the audit say what is denied.
+/// Has the audit say what egress denies.
 pub(super) fn told(
     denials: Arc<Denials>,
     world: Arc<dyn World>,
@@ -100,17 +109,18 @@ pub(super) fn told(
     tasks: Arc<Tasks>,
 ) -> OnDenied {
     Arc::new(move |scope: Scope, server, denied: &Denied<'_>| {
-        let refused = Refused {
-            whose: Some((scope, server)),
-            tenant: scope.tenant(),
-            host: denied.host.to_owned(),
-            address: denied.address.map(|address| address.to_string()),
-            reason: denied.reason.chars().take(LONGEST_REASON).collect(),
-        };
-        let now = world.now();
-        let Some(first) = denials.add(refused, now) else { return };
-        let (store, entry) = (store.clone(), first.entry(now, 1));
-        tasks.start(async move { keep(&*store, first.tenant, entry).await });
+        let reason: String = denied.reason.chars().take(LONGEST_REASON).collect();
+        let mut entry = Entry::new(world.now(), &scope.subject().to_string(), "egress.denied")
+            .with("reason", reason)
+            .with("server", server.to_string())
+            .with("host", denied.host);
+        if let Some(address) = denied.address {
+            entry = entry.with("address", address.to_string());
+        }
+        let tenant = scope.tenant();
+        let Some(first) = denials.add(tenant, entry, None).entry else { return };
+        let store = store.clone();
+        tasks.start(async move { keep(&*store, tenant, first).await });
     })
 }
 
@@ -121,24 +131,39 @@ async fn keep(store: &dyn Store, tenant: TenantId, entry: Entry) {
 }
 
 impl Hub {
-    /// Tells how often something was denied again: what is due, or all of it.
+    /// Writes how often refusals were repeated: those that are due, or all.
     pub(super) async fn keep_denied(&self, all: bool) {
-        let now = self.world.now();
-        for (refused, count) in self.denials.due(now, all) {
-            keep(&*self.store, refused.tenant, refused.entry(now, count)).await;
+        for (tenant, entry) in self.denials.due(self.world.now(), all) {
+            keep(&*self.store, tenant, entry).await;
         }
+    }
+
+    /// Counts a refusal, and waits until the first of its kind is written.
+    pub(super) async fn audit_refusal(&self, tenant: TenantId, entry: Entry) {
+        if let Some(first) = self.denials.add(tenant, entry, None).entry
+            && let Err(error) = self.commit_then(tenant, Batch::new().audit(first), |_| ()).await
+        {
+            tracing::error!(%error, "the audit does not say what was denied");
+        }
+    }
+
+    /// Counts a refusal without waiting: how long the caller waits must not say whether something was written.
+    pub(super) fn audit_refusal_later(&self, tenant: TenantId, entry: Entry) {
+        let Some(first) = self.denials.add(tenant, entry, None).entry else { return };
+        let store = self.store.clone();
+        self.tasks.start(async move { keep(&*store, tenant, first).await });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scope::Subject;
 
-    fn refused(tenant: u128, host: &str) -> Refused {
-        let tenant = TenantId::fixed(tenant);
-        let whose = Some((Scope::new(tenant, Subject::Hub), ServerId::fixed(1)));
-        Refused { whose, tenant, host: host.to_owned(), address: None, reason: "no".to_owned() }
+    const ADA: TenantId = TenantId::fixed(1);
+
+    fn entry(actor: &str, host: &str, second: i64) -> Entry {
+        let at = Timestamp::from_second(second).unwrap();
+        Entry::new(at, actor, "egress.denied").with("host", host)
     }
 
     fn at(second: i64) -> Timestamp {
@@ -147,28 +172,39 @@ mod tests {
 
     #[test]
     fn a_storm_is_one_entry_a_minute() {
-        let denials = Denials::default();
-        assert!(denials.add(refused(1, "a"), at(0)).is_some());
+        let (denials, call) = (Denials::default(), CallId::fixed(1));
+        let first = denials.add(ADA, entry("hub", "a", 0), Some(call));
+        assert_eq!(first, Counted { entry: Some(entry("hub", "a", 0).with("count", 1)), call: Some(call) });
         for second in 0..59 {
-            assert!(denials.add(refused(1, "a"), at(second)).is_none());
+            let again = denials.add(ADA, entry("hub", "a", second), Some(CallId::fixed(2)));
+            assert_eq!(again, Counted { entry: None, call: Some(call) });
             assert!(denials.due(at(second), false).is_empty());
         }
-        assert_eq!(denials.due(at(60), false), [(refused(1, "a"), 59)]);
-        assert!(denials.add(refused(1, "a"), at(61)).is_none());
-        assert_eq!(denials.due(at(62), true), [(refused(1, "a"), 1)]);
+        let with_call = |entry: Entry| entry.with("call", call.to_string());
+        let due = |second, count| vec![(ADA, with_call(entry("hub", "a", second).with("count", count)))];
+        assert_eq!(denials.due(at(60), false), due(60, 59));
+        assert!(denials.add(ADA, entry("hub", "a", 61), None).entry.is_none());
+        assert_eq!(denials.due(at(62), true), due(62, 1));
         assert!(denials.due(at(122), false).is_empty());
-        assert!(denials.add(refused(1, "a"), at(123)).is_some(), "it was forgotten");
+        assert!(denials.add(ADA, entry("hub", "a", 123), None).entry.is_some(), "it was forgotten");
+        denials.forget(ADA, &entry("hub", "a", 124));
+        assert!(denials.add(ADA, entry("hub", "a", 124), None).entry.is_some(), "it could not be written");
     }
 
     #[test]
-    fn a_storm_of_many_is_bounded_for_each_tenant() {
+    fn a_storm_of_many_is_bounded_for_each_actor() {
         let denials = Denials::default();
-        let told = (0..10_000).filter_map(|number| denials.add(refused(1, &number.to_string()), at(0)));
-        assert_eq!(told.count(), MOST + 1);
-        assert!(denials.add(refused(2, "a"), at(0)).is_some(), "others are heard all the same");
+        let add = |actor, number: usize| {
+            denials.add(ADA, entry(actor, &number.to_string(), 0), Some(CallId::fixed(number as u128)))
+        };
+        let told: Vec<_> = (0..10_000).filter_map(|number| add("a", number).entry).collect();
+        assert_eq!(told.len(), MOST + 1);
+        assert_eq!(add("a", 10_000), Counted { entry: None, call: None }, "it has no record of its own");
+        assert!(add("b", 0).entry.is_some(), "others have a share of their own");
+        assert!(denials.add(TenantId::fixed(2), entry("a", "a", 0), None).entry.is_some());
         let due = denials.due(at(60), false);
-        let rest = 10_000 - u64::try_from(MOST).unwrap() - 1;
-        assert_eq!(due, [(Refused::others(TenantId::fixed(1)), rest)]);
-        assert!(lock(&denials.0).len() == 1);
+        assert_eq!(due.len(), 1);
+        assert_eq!(due[0].1.fields["count"], 10_001 - MOST - 1);
+        assert_eq!(lock(&denials.0).len(), 1);
     }
 }

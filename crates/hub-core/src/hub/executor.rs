@@ -1,14 +1,15 @@
-//! The one road of a call: who asks → what the rules say → whether the arguments fit → whether it is too often → whether a
-//! person must be asked. From there [`running`](super::running) goes on. Nothing else here calls a tool.
+//! The call pipeline up to the decision: rate limit of the caller → which tool → policy → arguments → rate limit of the
+//! server → approval. From there [`running`](super::running) goes on. Nothing else here calls a tool.
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use super::denied::Counted;
 use super::history::CallView;
 use super::running::{Approved, Intent};
 use super::sync::tool_id;
@@ -26,13 +27,12 @@ use crate::server::Server;
 use crate::spans;
 use crate::store::{Approval, Batch, Call, Change, Decision, Key, Kind, Room, Status};
 use crate::sync::lock;
-use crate::text::shortened;
 use crate::tool::Tool;
 
 /// The largest arguments, as JSON.
 const LARGEST: usize = 4 << 20;
-/// The largest that are kept of a call that is refused.
-const LARGEST_REFUSED: usize = 64 << 10;
+/// The longest reason that is stored of a refused call, in characters.
+const MAX_REASON_LEN: usize = 2_000;
 /// How many calls one subject may have under way, and waiting for a person.
 const MOST_AT_ONCE: usize = 256;
 const MOST_WAITING: u32 = 100;
@@ -49,6 +49,16 @@ pub enum Which {
         /// The tool.
         tool: String,
     },
+}
+
+impl Which {
+    /// An audit entry with the names that the caller sent.
+    fn named(&self, entry: Entry) -> Entry {
+        match self {
+            Which::Local(name) => entry.with("tool", name.as_str()),
+            Which::Of { server, tool } => entry.with("server", server.as_str()).with("tool", tool.as_str()),
+        }
+    }
 }
 
 /// A call that somebody wants.
@@ -77,6 +87,32 @@ impl Plan {
     /// The digest of the arguments.
     pub(super) fn digest(&self) -> Digest {
         Digest::of("linchpin arguments").json(&self.arguments).end()
+    }
+
+    /// An audit entry with what tells this call from others of the same tool.
+    fn described(&self, entry: Entry) -> Entry {
+        entry
+            .with("call", self.id.to_string())
+            .with("pin", crate::pin::pin(&self.tool.definition).to_string())
+            .with("arguments", self.digest().to_string())
+    }
+
+    /// The record of the call before it starts.
+    fn call(&self, scope: Scope, status: Status, arguments: Option<Vec<u8>>, now: Timestamp) -> Call {
+        Call {
+            id: self.id,
+            server: self.server.id,
+            tool: self.tool.name.clone(),
+            subject: scope.subject().to_string(),
+            status,
+            digest: self.digest(),
+            arguments,
+            result: None,
+            error: None,
+            created: self.id.made().unwrap_or(now),
+            started: None,
+            completed: None,
+        }
     }
 
     /// What those who watch are told of it.
@@ -117,30 +153,36 @@ impl Hub {
         wait: bool,
         is_first: bool,
     ) -> Result<CallView> {
+        if !wanted.arguments.is_object() {
+            return Err(Error::invalid("arguments", "they are an object"));
+        }
+        if is_first {
+            // Before anything is looked up: whether there is such a tool makes no difference.
+            self.take_turn(scope, || wanted.tool.named(self.entry(scope, "call.limited"))).await?;
+        }
+        self.check_room(scope)?;
         let plan = self.plan(scope, wanted).await?;
-        if !matches!(plan.verdict, Verdict::Deny(_)) {
-            if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
-                return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
+        let (reason, is_asked) = match plan.verdict {
+            Verdict::Deny(reason) => {
+                return self.refuse(scope, &plan, Status::Denied, reason.code(), reason.text()).await;
             }
-            if is_first {
-                self.take_turn(scope, &plan.server, || self.about(scope, "call.limited", &plan)).await?;
-            }
-            self.check_room(scope)?;
+            Verdict::Ask(reason) => (reason, true),
+            Verdict::Allow(reason) => (reason, false),
+        };
+        if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
+            return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
+        }
+        if is_first {
+            let limited = || self.about_tool(scope, "call.limited", &plan.server, &plan.tool);
+            self.take_turn_at(scope, &plan.server, limited).await?;
         }
         let id = plan.id;
-        match plan.verdict {
-            Verdict::Ask(reason) => {
-                self.ask(scope, &plan, reason).await?;
-                self.call(scope, id).await
-            }
-            Verdict::Allow(reason) => {
-                let over = self.make(scope, plan, None, reason.code()).await?;
-                if wait { over.await.map_err(|_| not_known(id)) } else { self.call(scope, id).await }
-            }
-            Verdict::Deny(reason) => {
-                self.refuse(scope, &plan, Status::Denied, reason.code(), reason.text()).await
-            }
+        if is_asked {
+            self.ask(scope, &plan, reason).await?;
+            return self.call(scope, id).await;
         }
+        let over = self.make(scope, plan, None, reason.code()).await?;
+        if wait { over.await.map_err(|_| not_known(id)) } else { self.call(scope, id).await }
     }
 
     /// Makes a call, whoever may leave meanwhile. It is certain then that it is made; what comes of it is told later.
@@ -171,19 +213,9 @@ impl Hub {
 
     /// Finds out which tool is meant, and what the rules say.
     async fn plan(&self, scope: Scope, wanted: Wanted) -> Result<Plan> {
-        let tenant = scope.tenant();
-        if !wanted.arguments.is_object() {
-            return Err(Error::invalid("arguments", "they are an object"));
-        }
         let (server, tool, version) = match wanted.tool {
-            Which::Local(name) => self.find_tool(tenant, &name).await?,
-            Which::Of { server, tool } => {
-                let server = self.find_server(tenant, &server).await?;
-                let found = self.tool_of(tenant, server.id, &tool).await?;
-                let missing = || Error::not_found("tool", shortened(&tool));
-                let (tool, version) = found.ok_or_else(missing)?;
-                (server, tool, version)
-            }
+            Which::Local(name) => self.visible_tool(scope, &name, "call.refused").await?,
+            Which::Of { server, tool } => self.visible_tool_of(scope, &server, &tool, "call.refused").await?,
         };
         let (verdict, by) = self.verdict(scope, &server, (&tool, version)).await?;
         Ok(Plan {
@@ -246,7 +278,8 @@ impl Hub {
         Err(too_many(MOST_AT_ONCE))
     }
 
-    /// Keeps a call that is not made, and why.
+    /// Refuses a call. The first refusal of its kind (subject, tool and reason) is stored, without the arguments; those that
+    /// follow within a minute are counted, and refer to its record.
     async fn refuse(
         &self,
         scope: Scope,
@@ -255,19 +288,36 @@ impl Hub {
         code: &str,
         text: &str,
     ) -> Result<CallView> {
-        let now = self.world.now();
-        let mut call = self.record(scope, plan, status).await?;
-        let keeps = plan.server.settings.keep_history;
-        call.error = self.sealed_error(scope.tenant(), plan.id, status, keeps.then(|| text.to_owned())).await;
-        call.arguments = call.arguments.filter(|sealed| sealed.len() <= LARGEST_REFUSED);
-        call.completed = Some(now);
-        let entry = self.about(scope, "call.refused", plan).with("reason", code);
-        let mut batch =
-            Batch::new().change(Change::Open(Box::new(call))).audit(entry).tell(plan.told(status));
-        batch.changes.extend(self.rules(plan));
-        self.store.commit(scope.tenant(), batch).await?;
-        self.meters.call_over(scope.tenant(), plan.server.slug.as_str(), status, SignedDuration::ZERO);
-        self.call(scope, plan.id).await
+        let (tenant, now) = (scope.tenant(), self.world.now());
+        let text: String = text.chars().take(MAX_REASON_LEN).collect();
+        self.meters.call_over(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
+        let kind = self.about_tool(scope, "call.refused", &plan.server, &plan.tool).with("reason", code);
+        let Counted { entry, call } = self.denials.add(tenant, kind.clone(), Some(plan.id));
+        let view = CallView {
+            id: call.unwrap_or(plan.id),
+            arguments: None,
+            error: Some(text.clone()),
+            completed: Some(now),
+            ..CallView::of(scope, plan, status)
+        };
+        let Some(mut entry) = entry else { return Ok(view) };
+        let mut batch = Batch::new();
+        if call.is_some() {
+            entry = plan.described(entry);
+            let keeps = plan.server.settings.keep_history;
+            let error = self.sealed_error(tenant, plan.id, status, keeps.then_some(text)).await;
+            let call = Call { error, completed: Some(now), ..plan.call(scope, status, None, now) };
+            batch = batch.change(Change::Open(Box::new(call))).tell(plan.told(status));
+            batch.changes.extend(self.rules(plan));
+        }
+        let denials = self.denials.clone();
+        self.commit_then(tenant, batch.audit(entry), move |done| {
+            if done.is_err() {
+                denials.forget(tenant, &kind);
+            }
+        })
+        .await?;
+        Ok(view)
     }
 
     /// Asks a person.
@@ -281,7 +331,7 @@ impl Hub {
             decision: Decision::Open,
             decided_by: None,
             created: now,
-            expires: now.saturating_add(self.options.approval_lifetime).unwrap_or(jiff::Timestamp::MAX),
+            expires: now.saturating_add(self.options.approval_lifetime).unwrap_or(Timestamp::MAX),
             decided: None,
         };
         let entry = self.about(scope, "approval.asked", plan).with("reason", reason.code());
@@ -289,6 +339,8 @@ impl Hub {
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
         let mut batch = Batch::new().audit(entry).tell(plan.told(Status::Pending));
         batch = batch.tell(told::approval(approval.id, plan.id, Decision::Open));
+        let of = Room::Waiting(scope.subject().to_string());
+        batch = batch.change(Change::Room { of, most: MOST_WAITING });
         batch = batch.change(Change::Open(Box::new(call))).change(Change::Ask(approval));
         batch.changes.extend(self.rules(plan));
         self.store.commit(scope.tenant(), batch).await
@@ -303,30 +355,23 @@ impl Hub {
         } else {
             None
         };
-        Ok(Call {
-            id: plan.id,
-            server: plan.server.id,
-            tool: plan.tool.name.clone(),
-            subject: scope.subject().to_string(),
-            status,
-            digest: plan.digest(),
-            arguments,
-            result: None,
-            error: None,
-            created: plan.id.made().unwrap_or(now),
-            started: None,
-            completed: None,
-        })
+        Ok(plan.call(scope, status, arguments, now))
     }
 
     /// What the audit says of a call.
     pub(super) fn about(&self, scope: Scope, action: &'static str, plan: &Plan) -> Entry {
-        self.entry(scope, action)
-            .with("call", plan.id.to_string())
-            .with("server", plan.server.id.to_string())
-            .with("tool", plan.tool.name.as_str())
-            .with("pin", crate::pin::pin(&plan.tool.definition).to_string())
-            .with("arguments", plan.digest().to_string())
+        plan.described(self.about_tool(scope, action, &plan.server, &plan.tool))
+    }
+
+    /// What the audit says of a tool.
+    pub(super) fn about_tool(
+        &self,
+        scope: Scope,
+        action: &'static str,
+        server: &Server,
+        tool: &Tool,
+    ) -> Entry {
+        self.entry(scope, action).with("server", server.id.to_string()).with("tool", tool.name.as_str())
     }
 }
 
@@ -335,5 +380,3 @@ fn not_known(call: CallId) -> Error {
     let text = format!("the hub ended while the call {call} was under way: it may have been done or not");
     Error::new(error::Kind::Unavailable, "outcome_unknown", text)
 }
-        let of = Room::Waiting(scope.subject().to_string());
-        batch = batch.change(Change::Room { of, most: MOST_WAITING });

@@ -1,5 +1,5 @@
-//! How often servers are asked for something (tools, resources and prompts alike), and how many calls of tools are under way
-//! at once: of a server, and of an agent. What is left is kept in the store: hubs that share one share it.
+//! Rate limits (calls, reads, lists and prompts a minute) and limits of calls that run at once: of a server, and of an
+//! agent. The buckets are in the store, so that hubs that share a store share them.
 
 use super::Hub;
 use crate::agent::Agent;
@@ -11,41 +11,42 @@ use crate::server::Server;
 use crate::store::{Batch, Change, Kind, Room};
 
 impl Hub {
-    /// One request less for a server, and for an agent, in this minute. The audit says what was too much.
-    pub(super) async fn take_turn(
+    /// Takes a turn of an agent's calls a minute. It is taken before anything is looked up or decided, so that refused
+    /// calls count, too. Users have no such limit. `limited` is the audit entry of a call over the limit.
+    pub(super) async fn take_turn(&self, scope: Scope, limited: impl FnOnce() -> Entry) -> Result<()> {
+        let Some(agent) = self.agent_of(scope).await? else { return Ok(()) };
+        let Some(per_minute) = agent.calls_per_minute else { return Ok(()) };
+        let text = format!("`{}` may make {per_minute} calls a minute", agent.name);
+        self.take(scope, scope.subject().to_string(), per_minute, text, limited).await
+    }
+
+    /// Takes a turn of a server's calls a minute, for a call that is allowed.
+    pub(super) async fn take_turn_at(
         &self,
         scope: Scope,
         server: &Server,
         limited: impl FnOnce() -> Entry,
     ) -> Result<()> {
-        let (at, agent) = (self.world.now(), self.agent_of(scope).await?);
-        let of_agent = agent.as_ref().and_then(|agent| agent.calls_per_minute);
-        let limits = [
-            (server.id.to_string(), server.settings.calls_per_minute, server.slug.as_str(), "takes"),
-            (
-                scope.subject().to_string(),
-                of_agent,
-                agent.as_ref().map_or("", |agent| &agent.name),
-                "may make",
-            ),
-        ];
-        let mut batch = Batch::new();
-        for (of, per_minute, ..) in &limits {
-            let Some(per_minute) = *per_minute else { continue };
-            let (of, rate) = (of.clone(), Rate { burst: per_minute, per_minute });
-            batch = batch.change(Change::Take { of, rate, at });
-        }
-        if batch.changes.is_empty() {
-            return Ok(());
-        }
-        let Err(error) = self.store.commit(scope.tenant(), batch).await else { return Ok(()) };
-        let of = limits.iter().find(|(of, ..)| error.field() == Some(of));
-        let (Some((_, Some(per_minute), name, verb)), Some(wait)) = (of, error.retry_after()) else {
-            return Err(error);
-        };
-        self.store.commit(scope.tenant(), Batch::new().audit(limited())).await?;
-        let text =
-            format!("`{name}` {verb} {per_minute} calls a minute: try again in {} s", error::seconds(wait));
+        let Some(per_minute) = server.settings.calls_per_minute else { return Ok(()) };
+        let text = format!("`{}` takes {per_minute} calls a minute", server.slug.as_str());
+        self.take(scope, server.id.to_string(), per_minute, text, limited).await
+    }
+
+    async fn take(
+        &self,
+        scope: Scope,
+        of: String,
+        per_minute: u32,
+        text: String,
+        limited: impl FnOnce() -> Entry,
+    ) -> Result<()> {
+        let rate = Rate { burst: per_minute, per_minute };
+        let take = Change::Take { of, rate, at: self.world.now() };
+        let taken = self.store.commit(scope.tenant(), Batch::new().change(take)).await;
+        let Err(error) = taken else { return Ok(()) };
+        let Some(wait) = error.retry_after() else { return Err(error) };
+        self.audit_refusal(scope.tenant(), limited()).await;
+        let text = format!("{text}: try again in {} s", error::seconds(wait));
         Err(Error::new(error::Kind::Exhausted, "rate_limited", text).after(wait))
     }
 

@@ -11,6 +11,7 @@ mod connecting;
 mod credentials;
 mod denied;
 mod due;
+mod effects;
 mod executor;
 mod export;
 mod health;
@@ -57,7 +58,6 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::agent::Agent;
 use crate::audit::{Entry, Signer};
 use crate::connection::{Connections, Processes};
 use crate::envelope;
@@ -66,7 +66,7 @@ use crate::events::Events;
 use crate::id::{CallId, ServerId, TenantId, UserId};
 use crate::keys::{Keys, Rotated};
 use crate::scope::Scope;
-use crate::server::{Launch, Server};
+use crate::server::Launch;
 use crate::store::{
     Batch, Cached, Change, Clock, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored,
 };
@@ -142,13 +142,13 @@ pub struct Hub {
     events: Events,
     options: Options,
     retention: Mutex<Retention>,
-    connections: Connections,
+    connections: Arc<Connections>,
     /// The programs of the operator's file; none where it was said that there is none.
     launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
     /// Whether the operator's file was taken over since the hub was started.
     has_operated: AtomicBool,
     schemas: schemas::Schemas,
-    adapted: adapted::Adapted,
+    adapted: Arc<adapted::Adapted>,
     /// Calls under way, and how each is stopped.
     running: Mutex<HashMap<(TenantId, CallId), running::Running>>,
     passing: passing::Passing,
@@ -196,7 +196,7 @@ impl Hub {
         let (denials, tasks) = (Arc::<denied::Denials>::default(), Arc::<Tasks>::default());
         let told = denied::told(denials.clone(), world.clone(), store.clone(), tasks.clone());
         let connections = Connections::new(world.clone(), egress, events.clone(), changed, processes);
-        let connections = connections.on_denied(told).masking(keys.own_secrets().clone());
+        let connections = Arc::new(connections.on_denied(told).masking(keys.own_secrets().clone()));
         let people = people::People::new(&*world);
         Hub {
             world,
@@ -210,7 +210,7 @@ impl Hub {
             launches: Mutex::default(),
             has_operated: AtomicBool::new(false),
             schemas: schemas::Schemas::default(),
-            adapted: adapted::Adapted::default(),
+            adapted: Arc::default(),
             running: Mutex::default(),
             passing: passing::Passing::default(),
             late: late::Late::default(),
@@ -272,14 +272,6 @@ impl Hub {
         let entry = if data { entry.with("secrets", rotated.secrets) } else { entry };
         self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
         Ok(rotated)
-    }
-
-    /// Whether an agent may know of a server at all; for it, others are not there.
-    async fn may_see(&self, scope: Scope, server: &Server) -> Result<()> {
-        let Some(agent) = scope.agent() else { return scope.person().map(drop) };
-        let agent = self.find::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
-        let may = agent.is_some_and(|(agent, _)| agent.enabled && agent.servers.contains_key(&server.id));
-        may.then_some(()).ok_or_else(|| Error::not_found("server", server.slug.as_str()))
     }
 
     /// A document, and its version.

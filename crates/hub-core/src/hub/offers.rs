@@ -14,9 +14,11 @@ use crate::agent::Agent;
 use crate::connection::{backoff, may_pass};
 use crate::error::{Error, Result};
 use crate::hidden::Hidden;
+use crate::policy::Reason;
 use crate::scope::Scope;
 use crate::server::Server;
 use crate::store::{Batch, Change, Key, Kind};
+use crate::text::shortened;
 
 const LONGEST_URI: usize = 8_192;
 
@@ -41,10 +43,29 @@ impl Offer {
     }
 }
 
+/// Something of a server that is read by its name, as errors and the audit call it.
+struct Reading {
+    name: &'static str,
+    field: &'static str,
+    done: &'static str,
+    refused: &'static str,
+}
+
+const RESOURCE: Reading =
+    Reading { name: "resource", field: "uri", done: "resource.read", refused: "resource.refused" };
+const PROMPT: Reading =
+    Reading { name: "prompt", field: "prompt", done: "prompt.got", refused: "prompt.refused" };
+
 impl Hub {
     /// What a server offers, as it says it.
     pub async fn offers(&self, scope: Scope, server: &str, what: Offer) -> Result<Vec<Value>> {
-        let server = self.server_for(scope, server).await?;
+        let entry =
+            |server: &str| self.entry(scope, "call.limited").with("server", server).with("list", what.name());
+        self.take_turn(scope, || entry(server)).await?;
+        let server = self.visible_server(scope, server).await?;
+        if !self.has_offers(scope, &server).await?.0 {
+            return Ok(Vec::new());
+        }
         let can = self.client(scope, &server).await?.capabilities().clone();
         let is_offered = match what {
             Offer::Resources | Offer::Templates => can.resources.is_some(),
@@ -53,8 +74,7 @@ impl Hub {
         if !is_offered {
             return Ok(Vec::new());
         }
-        let entry = self.entry(scope, "call.limited").with("server", server.id.to_string());
-        self.take_turn(scope, &server, || entry.with("list", what.name())).await?;
+        self.take_turn_at(scope, &server, || entry(&server.id.to_string())).await?;
         let ask = |client: Client| async move {
             match what {
                 Offer::Resources => all(client.resources()).await,
@@ -71,8 +91,7 @@ impl Hub {
         if uri.is_empty() || uri.len() > LONGEST_URI {
             return Err(Error::invalid("uri", format!("1 to {LONGEST_URI} characters are a URI")));
         }
-        let server = self.server_for(scope, server).await?;
-        self.note(scope, &server, "resource.read", ("uri", uri)).await?;
+        let server = self.admit(scope, server, &RESOURCE, uri).await?;
         let ask = |client: Client| client.read(uri).into_future();
         let (read, hidden) = self.ask_server(scope, &server, "the resource cannot be read", ask).await?;
         self.passed_on(&hidden, to_value(&read, Revision::LATEST))
@@ -86,41 +105,42 @@ impl Hub {
         name: &str,
         arguments: BTreeMap<String, String>,
     ) -> Result<Value> {
-        let server = self.server_for(scope, server).await?;
-        self.note(scope, &server, "prompt.got", ("prompt", name)).await?;
+        let server = self.admit(scope, server, &PROMPT, name).await?;
         let ask = |client: Client| client.prompt(name, arguments.clone()).into_future();
         let (got, hidden) = self.ask_server(scope, &server, "the prompt cannot be filled in", ask).await?;
         self.passed_on(&hidden, to_value(&got, Revision::LATEST))
     }
 
-    /// A server that the subject may see.
-    async fn server_for(&self, scope: Scope, server: &str) -> Result<Server> {
-        let server = self.find_server(scope.tenant(), server).await?;
-        self.may_see(scope, &server).await?;
-        Ok(server)
+    /// Whether the caller may have resources and prompts of a server: an agent only if the whole server was granted, not
+    /// some of its tools. With the version of the agent by which that was decided.
+    async fn has_offers(&self, scope: Scope, server: &Server) -> Result<(bool, Option<(Key, u64)>)> {
+        let Some(id) = scope.agent() else { return Ok((true, None)) };
+        let (agent, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
+        Ok((agent.has_whole(server.id), Some((Key::new(Kind::Agent, id), version))))
     }
 
-    /// Says in the audit what is about to be asked for, or that it is too often.
-    async fn note(
-        &self,
-        scope: Scope,
-        server: &Server,
-        action: &'static str,
-        (name, what): (&'static str, &str),
-    ) -> Result<()> {
-        let entry = |action| self.entry(scope, action).with("server", server.id.to_string()).with(name, what);
-        self.take_turn(scope, server, || entry("call.limited")).await?;
-        let mut batch = Batch::new().audit(entry(action));
+    /// Admits a read: rate limits, what the caller was granted, and the audit entry before it is done.
+    async fn admit(&self, scope: Scope, server: &str, what: &Reading, name: &str) -> Result<Server> {
+        let entry =
+            |action, server: &str| self.entry(scope, action).with("server", server).with(what.field, name);
+        self.take_turn(scope, || entry("call.limited", server)).await?;
+        let server = self.visible_server(scope, server).await?;
+        let id = server.id.to_string();
+        let (is_granted, agent) = self.has_offers(scope, &server).await?;
+        if !is_granted {
+            let refused = entry(what.refused, &id).with("reason", Reason::NotSelected.code());
+            self.audit_refusal_later(scope.tenant(), refused);
+            return Err(Error::not_found(what.name, shortened(name)));
+        }
+        self.take_turn_at(scope, &server, || entry("call.limited", &id)).await?;
+        let mut batch = Batch::new().audit(entry(what.done, &id));
         if self.store.shared().is_some() {
             // What another hub has changed counts at once.
-            let mut by = vec![(Key::new(Kind::Server, server.id), server.version)];
-            if let Some(agent) = scope.agent() {
-                let (_, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
-                by.push((Key::new(Kind::Agent, agent), version));
-            }
-            batch = batch.change(Change::Same(by));
+            let by = std::iter::once((Key::new(Kind::Server, server.id), server.version)).chain(agent);
+            batch = batch.change(Change::Same(by.collect()));
         }
-        self.store.commit(scope.tenant(), batch).await
+        self.store.commit(scope.tenant(), batch).await?;
+        Ok(server)
     }
 
     /// Sends a request that only reads. If it fails in a way that may pass, it is repeated after a pause, as often as

@@ -179,8 +179,8 @@ impl Hub {
         }
         let begun = self.store.commit(scope.tenant(), batch.audit(entry)).await;
         if begun.as_ref().is_err_and(|error| error.kind() == error::Kind::Exhausted) {
-            let limited = self.about(scope, "call.limited", plan);
-            self.store.commit(scope.tenant(), Batch::new().audit(limited)).await?;
+            let limited = self.about_tool(scope, "call.limited", &plan.server, &plan.tool);
+            self.audit_refusal(scope.tenant(), limited).await;
         }
         begun
     }
@@ -324,8 +324,9 @@ impl Hub {
     }
 }
 
-/// Whether the server may have done it without our knowing: always, unless it is certain that it was not sent, or was
-/// answered.
+/// Whether the tool may have run although the call failed: always, unless it is certain that nothing was sent, or that the
+/// server answered with an error. An error that is not listed here says nothing about the tool.
+#[expect(clippy::match_same_arms, reason = "every error is named, and what is not is unknown")]
 fn may_have_run(error: &ClientError) -> bool {
     match error {
         ClientError::Open { .. }

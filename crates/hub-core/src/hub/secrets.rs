@@ -54,11 +54,8 @@ impl Hub {
         let version = server.version;
         let kept = put(Kept::of(server).document(id)?, version);
         let batch = Batch::new().change(kept).change(change).audit(entry);
-        self.store.commit(tenant, batch.tell(told::server(id, "secret"))).await?;
-        self.connections.outdated(tenant, id, Some(version + 1));
-        if is_enabled {
-            self.look_soon(tenant, id);
-        }
+        let batch = batch.tell(told::server(id, "secret"));
+        self.commit_server(tenant, batch, (id, Some(version + 1)), is_enabled).await?;
         self.server(scope, slug.as_str()).await
     }
 
@@ -76,8 +73,8 @@ impl Hub {
         // Whoever has just read the secret comes too late.
         let kept = put(Kept::of(server).document(id)?, version);
         let batch = Batch::new().change(kept).change(Change::Remove(key)).audit(entry);
-        self.store.commit(tenant, batch.tell(told::server(id, "secret"))).await?;
-        self.connections.outdated(tenant, id, Some(version + 1));
+        let batch = batch.tell(told::server(id, "secret"));
+        self.commit_server(tenant, batch, (id, Some(version + 1)), false).await?;
         self.server(scope, slug.as_str()).await
     }
 

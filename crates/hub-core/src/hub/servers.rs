@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Hub, document, put, told, without_parts};
+use crate::agent::Agent;
 use crate::connection::Status;
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
 use crate::names::Slug;
+use crate::policy::Reason;
 use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Draft, Launch, Remote, Server, Settings, Transport};
 use crate::store::{Batch, Change, Key, Kind, Stored};
@@ -203,8 +205,13 @@ impl Hub {
         let entry =
             self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
         let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
-        self.store.commit(scope.tenant(), batch.tell(told::server(id, "added"))).await?;
-        self.look_soon(scope.tenant(), id);
+        let (tenant, due) = (scope.tenant(), self.due.clone());
+        self.commit_then(tenant, batch.tell(told::server(id, "added")), move |done| {
+            if done.is_ok() {
+                due.add((tenant, id));
+            }
+        })
+        .await?;
         self.server(scope, &id.to_string()).await
     }
 
@@ -251,9 +258,7 @@ impl Hub {
             [Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease, Kind::Trace]
                 .map(|kind| without_parts(kind, id)),
         );
-        self.store.commit(tenant, batch.tell(told::server(id, "removed"))).await?;
-        self.connections.outdated(tenant, id, None);
-        Ok(())
+        self.commit_server(tenant, batch.tell(told::server(id, "removed")), (id, None), false).await
     }
 
     /// Keeps a server as it is from now on, and ends what was under way with it as it was.
@@ -280,14 +285,11 @@ impl Hub {
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
         // Whoever finds the new version finds the program that belongs to it.
         let launch = self.keep_launch(tenant, id, transport.launch());
-        if let Err(error) = self.store.commit(tenant, batch.tell(told::server(id, "changed"))).await {
+        let (batch, server) = (batch.tell(told::server(id, "changed")), (id, Some(version + 1)));
+        if let Err(error) = self.commit_server(tenant, batch, server, kept.settings.enabled).await {
             self.keep_launch(tenant, id, launch);
             self.connections.end(tenant, id); // it may have been started in between
             return Err(error);
-        }
-        self.connections.outdated(tenant, id, Some(version + 1));
-        if kept.settings.enabled {
-            self.look_soon(tenant, id);
         }
         Ok(())
     }
@@ -303,6 +305,35 @@ impl Hub {
             }
         }
         Ok(servers)
+    }
+
+    /// A server that the caller may know of, by its id or its short name. For an agent, a server that it was not granted
+    /// does not exist; the audit says that it tried.
+    pub(super) async fn visible_server(&self, scope: Scope, name: &str) -> Result<Server> {
+        let Some(agent) = scope.agent() else {
+            scope.person()?;
+            return self.find_server(scope.tenant(), name).await;
+        };
+        let agent = self.find::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
+        let found = self.find_server_id(scope.tenant(), name).await?;
+        let has = |id| agent.is_some_and(|(agent, _)| agent.enabled && agent.servers.contains_key(&id));
+        if found.is_some_and(has) {
+            return self.find_server(scope.tenant(), name).await;
+        }
+        if let Some(id) = found {
+            let entry = self.entry(scope, "server.refused").with("server", id.to_string());
+            self.audit_refusal_later(scope.tenant(), entry.with("reason", Reason::NotSelected.code()));
+        }
+        Err(Error::not_found("server", crate::text::shortened(name)))
+    }
+
+    /// The id of the server with this id or short name.
+    pub(super) async fn find_server_id(&self, tenant: TenantId, name: &str) -> Result<Option<ServerId>> {
+        let found = match name.parse::<ServerId>() {
+            Ok(id) => self.store.document(tenant, &Key::new(Kind::Server, id)).await?,
+            Err(_) => self.store.named(tenant, Kind::Server, name).await?,
+        };
+        found.map(|stored| stored.document.key.id.parse()).transpose()
     }
 
     /// A server by its id or its short name.

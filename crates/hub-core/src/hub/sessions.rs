@@ -246,7 +246,7 @@ impl Hub {
         let entry = self.entry(Scope::new(tenant, Subject::User(session.user)), "session.ended");
         let gone = Change::Remove(Key::new(Kind::Session, session_id(cookie)));
         let batch = Batch::new().change(gone).audit(entry).tell(told::sessions(session.user));
-        match self.store.commit(tenant, batch).await {
+        match self.commit_subject(tenant, batch, Subject::User(session.user)).await {
             Err(error) if error.kind() != error::Kind::NotFound => Err(error),
             _ => Ok(()), // or it was ended elsewhere
         }

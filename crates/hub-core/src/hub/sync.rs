@@ -288,14 +288,18 @@ impl Hub {
             batch = batch.tell(Told::new("tools", body));
         }
         let is_there = Change::Need(Key::new(Kind::Server, server.id));
-        self.store.commit(tenant, batch.change(is_there).tell(told::server(server.id, "synced"))).await?;
+        let (adapted, id) = (self.adapted.clone(), server.id);
+        let batch = batch.change(is_there).tell(told::server(id, "synced"));
+        self.commit_then(tenant, batch, move |done| {
+            if has_news && done.is_ok() {
+                adapted.forget(tenant, id);
+            }
+        })
+        .await?;
         if !found.left_out.is_empty() {
             let slug = server.slug.as_str();
             let tools = found.left_out.len();
             tracing::warn!(server = slug, server.id = %server.id, tools, "tools of a server are left out");
-        }
-        if has_news {
-            self.adapted.forget(tenant, server.id);
         }
         Ok(found)
     }

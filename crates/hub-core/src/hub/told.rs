@@ -7,6 +7,9 @@ use crate::id::{AgentId, ApprovalId, CallId, ServerId, UserId};
 use crate::scope::Subject;
 use crate::store::{Decision, Status};
 
+/// The event of sessions that have ended.
+pub(super) const SESSION: &str = "session";
+
 /// How far a call is.
 pub(super) fn call(id: CallId, server: ServerId, tool: &str, status: Status) -> Told {
     Told::new("call", json!({ "call": id, "server": server, "tool": tool, "status": status }))
@@ -34,7 +37,7 @@ pub(super) fn user(id: UserId) -> Told {
 
 /// Sessions of somebody have ended: open streams look whether theirs is among them.
 pub(super) fn sessions(user: UserId) -> Told {
-    Told::new("session", json!({ "user": user }))
+    Told::new(SESSION, json!({ "user": user }))
 }
 
 /// Tokens of somebody have ended: open streams look whether theirs is among them.

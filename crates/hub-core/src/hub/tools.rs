@@ -15,6 +15,7 @@ use crate::events::Told;
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::names::{LONGEST, LONGEST_FOR_SOME, local};
 use crate::pin::{Change, State, hidden_characters, pin};
+use crate::policy::Reason;
 use crate::scope::Scope;
 use crate::server::Server;
 use crate::store::{Batch, Kind};
@@ -84,7 +85,7 @@ impl Hub {
             }
         };
         let servers = match &filter.server {
-            Some(name) => vec![self.find_server(tenant, name).await?],
+            Some(name) => vec![self.visible_server(scope, name).await?],
             None => self.every_server(tenant).await?,
         };
         let mut views = Vec::new();
@@ -112,13 +113,7 @@ impl Hub {
 
     /// One tool, by its name here.
     pub async fn tool(&self, scope: Scope, name: &str) -> Result<ToolView> {
-        let (server, tool, _) = self.find_tool(scope.tenant(), name).await?;
-        if let Some(agent) = scope.agent() {
-            let (agent, _) = self.need::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
-            if !agent.may_use(server.id, &tool.name) {
-                return Err(missing(name));
-            }
-        }
+        let (server, tool, _) = self.visible_tool(scope, name, "tool.refused").await?;
         let is_stale = self.contact(scope.tenant(), server.id).await?.0.error.is_some();
         Ok(view(&server, tool, is_stale))
     }
@@ -131,7 +126,8 @@ impl Hub {
             let text = "the tool has changed since you looked at it: look again";
             return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
         }
-        self.trust(scope, server.id, vec![(tool, version)]).await?;
+        let batch = self.trust(scope, server.id, vec![(tool, version)], Batch::new())?;
+        self.store.commit(scope.tenant(), batch).await?;
         self.tool(scope, name).await
     }
 
@@ -143,12 +139,15 @@ impl Hub {
         let mut tools = self.all::<Tool>(scope.tenant(), Kind::Tool, Some(&server.id.to_string())).await?;
         tools.retain(|(tool, _)| tool.state() == State::New && !tool.is_gone);
         let count = tools.len();
-        self.trust(scope, server.id, tools).await?;
+        if count > 0 {
+            let batch = self.trust(scope, server.id, tools, Batch::new())?;
+            self.store.commit(scope.tenant(), batch).await?;
+        }
         Ok(count)
     }
 
-    /// Whoever lets an agent call tools without being asked trusts them, as far as they are what they were.
-    pub(super) async fn trust_listed(&self, scope: Scope, agent: &Agent) -> Result<()> {
+    /// Adds to a batch that the user trusts the tools that an agent may call without an approval, as far as they are new.
+    pub(super) async fn trust_listed(&self, scope: Scope, agent: &Agent, mut batch: Batch) -> Result<Batch> {
         for (server, selection) in agent.servers.iter().filter(|(_, selection)| !selection.trusted.is_empty())
         {
             let mut tools = Vec::new();
@@ -156,34 +155,86 @@ impl Hub {
                 let found = self.tool_of(scope.tenant(), *server, name).await?;
                 tools.extend(found.filter(|(tool, _)| tool.state() == State::New));
             }
-            self.trust(scope, *server, tools).await?;
+            batch = self.trust(scope, *server, tools, batch)?;
         }
-        Ok(())
+        Ok(batch)
     }
 
-    async fn trust(&self, scope: Scope, server: ServerId, tools: Vec<(Tool, u64)>) -> Result<()> {
+    /// Adds to a batch that the user trusts these tools.
+    fn trust(
+        &self,
+        scope: Scope,
+        server: ServerId,
+        tools: Vec<(Tool, u64)>,
+        mut batch: Batch,
+    ) -> Result<Batch> {
         if tools.is_empty() {
-            return Ok(());
+            return Ok(batch);
         }
         let body = json!({ "server": server, "change": "trusted" });
-        let mut batch = Batch::new().tell(Told::new("tools", body));
+        batch = batch.tell(Told::new("tools", body));
         for (mut tool, version) in tools {
             let entry = self.entry(scope, "tool.trusted").with("server", server.to_string());
             let entry = entry.with("tool", tool.name.as_str()).with("pin", pin(&tool.definition).to_string());
             tool.trust();
             batch = batch.change(put(kept(&tool)?, version)).audit(entry);
         }
-        self.store.commit(scope.tenant(), batch).await
+        Ok(batch)
+    }
+
+    /// The server and the tool that a name here stands for. For an agent, a tool that it was not granted does not exist;
+    /// the audit says that it tried, with this action.
+    pub(super) async fn visible_tool(
+        &self,
+        scope: Scope,
+        name: &str,
+        action: &'static str,
+    ) -> Result<(Server, Tool, u64)> {
+        if scope.agent().is_some() {
+            let (slug, _) = parts(name)?;
+            self.visible_server(scope, slug).await.map_err(|error| as_tool(error, name))?;
+        }
+        let found = self.find_tool(scope.tenant(), name).await?;
+        if self.may_use(scope, &found.0, &found.1, action).await? { Ok(found) } else { Err(missing(name)) }
+    }
+
+    /// The same for a tool that is named by its server and the server's name for it.
+    pub(super) async fn visible_tool_of(
+        &self,
+        scope: Scope,
+        server: &str,
+        name: &str,
+        action: &'static str,
+    ) -> Result<(Server, Tool, u64)> {
+        let server = self.visible_server(scope, server).await?;
+        let found = self.tool_of(scope.tenant(), server.id, name).await?;
+        let (tool, version) = found.ok_or_else(|| missing(name))?;
+        let may = self.may_use(scope, &server, &tool, action).await?;
+        if may { Ok((server, tool, version)) } else { Err(missing(name)) }
+    }
+
+    /// Whether the caller may use a tool at all. If not, the audit says that it tried.
+    async fn may_use(
+        &self,
+        scope: Scope,
+        server: &Server,
+        tool: &Tool,
+        action: &'static str,
+    ) -> Result<bool> {
+        let Some(agent) = scope.agent() else { return Ok(true) };
+        let agent = self.find::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
+        let may = agent.is_some_and(|(agent, _)| agent.may_use(server.id, &tool.name));
+        if !may {
+            let entry = self.about_tool(scope, action, server, tool);
+            self.audit_refusal_later(scope.tenant(), entry.with("reason", Reason::NotSelected.code()));
+        }
+        Ok(may)
     }
 
     /// The server and the tool that a name here stands for.
     pub(super) async fn find_tool(&self, tenant: TenantId, name: &str) -> Result<(Server, Tool, u64)> {
-        let parts = name.strip_prefix("mcp_").and_then(|rest| rest.split_once("__"));
-        let (slug, rest) = parts.ok_or_else(|| missing(name))?;
-        let server = self.find_server(tenant, slug).await.map_err(|error| match error.kind() {
-            error::Kind::NotFound => missing(name),
-            _ => error,
-        })?;
+        let (slug, rest) = parts(name)?;
+        let server = self.find_server(tenant, slug).await.map_err(|error| as_tool(error, name))?;
         // Most names are the server's own.
         if let Some((tool, version)) = self.tool_of(tenant, server.id, rest).await?
             && local(&server.slug, &tool.name, LONGEST) == name
@@ -228,6 +279,17 @@ impl Hub {
 
 fn missing(name: &str) -> Error {
     Error::not_found("tool", shortened(name))
+}
+
+/// The slug and the rest of the name of a tool.
+fn parts(name: &str) -> Result<(&str, &str)> {
+    let parts = name.strip_prefix("mcp_").and_then(|rest| rest.split_once("__"));
+    parts.ok_or_else(|| missing(name))
+}
+
+/// Without its server there is no tool.
+fn as_tool(error: Error, name: &str) -> Error {
+    if error.kind() == error::Kind::NotFound { missing(name) } else { error }
 }
 
 /// Two tools with one name would be a trap: neither is there.

@@ -158,7 +158,7 @@ impl Hub {
         }
         let tokens = told::tokens(Subject::User(user.id));
         let batch = batch.tell(told::sessions(user.id)).tell(tokens).tell(told::user(user.id));
-        self.store.commit(tenant, batch).await?;
+        self.commit_subject(tenant, batch, Subject::User(user.id)).await?;
         Ok(PasswordSet { user: user.view(), session })
     }
 
@@ -209,7 +209,7 @@ impl Hub {
         batch.changes.extend([Kind::Token, Kind::Session].map(|kind| without_parts(kind, user)));
         let batch =
             batch.tell(told::sessions(user)).tell(told::tokens(Subject::User(user))).tell(told::user(user));
-        self.store.commit(tenant, batch).await
+        self.commit_subject(tenant, batch, Subject::User(user)).await
     }
 
     /// Whether somebody of the local tenant can sign in with a password.

@@ -120,3 +120,53 @@ async fn a_token_that_was_taken_back_counts_no_more() {
     assert_eq!(site.delete(&format!("/agents/{id}/tokens/{token_id}")).await.status, 204);
     site.by(&token, "GET", "/tools", None).await.problem(401, "unauthorized");
 }
+
+#[tokio::test]
+async fn what_an_agent_was_not_granted_looks_like_what_does_not_exist() {
+    let site = Site::with_server().await;
+    let form = json!({"name": "Other", "url": site.upstream, "retry_attempts": 0});
+    let other = site.post("/servers", form).await.ok()["id"].as_str().unwrap().to_owned();
+    site.post("/servers/other/sync", json!({})).await.ok();
+    let nothing = "00000000-0000-7000-8000-000000000077";
+    let (id, token) = site.agent("auto").await;
+    site.patch(&format!("/agents/{id}"), json!({"servers": {"up": {"tools": ["echo"]}}})).await.ok();
+    let seen = async |method: &str, path: String, body: Option<Value>, name: &str| {
+        let answer = site.by(&token, method, &path, body).await;
+        (answer.status, answer.body.replace(name, "NAME"))
+    };
+    for (hidden, missing) in [("mcp_up__wait", "mcp_up__none"), ("mcp_other__echo", "mcp_none__echo")] {
+        let all = async |name: &str| {
+            [
+                seen("GET", format!("/tools/{name}"), None, name).await,
+                seen("POST", format!("/tools/{name}/call"), Some(json!({})), name).await,
+                seen("POST", "/calls".to_owned(), Some(json!({"tool": name})), name).await,
+            ]
+        };
+        let hidden = all(hidden).await;
+        assert_eq!(hidden, all(missing).await);
+        assert!(hidden.iter().all(|(status, _)| *status == 404), "{hidden:?}");
+    }
+    for (hidden, missing) in [("other", "none"), (&*other, nothing)] {
+        let all = async |name: &str| {
+            [
+                seen("GET", format!("/tools?server={name}"), None, name).await,
+                seen("GET", format!("/export/openai?server={name}"), None, name).await,
+                seen("GET", format!("/servers/{name}/resources"), None, name).await,
+                seen("GET", format!("/servers/{name}/prompts"), None, name).await,
+                seen(
+                    "POST",
+                    format!("/servers/{name}/resources/read"),
+                    Some(json!({"uri": "memory://a"})),
+                    name,
+                )
+                .await,
+                seen("POST", format!("/servers/{name}/prompts/greet"), Some(json!({})), name).await,
+                seen("POST", "/calls".to_owned(), Some(json!({"server": name, "name": "echo"})), name).await,
+            ]
+        };
+        let hidden = all(hidden).await;
+        assert_eq!(hidden, all(missing).await);
+        assert!(hidden.iter().all(|(status, _)| *status == 404), "{hidden:?}");
+    }
+    assert_eq!(site.by(&token, "GET", "/calls", None).await.ok()["items"], json!([]));
+}

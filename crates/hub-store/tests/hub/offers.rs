@@ -11,8 +11,7 @@ async fn resources_and_prompts_count_like_calls() {
     let stage = Stage::new().await;
     let hub = &stage.hub;
     hub.update_server(person(ADA), "up", json!({"calls_per_minute": 4})).await.unwrap();
-    // Whoever has one tool of a server has its resources and prompts.
-    let form = json!({"name": "Some", "approval": "auto", "servers": {"up": {"tools": ["echo"]}}});
+    let form = json!({"name": "Some", "approval": "auto", "servers": {"up": {}}});
     let agent = hub.add_agent(person(ADA), form).await.unwrap();
     let agent = Scope::new(ADA, Subject::Agent(agent.summary.id));
     let arguments = || [("message".into(), "hello".into())].into();

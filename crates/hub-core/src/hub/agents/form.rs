@@ -11,7 +11,6 @@ use crate::hub::Hub;
 use crate::hub::people::name;
 use crate::id::{ServerId, TenantId};
 use crate::server::{AT_ONCE, RATES};
-use crate::store::{Key, Kind};
 use crate::text::shortened;
 
 const LONGEST_NAME: usize = 100;
@@ -77,7 +76,7 @@ impl Hub {
         let (mut read, mut count) = (BTreeMap::new(), 0);
         for (name, mut inner) in form.objects()? {
             let field = format!("servers.{}", shortened(&name));
-            let Some(server) = self.selected_server(tenant, &name).await? else {
+            let Some(server) = self.find_server_id(tenant, &name).await? else {
                 let text = "there is no such server: its id or its slug stands here";
                 return Err(Error::invalid(field, text));
             };
@@ -98,15 +97,6 @@ impl Hub {
             }
         }
         Ok(read)
-    }
-
-    /// The server with this id or slug.
-    async fn selected_server(&self, tenant: TenantId, name: &str) -> Result<Option<ServerId>> {
-        let found = match name.parse::<ServerId>() {
-            Ok(id) => self.store.document(tenant, &Key::new(Kind::Server, id)).await?,
-            Err(_) => self.store.named(tenant, Kind::Server, name).await?,
-        };
-        found.map(|stored| stored.document.key.id.parse()).transpose()
     }
 }
 

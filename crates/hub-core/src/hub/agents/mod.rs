@@ -150,9 +150,7 @@ impl Hub {
         batch.changes.push(without_parts(Kind::Token, id));
         batch.changes.extend(self.credentials_of_agent(tenant, id).await?);
         let batch = batch.tell(told::tokens(Subject::Agent(id))).tell(told::agent(id));
-        self.store.commit(tenant, batch).await?;
-        self.connections.end_of(tenant, Subject::Agent(id));
-        Ok(())
+        self.commit_subject(tenant, batch, Subject::Agent(id)).await
     }
 
     async fn keep_agent(
@@ -166,12 +164,15 @@ impl Hub {
         let entry = entry.with("approval", json!(agent.approval)).with("enabled", agent.enabled);
         let kept = document(Kind::Agent, agent.id, &agent)?.named(&agent.name);
         let batch = Batch::new().change(put(kept, version)).audit(entry).tell(told::agent(agent.id));
-        self.store.commit(scope.tenant(), batch).await?;
-        self.connections.end_of(scope.tenant(), Subject::Agent(agent.id));
-        match self.trust_listed(scope, &agent).await {
-            // One of the tools was looked at just now.
-            Err(error) if error.kind() == error::Kind::Conflict => self.trust_listed(scope, &agent).await?,
-            trusted => trusted?,
+        // The agent and the trust in its tools are one commit.
+        let commit = async || {
+            let batch = self.trust_listed(scope, &agent, batch.clone()).await?;
+            self.commit_subject(scope.tenant(), batch, Subject::Agent(agent.id)).await
+        };
+        match commit().await {
+            // One of the tools may have been synced just now.
+            Err(error) if error.kind() == error::Kind::Conflict => commit().await?,
+            done => done?,
         }
         self.agent_view(scope.tenant(), agent).await
     }

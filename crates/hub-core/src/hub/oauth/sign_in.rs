@@ -227,8 +227,18 @@ impl Hub {
     }
 
     /// Forgets a sign-in, and gives its tokens back where they are taken. Whether that was so is said.
-    pub async fn sign_out_of(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<bool> {
+    pub async fn sign_out_of(
+        self: &Arc<Self>,
+        scope: Scope,
+        name: &str,
+        agent: Option<AgentId>,
+    ) -> Result<bool> {
         scope.person()?;
+        let (hub, name) = (self.clone(), name.to_owned());
+        self.detached(async move { hub.drop_grant(scope, &name, agent).await }).await
+    }
+
+    async fn drop_grant(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<bool> {
         let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), name).await?);
         let whose = (tenant, server.id, agent);
         let oauth = self.oauth(whose, &server, Grants::new(self, whose, &server, Arc::default())?).await?;
