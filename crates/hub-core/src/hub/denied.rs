@@ -2,104 +2,87 @@
 //! Egress that was denied, calls that were refused and calls over a limit all come here, so that no subject writes more
 //! than a bounded number of entries a minute.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use linchpin::egress::Denied;
 use serde_json::Value;
 
 use super::Hub;
+use super::repeats::{Repeated, Repeats, write};
 use crate::audit::Entry;
 use crate::connection::OnDenied;
 use crate::id::{CallId, TenantId};
 use crate::scope::Scope;
 use crate::store::{Batch, Store};
-use crate::sync::lock;
 use crate::tasks::Tasks;
 use crate::world::World;
 
-const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// Kinds of one actor that are told apart; all others are one.
-const MOST: usize = 100;
 const LONGEST_REASON: usize = 300;
 
-/// Kind of refusal: the tenant, the actor, and action and fields of the entry as text.
-type Kind = (TenantId, String, String);
-
-struct Count {
-    /// The entry without its count.
+/// Kind of refusal: the tenant, and an audit entry without its time.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal {
+    tenant: TenantId,
     entry: Entry,
-    /// The record of the first one, if it is a call.
-    call: Option<CallId>,
-    told: Timestamp,
-    more: u64,
-}
-
-/// What to do about a refusal that was counted.
-#[derive(Debug, PartialEq)]
-pub(super) struct Counted {
-    /// The entry to write now, if it is the first of its kind.
-    pub(super) entry: Option<Entry>,
-    /// The record of the first one of its kind, if it is a call.
+    /// The fields of the entry as text.
+    fields: String,
+    /// The record of the first one, if it is a call. It makes no difference.
     pub(super) call: Option<CallId>,
 }
 
+impl PartialEq for Refusal {
+    fn eq(&self, other: &Self) -> bool {
+        let kind = |one: &Self| (one.tenant, one.entry.action);
+        kind(self) == kind(other) && self.entry.actor == other.entry.actor && self.fields == other.fields
+    }
+}
+
+impl Eq for Refusal {}
+
+impl Hash for Refusal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.tenant, &self.entry.actor, self.entry.action, &self.fields).hash(state);
+    }
+}
+
+impl Refusal {
+    pub(super) fn new(tenant: TenantId, entry: Entry, call: Option<CallId>) -> Self {
+        let fields = Value::from(entry.fields.clone()).to_string();
+        Refusal { tenant, entry, fields, call }
+    }
+
+    /// The entry of the first one.
+    pub(super) fn first(&self) -> Entry {
+        self.entry.clone().with("count", 1)
+    }
+}
+
+impl Repeated for Refusal {
+    fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// Each subject has a share of its own: none hides the refusals of others.
+    fn shares_with(&self, other: &Self) -> bool {
+        (self.tenant, &self.entry.actor) == (other.tenant, &other.entry.actor)
+    }
+
+    fn others(&self) -> Self {
+        let reason = "more was denied than is told one by one";
+        let entry = Entry::new(self.entry.at, &self.entry.actor, self.entry.action);
+        Refusal::new(self.tenant, entry.with("reason", reason), None)
+    }
+
+    fn entry(&self, at: Timestamp, count: u64) -> Entry {
+        let entry = Entry { at, ..self.entry.clone() }.with("count", count);
+        self.call.iter().fold(entry, |entry, call| entry.with("call", call.to_string()))
+    }
+}
+
 /// Refusals of the last minute.
-#[derive(Default)]
-pub(super) struct Denials(Mutex<HashMap<Kind, Count>>);
-
-fn kind_of(tenant: TenantId, entry: &Entry) -> Kind {
-    let fields = Value::from(entry.fields.clone());
-    (tenant, entry.actor.clone(), format!("{} {fields}", entry.action))
-}
-
-impl Denials {
-    /// Counts a refusal. Entries that differ in anything but their time are of different kinds.
-    pub(super) fn add(&self, tenant: TenantId, entry: Entry, call: Option<CallId>) -> Counted {
-        let mut all = lock(&self.0);
-        let (mut kind, mut entry, mut call) = (kind_of(tenant, &entry), entry, call);
-        let is_of_actor = |known: &&Kind| (known.0, &known.1) == (tenant, &kind.1);
-        if !all.contains_key(&kind) && all.keys().filter(is_of_actor).count() >= MOST {
-            let reason = "more was denied than is told one by one";
-            entry = Entry::new(entry.at, &entry.actor, entry.action).with("reason", reason);
-            (kind, call) = (kind_of(tenant, &entry), None);
-        }
-        if let Some(count) = all.get_mut(&kind) {
-            count.more += 1;
-            return Counted { entry: None, call: count.call };
-        }
-        let told = entry.at;
-        all.insert(kind, Count { entry: entry.clone(), call, told, more: 0 });
-        Counted { entry: Some(entry.with("count", 1)), call }
-    }
-
-    /// Forgets a refusal whose first entry could not be written.
-    pub(super) fn forget(&self, tenant: TenantId, entry: &Entry) {
-        lock(&self.0).remove(&kind_of(tenant, entry));
-    }
-
-    /// Entries about what was repeated since it was last told. What was not repeated is forgotten.
-    fn due(&self, now: Timestamp, all: bool) -> Vec<(TenantId, Entry)> {
-        let mut due = Vec::new();
-        lock(&self.0).retain(|(tenant, ..), count| {
-            if !all && now.duration_since(count.told) < MINUTE {
-                return true;
-            }
-            let more = std::mem::take(&mut count.more);
-            count.told = now;
-            if more > 0 {
-                let mut entry = Entry { at: now, ..count.entry.clone() }.with("count", more);
-                if let Some(call) = count.call {
-                    entry = entry.with("call", call.to_string());
-                }
-                due.push((*tenant, entry));
-            }
-            more > 0
-        });
-        due
-    }
-}
+pub(super) type Denials = Repeats<Refusal>;
 
 /// Has the audit say what egress denies.
 pub(super) fn told(
@@ -118,93 +101,89 @@ pub(super) fn told(
             entry = entry.with("address", address.to_string());
         }
         let tenant = scope.tenant();
-        let Some(first) = denials.add(tenant, entry, None).entry else { return };
+        let Some(first) = denials.add(Refusal::new(tenant, entry, None), world.now()) else { return };
         let store = store.clone();
-        tasks.start(async move { keep(&*store, tenant, first).await });
+        tasks.start(async move { write(&*store, tenant, first.first()).await });
     })
-}
-
-async fn keep(store: &dyn Store, tenant: TenantId, entry: Entry) {
-    if let Err(error) = store.commit(tenant, Batch::new().audit(entry)).await {
-        tracing::error!(%error, "the audit does not say what was denied");
-    }
 }
 
 impl Hub {
     /// Writes how often refusals were repeated: those that are due, or all.
     pub(super) async fn keep_denied(&self, all: bool) {
-        for (tenant, entry) in self.denials.due(self.world.now(), all) {
-            keep(&*self.store, tenant, entry).await;
-        }
+        self.denials.write_due(&*self.store, self.world.now(), all).await;
     }
 
     /// Counts a refusal, and waits until the first of its kind is written.
     pub(super) async fn audit_refusal(&self, tenant: TenantId, entry: Entry) {
-        if let Some(first) = self.denials.add(tenant, entry, None).entry
-            && let Err(error) = self.commit_then(tenant, Batch::new().audit(first), |_| ()).await
+        if let Some(first) = self.denials.add(Refusal::new(tenant, entry, None), self.world.now())
+            && let Err(error) = self.commit_then(tenant, Batch::new().audit(first.first()), |_| ()).await
         {
-            tracing::error!(%error, "the audit does not say what was denied");
+            tracing::error!(%error, "failed to write an audit entry");
         }
     }
 
     /// Counts a refusal without waiting: how long the caller waits must not say whether something was written.
     pub(super) fn audit_refusal_later(&self, tenant: TenantId, entry: Entry) {
-        let Some(first) = self.denials.add(tenant, entry, None).entry else { return };
+        let first = self.denials.add(Refusal::new(tenant, entry, None), self.world.now());
+        let Some(first) = first else { return };
         let store = self.store.clone();
-        self.tasks.start(async move { keep(&*store, tenant, first).await });
+        self.tasks.start(async move { write(&*store, tenant, first.first()).await });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::repeats::MAX_KINDS;
     use super::*;
 
     const ADA: TenantId = TenantId::fixed(1);
-
-    fn entry(actor: &str, host: &str, second: i64) -> Entry {
-        let at = Timestamp::from_second(second).unwrap();
-        Entry::new(at, actor, "egress.denied").with("host", host)
-    }
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
+    fn refusal(actor: &str, host: &str, call: u128) -> Refusal {
+        let entry = Entry::new(at(0), actor, "egress.denied").with("host", host);
+        Refusal::new(ADA, entry, Some(CallId::fixed(call)))
+    }
+
     #[test]
     fn a_storm_is_one_entry_a_minute() {
-        let (denials, call) = (Denials::default(), CallId::fixed(1));
-        let first = denials.add(ADA, entry("hub", "a", 0), Some(call));
-        assert_eq!(first, Counted { entry: Some(entry("hub", "a", 0).with("count", 1)), call: Some(call) });
+        let denials = Denials::default();
+        let (first, is_first) = denials.count(refusal("hub", "a", 1), at(0));
+        assert_eq!((first.first().fields["count"].as_u64(), is_first), (Some(1), true));
         for second in 0..59 {
-            let again = denials.add(ADA, entry("hub", "a", second), Some(CallId::fixed(2)));
-            assert_eq!(again, Counted { entry: None, call: Some(call) });
+            let (first, is_first) = denials.count(refusal("hub", "a", 2), at(second));
+            assert_eq!((first.call, is_first), (Some(CallId::fixed(1)), false));
             assert!(denials.due(at(second), false).is_empty());
         }
-        let with_call = |entry: Entry| entry.with("call", call.to_string());
-        let due = |second, count| vec![(ADA, with_call(entry("hub", "a", second).with("count", count)))];
-        assert_eq!(denials.due(at(60), false), due(60, 59));
-        assert!(denials.add(ADA, entry("hub", "a", 61), None).entry.is_none());
-        assert_eq!(denials.due(at(62), true), due(62, 1));
+        let due = denials.due(at(60), false);
+        assert_eq!(due, [(refusal("hub", "a", 1), 59)]);
+        let entry = due[0].0.entry(at(60), 59);
+        assert_eq!((entry.at, &entry.fields["count"]), (at(60), &Value::from(59)));
+        assert_eq!(entry.fields["call"], CallId::fixed(1).to_string());
+        assert!(denials.add(refusal("hub", "a", 3), at(61)).is_none());
+        assert_eq!(denials.due(at(62), true), [(refusal("hub", "a", 1), 1)]);
         assert!(denials.due(at(122), false).is_empty());
-        assert!(denials.add(ADA, entry("hub", "a", 123), None).entry.is_some(), "it was forgotten");
-        denials.forget(ADA, &entry("hub", "a", 124));
-        assert!(denials.add(ADA, entry("hub", "a", 124), None).entry.is_some(), "it could not be written");
+        assert!(denials.add(refusal("hub", "a", 4), at(123)).is_some(), "it was forgotten");
+        denials.forget(&refusal("hub", "a", 5));
+        assert!(denials.add(refusal("hub", "a", 6), at(124)).is_some(), "it could not be written");
     }
 
     #[test]
     fn a_storm_of_many_is_bounded_for_each_actor() {
         let denials = Denials::default();
-        let add = |actor, number: usize| {
-            denials.add(ADA, entry(actor, &number.to_string(), 0), Some(CallId::fixed(number as u128)))
+        let add = |actor, number: u32| {
+            denials.count(refusal(actor, &number.to_string(), u128::from(number)), at(0))
         };
-        let told: Vec<_> = (0..10_000).filter_map(|number| add("a", number).entry).collect();
-        assert_eq!(told.len(), MOST + 1);
-        assert_eq!(add("a", 10_000), Counted { entry: None, call: None }, "it has no record of its own");
-        assert!(add("b", 0).entry.is_some(), "others have a share of their own");
-        assert!(denials.add(TenantId::fixed(2), entry("a", "a", 0), None).entry.is_some());
-        let due = denials.due(at(60), false);
-        assert_eq!(due.len(), 1);
-        assert_eq!(due[0].1.fields["count"], 10_001 - MOST - 1);
-        assert_eq!(lock(&denials.0).len(), 1);
+        let told = (0..10_000).filter(|number| add("a", *number).1).count();
+        assert_eq!(told, MAX_KINDS + 1);
+        let (others, is_first) = add("a", 10_000);
+        assert_eq!((others.call, is_first), (None, false), "it has no record of its own");
+        assert!(add("b", 0).1, "others have a share of their own");
+        let other = Refusal { tenant: TenantId::fixed(2), ..refusal("a", "0", 0) };
+        assert!(denials.add(other, at(0)).is_some());
+        let rest = 10_001 - u64::try_from(MAX_KINDS).unwrap() - 1;
+        assert_eq!(denials.due(at(60), false), [(others, rest)]);
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::denied::Counted;
+use super::denied::Refusal;
 use super::history::CallView;
 use super::running::{Approved, Intent};
 use super::sync::tool_id;
@@ -292,7 +292,8 @@ impl Hub {
         let text: String = text.chars().take(MAX_REASON_LEN).collect();
         self.meters.call_over(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
         let kind = self.about_tool(scope, "call.refused", &plan.server, &plan.tool).with("reason", code);
-        let Counted { entry, call } = self.denials.add(tenant, kind.clone(), Some(plan.id));
+        let (kind, is_first) = self.denials.count(Refusal::new(tenant, kind, Some(plan.id)), now);
+        let call = kind.call;
         let view = CallView {
             id: call.unwrap_or(plan.id),
             arguments: None,
@@ -300,8 +301,10 @@ impl Hub {
             completed: Some(now),
             ..CallView::of(scope, plan, status)
         };
-        let Some(mut entry) = entry else { return Ok(view) };
-        let mut batch = Batch::new();
+        if !is_first {
+            return Ok(view);
+        }
+        let (mut entry, mut batch) = (kind.first(), Batch::new());
         if call.is_some() {
             entry = plan.described(entry);
             let keeps = plan.server.settings.keep_history;
@@ -313,7 +316,7 @@ impl Hub {
         let denials = self.denials.clone();
         self.commit_then(tenant, batch.audit(entry), move |done| {
             if done.is_err() {
-                denials.forget(tenant, &kind);
+                denials.forget(&kind);
             }
         })
         .await?;

@@ -51,8 +51,8 @@ impl Repeated for Refused {
         self.tenant
     }
 
-    fn others(tenant: TenantId) -> Self {
-        Refused { tenant, user: None, source: None, reason: Reason::Other }
+    fn others(&self) -> Self {
+        Refused { tenant: self.tenant, user: None, source: None, reason: Reason::Other }
     }
 
     fn entry(&self, at: Timestamp, count: u64) -> Entry {
@@ -115,6 +115,6 @@ mod tests {
         let written = (0..10_000).filter_map(|source| all.add(refused(source), at(0))).count();
         assert_eq!(written, MAX_KINDS + 1);
         let rest = 10_000 - u64::try_from(MAX_KINDS).unwrap() - 1;
-        assert_eq!(all.due(at(60), false), [(Refused::others(TenantId::fixed(1)), rest)]);
+        assert_eq!(all.due(at(60), false), [(refused(1).others(), rest)]);
     }
 }

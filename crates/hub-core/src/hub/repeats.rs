@@ -13,7 +13,7 @@ use crate::store::{Batch, Store};
 use crate::sync::lock;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// Kinds of one tenant that are counted apart; the rest is counted together.
+/// Kinds of one share that are counted apart; the rest is counted together.
 pub(super) const MAX_KINDS: usize = 100;
 
 /// A kind of event: events that compare equal are counted together.
@@ -21,8 +21,13 @@ pub(super) trait Repeated: Clone + Eq + Hash {
     /// The tenant whose audit has the entry.
     fn tenant(&self) -> TenantId;
 
-    /// The kind of all events beyond [`MAX_KINDS`].
-    fn others(tenant: TenantId) -> Self;
+    /// Whether both kinds take from the same [`MAX_KINDS`]. Default: those of one tenant do.
+    fn shares_with(&self, other: &Self) -> bool {
+        self.tenant() == other.tenant()
+    }
+
+    /// The kind of all events of its share beyond [`MAX_KINDS`].
+    fn others(&self) -> Self;
 
     /// The audit entry of `count` events.
     fn entry(&self, at: Timestamp, count: u64) -> Entry;
@@ -45,16 +50,28 @@ impl<K> Default for Repeats<K> {
 impl<K: Repeated> Repeats<K> {
     /// Counts an event. Returns its kind if it is the first one, which is to be written at once.
     pub(super) fn add(&self, kind: K, now: Timestamp) -> Option<K> {
+        let (kind, is_first) = self.count(kind, now);
+        is_first.then_some(kind)
+    }
+
+    /// Counts an event. Returns the kind of the first one, and whether this is it.
+    pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, bool) {
         let mut all = lock(&self.0);
         let is_known = all.contains_key(&kind);
-        let is_full = || all.keys().filter(|known| known.tenant() == kind.tenant()).count() >= MAX_KINDS;
-        let kind = if !is_known && is_full() { K::others(kind.tenant()) } else { kind };
-        if let Some(count) = all.get_mut(&kind) {
-            count.more += 1;
-            return None;
+        let is_full = || all.keys().filter(|known| known.shares_with(&kind)).count() >= MAX_KINDS;
+        let kind = if !is_known && is_full() { kind.others() } else { kind };
+        if let Some((first, _)) = all.get_key_value(&kind) {
+            let first = first.clone();
+            all.entry(kind).and_modify(|count| count.more += 1);
+            return (first, false);
         }
         all.insert(kind.clone(), Count { written: now, more: 0 });
-        Some(kind)
+        (kind, true)
+    }
+
+    /// Forgets a kind whose first entry could not be written.
+    pub(super) fn forget(&self, kind: &K) {
+        lock(&self.0).remove(kind);
     }
 
     /// Returns the kinds that were repeated and are due, or all of them, with their counts. A kind that was not repeated for

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin_hub_core::connection::Status;
 use linchpin_hub_core::hub::Hub;
+use linchpin_hub_core::hub::sessions::Remote;
 use linchpin_hub_core::store::{Batch, Cached, Change, Document, Key, Kind, Store};
 use linchpin_hub_core::{Scope, Subject};
 use serde_json::json;
@@ -106,7 +107,8 @@ async fn a_user_who_signs_out_or_is_removed_has_no_connections() {
     let hub = &stage.hub;
     hub.ensure_local().await.unwrap();
     let link = hub.one_time().await.unwrap().unwrap();
-    let session = hub.sign_in_once(&link).await.unwrap();
+    let here = Remote { address: None, host: "localhost".to_owned(), user: None };
+    let session = hub.sign_in_once(&link, &here).await.unwrap();
     assert_eq!(session.scope, person(ADA));
     stage.call(session.scope, "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(status(hub, "up").await, Status::Connected);
