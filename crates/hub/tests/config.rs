@@ -157,7 +157,7 @@ fn a_data_directory_that_cannot_be_written_is_named() {
     let mut owned: Vec<_> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
     owned.extend([folder, data.clone(), home.keys()]);
     for path in owned {
-        let _ = chown(path, Some(65534), Some(65534)); // the owner of the tests is the user then
+        let _ = chown(path, Some(65_534), Some(65_534)); // the owner of the tests is the user then
     }
     let start = || {
         let mut command = Command::new("python3");

@@ -67,6 +67,7 @@ pub(super) struct Contact {
 
 /// A server, as people see it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of the JSON object of the API")]
 pub struct ServerView {
     /// Its id.
     #[schemars(with = "String")]
@@ -404,9 +405,10 @@ impl Hub {
             keep_history: settings.keep_history,
             status: self.connections.status(tenant, server.id),
             // With a credential that has just been entered it may work.
-            error: match server.has_left_file {
-                true => Some(LEFT_FILE.to_owned()),
-                false => contact.error.filter(|_| [0, server.version].contains(&contact.of)),
+            error: if server.has_left_file {
+                Some(LEFT_FILE.to_owned())
+            } else {
+                contact.error.filter(|_| [0, server.version].contains(&contact.of))
             },
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
