@@ -7,9 +7,10 @@ mod hub;
 mod rest;
 mod support;
 
-use hub::Home;
+use hub::{Demo, Home};
+use linchpin::Revision;
 use rest::Rest;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{LINCHPIN, run, run_in};
 
 /// A server whose tool gives what it is asked for.
@@ -144,4 +145,37 @@ fn a_running_hub_prints_a_new_login_link() {
     let link = home.ok(&["login-link"]);
     let path = link.trim().strip_prefix(&hub.url).unwrap();
     assert_eq!(rest.ask("GET", path, &[], "").unwrap().status, 303);
+}
+
+#[test]
+fn people_see_names_and_programs_ids_beside_them() {
+    let home = Home::new();
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    let agent = home.json(&["agent", "add", "Helper", "--server", "demo"]);
+    let subject = format!("agent:{}", agent["id"].as_str().unwrap());
+    let token = home.ok(&["token", "add", "laptop", "--agent", "Helper"]);
+    let tokens = home.ok(&["token", "list"]);
+    assert!(tokens.contains("Helper") && !tokens.contains("agent:"), "{tokens}");
+    let call =
+        ["--hub", &hub.url, "tool", "call", "mcp_demo__add", "--args", r#"{"a": 1, "b": 2}"#, "--no-wait"];
+    run_in(&[("LINCHPIN_TOKEN", token.trim())], &call).said(0, &[]);
+    for shown in
+        [home.ok(&["approvals"]), home.ok(&["calls"]), home.ok(&["calls", "list", "--agent", "Helper"])]
+    {
+        assert!(shown.contains("Helper") && shown.contains("mcp_demo__add"), "{shown}");
+        assert!(!shown.contains("agent:"), "{shown}");
+    }
+    assert_eq!(home.json(&["calls", "list", "--agent", "Helper"]).as_array().unwrap().len(), 1);
+    let approval = &home.json(&["approvals"])[0];
+    assert_eq!(approval["call"]["subject_name"], "Helper");
+    assert_eq!(approval["call"]["subject"], *subject, "programs have the id, too");
+    let id = approval["id"].as_str().unwrap();
+    home.ok(&["approvals", "deny", id]);
+    let shown = home.ok(&["approvals", "show", id]);
+    assert!(shown.contains("local") && !shown.contains("user:"), "{shown}");
+    assert_eq!(home.json(&["token", "list"])[0]["owner_name"], "Helper");
+    home.ok(&["agent", "remove", "Helper"]);
+    let shown = home.ok(&["calls"]);
+    assert!(shown.contains(&subject), "one that was removed has only its id: {shown}");
 }

@@ -33,8 +33,10 @@ pub struct ApprovalView {
     pub call: CallView,
     /// What was said.
     pub decision: Decision,
-    /// Who said it.
+    /// Who decided: `user:` and an id, or `hub`.
     pub decided_by: Option<String>,
+    /// The name of that user. Absent if it was removed.
+    pub decided_by_name: Option<String>,
     /// What it is bound to: who asks, the server, the tool as it is defined, the arguments and the rules.
     pub digest: String,
     /// When it was asked.
@@ -84,11 +86,16 @@ impl Hub {
     }
 
     async fn view_approval(&self, scope: Scope, approval: Approval) -> Result<ApprovalView> {
+        let decided_by_name = match &approval.decided_by {
+            Some(subject) => self.subject_name(scope.tenant(), subject).await?,
+            None => None,
+        };
         Ok(ApprovalView {
             id: approval.id,
             call: self.call(scope, approval.call).await?,
             decision: approval.decision,
             decided_by: approval.decided_by,
+            decided_by_name,
             digest: approval.digest.to_string(),
             created: approval.created,
             expires: approval.expires,

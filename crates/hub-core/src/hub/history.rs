@@ -37,8 +37,10 @@ pub struct CallView {
     pub server: Option<String>,
     /// The tool, as the server calls it.
     pub tool: String,
-    /// Who wanted it.
+    /// The caller: `user:` or `agent:`, and an id.
     pub subject: String,
+    /// The name of that user or agent. Absent if it was removed.
+    pub subject_name: Option<String>,
     /// How far it is.
     pub status: Status,
     /// The arguments, if they are kept.
@@ -79,6 +81,7 @@ impl CallView {
             server: Some(plan.server.slug.as_str().to_owned()),
             tool: plan.tool.name.clone(),
             subject: scope.subject().to_string(),
+            subject_name: None,
             status,
             arguments: Some(plan.arguments.clone()),
             asked: plan.asked.clone(),
@@ -165,6 +168,7 @@ impl Hub {
             None => (None, None),
         };
         let view = CallView {
+            subject_name: self.subject_name(tenant, &call.subject).await?,
             id: call.id,
             name: server.as_ref().map(|server| local(&server.slug, &call.tool, LONGEST)),
             server_id: call.server,

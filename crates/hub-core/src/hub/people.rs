@@ -8,12 +8,17 @@ use std::time::Duration;
 use linchpin::auth::Secret;
 use tokio::sync::Semaphore;
 
+use super::Hub;
 use super::passwords::Kept;
 use super::refused::RefusedSignIns;
 use super::throttle::Throttle;
+use super::users::User;
+use crate::agent::Agent;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::id::{TokenId, UserId};
+use crate::id::{TenantId, TokenId, UserId};
+use crate::scope::{Scope, Subject};
+use crate::store::Kind;
 use crate::sync::lock;
 use crate::text::{check_visible_line, hex};
 use crate::token;
@@ -156,6 +161,26 @@ impl People {
             result
         });
         work.await.map_err(|_| over())?
+    }
+}
+
+impl Hub {
+    /// The name of a user or an agent, by its subject. `None` for the hub itself, and for one that was removed.
+    pub(super) async fn subject_name(&self, tenant: TenantId, subject: &str) -> Result<Option<String>> {
+        Ok(match subject.parse() {
+            Ok(Subject::User(id)) => {
+                self.find::<User>(tenant, Kind::User, id).await?.map(|(user, _)| user.name)
+            }
+            Ok(Subject::Agent(id)) => {
+                self.find::<Agent>(tenant, Kind::Agent, id).await?.map(|(agent, _)| agent.name)
+            }
+            Ok(Subject::Hub) | Err(_) => None,
+        })
+    }
+
+    /// The name of the caller, for a call that was made: it matters less than the call.
+    pub(super) async fn caller_name(&self, scope: Scope) -> Option<String> {
+        self.subject_name(scope.tenant(), &scope.subject().to_string()).await.ok().flatten()
     }
 }
 

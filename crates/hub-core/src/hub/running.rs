@@ -139,6 +139,7 @@ impl Hub {
         }
         span.record("linchpin.status", came.status.name());
         let view = CallView {
+            subject_name: self.caller_name(scope).await,
             result: came.result.clone(),
             warning: came.warning.clone(),
             error: came.error.clone(),

@@ -44,6 +44,8 @@ pub struct TokenView {
     pub id: TokenId,
     /// Whose it is: `agent:` or `user:`, and an id.
     pub owner: String,
+    /// The name of that agent or user.
+    pub owner_name: Option<String>,
     /// What it is for.
     pub name: String,
     /// When it was issued.
@@ -52,13 +54,6 @@ pub struct TokenView {
     /// When it stops to count.
     #[schemars(with = "String")]
     pub expires: Timestamp,
-}
-
-impl Token {
-    fn view(self) -> TokenView {
-        let Token { id, owner, name, created, expires, .. } = self;
-        TokenView { id, owner, name, created, expires }
-    }
 }
 
 impl Hub {
@@ -91,7 +86,25 @@ impl Hub {
         let token_of = document(Kind::Token, id, &token)?.of(&parent.id);
         let batch = Batch::new().change(Change::Need(parent)).change(put(token_of, 0)).audit(entry);
         self.store.commit(scope.tenant(), batch.tell(changed(&token))).await?;
-        Ok((secret, token.view()))
+        Ok((secret, self.view_token(scope.tenant(), token).await?))
+    }
+
+    async fn view_token(&self, tenant: TenantId, token: Token) -> Result<TokenView> {
+        let owner_name = self.subject_name(tenant, &token.owner).await?;
+        let Token { id, owner, name, created, expires, .. } = token;
+        Ok(TokenView { id, owner, owner_name, name, created, expires })
+    }
+
+    async fn view_tokens(
+        &self,
+        tenant: TenantId,
+        tokens: impl Iterator<Item = Token>,
+    ) -> Result<Vec<TokenView>> {
+        let mut views = Vec::new();
+        for token in tokens {
+            views.push(self.view_token(tenant, token).await?);
+        }
+        Ok(views)
     }
 
     /// Whoever can have tokens, and is there.
@@ -113,7 +126,7 @@ impl Hub {
         scope.person()?;
         let parent = self.owner_of_tokens(scope.tenant(), owner).await?;
         let all = self.all::<Token>(scope.tenant(), Kind::Token, Some(&parent.id)).await?;
-        Ok(all.into_iter().map(|(token, _)| token.view()).collect())
+        self.view_tokens(scope.tenant(), all.into_iter().map(|(token, _)| token)).await
     }
 
     /// The tokens of the user who asks, and those of every agent.
@@ -121,7 +134,7 @@ impl Hub {
         let own = Subject::User(scope.person()?).to_string();
         let all = self.all::<Token>(scope.tenant(), Kind::Token, None).await?;
         let is_shown = |token: &Token| token.owner == own || token.owner.starts_with("agent:");
-        Ok(all.into_iter().map(|(token, _)| token).filter(is_shown).map(Token::view).collect())
+        self.view_tokens(scope.tenant(), all.into_iter().map(|(token, _)| token).filter(is_shown)).await
     }
 
     /// Takes a token of somebody back. From the next request on it counts for nothing.

@@ -191,7 +191,7 @@ fn call_row(html: &mut Html, call: &CallView) {
     };
     html.markup("<tr><td>").text(moment(call.created)).markup("</td><td><code>");
     html.text(call.name.as_deref().unwrap_or(&call.tool)).markup("</code></td><td>");
-    html.text(call.subject.split(':').next().unwrap_or_default()).markup("</td><td>");
+    html.text(call.subject_name.as_deref().unwrap_or(&call.subject)).markup("</td><td>");
     html.markup(class).text(call.status.name()).markup("</span>");
     if let Some(error) = &call.error {
         html.markup("<br><small class=\"faint\">").text(error).markup("</small>");

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::Asked;
-use super::output::{Field, field, name};
+use super::output::{Field, either, field, name};
 use crate::api::{encoded, object, query};
 use crate::call::arguments;
 use crate::failure::Failure;
@@ -12,20 +12,20 @@ use crate::failure::Failure;
 const LIST: [Field; 6] = [
     name("id", "/id"),
     field("decision", "/decision"),
-    field("who", "/call/subject"),
+    either("who", "/call/subject_name", "/call/subject"),
     field("expires", "/expires"),
-    field("tool", "/call/name"),
+    either("tool", "/call/name", "/call/tool"),
     field("arguments", "/call/arguments"),
 ];
 
 const ONE: [Field; 9] = [
     name("id", "/id"),
     field("decision", "/decision"),
-    field("by", "/decided_by"),
-    field("who", "/call/subject"),
+    either("by", "/decided_by_name", "/decided_by"),
+    either("who", "/call/subject_name", "/call/subject"),
     field("asked", "/created"),
     field("expires", "/expires"),
-    field("tool", "/call/name"),
+    either("tool", "/call/name", "/call/tool"),
     field("call", "/call/id"),
     field("arguments", "/call/arguments"),
 ];

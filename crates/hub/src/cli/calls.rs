@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::Asked;
-use super::output::{Field, field, name};
+use super::output::{Field, either, field, name};
+use super::{Asked, agent};
 use crate::api::{encoded, query};
 use crate::failure::Failure;
 
@@ -11,16 +11,16 @@ const LIST: [Field; 6] = [
     name("id", "/id"),
     field("status", "/status"),
     field("created", "/created"),
-    field("who", "/subject"),
-    field("tool", "/name"),
+    either("who", "/subject_name", "/subject"),
+    either("tool", "/name", "/tool"),
     field("error", "/error"),
 ];
 const ONE: [Field; 15] = [
     name("id", "/id"),
-    field("tool", "/name"),
-    field("server", "/server"),
+    either("tool", "/name", "/tool"),
+    either("server", "/server", "/server_id"),
     field("its name there", "/tool"),
-    field("who", "/subject"),
+    either("who", "/subject_name", "/subject"),
     field("status", "/status"),
     field("error", "/error"),
     field("approval", "/approval"),
@@ -60,7 +60,10 @@ pub(crate) struct Filter {
     /// Those that are so far: pending, running, success, error, denied, cancelled, unknown
     #[arg(long)]
     status: Option<String>,
-    /// Those that this one wanted, such as agent:ID
+    /// Filter by agent, by its name or id
+    #[arg(long, conflicts_with = "subject")]
+    agent: Option<String>,
+    /// Filter by caller, such as agent:ID or user:ID
     #[arg(long)]
     subject: Option<String>,
     /// Those from this time on, such as 2026-01-31T12:00:00Z
@@ -78,7 +81,9 @@ pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), F
     let (api, output) = (asked.api()?, asked.output);
     match command.unwrap_or(Command::List(Filter::default())) {
         Command::List(filter) => {
-            let Filter { server, tool, status, subject, since, until, limit } = filter;
+            let Filter { server, tool, status, agent, subject, since, until, limit } = filter;
+            let agent = agent::find_if(&api, agent.as_deref()).await?;
+            let subject = subject.or(agent.map(|id| format!("agent:{id}")));
             let (about, when) = (
                 [("server", server), ("tool", tool), ("status", status)],
                 [("since", since), ("until", until)],

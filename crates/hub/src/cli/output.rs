@@ -7,17 +7,23 @@ use serde_json::Value;
 use super::print;
 use crate::terminal::{Cell, Look, Style, clean, one_line, table};
 
-/// A column of a table, or a line about one thing: its heading, where it stands in the answer, and how it looks.
-pub(crate) struct Field(&'static str, &'static str, Style);
+/// A column of a table, or a line about one thing: its heading, the JSON pointers of its value, and its style.
+/// The second pointer is for values without the first one.
+pub(crate) struct Field(&'static str, [&'static str; 2], Style);
 
 /// A field that stands at this JSON pointer.
 pub(crate) const fn field(heading: &'static str, pointer: &'static str) -> Field {
-    Field(heading, pointer, Style::Plain)
+    Field(heading, [pointer, pointer], Style::Plain)
+}
+
+/// A field at the first of these JSON pointers that has a value, such as a name or else an id.
+pub(crate) const fn either(heading: &'static str, pointer: &'static str, otherwise: &'static str) -> Field {
+    Field(heading, [pointer, otherwise], Style::Plain)
 }
 
 /// The same for the name of the thing.
 pub(crate) const fn name(heading: &'static str, pointer: &'static str) -> Field {
-    Field(heading, pointer, Style::Name)
+    Field(heading, [pointer, pointer], Style::Name)
 }
 
 /// How to show something.
@@ -48,7 +54,7 @@ impl Output {
             return self.value(item);
         }
         let line = |field: &Field| vec![Cell::new(field.0, Style::Dim), field.cell(item)];
-        let has = |field: &&Field| item.pointer(field.1).is_some_and(|value| !is_nothing(value));
+        let has = |field: &&Field| !is_nothing(field.value(item));
         let rows: Vec<_> = fields.iter().filter(has).map(line).collect();
         print(&table(&rows, 0, Look::stdout()))
     }
@@ -65,8 +71,14 @@ impl Output {
 }
 
 impl Field {
+    fn value<'a>(&self, item: &'a Value) -> &'a Value {
+        let found =
+            self.1.iter().filter_map(|pointer| item.pointer(pointer)).find(|value| !is_nothing(value));
+        found.unwrap_or(&Value::Null)
+    }
+
     fn cell(&self, item: &Value) -> Cell {
-        let value = item.pointer(self.1).unwrap_or(&Value::Null);
+        let value = self.value(item);
         let text = shown(value);
         let style = match (self.2, &*text) {
             (Style::Plain, "connected" | "success" | "trusted" | "approved") => Style::Good,
@@ -108,6 +120,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_name_is_shown_or_else_an_id() {
+        let field = either("who", "/name", "/id");
+        assert_eq!(field.value(&json!({"id": 7, "name": "Ada"})), "Ada");
+        assert_eq!(field.value(&json!({"id": 7, "name": null})), 7);
+        assert_eq!(field.value(&json!({})), &Value::Null);
+    }
 
     #[test]
     fn values_are_shown_on_one_line() {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use super::output::{Field, field, name};
+use super::output::{Field, either, field, name};
 use super::{Asked, agent};
 use crate::api::{Api, encoded, object};
 use crate::failure::{Failure, Kind};
@@ -11,7 +11,7 @@ use crate::terminal::clean;
 
 const LIST: [Field; 5] = [
     name("id", "/id"),
-    field("owner", "/owner"),
+    either("owner", "/owner_name", "/owner"),
     field("created", "/created"),
     field("expires", "/expires"),
     field("name", "/name"),
