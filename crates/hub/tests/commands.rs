@@ -179,3 +179,17 @@ fn people_see_names_and_programs_ids_beside_them() {
     let shown = home.ok(&["calls"]);
     assert!(shown.contains(&subject), "one that was removed has only its id: {shown}");
 }
+
+#[test]
+fn a_disabled_server_has_that_status() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    home.ok(&["server", "disable", "demo"]);
+    assert_eq!(home.json(&["server", "show", "demo"])["status"], "disabled");
+    let disabled = home.json(&["server", "list", "--status", "disabled"]);
+    assert_eq!(disabled.as_array().unwrap().len(), 1, "{disabled}");
+    assert_eq!(home.json(&["server", "list", "--status", "disconnected"]), json!([]));
+    home.ok(&["server", "enable", "demo"]);
+    assert_eq!(home.json(&["server", "connect", "demo"])["status"], "connected");
+}

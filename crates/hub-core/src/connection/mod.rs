@@ -1,6 +1,7 @@
 //! Connections to servers: opened when they are needed, shared by nobody but those with the same key, and ended when
 //! nobody needs them or anything about them changes.
 
+mod check;
 mod open;
 
 use std::collections::{HashMap, HashSet};
@@ -29,8 +30,6 @@ use crate::sync::lock;
 use crate::tasks::Tasks;
 use crate::world::World;
 
-/// How long a connection is kept that nobody uses.
-const IDLE: Duration = Duration::from_mins(10);
 /// A connection that ends sooner is one that could not be opened.
 const SHORT: Duration = Duration::from_secs(10);
 /// How long a server that cannot be connected to is left alone: at first, and at most.
@@ -85,8 +84,10 @@ pub enum Status {
     Connecting,
     /// It is.
     Connected,
-    /// It could not be.
+    /// It could not be opened, or the last request on it did not reach the server.
     Error,
+    /// The server is disabled.
+    Disabled,
 }
 
 /// Told when the lists of a server change.
@@ -136,6 +137,10 @@ struct Slot {
 /// A connection, for as long as somebody needs it.
 pub(crate) struct Reached {
     client: Client,
+    key: Key,
+    slot: Arc<Slot>,
+    /// Which of the connections of the slot it is.
+    number: u64,
     /// What must not be seen of what comes from it.
     pub(crate) hidden: Arc<Hidden>,
     /// Whether it was opened for this.
@@ -153,15 +158,25 @@ impl Deref for Reached {
 
 impl Slot {
     fn new(now: Timestamp) -> Arc<Self> {
-        let seen = Mutex::new(Seen { status: Status::Disconnected, used: now, egress: None });
+        let seen =
+            Seen { status: Status::Disconnected, used: now, checked: now, is_remote: false, egress: None };
         let users = Arc::new(Semaphore::new(MOST_USERS as usize));
-        Arc::new(Slot { line: tokio::sync::Mutex::default(), seen, users })
+        Arc::new(Slot { line: tokio::sync::Mutex::default(), seen: Mutex::new(seen), users })
     }
 
     fn begin_use(&self) -> Result<OwnedSemaphorePermit> {
         let text = "too many use the connection at once, or it has just been ended: try again";
         let busy = |_| Error::new(Kind::Unavailable, "connection_busy", text);
         self.users.clone().try_acquire_owned().map_err(busy)
+    }
+
+    /// The open connection, unless another task is just opening it.
+    fn reached(slot: &Arc<Self>, key: &Key) -> Option<Reached> {
+        let line = slot.line.try_lock().ok()?;
+        let client = line.client.clone().filter(|client| !client.is_closed())?;
+        let (hidden, number, using) = (line.hidden.clone(), line.number, slot.begin_use().ok()?);
+        let (key, slot) = (key.clone(), slot.clone());
+        Some(Reached { client, key, slot, number, hidden, is_new: false, _use: using })
     }
 
     /// Ends it in good order, as soon as nobody uses it any more.
@@ -177,6 +192,8 @@ impl Slot {
 #[derive(Default)]
 struct Line {
     client: Option<Client>,
+    /// Counts the connections that were opened here.
+    number: u64,
     /// What must not be seen of what comes from it.
     hidden: Arc<Hidden>,
     /// How often in a row it could not be opened, and why.
@@ -190,6 +207,10 @@ struct Line {
 struct Seen {
     status: Status,
     used: Timestamp,
+    /// When it was last checked whether the server answers.
+    checked: Timestamp,
+    /// Whether it is a connection over the network, whose end is noticed by a request alone.
+    is_remote: bool,
     /// The way out, as it was gone.
     egress: Option<Egress>,
 }
@@ -199,7 +220,8 @@ impl Line {
     fn failed(&mut self, error: Error, now: Timestamp) {
         let pause = PAUSES.0.saturating_mul(1 << self.failures.min(10)).min(PAUSES.1);
         let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
-        *self = Line { failures: self.failures + 1, last: Some((error, until)), ..Line::default() };
+        let (number, failures) = (self.number, self.failures + 1);
+        *self = Line { number, failures, last: Some((error, until)), ..Line::default() };
     }
 }
 
@@ -269,8 +291,9 @@ impl Connections {
         let now = self.world.now();
         lock(&slot.seen).used = now;
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
-            let (client, hidden) = (client.clone(), line.hidden.clone());
-            return Ok(Reached { client, hidden, is_new: false, _use: using });
+            let (client, hidden, number) = (client.clone(), line.hidden.clone(), line.number);
+            drop(line);
+            return Ok(Reached { client, key, slot, number, hidden, is_new: false, _use: using });
         }
         // One that ends as soon as it is open is as good as one that cannot be opened.
         if line.opened.take().is_some_and(|opened| is_within(opened, now, SHORT)) {
@@ -291,21 +314,27 @@ impl Connections {
         let proof = credential.map(|credential| &credential.proof);
         let hidden = Arc::new(Hidden::of(server, proof, self.own.as_ref()));
         let egress = self.egress(scope, server.id);
-        lock(&slot.seen).egress = Some(egress.clone());
+        {
+            let mut seen = lock(&slot.seen);
+            (seen.egress, seen.is_remote) = (Some(egress.clone()), server.transport.place().is_some());
+        }
         let opened = open::open(server, proof, &hidden, &egress, &self.processes, changed).await;
         // The way may have been changed meanwhile.
         match opened.and_then(|client| egress.is_allowed().then_some(client).ok_or_else(changed_way)) {
             Ok(client) => {
                 // What failed before counts until it has stayed open for a while.
+                let number = line.number + 1;
                 *line = Line {
                     client: Some(client.clone()),
+                    number,
                     hidden: hidden.clone(),
                     failures: line.failures,
                     last: None,
                     opened: Some(self.world.now()),
                 };
                 trying.end(Status::Connected);
-                Ok(Reached { client, hidden, is_new: true, _use: using })
+                drop(line);
+                Ok(Reached { client, key, slot, number, hidden, is_new: true, _use: using })
             }
             Err(error) => {
                 line.failed(error.clone(), self.world.now());
@@ -368,7 +397,7 @@ impl Connections {
             Status::Connected => 3,
             Status::Connecting => 2,
             Status::Error => 1,
-            Status::Disconnected => 0,
+            Status::Disconnected | Status::Disabled => 0,
         };
         of.map(|(_, slot)| lock(&slot.seen).status).max_by_key(rank).unwrap_or(Status::Disconnected)
     }
@@ -419,39 +448,6 @@ impl Connections {
     /// Ends all connections of somebody.
     pub fn end_of(&self, tenant: TenantId, subject: Subject) {
         self.end_where(|key, _| key.tenant == tenant && key.subject == subject);
-    }
-
-    /// A connection of anybody to this server as it is now, to look at what it has.
-    pub(crate) fn live(&self, tenant: TenantId, server: &Server) -> Option<Reached> {
-        let slots = lock(&self.slots);
-        let mut of = slots
-            .iter()
-            .filter(|(key, _)| (key.tenant, key.server, key.version) == (tenant, server.id, server.version));
-        of.find_map(|(_, slot)| {
-            let line = slot.line.try_lock().ok()?;
-            let client = line.client.clone().filter(|client| !client.is_closed())?;
-            let (hidden, using) = (line.hidden.clone(), slot.begin_use().ok()?);
-            Some(Reached { client, hidden, is_new: false, _use: using })
-        })
-    }
-
-    /// Says of connections that have ended by themselves that they have.
-    pub fn notice_ends(&self) {
-        let slots = lock(&self.slots);
-        for (key, slot) in &*slots {
-            let is_over = |line: &Line| line.client.as_ref().is_some_and(Client::is_closed);
-            if slot.line.try_lock().is_ok_and(|line| is_over(&line)) {
-                self.say(key, slot, Status::Disconnected);
-            }
-        }
-    }
-
-    /// Ends what nobody has used for long.
-    pub fn end_idle(&self) {
-        let now = self.world.now();
-        let is_idle =
-            |used: Timestamp| Duration::try_from(now.duration_since(used)).is_ok_and(|idle| idle >= IDLE);
-        self.end_where(|_, slot| is_idle(lock(&slot.seen).used));
     }
 
     fn end_where(&self, is_over: impl Fn(&Key, &Slot) -> bool) {

@@ -84,6 +84,7 @@ impl Hub {
         self.write_refused(false).await;
         self.connections.end_idle();
         self.connections.notice_ends();
+        self.check_connections();
         let now = self.world.now();
         let is_due = now.duration_since(*synced)
             >= jiff::SignedDuration::try_from(self.options.sync_every).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! Connections to servers, for whoever needs one.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use linchpin::auth::Secret;
 use linchpin::client::Listing;
@@ -163,6 +165,28 @@ impl Hub {
         let server = without_credentials(scope, server.clone(), credential.is_some());
         let server = self.with_secrets(scope.tenant(), server).await?;
         self.connections.get(scope, &server, credential.as_ref(), insist).await
+    }
+
+    /// Takes note of a failed request: the status of the server follows, and the hub connects again soon to see whether it
+    /// is there.
+    pub(super) async fn failed_request(&self, reached: &Reached, error: &ClientError) {
+        if self.connections.failed(reached, error).await {
+            let (tenant, server) = reached.upstream();
+            self.look_soon(tenant, server);
+        }
+    }
+
+    /// Starts to check whether the servers behind unused connections are still there.
+    pub fn check_connections(self: &Arc<Self>) {
+        for reached in self.connections.quiet() {
+            let hub = self.clone();
+            self.looks.start(async move {
+                if hub.connections.is_gone(&reached).await {
+                    let (tenant, server) = reached.upstream();
+                    hub.look_soon(tenant, server);
+                }
+            });
+        }
     }
 
     /// Keeps when a server was spoken with, and what went wrong.

@@ -165,6 +165,7 @@ impl Hub {
                 continue;
             }
             if tries >= server.settings.retry_attempts || !may_pass(&error) {
+                self.failed_request(&client, &error).await;
                 return Err(failed(server, &client.hidden, trouble, &error));
             }
             tokio::time::sleep(backoff(tries)).await;

@@ -235,7 +235,11 @@ impl Hub {
             // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
             call = call.as_task(2 * time);
         }
-        Ok(tokio::time::timeout(time, call.into_future()).await.ok())
+        let answer = tokio::time::timeout(time, call.into_future()).await.ok();
+        if let Some(Err(error)) = &answer {
+            self.failed_request(&client, error).await;
+        }
+        Ok(answer)
     }
 
     /// Keeps what came of a call. What cannot be kept now is kept as soon as that is possible.

@@ -112,7 +112,7 @@ pub struct ServerView {
     pub enabled: bool,
     /// Whether arguments and results of its calls are kept.
     pub keep_history: bool,
-    /// How it is connected now.
+    /// The status of its connections, or `disabled`.
     pub status: Status,
     /// Why its tools could not be looked at the last time, if it was not changed since; those that are known are of before.
     pub error: Option<String>,
@@ -157,7 +157,7 @@ impl Hub {
             let Settings { name, description, enabled, .. } = &server.settings;
             let words = [name, server.slug.as_str(), description.as_deref().unwrap_or_default()];
             let has = |q: &String| words.iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()));
-            let status = self.connections.status(scope.tenant(), server.id);
+            let status = self.status(scope.tenant(), &server);
             let fits = filter.q.as_ref().is_none_or(has)
                 && filter.enabled.is_none_or(|wanted| wanted == *enabled)
                 && filter.status.is_none_or(|wanted| wanted == status);
@@ -365,6 +365,10 @@ impl Hub {
         Ok(Server { id, slug, settings, transport, is_from_file, has_left_file, version, created, updated })
     }
 
+    fn status(&self, tenant: TenantId, server: &Server) -> Status {
+        if server.settings.enabled { self.connections.status(tenant, server.id) } else { Status::Disabled }
+    }
+
     async fn view_server(&self, tenant: TenantId, server: Server) -> Result<ServerView> {
         let contact = self.contact(tenant, server.id).await?.0;
         let missing_secrets = self.missing_secrets(tenant, &server).await?;
@@ -379,7 +383,7 @@ impl Hub {
             }
             Transport::Http(_) | Transport::Sse(_) => (None, Vec::new(), Vec::new()),
         };
-        let remote = server.transport.place().cloned();
+        let (remote, status) = (server.transport.place().cloned(), self.status(tenant, &server));
         let settings = server.settings;
         Ok(ServerView {
             id: server.id,
@@ -403,7 +407,7 @@ impl Hub {
             calls_at_once: settings.calls_at_once,
             enabled: settings.enabled,
             keep_history: settings.keep_history,
-            status: self.connections.status(tenant, server.id),
+            status,
             // With a credential that has just been entered it may work.
             error: if server.has_left_file {
                 Some(LEFT_FILE.to_owned())

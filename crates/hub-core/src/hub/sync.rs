@@ -204,6 +204,7 @@ impl Hub {
                     tries += 1;
                 }
                 Err(error) => {
+                    self.connections.failed(&client, &error).await;
                     return Err(failed(server, &client.hidden, "its tools cannot be listed", &error));
                 }
             }

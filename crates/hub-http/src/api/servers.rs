@@ -15,10 +15,10 @@ use crate::problem::Result;
 use crate::query::Parameter;
 use crate::route::API;
 
-pub(crate) const STATUSES: [&str; 4] = ["disconnected", "connecting", "connected", "error"];
+pub(crate) const STATUSES: [&str; 5] = ["disconnected", "connecting", "connected", "error", "disabled"];
 pub(crate) const FILTERS: [Parameter; 3] = [
     Parameter::flag("enabled", "Those that are used, or not"),
-    Parameter::one_of("status", "Those that are connected so", &STATUSES),
+    Parameter::one_of("status", "Filter by status", &STATUSES),
     Parameter::text("q", "Those with this in their name, slug or description"),
 ];
 

@@ -165,19 +165,15 @@ fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timest
 fn server_row(html: &mut Html, server: &ServerView) {
     html.markup("<tr><td>").text(&server.name).markup("</td><td><code>").text(&server.slug);
     html.markup("</code></td><td>");
-    if server.enabled {
-        let class = match server.status {
-            connection::Status::Connected => "<span class=\"connected\">",
-            connection::Status::Connecting => "<span class=\"connecting\">",
-            connection::Status::Error => "<span class=\"error\">",
-            connection::Status::Disconnected => "<span class=\"faint\">",
-        };
-        html.markup(class).text(word(server.status)).markup("</span>");
-        if let Some(error) = &server.error {
-            html.markup("<br><small class=\"faint\">").text(error).markup("</small>");
-        }
-    } else {
-        html.markup("<span class=\"faint\">disabled</span>");
+    let class = match server.status {
+        connection::Status::Connected => "<span class=\"connected\">",
+        connection::Status::Connecting => "<span class=\"connecting\">",
+        connection::Status::Error => "<span class=\"error\">",
+        connection::Status::Disconnected | connection::Status::Disabled => "<span class=\"faint\">",
+    };
+    html.markup(class).text(word(server.status)).markup("</span>");
+    if let Some(error) = server.error.as_ref().filter(|_| server.enabled) {
+        html.markup("<br><small class=\"faint\">").text(error).markup("</small>");
     }
     html.markup("</td><td class=\"number\">").text(server.tools).markup("</td></tr>");
 }

@@ -88,3 +88,21 @@ async fn nothing_of_others_is_markup() {
         ["style=", "onclick", "javascript:", "<style"].into_iter().any(|word| page.body.contains(word));
     assert!(!inline, "{page:?}");
 }
+
+#[tokio::test]
+async fn calls_are_shown_with_the_names_of_their_callers() {
+    let site = Site::with_server().await;
+    let (_, agent) = site.agent("auto").await;
+    let form = json!({"tool": "mcp_up__echo", "arguments": {"message": "hi"}});
+    assert_eq!(
+        site.by(&agent, "POST", "/calls", Some(form.clone())).await.ok()["subject_name"],
+        "agent auto"
+    );
+    site.post("/calls", form).await.ok();
+    site.post("/servers/up/disable", json!({})).await.ok();
+    let (cookie, _) = site.sign_in().await;
+    let page = site.send("GET", "/", &[("Cookie", &cookie)], None).await;
+    for text in ["<td>agent auto</td>", "<td>local</td>", ">disabled</span>"] {
+        assert!(page.body.contains(text), "{text} is missing in {page:?}");
+    }
+}

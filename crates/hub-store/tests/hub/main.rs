@@ -28,6 +28,7 @@ mod runs;
 mod segments;
 mod signing;
 mod stage;
+mod statuses;
 mod tasks;
 mod tenants;
 mod tools;

@@ -46,7 +46,7 @@ pub(crate) struct Upstream {
     pub(crate) has_begun: Arc<Notify>,
     /// Tells that `wait` was cancelled.
     pub(crate) given_up: Arc<Notify>,
-    _running: JoinSet<()>,
+    running: JoinSet<()>,
 }
 
 impl Upstream {
@@ -74,7 +74,12 @@ impl Upstream {
         let url = listening.url();
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
-        Upstream { url, handle, ran, tokens, go_on, has_begun, given_up, _running: running }
+        Upstream { url, handle, ran, tokens, go_on, has_begun, given_up, running }
+    }
+
+    /// Ends the server: nothing listens at its address any more.
+    pub(crate) async fn stop(&mut self) {
+        self.running.shutdown().await;
     }
 
     pub(crate) fn ran(&self) -> usize {

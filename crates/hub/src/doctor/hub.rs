@@ -63,6 +63,7 @@ fn connection(server: &Value, slug: &str) -> Step {
             let advice = format!("try it with `linchpin server test {slug}`");
             Step::bad("connection", "it could not be connected to the last time", Some(advice))
         }
+        "disabled" => Step::good("connection", "none: the server is disabled"),
         "disconnected" => Step::good("connection", "none now; the next call opens one"),
         status => Step::good("connection", status),
     }

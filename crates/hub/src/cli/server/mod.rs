@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Update(Box<update::Update>),
     /// List servers
     List {
-        /// Those that are connected so: disconnected, connecting, connected, error
+        /// Filter by status: disconnected, connecting, connected, error, disabled
         #[arg(long)]
         status: Option<String>,
         /// Those with this in their name, slug or description
