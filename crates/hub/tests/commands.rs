@@ -193,3 +193,29 @@ fn a_disabled_server_has_that_status() {
     home.ok(&["server", "enable", "demo"]);
     assert_eq!(home.json(&["server", "connect", "demo"])["status"], "connected");
 }
+
+#[test]
+fn before_a_sign_in_a_call_says_to_sign_in() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&[
+        "server",
+        "add",
+        "Far",
+        "--url",
+        "https://127.0.0.1:9/mcp",
+        "--auth",
+        "oauth",
+        "--retries",
+        "0",
+    ]);
+    let expected = "sign in first with `linchpin server sign-in far`";
+    home.run(&["tool", "call", "read", "--server", "far"]).said(1, &[expected]);
+    home.run(&["tool", "call", "mcp_far__read"]).said(1, &[expected]);
+    home.run(&["tool", "describe", "mcp_far__read"]).said(1, &[expected]);
+    home.ok(&["server", "add", "Near", "--url", "https://127.0.0.1:9/mcp", "--retries", "0"]);
+    home.run(&["tool", "call", "read", "--server", "near"])
+        .said(1, &["the tools of `near` are not known yet", "127.0.0.1"]);
+    home.ok(&["server", "connect", "demo"]);
+    home.run(&["tool", "call", "read", "--server", "demo"]).said(1, &["`demo` has no tool `read`"]);
+}

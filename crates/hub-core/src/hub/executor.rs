@@ -13,6 +13,7 @@ use super::denied::Refusal;
 use super::history::CallView;
 use super::running::{Approved, Intent};
 use super::sync::tool_id;
+use super::tools::slug_in;
 use super::{Hub, told};
 use crate::agent::Agent;
 use crate::audit::Entry;
@@ -57,6 +58,14 @@ impl Which {
         match self {
             Which::Local(name) => entry.with("tool", name.as_str()),
             Which::Of { server, tool } => entry.with("server", server.as_str()).with("tool", tool.as_str()),
+        }
+    }
+
+    /// The server that it names, by its id or slug.
+    fn server(&self) -> Option<&str> {
+        match self {
+            Which::Local(name) => slug_in(name),
+            Which::Of { server, .. } => Some(server),
         }
     }
 }
@@ -137,10 +146,14 @@ impl Hub {
     /// As [`Self::call_tool`], without waiting for a person.
     pub async fn begin_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let again = self.store.shared().map(|_| wanted.clone());
+        let server = wanted.tool.server().map(str::to_owned);
         match (self.try_call(scope, wanted, wait, true).await, again) {
             // Another hub has just changed what the rules go by: once more, by that.
             (Err(error), Some(again)) if error.code() == "changed_meanwhile" => {
                 self.try_call(scope, again, wait, false).await
+            }
+            (Err(error), _) if server.is_some() => {
+                Err(self.why_missing(scope, &server.unwrap_or_default(), error).await)
             }
             (begun, _) => begun,
         }

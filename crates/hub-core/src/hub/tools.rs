@@ -17,7 +17,7 @@ use crate::names::{LONGEST, LONGEST_FOR_SOME, local};
 use crate::pin::{Change, State, hidden_characters, pin};
 use crate::policy::Reason;
 use crate::scope::Scope;
-use crate::server::Server;
+use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, Kind};
 use crate::text::shortened;
 use crate::tool::Tool;
@@ -113,7 +113,11 @@ impl Hub {
 
     /// One tool, by its name here.
     pub async fn tool(&self, scope: Scope, name: &str) -> Result<ToolView> {
-        let (server, tool, _) = self.visible_tool(scope, name, "tool.refused").await?;
+        let found = self.visible_tool(scope, name, "tool.refused").await;
+        let (server, tool, _) = match (found, slug_in(name)) {
+            (Err(error), Some(slug)) => return Err(self.why_missing(scope, slug, error).await),
+            (found, _) => found?,
+        };
         let is_stale = self.contact(scope.tenant(), server.id).await?.0.error.is_some();
         Ok(view(&server, tool, is_stale))
     }
@@ -265,6 +269,46 @@ impl Hub {
         Ok((server, tool, version))
     }
 
+    /// The error for a tool that is missing. If the tools of its server are not known yet, it says so, and what to do:
+    /// to users alone, since agents do not learn of servers by it.
+    pub(super) async fn why_missing(&self, scope: Scope, server: &str, error: Error) -> Error {
+        if error.kind() != error::Kind::NotFound || scope.person().is_err() {
+            return error;
+        }
+        let Ok(server) = self.find_server(scope.tenant(), server).await else { return error };
+        self.tools_unknown(scope.tenant(), &server).await.ok().flatten().unwrap_or(error)
+    }
+
+    /// Why the tools of a server are not known yet, if that is so.
+    async fn tools_unknown(&self, tenant: TenantId, server: &Server) -> Result<Option<Error>> {
+        let (contact, _) = self.contact(tenant, server.id).await?;
+        if contact.last_synced.is_some() {
+            return Ok(None);
+        }
+        let slug = server.slug.as_str();
+        let is_shared = server.settings.credentials == CredentialMode::Shared;
+        let needs_sign_in = match server.settings.authentication {
+            Authentication::OAuth { .. } => !is_shared || !self.has_grant(tenant, server, None).await?,
+            _ => false,
+        };
+        let (code, text) = if !server.settings.enabled {
+            ("server_disabled", format!("`{slug}` is disabled: enable it first"))
+        } else if needs_sign_in {
+            let whose = if is_shared { "" } else { " --agent NAME" };
+            let text = format!(
+                "the tools of `{slug}` are not known before a sign-in: sign in first with `linchpin server sign-in \
+                 {slug}{whose}`"
+            );
+            ("sign_in_needed", text)
+        } else if let Some(error) = contact.error {
+            ("tools_unknown", format!("the tools of `{slug}` are not known yet: {error}"))
+        } else {
+            let text = format!("the tools of `{slug}` are not known yet: run `linchpin server sync {slug}`");
+            ("tools_unknown", text)
+        };
+        Ok(Some(Error::new(error::Kind::Conflict, code, text)))
+    }
+
     /// A tool, by the server's name for it.
     pub(super) async fn tool_of(
         &self,
@@ -275,6 +319,11 @@ impl Hub {
         let found = self.find::<Tool>(tenant, Kind::Tool, tool_id(server, name)).await?;
         Ok(found.filter(|(tool, _)| tool.name == name))
     }
+}
+
+/// The slug in the name of a tool.
+pub(super) fn slug_in(name: &str) -> Option<&str> {
+    Some(name.strip_prefix("mcp_")?.split_once("__")?.0)
 }
 
 fn missing(name: &str) -> Error {

@@ -94,8 +94,21 @@ impl Which {
             api.list(&format!("/tools{}", query([("server", Some(server.clone()))])), usize::MAX).await?;
         let found =
             tools.iter().find(|tool| tool["tool"] == *self.tool).and_then(|tool| tool["name"].as_str());
-        let missing = || Failure::new(Kind::UnknownTool, format!("`{server}` has no tool `{}`", self.tool));
-        Ok(format!("/tools/{}{rest}", encoded(found.ok_or_else(missing)?)))
+        match found {
+            Some(name) => Ok(format!("/tools/{}{rest}", encoded(name))),
+            None => Err(self.missing(api, server).await?),
+        }
+    }
+
+    /// Why a server does not have the tool: the hub knows whether its tools are known at all.
+    async fn missing(&self, api: &Api, server: &str) -> Result<Failure, Failure> {
+        let known = api.get(&format!("/servers/{}", encoded(server))).await?;
+        let slug = known["slug"].as_str().unwrap_or(server);
+        let name = format!("mcp_{slug}__{}", self.tool);
+        match api.get(&format!("/tools/{}", encoded(&name))).await {
+            Err(failure) if failure.status() == Some(409) => Ok(failure),
+            _ => Ok(Failure::new(Kind::UnknownTool, format!("`{server}` has no tool `{}`", self.tool))),
+        }
     }
 }
 
