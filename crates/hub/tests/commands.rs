@@ -219,3 +219,20 @@ fn before_a_sign_in_a_call_says_to_sign_in() {
     home.ok(&["server", "connect", "demo"]);
     home.run(&["tool", "call", "read", "--server", "demo"]).said(1, &["`demo` has no tool `read`"]);
 }
+
+#[test]
+fn tools_that_a_server_does_not_have_are_refused() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    let add = |selection: &str| home.run(&["agent", "add", "Helper", "--server", selection]);
+    add("demo:ehco").said(1, &["`servers.demo`: `demo` has no tool `ehco`: did you mean `echo`?"]);
+    add("demo:nosuch").said(1, &["`demo` has no tool `nosuch`: it has `add`, `countdown`, `echo`"]);
+    assert_eq!(home.json(&["agent", "list"]), json!([]));
+    home.run(&["agent", "add", "Helper", "--server", "demo", "--trust", "demo:ad"]).said(1, &["`add`"]);
+    add("demo:echo").said(0, &[]);
+    home.run(&["agent", "update", "Helper", "--server", "demo:echo,nosuch"]).said(1, &["`nosuch`"]);
+    // Nothing is known of the tools of a server that was never synced.
+    home.ok(&["server", "add", "Far", "--url", "https://127.0.0.1:9/mcp", "--disabled"]);
+    home.ok(&["agent", "add", "Other", "--server", "far:anything"]);
+}

@@ -1,6 +1,6 @@
 //! What may stand in the fields of an agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -10,8 +10,10 @@ use crate::form::Form;
 use crate::hub::Hub;
 use crate::hub::people::name;
 use crate::id::{ServerId, TenantId};
-use crate::server::{AT_ONCE, RATES};
+use crate::server::{AT_ONCE, CredentialMode, RATES};
+use crate::store::Kind;
 use crate::text::shortened;
+use crate::tool::Tool;
 
 const LONGEST_NAME: usize = 100;
 const LONGEST_INSTRUCTIONS: usize = 100_000;
@@ -20,6 +22,11 @@ const MOST_SERVERS: usize = 500;
 /// Of tools, of all servers together.
 const MOST_NAMES: usize = 10_000;
 const LONGEST_TOOL: usize = 1_000;
+/// How alike two names must be for one to be meant by the other, from 0 to 1.
+const ALIKE: f64 = 0.6;
+/// How many names an error suggests, and how many it lists.
+const MOST_SUGGESTED: usize = 3;
+const MOST_LISTED: usize = 10;
 
 impl Hub {
     /// An agent with what somebody sent of it.
@@ -61,7 +68,7 @@ impl Hub {
         if is_given(&form, "servers") {
             let servers = form.object("servers")?;
             agent.servers = match servers {
-                Some(servers) => self.read_servers(tenant, servers).await?,
+                Some(servers) => self.read_servers(tenant, servers, &agent.servers).await?,
                 None => BTreeMap::new(),
             };
         }
@@ -69,7 +76,13 @@ impl Hub {
         Ok(agent)
     }
 
-    async fn read_servers(&self, tenant: TenantId, form: Form) -> Result<BTreeMap<ServerId, Selection>> {
+    /// The selection of tools. `before` is what it replaces.
+    async fn read_servers(
+        &self,
+        tenant: TenantId,
+        form: Form,
+        before: &BTreeMap<ServerId, Selection>,
+    ) -> Result<BTreeMap<ServerId, Selection>> {
         if form.members.len() > MOST_SERVERS {
             return Err(Error::invalid("servers", format!("an agent uses at most {MOST_SERVERS} servers")));
         }
@@ -89,6 +102,9 @@ impl Hub {
             if count > MOST_NAMES {
                 return Err(Error::invalid("servers", format!("at most {MOST_NAMES} tools can be named")));
             }
+            self.check_tools(tenant, server, &selection, before.get(&server))
+                .await
+                .map_err(|error| error.about(&*field))?;
             if read.insert(server, selection).is_some() {
                 return Err(Error::invalid(
                     field,
@@ -98,6 +114,60 @@ impl Hub {
         }
         Ok(read)
     }
+
+    /// Refuses the names of tools that the server does not have. Those that were selected before stay, and so do all names
+    /// where the tools of a server are not known: it was never synced, or each agent sees others.
+    async fn check_tools(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        selection: &Selection,
+        before: Option<&Selection>,
+    ) -> Result<()> {
+        let named = || selection.tools.iter().flatten().chain(&selection.trusted);
+        let had = |name: &String| {
+            before.is_some_and(|before| {
+                before.tools.iter().flatten().chain(&before.trusted).any(|had| had == name)
+            })
+        };
+        if named().all(had) || self.contact(tenant, server).await?.0.last_synced.is_none() {
+            return Ok(());
+        }
+        let server = match self.find_server(tenant, &server.to_string()).await {
+            Ok(server) if server.settings.credentials == CredentialMode::Shared => server,
+            _ => return Ok(()),
+        };
+        let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
+        let known: BTreeSet<_> = known.into_iter().map(|(tool, _)| tool.name).collect();
+        let Some(name) = named().find(|name| !had(name) && !known.contains(*name)) else { return Ok(()) };
+        Err(unknown_tool(server.slug.as_str(), name, &known))
+    }
+}
+
+/// The error for a tool that a server does not have, with the names that may be meant.
+fn unknown_tool(slug: &str, name: &str, known: &BTreeSet<String>) -> Error {
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
+    let mut close: Vec<_> = known.iter().map(|known| (likeness(known), known)).collect();
+    close.retain(|(likeness, _)| *likeness >= ALIKE);
+    close.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let list = |names: Vec<&String>| {
+        let names: Vec<_> = names.into_iter().map(|name| format!("`{}`", shortened(name))).collect();
+        names.join(", ")
+    };
+    let advice = match (close.is_empty(), known.is_empty()) {
+        (false, _) => {
+            format!(
+                "did you mean {}?",
+                list(close.into_iter().take(MOST_SUGGESTED).map(|(_, name)| name).collect())
+            )
+        }
+        (true, false) => format!("it has {}", list(known.iter().take(MOST_LISTED).collect())),
+        (true, true) => "it has no tools".to_owned(),
+    };
+    let name = shortened(name);
+    let text =
+        format!("`{slug}` has no tool `{name}`: {advice}; `linchpin server sync {slug}` finds new tools");
+    Error::invalid("servers", text)
 }
 
 /// A list of tools, each once.
