@@ -236,3 +236,16 @@ fn tools_that_a_server_does_not_have_are_refused() {
     home.ok(&["server", "add", "Far", "--url", "https://127.0.0.1:9/mcp", "--disabled"]);
     home.ok(&["agent", "add", "Other", "--server", "far:anything"]);
 }
+
+#[test]
+fn the_demo_server_is_replaced_on_request_alone() {
+    let home = Home::new();
+    let add = ["server", "add", "Demo", "--env", "A=B", "--", LINCHPIN, "demo"];
+    home.run(&add).said(2, &["`demo` is the built-in demo server", "--slug", "--replace-demo"]);
+    assert!(!home.config().exists());
+    home.ok(&[&add[..2], &["Demo", "--slug", "mine", "--", LINCHPIN, "demo"]].concat());
+    home.ok(&[&add[..2], &["Demo", "--replace-demo", "--", LINCHPIN, "demo"]].concat());
+    home.run(&add).said(1, &["there is a server `demo` already"]);
+    home.run(&[&add[..2], &["X", "--replace-demo", "--", LINCHPIN, "demo"]].concat())
+        .said(2, &["--slug demo"]);
+}

@@ -10,7 +10,9 @@ use super::fields::{Fields, members, pairs};
 use super::file::taken_over;
 use crate::cli::{Asked, parse_pair};
 use crate::config;
+use crate::config::Place;
 use crate::failure::{Failure, Kind};
+use crate::serve::programs::DEMO;
 
 #[derive(Args)]
 pub(crate) struct Add {
@@ -44,6 +46,9 @@ pub(crate) struct Add {
     /// The directory to start in
     #[arg(long, help_heading = "A program", conflicts_with = "url")]
     directory: Option<String>,
+    /// Use it in place of the built-in demo server, whose slug it has
+    #[arg(long, help_heading = "A program", conflicts_with = "url")]
+    replace_demo: bool,
     /// The command that starts it, as you would type it, after `--`
     #[arg(last = true, help_heading = "A program", conflicts_with_all = ["url", "transport", "headers", "auth", "per_agent"])]
     command: Vec<String>,
@@ -126,6 +131,7 @@ async fn add_program(asked: &Asked, add: &Add) -> Result<(), Failure> {
     };
     Operated::read(slug.as_str(), Value::Object(add.said())).map_err(|error| wrong(&error))?;
     let place = asked.place()?;
+    check_demo(&place, &slug, add.replace_demo)?;
     let api = place.running().is_some().then(|| asked.api()).transpose()?;
     if let Some(api) = &api
         && let Ok(server) = api.get(&format!("/servers/{}", slug.as_str())).await
@@ -147,4 +153,21 @@ async fn add_program(asked: &Asked, add: &Add) -> Result<(), Failure> {
     };
     let server = taken_over(asked, &api, slug.as_str(), |server| server["has_left_file"] == false).await?;
     Ok(asked.output.done(&server, &format!("`{}` is in `{file}`, and the hub has it", slug.as_str()))?)
+}
+
+/// The built-in demo server is replaced on request alone.
+fn check_demo(place: &Place, slug: &Slug, replace: bool) -> Result<(), Failure> {
+    let is_demo = slug.as_str() == DEMO;
+    if replace && !is_demo {
+        return Err(Failure::usage(format!("--replace-demo is for the slug `{DEMO}`: add --slug {DEMO}")));
+    }
+    // One that is in the file already has been replaced before.
+    let in_file = || Ok::<_, Failure>(config::Watched::open(place.config.clone())?.config());
+    if !is_demo || replace || in_file()?.servers.iter().any(|server| server.slug == *slug) {
+        return Ok(());
+    }
+    let text = format!(
+        "`{DEMO}` is the built-in demo server: give another --slug, or --replace-demo to use this server in its place"
+    );
+    Err(Failure::usage(text))
 }
