@@ -249,3 +249,18 @@ fn the_demo_server_is_replaced_on_request_alone() {
     home.run(&[&add[..2], &["X", "--replace-demo", "--", LINCHPIN, "demo"]].concat())
         .said(2, &["--slug demo"]);
 }
+
+#[test]
+fn an_address_that_is_not_allowed_is_named_with_its_setting_at_once() {
+    let (home, demo) = (Home::new(), Demo::start());
+    let _hub = home.start();
+    let expected = ["127.0.0.1 is an address of this machine", "`[egress] allow = [\"127.0.0.0/8\"]`"];
+    home.run(&["server", "add", "Near", "--url", &demo.url, "--retries", "0"]).said(0, &expected);
+    home.run(&["server", "connect", "near"]).said(1, &expected);
+    let local = demo.url.replace("127.0.0.1", "localhost");
+    let added = home.run(&["server", "add", "Named", "--url", &local, "--json"]).said(0, &expected).json();
+    assert!(added["error"].as_str().unwrap().contains(expected[1]), "{added}");
+    home.run(&["server", "add", "Public", "--url", "https://a.example/mcp", "--disabled"]).said(0, &[]);
+    let update = ["server", "update", "public", "--url", "https://192.168.1.1/mcp"];
+    home.run(&update).said(0, &["`[egress] allow = [\"192.168.0.0/16\"]`"]);
+}

@@ -1,14 +1,15 @@
 //! Opening a connection to a server, with the credentials of whoever wants it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::auth::{ApiKey, Basic, Bearer};
 use linchpin::client::{Changed, Command};
-use linchpin::egress::{Egress, Redirects};
+use linchpin::egress::{Egress, Redirects, Target};
 use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
-use super::{Processes, Proof};
+use super::{Connections, Processes, Proof};
 use crate::error::{Error, Kind, Result};
 use crate::hidden::Hidden;
 use crate::pin::visible;
@@ -25,10 +26,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(900);
 pub(crate) fn backoff(tries: u8) -> Duration {
     PAUSE * (1 << tries.min(5))
 }
-
-/// How the operator allows a network.
-const ALLOW: &str = "in the operator's file `linchpin.toml` with `[egress] allow = [\"10.0.0.0/8\"]`, or whichever it \
-                     is";
 
 /// Opens a connection. `changed` is told when the server's lists change.
 pub(super) async fn open(
@@ -135,9 +132,40 @@ pub(crate) fn may_pass(error: &ClientError) -> bool {
     }
 }
 
-/// The policy of the hub is what the operator says.
+/// The text of an error of the egress policy, with the setting of the configuration file that allows the refused address.
 pub(crate) fn allowing(text: &str) -> String {
-    text.replace("in the egress policy", ALLOW)
+    let words: Vec<_> = text.split_whitespace().collect();
+    let refused = words.windows(2).filter(|pair| pair[1] == "is").find_map(|pair| pair[0].parse().ok());
+    let network = refused.map_or_else(|| "NETWORK".to_owned(), network_of);
+    let setting =
+        format!("in the configuration file `linchpin.toml` with `[egress] allow = [\"{network}\"]`");
+    text.replace("in the egress policy", &setting)
+}
+
+/// The usual network of an address that is not public, or the address alone.
+fn network_of(address: IpAddr) -> String {
+    let network = match address.to_canonical() {
+        IpAddr::V4(address) => match address.octets() {
+            [127, ..] => "127.0.0.0/8",
+            [10, ..] => "10.0.0.0/8",
+            [172, 16..=31, ..] => "172.16.0.0/12",
+            [192, 168, ..] => "192.168.0.0/16",
+            _ => return address.to_string(),
+        },
+        address @ IpAddr::V6(_) => return address.to_string(),
+    };
+    network.to_owned()
+}
+
+impl Connections {
+    /// The error of a server whose URL has an address that the egress policy refuses.
+    pub(crate) fn refused(&self, server: &Server) -> Option<Error> {
+        let target = Target::typed(&server.transport.place()?.url).ok()?;
+        let error = self.egress.check(&target).err()?;
+        let slug = server.slug.as_str();
+        let text = format!("`{slug}` cannot be connected to: {}", allowing(&error.to_string()));
+        Some(Error::new(Kind::Unavailable, "server_unavailable", text))
+    }
 }
 
 fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
@@ -172,5 +200,28 @@ fn unknown(server: &Server) -> String {
              {slug}{}`",
             if mode == CredentialMode::PerAgent { " --agent NAME" } else { "" }
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_names_the_network_of_the_refused_address() {
+        for (address, network) in [
+            ("127.0.0.1", "127.0.0.0/8"),
+            ("10.1.2.3", "10.0.0.0/8"),
+            ("172.20.0.1", "172.16.0.0/12"),
+            ("192.168.1.1", "192.168.0.0/16"),
+            ("169.254.169.254", "169.254.169.254"),
+            ("::1", "::1"),
+            ("fd00::1", "fd00::1"),
+        ] {
+            let text = format!("no connection: {address} is private, allow its network in the egress policy");
+            let expected = format!("`[egress] allow = [\"{network}\"]`");
+            assert!(allowing(&text).ends_with(&expected), "{}", allowing(&text));
+        }
+        assert!(allowing("its name is private, allow it in the egress policy").contains("[\"NETWORK\"]"));
     }
 }

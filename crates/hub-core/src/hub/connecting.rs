@@ -189,6 +189,15 @@ impl Hub {
         }
     }
 
+    /// Stores the error of a server whose address the egress policy refuses, so that it is known before the first connection.
+    pub(super) async fn store_refusal(&self, tenant: TenantId, id: ServerId) -> Result<()> {
+        let server = self.find_server(tenant, &id.to_string()).await?;
+        match self.connections.refused(&server) {
+            Some(error) => self.contacted(tenant, &server, Some(&error)).await,
+            None => Ok(()),
+        }
+    }
+
     /// Keeps when a server was spoken with, and what went wrong.
     pub(super) async fn contacted(
         &self,

@@ -213,6 +213,7 @@ impl Hub {
             }
         })
         .await?;
+        self.store_refusal(scope.tenant(), id).await?;
         self.server(scope, &id.to_string()).await
     }
 
@@ -232,6 +233,7 @@ impl Hub {
         let Draft { settings, transport, .. } = Draft::read(form.into())?;
         let (id, version) = (server.id, server.version);
         self.replace_server(scope, id, Kept::of(server), version, settings, transport).await?;
+        self.store_refusal(scope.tenant(), id).await?;
         self.server(scope, &id.to_string()).await
     }
 

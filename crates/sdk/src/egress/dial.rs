@@ -2,7 +2,7 @@
 //! left, and nothing else.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +86,17 @@ impl Dialer {
             }
             _ => false,
         }
+    }
+
+    /// Whether the policy allows the address that a URL has.
+    pub(super) fn check_address(&self, target: &Target, trust: Trust) -> Result<(), EgressError> {
+        let place = target.place();
+        let address = match &place.host {
+            Host::Address(address) => *address,
+            Host::Name(_) if place.host.class_by_name() == Class::Loopback => Ipv4Addr::LOCALHOST.into(),
+            Host::Name(_) => return Ok(()),
+        };
+        self.choose(target, trust, &[SocketAddr::new(address, place.port)]).map(drop)
     }
 
     async fn look_up(&self, target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, EgressError> {
@@ -287,6 +298,27 @@ mod tests {
             found.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 1)).collect();
         let chosen = dialer().choose(target, target.trust(), &found).map_err(|error| error.to_string())?;
         Ok(chosen.0.iter().map(|address| address.ip().to_string()).collect())
+    }
+
+    #[test]
+    fn the_address_in_a_url_is_checked_without_a_connection() {
+        let check = |policy: Policy, url: &str| {
+            let target = Target::typed(url).unwrap();
+            Dialer { policy, ..dialer() }
+                .check_address(&target, target.trust())
+                .map_err(|error| error.address())
+        };
+        let loopback = Some(IpAddr::from(Ipv4Addr::LOCALHOST));
+        for url in ["http://127.0.0.1:8080/mcp", "http://localhost:8080/mcp"] {
+            assert_eq!(check(Policy::public_only(), url), Err(loopback), "{url}");
+            assert_eq!(
+                check(Policy::public_only().allow("127.0.0.0/8".parse().unwrap()), url),
+                Ok(()),
+                "{url}"
+            );
+            assert_eq!(check(Policy::default(), url), Ok(()), "{url}");
+        }
+        assert_eq!(check(Policy::public_only(), "https://name.example/"), Ok(()));
     }
 
     #[test]

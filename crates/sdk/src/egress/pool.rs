@@ -95,6 +95,15 @@ impl Egress {
         lock(&pool.kept).places.clear();
     }
 
+    /// Checks the address in a URL against the policy, without a connection. A name is not resolved, but for `localhost`:
+    /// whether its addresses are allowed is known when a connection is opened.
+    ///
+    /// # Errors
+    /// The one that [`send`](Egress::send) would fail with.
+    pub fn check(&self, target: &Target) -> Result<(), EgressError> {
+        self.dialer().check_address(target, target.trust())
+    }
+
     /// Sends a request. Where it goes is for the target to say: its URI and its `Host` are overwritten.
     ///
     /// Redirects come back as they are; see [`Egress::follow`]. A response can take as long as it likes: whoever waits

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, members, pairs};
 use super::file::taken_over;
+use super::warn;
 use crate::cli::{Asked, parse_pair};
 use crate::config;
 use crate::config::Place;
@@ -113,7 +114,9 @@ pub(super) async fn run(asked: &Asked, add: &Add) -> Result<(), Failure> {
         Some("oauth") => format!("sign in with `linchpin server sign-in {slug}{whose}`"),
         Some(_) => format!("enter the secret with `linchpin server credential set {slug}{whose}`"),
     };
-    Ok(asked.output.done(&server, &format!("`{slug}` is added: {next}"))?)
+    asked.output.done(&server, &format!("`{slug}` is added: {next}"))?;
+    warn(&server);
+    Ok(())
 }
 
 async fn add_program(asked: &Asked, add: &Add) -> Result<(), Failure> {

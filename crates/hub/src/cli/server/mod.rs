@@ -9,6 +9,8 @@ mod secret;
 mod sign_in;
 mod update;
 
+use std::io::{self, Write as _};
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ use super::output::{Field, field, name};
 use super::{Asked, agent, duration, print};
 use crate::api::{encoded, query};
 use crate::failure::Failure;
-use crate::terminal::quoted;
+use crate::terminal::{clean, quoted};
 
 const LIST: [Field; 6] = [
     name("slug", "/slug"),
@@ -179,6 +181,13 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         Command::Trace(whose) => sign_in::trace(asked, &whose).await?,
     }
     Ok(())
+}
+
+/// Prints the error of a server that was stored although it cannot be reached.
+fn warn(server: &Value) {
+    if let Some(error) = server["error"].as_str() {
+        let _ = writeln!(io::stderr(), "linchpin: warning: {}", clean(error)); // the server is stored all the same
+    }
 }
 
 fn show(asked: &Asked, mut server: Value) -> Result<(), Failure> {

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::Which;
 use super::fields::{Fields, members};
 use super::file::{Home, taken_over};
+use super::{Which, warn};
 use crate::cli::Asked;
 use crate::config;
 use crate::failure::{Failure, Kind};
@@ -69,7 +69,11 @@ pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
     } else {
         String::new()
     };
-    Ok(asked.output.done(&answer, &format!("`{slug}` is changed{next}"))?)
+    asked.output.done(&answer, &format!("`{slug}` is changed{next}"))?;
+    if update.fields.url.is_some() {
+        warn(&answer);
+    }
+    Ok(())
 }
 
 /// Writes it into the operator's file. The server as the hub that runs has it then, if one does.
