@@ -7,7 +7,7 @@ use std::time::Duration;
 use linchpin::client::Command;
 use linchpin::egress::Egress;
 use linchpin::model::Implementation;
-use linchpin::{Client, ClientBuilder, ClientError};
+use linchpin::{Client, ClientBuilder, ClientError, Revision};
 
 use crate::cli::SignIn;
 use crate::doctor::{Trace, Watched};
@@ -52,6 +52,8 @@ impl Place {
 pub(crate) struct Target {
     pub(crate) place: Place,
     pub(crate) timeout: Duration,
+    /// The protocol revision, if it is pinned.
+    pub(crate) revision: Option<Revision>,
     pub(crate) verbose: bool,
     pub(crate) screen: Arc<Screen>,
     /// How to sign in.
@@ -74,6 +76,10 @@ impl Target {
             .info(Implementation::new("linchpin", env!("CARGO_PKG_VERSION")))
             .timeout(self.timeout)
             .open_timeout(self.timeout);
+        let builder = match self.revision {
+            Some(revision) => builder.revisions([revision]),
+            None => builder,
+        };
         let result = match signals.or(Box::pin(dress(builder).connect())).await? {
             Ok(client) => {
                 let result = signals.or(work(&client)).await;

@@ -264,3 +264,27 @@ fn an_address_that_is_not_allowed_is_named_with_its_setting_at_once() {
     let update = ["server", "update", "public", "--url", "https://192.168.1.1/mcp"];
     home.run(&update).said(0, &["`[egress] allow = [\"192.168.0.0/16\"]`"]);
 }
+
+#[test]
+fn a_revision_can_be_pinned() {
+    let (home, revision) = (Home::new(), Revision::LATEST_SESSION.as_str());
+    let inspected = run(&["--json", "inspect", "--revision", revision, LINCHPIN, "demo"]).said(0, &[]).json();
+    assert_eq!(inspected["revision"], revision);
+    run(&["call", "echo", "--args", r#"{"message": "hi"}"#, "--revision", revision, LINCHPIN, "demo"])
+        .said(0, &[]);
+    let examined = run(&["--json", "doctor", "--revision", revision, LINCHPIN, "demo"]).said(0, &[]).json();
+    assert!(examined.to_string().contains(revision), "{examined}");
+    let unknown = ["there is no protocol revision \"1999-01-01\"", revision, Revision::LATEST.as_str()];
+    run(&["inspect", "--revision", "1999-01-01", LINCHPIN, "demo"]).said(2, &unknown);
+
+    home.ok(&["server", "add", "Mine", "--revision", revision, "--", LINCHPIN, "demo"]);
+    let file = std::fs::read_to_string(home.config()).unwrap();
+    assert!(file.contains(&format!("revision = \"{revision}\"")), "{file}");
+    let _hub = home.start();
+    assert_eq!(home.json(&["server", "test", "mine"])["revision"], revision);
+    assert_eq!(home.json(&["server", "show", "mine"])["revision"], revision);
+    let changed = home.json(&["server", "update", "mine", "--no-revision"]);
+    assert_eq!(changed["revision"], Value::Null, "{changed}");
+    assert_eq!(home.json(&["server", "test", "mine"])["revision"], Revision::LATEST.as_str());
+    home.run(&["server", "update", "mine", "--revision", "1999-01-01"]).said(2, &unknown);
+}

@@ -1,7 +1,10 @@
 //! Revisions, eras and what each revision has. The only file that knows revision dates.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A revision of the Model Context Protocol, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +104,19 @@ impl FromStr for Revision {
 
     fn from_str(name: &str) -> Result<Self, UnknownRevision> {
         Revision::find(name).ok_or_else(|| UnknownRevision(name.to_owned()))
+    }
+}
+
+impl Serialize for Revision {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Revision {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = Cow::<'de, str>::deserialize(from)?;
+        name.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -41,6 +41,10 @@ pub(super) async fn open(
         let builder = builder(server, proof, egress, processes, hidden)?;
         let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
         let builder = builder.on_list_changed(changed.clone());
+        let builder = match server.settings.revision {
+            Some(revision) => builder.revisions([revision]),
+            None => builder,
+        };
         match builder.connect().await {
             Ok(client) => return Ok(client),
             // What was denied is denied the next time, too.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use linchpin::Revision;
 use linchpin::egress::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,8 @@ pub struct ServerView {
     pub calls_per_minute: Option<u32>,
     /// How many of its calls may be under way at once.
     pub calls_at_once: Option<u32>,
+    /// Protocol revision that is pinned for its connections, if one is.
+    pub revision: Option<&'static str>,
     /// Whether it is used at all.
     pub enabled: bool,
     /// Whether arguments and results of its calls are kept.
@@ -407,6 +410,7 @@ impl Hub {
             retry_attempts: settings.retry_attempts,
             calls_per_minute: settings.calls_per_minute,
             calls_at_once: settings.calls_at_once,
+            revision: settings.revision.map(Revision::as_str),
             enabled: settings.enabled,
             keep_history: settings.keep_history,
             status,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use linchpin::Revision;
 use linchpin::egress::Target;
 use linchpin::server::web::decode_form;
 use serde_json::Value;
@@ -55,6 +56,7 @@ impl Settings {
             keep_history: true,
             calls_per_minute: None,
             calls_at_once: None,
+            revision: None,
         }
     }
 
@@ -88,9 +90,16 @@ impl Settings {
             keep_history: form.flag("keep_history")?.unwrap_or(true),
             calls_per_minute: rate.and_then(|rate| u32::try_from(rate).ok()),
             calls_at_once: at_once.and_then(|most| u32::try_from(most).ok()),
+            revision: revision(form)?,
             ..usual
         })
     }
+}
+
+fn revision(form: &mut Form) -> Result<Option<Revision>> {
+    let Some(name) = form.text("revision", 64)? else { return Ok(None) };
+    let revision = shortened(&name).parse::<Revision>();
+    revision.map(Some).map_err(|unknown| Error::invalid("revision", unknown.to_string()))
 }
 
 fn authentication(form: &mut Form) -> Result<Authentication> {

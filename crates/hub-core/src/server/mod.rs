@@ -13,6 +13,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use linchpin::Revision;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,9 @@ pub struct Settings {
     /// How many of its calls may be under way at once.
     #[serde(default)]
     pub calls_at_once: Option<u32>,
+    /// Protocol revision of its connections. Default: the newest that both sides support.
+    #[serde(default)]
+    pub revision: Option<Revision>,
 }
 
 /// How a server is reached.

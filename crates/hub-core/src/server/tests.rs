@@ -17,11 +17,22 @@ fn the_least_that_can_be_said() {
     let expected = json!({
         "name": "Files", "description": null, "authentication": {"type": "none"}, "credentials": "shared",
         "timeout_ms": 30_000, "retry_attempts": 3, "enabled": true, "keep_history": true,
-        "calls_per_minute": null, "calls_at_once": null,
+        "calls_per_minute": null, "calls_at_once": null, "revision": null,
     });
     assert_eq!(serde_json::to_value(&draft.settings).unwrap(), expected);
     let Transport::Http(remote) = draft.transport else { panic!("{:?}", draft.transport) };
     assert_eq!((&*remote.url, remote.headers.len()), ("https://files.example/mcp", 0));
+}
+
+#[test]
+fn a_server_stored_before_revisions_could_be_pinned_has_none() {
+    let mut stored = serde_json::to_value(Settings::named("Files")).unwrap();
+    stored.as_object_mut().unwrap().remove("revision");
+    assert_eq!(serde_json::from_value::<Settings>(stored).unwrap(), Settings::named("Files"));
+    let pinned = Settings { revision: Some(Revision::LATEST), ..Settings::named("Files") };
+    let stored = serde_json::to_value(&pinned).unwrap();
+    assert_eq!(stored["revision"], Revision::LATEST.as_str());
+    assert_eq!(serde_json::from_value::<Settings>(stored).unwrap(), pinned);
 }
 
 #[test]

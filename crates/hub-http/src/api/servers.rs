@@ -52,6 +52,8 @@ struct More {
     /// How many of its calls may be under way at once.
     #[schemars(range(min = 1, max = 1_000))]
     calls_at_once: Option<u32>,
+    /// Protocol revision of its connections. Default: the newest that both sides support.
+    revision: Option<String>,
     /// Whether it is used at all.
     enabled: Option<bool>,
     /// Whether arguments and results of its calls are kept.

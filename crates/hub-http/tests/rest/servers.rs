@@ -2,6 +2,7 @@
 
 use axum::Router;
 use axum::response::Redirect;
+use linchpin::Revision;
 use linchpin::server::web::Listener;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -216,4 +217,20 @@ async fn resources_and_prompts() {
         .await
         .wrong("arguments.message");
     site.get("/servers/nobody/resources").await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_revision_is_pinned_and_used() {
+    let site = Site::with_server().await;
+    let pinned = Revision::LATEST_SESSION.as_str();
+    assert_eq!(site.post("/servers/up/test", json!({})).await.ok()["revision"], Revision::LATEST.as_str());
+    let changed = site.patch("/servers/up", json!({"revision": pinned})).await.ok();
+    assert_eq!(changed["revision"], pinned);
+    assert_eq!(site.post("/servers/up/test", json!({})).await.ok()["revision"], pinned);
+    site.post("/servers/up/connect", json!({})).await.ok();
+    let unknown = site.patch("/servers/up", json!({"revision": "1999-01-01"})).await;
+    unknown.wrong("revision");
+    let detail = unknown.json()["detail"].as_str().unwrap().to_owned();
+    assert!(Revision::ALL.iter().all(|known| detail.contains(known.as_str())), "{detail}");
+    assert_eq!(site.patch("/servers/up", json!({"revision": null})).await.ok()["revision"], Value::Null);
 }

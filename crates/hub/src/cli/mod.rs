@@ -22,6 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use linchpin::Revision;
 use serde_json::json;
 
 use crate::api::Api;
@@ -246,6 +247,10 @@ impl Cli {
 fn parse_pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("it is written as NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+fn parse_revision(text: &str) -> Result<Revision, String> {
+    text.parse::<Revision>().map_err(|error| error.to_string())
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {

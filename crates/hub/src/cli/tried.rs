@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use linchpin::Revision;
 
 use super::duration::parse as parse_duration;
-use super::parse_header;
+use super::{parse_header, parse_revision};
 use crate::failure::Failure;
 use crate::target::{Place, Target};
 use crate::terminal::Screen;
@@ -19,6 +20,10 @@ pub(super) struct Tried {
     /// Request timeout, such as 45s or 500ms; a plain number is in seconds. Progress extends it, up to ten times
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
+
+    /// Pin the protocol revision. Default: the newest that both sides support
+    #[arg(long, value_parser = parse_revision)]
+    revision: Option<Revision>,
 
     /// A header for every request to a URL, such as 'Authorization: Bearer …'; may be given again
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
@@ -80,7 +85,7 @@ impl Tried {
         }
         let place = Place::parse(self.place, self.headers)?;
         let screen = Arc::new(Screen::new());
-        let timeout = self.timeout;
-        Ok(Target { place, timeout, verbose, screen, sign_in: self.sign_in, trace: None })
+        let (timeout, revision) = (self.timeout, self.revision);
+        Ok(Target { place, timeout, revision, verbose, screen, sign_in: self.sign_in, trace: None })
     }
 }

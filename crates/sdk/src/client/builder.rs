@@ -233,7 +233,10 @@ impl<T: Transport> ClientBuilder<T> {
             match Box::pin(agree(&core, opening)).await {
                 Ok(agreed) => {
                     let era = agreed.revision.era();
-                    eras.set(&name, agreed.revision);
+                    // A client of one era alone does not find out what the server would choose.
+                    if speaks(Era::Session) && speaks(Era::Stateless) {
+                        eras.set(&name, agreed.revision);
+                    }
                     let _ = core.agreed.set(agreed);
                     // Only now: the server may ask as soon as it reads this, and is answered in what was agreed on.
                     if era == Era::Session {

@@ -91,6 +91,7 @@ fn wrong(error: &Error) -> Failure {
         "retry_attempts" => "--retries",
         "calls_per_minute" => "--calls-per-minute",
         "calls_at_once" => "--calls-at-once",
+        "revision" => "--revision",
         "env" => "--env",
         "inherit" => "--inherit",
         "secrets" => "--secret",

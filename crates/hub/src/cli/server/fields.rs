@@ -1,11 +1,12 @@
 //! What can be said of a server when it is added and later.
 
 use clap::Args;
+use linchpin::Revision;
 use serde_json::{Map, Value, json};
 
 use crate::api::object;
 use crate::cli::duration::parse_timeout;
-use crate::cli::parse_header;
+use crate::cli::{parse_header, parse_revision};
 
 #[derive(Args)]
 pub(crate) struct Fields {
@@ -24,6 +25,9 @@ pub(crate) struct Fields {
     /// How many of its calls may be under way at once
     #[arg(long, value_name = "COUNT")]
     calls_at_once: Option<u32>,
+    /// Pin the protocol revision of its connections. Default: the newest that both sides support
+    #[arg(long, value_parser = parse_revision)]
+    revision: Option<Revision>,
 
     /// A server on the network
     #[arg(long, help_heading = "At a URL")]
@@ -71,6 +75,7 @@ impl Fields {
             ("transport", text(&self.transport)),
             ("headers", pairs(&self.headers)),
             ("authentication", authentication),
+            ("revision", self.revision.map(|revision| json!(revision.as_str()))),
             ("timeout_ms", self.timeout.map(|time| json!(time))),
             ("retry_attempts", self.retries.map(|count| json!(count))),
             ("calls_per_minute", self.calls_per_minute.map(|count| json!(count))),

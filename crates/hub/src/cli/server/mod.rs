@@ -28,7 +28,7 @@ const LIST: [Field; 6] = [
     field("tools", "/tools"),
     field("error", "/error"),
 ];
-const ONE: [Field; 26] = [
+const ONE: [Field; 27] = [
     name("slug", "/slug"),
     field("id", "/id"),
     field("name", "/name"),
@@ -45,6 +45,7 @@ const ONE: [Field; 26] = [
     field("credentials", "/credentials"),
     field("timeout", "/timeout"),
     field("retries", "/retry_attempts"),
+    field("revision", "/revision"),
     field("calls a minute", "/calls_per_minute"),
     field("calls at once", "/calls_at_once"),
     field("enabled", "/enabled"),

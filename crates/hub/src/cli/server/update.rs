@@ -22,6 +22,9 @@ pub(crate) struct Update {
     /// Take as many calls as there are, and as many at once
     #[arg(long, conflicts_with_all = ["calls_per_minute", "calls_at_once"])]
     no_limit: bool,
+    /// Use the newest protocol revision that both sides support again
+    #[arg(long, conflicts_with = "revision")]
+    no_revision: bool,
     /// Send no headers any more
     #[arg(long, help_heading = "At a URL", conflicts_with = "headers")]
     no_headers: bool,
@@ -34,6 +37,7 @@ impl Update {
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("calls_per_minute", self.no_limit.then_some(Value::Null)),
             ("calls_at_once", self.no_limit.then_some(Value::Null)),
+            ("revision", self.no_revision.then_some(Value::Null)),
             ("headers", self.no_headers.then_some(Value::Null)),
         ]);
         changes.extend(self.fields.said());
