@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -118,14 +119,34 @@ impl Head {
     /// Checks that a row comes next, and goes on to it.
     pub fn check(&mut self, row: &Row) -> Result<(), Broken> {
         if row.number != self.number + 1 {
-            return Err(Broken { number: self.number + 1, what: "it is missing, or not in its place" });
+            return Err(Broken::new(self.number + 1, "it is missing, or not in its place"));
         }
         if self.after(row) != row.hash {
-            return Err(Broken { number: row.number, what: "it, or what came before it, was changed" });
+            return Err(Broken::new(row.number, "it, or what came before it, was changed"));
         }
         *self = Head { number: row.number, hash: row.hash };
         Ok(())
     }
+}
+
+/// What happened to an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Damage {
+    /// An entry or the file of a segment was changed, or is missing.
+    EntryChanged,
+    /// The chain fits together, but is not the one that was signed.
+    Rewritten,
+    /// Entries are missing that a checkpoint in the data directory names.
+    EndMissing,
+    /// There are entries, and no signed checkpoint.
+    NoCheckpoint,
+    /// The history ends before the signed head, and nothing in the data directory names more.
+    OlderCopy,
+    /// There are no entries, and the signed head names some.
+    AllRemoved,
+    /// The signed head is of another database.
+    OtherStore,
 }
 
 /// Where a chain is not what it was.
@@ -134,8 +155,17 @@ impl Head {
 pub struct Broken {
     /// The entry.
     pub number: u64,
+    /// What happened to it.
+    pub kind: Damage,
     /// What is wrong.
     pub what: &'static str,
+}
+
+impl Broken {
+    /// An entry that was changed, or is missing.
+    pub(crate) fn new(number: u64, what: &'static str) -> Self {
+        Broken { number, kind: Damage::EntryChanged, what }
+    }
 }
 
 /// Signs how far a chain goes.
@@ -193,51 +223,44 @@ fn signed(tenant: TenantId, head: Head, at: Timestamp) -> Vec<u8> {
     format!("linchpin checkpoint 1|{tenant}|{}|{}|{at}", head.number, head.hash).into_bytes()
 }
 
-const ELSE: &str = "the checkpoint says that something else was there";
-
 /// Checks a whole chain, row by row.
 #[derive(Debug, Clone)]
 pub struct Check {
     head: Head,
-    /// What the last checkpoint says, until that row has come.
-    expected: Option<Head>,
+    /// Signed heads whose rows have not come yet.
+    expected: Vec<Head>,
 }
 
 impl Check {
-    /// Begins at the first row. The checkpoint is the last one that is known.
-    pub fn new(tenant: TenantId, checkpoint: Option<&Checkpoint>, public_key: &[u8]) -> Result<Self, Broken> {
-        let expected = match checkpoint {
-            Some(one) if one.tenant != tenant || !one.is_signed_by(public_key) => {
-                return Err(Broken {
-                    number: one.head.number,
-                    what: "the checkpoint was not signed with this key",
-                });
-            }
-            other => other.map(|one| one.head).filter(|head| head.number > 0),
-        };
-        Ok(Check { head: Head::start(tenant), expected })
+    /// Begins at the first row. The chain must contain these heads, whose signatures the caller has checked.
+    pub fn new(tenant: TenantId, signed: impl IntoIterator<Item = Head>) -> Self {
+        let expected = signed.into_iter().filter(|head| head.number > 0).collect();
+        Check { head: Head::start(tenant), expected }
     }
 
     /// The next row.
     pub fn row(&mut self, row: &Row) -> Result<(), Broken> {
         self.head.check(row)?;
-        if let Some(expected) = self.expected.take_if(|expected| expected.number == self.head.number)
-            && expected.hash != self.head.hash
-        {
-            return Err(Broken { number: row.number, what: ELSE });
-        }
-        Ok(())
+        self.compare()
     }
 
     /// Goes on after rows that are not at hand, of which somebody has signed where they end.
     pub fn skip(&mut self, head: Head) -> Result<(), Broken> {
         self.head = head;
-        match self.expected.take_if(|expected| expected.number <= head.number) {
-            Some(expected) if expected.number == head.number && expected.hash != head.hash => {
-                Err(Broken { number: head.number, what: ELSE })
-            }
-            _ => Ok(()),
+        self.compare()
+    }
+
+    /// Compares the signed heads that have been reached. One within rows that are not at hand cannot be compared.
+    fn compare(&mut self) -> Result<(), Broken> {
+        let head = self.head;
+        let is_other =
+            self.expected.iter().any(|signed| signed.number == head.number && signed.hash != head.hash);
+        self.expected.retain(|signed| signed.number > head.number);
+        if is_other {
+            let what = "the chain fits together, but it is not the one that was signed: entries up to it were rewritten";
+            return Err(Broken { number: head.number, kind: Damage::Rewritten, what });
         }
+        Ok(())
     }
 
     /// Where it is now.
@@ -247,13 +270,11 @@ impl Check {
 
     /// There are no more rows. Where the chain ends.
     pub fn end(self) -> Result<Head, Broken> {
-        match self.expected {
-            Some(_) => {
-                let number = self.head.number + 1;
-                Err(Broken { number, what: "the checkpoint says that there was more: the end was cut off" })
-            }
-            None => Ok(self.head),
+        if self.expected.is_empty() {
+            return Ok(self.head);
         }
+        let what = "the checkpoint says that there was more: the end was cut off";
+        Err(Broken { number: self.head.number + 1, kind: Damage::EndMissing, what })
     }
 }
 
@@ -273,7 +294,7 @@ mod tests {
     }
 
     fn check(rows: &[Row], checkpoint: Option<&Checkpoint>, key: &[u8]) -> Result<Head, Broken> {
-        let mut check = Check::new(ADA, checkpoint, key)?;
+        let mut check = Check::new(ADA, checkpoint.filter(|one| one.is_signed_by(key)).map(|one| one.head));
         rows.iter().try_for_each(|row| check.row(row))?;
         check.end()
     }
@@ -320,15 +341,15 @@ mod tests {
         let forged: Vec<_> =
             (0..3).map(|_| head.append(Entry::new(Timestamp::UNIX_EPOCH, "x", "call.intent"))).collect();
         let error = check(&forged, Some(&checkpoint), signer.public_key()).unwrap_err();
-        assert_eq!(error.number, 3);
+        assert_eq!((error.number, error.kind), (3, Damage::Rewritten));
         for forged in [
             Checkpoint { head: Head { number: 2, ..checkpoint.head }, ..checkpoint.clone() },
             Checkpoint { at: Timestamp::MAX, ..checkpoint.clone() },
             Checkpoint { tenant: TenantId::fixed(2), ..checkpoint.clone() },
         ] {
-            assert!(check(&rows, Some(&forged), signer.public_key()).is_err());
+            assert!(!forged.is_signed_by(signer.public_key()), "{forged:?}");
         }
-        assert!(check(&rows, Some(&checkpoint), Signer::new(&[8; 32]).public_key()).is_err());
+        assert!(!checkpoint.is_signed_by(Signer::new(&[8; 32]).public_key()));
     }
 
     #[test]

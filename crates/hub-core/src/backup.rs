@@ -113,9 +113,9 @@ impl<'a, W: Write> Writer<'a, W> {
         self.to.write_all(&text).map_err(|error| unwritten(&error))
     }
 
-    /// Adds something. What belongs to a hub that runs, and to nobody after it, is left out.
+    /// Adds something. What belongs to a running hub or to this very database is left out.
     pub fn add(&mut self, copied: Copied) -> Result<()> {
-        let is_left_out = |kind| matches!(kind, Kind::Session | Kind::Link | Kind::Lease);
+        let is_left_out = |kind| matches!(kind, Kind::Session | Kind::Link | Kind::Lease | Kind::StoreId);
         if matches!(&copied.what, What::Document(one) if is_left_out(one.document.key.kind)) {
             return Ok(());
         }
@@ -295,7 +295,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (keys, _) = KeyFile::open(&folder.path().join("keys"), &System).unwrap();
         let mut writer = Writer::new(Vec::new(), &keys, Timestamp::UNIX_EPOCH, false).unwrap();
-        for kind in [Kind::Session, Kind::Link, Kind::Lease, Kind::User] {
+        for kind in [Kind::Session, Kind::Link, Kind::Lease, Kind::StoreId, Kind::User] {
             let document = Document::new(Key::new(kind, "1"), &()).unwrap();
             let what = What::Document(Stored { document, version: 1 });
             writer.add(Copied { tenant: TenantId::fixed(1), what }).unwrap();

@@ -24,6 +24,7 @@ pub mod error;
 pub mod events;
 pub mod form;
 pub mod guard;
+pub mod heads;
 mod hidden;
 pub mod hub;
 pub mod id;

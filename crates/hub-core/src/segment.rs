@@ -89,7 +89,7 @@ impl Segment {
         folder: &Path,
         mut each: impl FnMut(Row) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let broken = |number, what| Broken { number, what };
+        let broken = Broken::new;
         let unreadable = |_| broken(self.first, "the file of its segment cannot be read");
         let file = match File::open(folder.join(self.file())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -171,7 +171,7 @@ impl Sealing {
     pub(crate) fn add(&mut self, row: Row) -> Result<(), Broken> {
         self.head.check(&row)?;
         let Row { number, at, actor, action, fields, hash } = row;
-        let unfit = |_| Broken { number, what: "what it says is no JSON" };
+        let unfit = |_| Broken::new(number, "what it says is no JSON");
         let fields = RawValue::from_string(fields).map_err(unfit)?;
         let line = Line { number, at, actor, action, fields, hash };
         let mut line = serde_json::to_vec(&line).map_err(unfit)?;

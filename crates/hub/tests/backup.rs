@@ -216,3 +216,52 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
     fs::remove_file(home.data().join("checkpoints")).unwrap();
     home.run(&["restore", text(&file)]).said(1, &["a hub runs on"]);
 }
+
+#[test]
+fn an_older_state_comes_back_by_command_alone() {
+    let (home, file) = backed_up(&[]);
+    let (older, newer) = (home.file("older"), home.file("newer"));
+    copy(&home.data(), &older);
+    let hub = home.start();
+    use_it_again(&home);
+    assert!(hub.end().0.success());
+    let signed = home.json(&["audit", "verify"])["head"].clone();
+    fs::rename(home.data(), &newer).unwrap();
+    home.run(&["audit", "verify"]).said(1, &["there is no database at", "all_removed"]);
+
+    // An older copy of the directory.
+    copy(&older, &home.data());
+    let found = home.run(&["audit", "verify", "--json"]).json();
+    assert_eq!((&found["kind"], &found["head"]), (&"older_copy".into(), &signed), "{found}");
+    let mut hub = home.start();
+    home.run(&["audit", "verify"]).said(1, &[]);
+    home.run(&["audit", "accept"]).said(1, &["a hub runs on"]);
+    assert!(hub.end().0.success());
+    home.run(&["audit", "verify"]).said(1, &[]);
+    home.ok(&["audit", "accept"]);
+    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+
+    // The backup, in the same place.
+    fs::remove_dir_all(home.data()).unwrap();
+    assert_eq!(home.json(&["restore", text(&file)])["audit"]["is_whole"], true);
+    hub = home.start();
+    use_it_again(&home);
+    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert!(hub.end().0.success());
+    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+
+    // What was there before it is another history now.
+    fs::remove_dir_all(home.data()).unwrap();
+    copy(&newer, &home.data());
+    let found = home.run(&["audit", "verify", "--json"]).json();
+    assert_eq!(found["kind"], "other_store", "{found}");
+}
+
+fn use_it_again(home: &Home) {
+    home.ok(&["server", "connect", "demo"]);
+    home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "again"}"#]);
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}

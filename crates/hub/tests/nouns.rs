@@ -315,10 +315,11 @@ fn people_and_the_key() {
     home.ok(&["user", "remove", "ada"]);
     home.run(&["user", "remove", "local"]).said(1, &["somebody must always be there"]);
     let before = std::fs::read(home.keys()).unwrap();
-    home.run(&["key", "rotate"]).said(0, &["root key rotated, 1 tenant key re-wrapped"]);
+    let said = home.ok(&["key", "rotate"]);
+    assert!(said.starts_with("root key rotated, 1 tenant key re-wrapped. "), "{said}");
     assert_ne!(std::fs::read(home.keys()).unwrap(), before);
-    home.run(&["key", "rotate", "--data"])
-        .said(0, &["re-wrapped; 0 secrets re-encrypted with a new tenant key"]);
+    let said = home.ok(&["key", "rotate", "--data"]);
+    assert!(said.contains("re-wrapped; 0 secrets re-encrypted with a new tenant key. "), "{said}");
     let own = home.json(&["token", "add", "mine"]);
     assert!(own["token"].as_str().unwrap().starts_with("lp_"), "{own}");
 }

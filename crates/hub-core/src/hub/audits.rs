@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Hub;
 use super::verifying::{Beside, Verified, verify};
+use super::{Hub, Options};
 use crate::audit::{Checkpoint, Head, Row};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
@@ -66,15 +66,17 @@ impl Hub {
     /// Checks that every entry is as it was written, and that none is missing.
     pub async fn verify_audit(&self, scope: Scope) -> Result<Verified> {
         scope.person()?;
-        let (checkpoints, segments) = (self.options.checkpoints.clone(), self.options.segments.clone());
-        verify(&*self.store, scope.tenant(), self.signer.public_key(), &Beside { checkpoints, segments })
-            .await
+        let Options { checkpoints, heads, segments, .. } = self.options.clone();
+        let beside = Beside { checkpoints, heads, segments };
+        verify(&*self.store, scope.tenant(), self.signer.public_key(), &beside).await
     }
 
     /// Signs how far the audit goes, if it has gone on.
     pub(super) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
         let head = self.store.head(tenant).await?;
         let last = self.store.checkpoint(tenant).await?;
+        // One that somebody else has written does not count.
+        let last = last.filter(|last| last.is_signed_by(self.signer.public_key()));
         if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
             return Ok(());
         }
@@ -110,15 +112,19 @@ fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
     options.open(path)?.write_all(format!("\n{text}\n").as_bytes())
 }
 
-/// The last checkpoint of a tenant in a file.
-pub fn last_checkpoint(file: &Path, tenant: TenantId) -> Result<Option<Checkpoint>> {
+/// The last signed checkpoint of a tenant in a file, and how many others are not signed with this key.
+pub fn last_checkpoint(
+    file: &Path,
+    tenant: TenantId,
+    public_key: &[u8],
+) -> Result<(Option<Checkpoint>, usize)> {
     let unreadable = |what: String| {
         let text = format!("the checkpoints in `{}` cannot be read: {what}", file.display());
         Error::new(error::Kind::Unavailable, "checkpoints_unreadable", text)
     };
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, 0)),
         Err(error) => return Err(unreadable(error.to_string())),
     };
     // A line may have been cut off when the hub was killed, or the disk was full. Those that are whole say enough.
@@ -128,5 +134,15 @@ pub fn last_checkpoint(file: &Path, tenant: TenantId) -> Result<Option<Checkpoin
         let (head, signature) = (Head { number: line.number, hash }, unhex(&line.signature)?);
         Some(Checkpoint { tenant, head, at: line.at, signature })
     };
-    Ok(lines.filter(|line| line.tenant == tenant).filter_map(read).max_by_key(|one| one.head.number))
+    let mut all: Vec<_> = lines.filter(|line| line.tenant == tenant).filter_map(read).collect();
+    all.sort_by_key(|one| one.head.number);
+    // From the last one back: as many signatures are checked as are wrong, and one more.
+    let mut unsigned = 0;
+    while let Some(last) = all.pop() {
+        if last.is_signed_by(public_key) {
+            return Ok((Some(last), unsigned));
+        }
+        unsigned += 1;
+    }
+    Ok((None, unsigned))
 }

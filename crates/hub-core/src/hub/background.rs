@@ -71,6 +71,7 @@ impl Hub {
                 if let Err(error) = self.checkpoint(tenant).await {
                     tracing::warn!(%error, "the end of the audit could not be signed");
                 }
+                self.move_head(tenant).await;
             }
         }
     }
@@ -97,6 +98,7 @@ impl Hub {
             if count.is_multiple_of(CHECKPOINT) {
                 said(self.checkpoint(tenant).await);
             }
+            self.move_head(tenant).await;
             if count.is_multiple_of(FORGET) {
                 let hub = self.clone(); // both may take long, and can be aborted between two commits
                 self.looks.start(async move {

@@ -14,6 +14,7 @@ mod due;
 mod effects;
 mod executor;
 mod export;
+mod heads;
 mod health;
 mod history;
 mod late;
@@ -63,6 +64,7 @@ use crate::connection::{Connections, Processes};
 use crate::envelope;
 use crate::error::{self, Error, Result};
 use crate::events::Events;
+use crate::heads::HeadFile;
 use crate::id::{CallId, ServerId, TenantId, UserId};
 use crate::keys::{Keys, Rotated};
 use crate::scope::Scope;
@@ -110,6 +112,8 @@ pub struct Options {
     pub sync_every: Duration,
     /// Where checkpoints of the audit are kept beside the store, so that its end cannot be cut off with them.
     pub checkpoints: Option<PathBuf>,
+    /// Where the signed heads of the audit are stored: beside the keys, outside the data directory.
+    pub heads: Option<HeadFile>,
     /// The folder for entries of the audit that leave the store.
     pub segments: Option<PathBuf>,
     /// Where browsers come back to when somebody has signed in to a server.
@@ -126,6 +130,7 @@ impl Default for Options {
             retention: Retention { history: Duration::from_hours(30 * 24), audit: None },
             sync_every: Duration::from_mins(15),
             checkpoints: None,
+            heads: None,
             segments: None,
             callback: None,
             processes: Processes::default(),
@@ -139,6 +144,7 @@ pub struct Hub {
     store: Arc<dyn Store>,
     keys: Arc<Keys>,
     signer: Signer,
+    heads: heads::Heads,
     events: Events,
     options: Options,
     retention: Mutex<Retention>,
@@ -203,6 +209,7 @@ impl Hub {
             store,
             keys,
             signer,
+            heads: heads::Heads::default(),
             events,
             retention: Mutex::new(options.retention),
             options,

@@ -16,6 +16,12 @@ impl Hub {
         let entry = entry.with("records", contents.records).with("digest", contents.digest.to_string());
         self.store.commit(LOCAL, Batch::new().audit(entry)).await?;
         let unknown = self.recover().await?;
+        // The history is an older one on purpose.
+        for tenant in self.store.tenants().await? {
+            if let Err(error) = self.replace_head(tenant).await {
+                tracing::warn!(tenant.id = %tenant, %error, "failed to move the signed head of the audit");
+            }
+        }
         self.end().await;
         Ok(unknown)
     }

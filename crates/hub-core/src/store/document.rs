@@ -37,11 +37,13 @@ pub enum Kind {
     Segment,
     /// How it stands with a sign-in. Its parent is the server.
     Trace,
+    /// The id of the store, by which the signed head of the audit knows it. There is one, of the first tenant.
+    StoreId,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Server,
         Kind::Tool,
         Kind::Contact,
@@ -55,6 +57,7 @@ impl Kind {
         Kind::Lease,
         Kind::Segment,
         Kind::Trace,
+        Kind::StoreId,
     ];
 
     /// Whether hubs remember such documents: every call asks for them.
@@ -83,6 +86,7 @@ impl Kind {
             Kind::Lease => "lease",
             Kind::Segment => "segment",
             Kind::Trace => "trace",
+            Kind::StoreId => "store_id",
         }
     }
 }

@@ -13,6 +13,7 @@ mod credentials;
 mod doubts;
 mod egress;
 mod gated;
+mod heads;
 mod leaving;
 mod looks;
 mod oauth;

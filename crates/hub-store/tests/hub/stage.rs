@@ -7,6 +7,7 @@ use std::time::Duration;
 use linchpin::egress::Egress;
 use linchpin::server::{Handle, Http};
 use linchpin::{Json, NoArgs, args};
+use linchpin_hub_core::heads::HeadFile;
 use linchpin_hub_core::hub::{CallView, Hub, LOCAL_USER, Options, Wanted, Which};
 use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{Decision, Paging, Status, Store};
@@ -116,9 +117,26 @@ pub(crate) fn another(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Sto
     hub_on(place, clock, store, Egress::default())
 }
 
+/// A hub that stores the signed heads of its audit beside its keys.
+pub(crate) fn with_heads(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>) -> Arc<Hub> {
+    let heads = HeadFile { path: place.path().join("heads"), place: "here".into(), is_inside: false };
+    hub_with(place, clock, store, Egress::default(), Some(heads))
+}
+
 fn hub_on(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>, egress: Egress) -> Arc<Hub> {
+    hub_with(place, clock, store, egress, None)
+}
+
+fn hub_with(
+    place: &TempDir,
+    clock: Arc<dyn World>,
+    store: Arc<dyn Store>,
+    egress: Egress,
+    heads: Option<HeadFile>,
+) -> Arc<Hub> {
     let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
     let options = Options {
+        heads,
         checkpoints: Some(place.path().join("checkpoints")),
         segments: Some(place.path().join("audit")),
         callback: Some("http://127.0.0.1:7420/oauth/callback".to_owned()),

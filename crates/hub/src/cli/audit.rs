@@ -3,25 +3,30 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Subcommand;
+use linchpin::egress::Egress;
 use linchpin_hub_core::audit::Signer;
-use linchpin_hub_core::hub::{AuditView, Beside, LOCAL, every_segment, verify};
+use linchpin_hub_core::hub::{AuditView, Beside, Hub, LOCAL, Options, every_segment, verify};
 use linchpin_hub_core::segment::Segment;
 use linchpin_hub_core::store::MOST_ON_PAGE;
+use linchpin_hub_core::world::System;
 use serde_json::{Value, json};
 
 use super::output::{Field, field};
 use super::{Asked, print};
 use crate::config::{Config, Place};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
-const VERIFIED: [Field; 8] = [
+const VERIFIED: [Field; 10] = [
     field("whole", "/is_whole"),
     field("entries", "/entries"),
     field("last checkpoint", "/checkpoint"),
+    field("signed head", "/head"),
     field("segments", "/segments"),
     field("note", "/note"),
+    field("kind", "/kind"),
     field("first that is wrong", "/broken"),
     field("problem", "/problem"),
     field("digest", "/hash"),
@@ -31,8 +36,13 @@ const VERIFIED: [Field; 8] = [
 pub(crate) enum Command {
     /// Check that every entry is as it was written, and that none is missing
     ///
-    /// The exit code is 0 if it is whole and 1 if not.
+    /// The exit code is 0 if it is whole and 1 if not; then `kind` names what happened: `entry_changed`, `rewritten`,
+    /// `end_missing`, `no_checkpoint`, `older_copy`, `all_removed` or `other_store`.
     Verify,
+    /// Accept the history as it is, after you have put an older copy of the data directory in place yourself
+    ///
+    /// Records that in the audit and signs a new head. End the hub first. `linchpin restore` does this by itself.
+    Accept,
     /// Write every entry as a line of JSON
     ///
     /// Entries that have left the database come after a line that names their segment and its file.
@@ -52,6 +62,11 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
             };
             asked.output.one(&found, &VERIFIED)?;
             Ok(ExitCode::from(u8::from(found["is_whole"] != true)))
+        }
+        Command::Accept => {
+            accept(asked).await?;
+            asked.output.done(&json!({}), "the history is accepted as it is, and a new head is signed")?;
+            Ok(ExitCode::SUCCESS)
         }
         Command::Export { mut after } => {
             if asked.hub.is_some() {
@@ -86,11 +101,50 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
 }
 
 async fn verified(place: &Place) -> Result<Value, Failure> {
-    let store = place.found_store().await?;
+    let config = Config::open(&place.config)?;
+    let beside = beside(place, &config);
+    let store = match place.found_store().await {
+        Err(failure) if !place.has_store() && place.keys.exists() => {
+            let signer = Signer::new(&place.found_keys()?.audit);
+            let head =
+                beside.heads.as_ref().map(|file| file.find(None, LOCAL, signer.public_key())).transpose()?;
+            return Err(match head.flatten() {
+                Some(signed) => {
+                    let text = format!(
+                        "{failure}. kind all_removed: the signed head names {} entries",
+                        signed.head.number
+                    );
+                    Failure::new(Kind::Other, text)
+                }
+                None => failure,
+            });
+        }
+        store => store?,
+    };
     let signer = Signer::new(&place.found_keys()?.audit);
-    let segments = Some(place.segments(&Config::open(&place.config)?));
-    let beside = Beside { checkpoints: Some(place.checkpoints()), segments };
     Ok(json!(verify(&*store, LOCAL, signer.public_key(), &beside).await?))
+}
+
+/// What belongs to the audit beside the database.
+pub(super) fn beside(place: &Place, config: &Config) -> Beside {
+    let (checkpoints, segments) = (Some(place.checkpoints()), Some(place.segments(config)));
+    Beside { checkpoints, heads: Some(place.heads(config)), segments }
+}
+
+/// Signs the history as it is now.
+async fn accept(asked: &Asked) -> Result<(), Failure> {
+    if asked.hub.is_some() {
+        let text = "a history is accepted on the machine of the hub: run this there, without --hub";
+        return Err(Failure::usage(text));
+    }
+    let place = asked.place()?;
+    let config = Config::open(&place.config)?;
+    let _lock = place.lock()?;
+    let (store, keys) = (place.found_store().await?, place.found_keys()?);
+    let Beside { checkpoints, heads, segments } = beside(&place, &config);
+    let options = Options { checkpoints, heads, segments, ..Options::default() };
+    let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), options);
+    Ok(hub.accept_audit().await?)
 }
 
 /// Which entries are in a segment, and they themselves if its file is at hand.

@@ -12,15 +12,15 @@ use linchpin::egress::Egress;
 use linchpin::server::Progress;
 use linchpin_hub_core::audit::Signer;
 use linchpin_hub_core::backup::{Contents, Reader, Writer};
-use linchpin_hub_core::hub::{Beside, Hub, LOCAL, Options, last_checkpoint, verify};
+use linchpin_hub_core::hub::{Hub, LOCAL, Options, last_checkpoint, verify};
 use linchpin_hub_core::private::Draft;
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_core::world::{System, World as _};
 use serde_json::json;
 use tokio::sync::mpsc::channel;
 
-use super::Asked;
 use super::output::{Field, field};
+use super::{Asked, audit};
 use crate::config::{Config, Durability, Place, Running};
 use crate::failure::{Failure, Kind};
 use crate::terminal::Screen;
@@ -137,7 +137,8 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
     };
     let contents = reader.check(&keys, told).map_err(wrong)?;
     screen.clear();
-    is_the_last(&place, &contents)?;
+    let public_key = Signer::new(&keys.audit).public_key().to_vec();
+    is_the_last(&place, &contents, &public_key)?;
 
     place.make()?;
     let lock = place.lock()?;
@@ -180,9 +181,9 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
         }
         return Err(wrong(error));
     }
-    let public_key = Signer::new(&keys.audit).public_key().to_vec();
-    let beside = Beside { checkpoints: Some(place.checkpoints()), segments: Some(place.segments(&config)) };
-    let options = Options { checkpoints: beside.checkpoints.clone(), ..Options::default() };
+    let beside = audit::beside(&place, &config);
+    let (checkpoints, heads) = (beside.checkpoints.clone(), beside.heads.clone());
+    let options = Options { checkpoints, heads, ..Options::default() };
     let hub = Hub::new(Arc::new(System), store.clone(), keys, Egress::default(), options);
     let unknown = hub.restored(&contents).await?;
     let audit = verify(&*store, LOCAL, &public_key, &beside).await?;
@@ -203,10 +204,11 @@ fn here(asked: &Asked) -> Result<Place, Failure> {
 }
 
 /// Checkpoints that are here must not know of more than the backup: the audit would be found to be cut off, as it would be.
-fn is_the_last(place: &Place, contents: &Contents) -> Result<(), Failure> {
+fn is_the_last(place: &Place, contents: &Contents, public_key: &[u8]) -> Result<(), Failure> {
     let file = place.checkpoints();
     for (tenant, last) in &contents.heads {
-        let known = last_checkpoint(&file, *tenant)?.map_or(0, |checkpoint| checkpoint.head.number);
+        let (known, _) = last_checkpoint(&file, *tenant, public_key)?;
+        let known = known.map_or(0, |checkpoint| checkpoint.head.number);
         if known > *last {
             let text = format!(
                 "`{}` says that the audit went on to entry {known}, and the backup ends with entry {last}: to go back to it, put that file \

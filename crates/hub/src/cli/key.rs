@@ -23,20 +23,16 @@ pub(super) async fn run(asked: &Asked, command: &Command) -> Result<(), Failure>
     let Command::Rotate { data } = command;
     let answer = asked.api()?.post("/keys/rotate", &json!({ "data": data })).await?;
     let count = |name: &str| answer[name].as_u64().unwrap_or_default();
-    let mut text = format!("root key rotated, {}", counted(count("tenants"), "tenant key", "re-wrapped"));
+    let mut done =
+        vec![format!("root key rotated, {}", counted(count("tenants"), "tenant key", "re-wrapped"))];
     if *data {
-        text.push_str(&format!(
-            "; {} with a new tenant key",
-            counted(count("secrets"), "secret", "re-encrypted")
-        ));
-        if count("unreadable") > 0 {
-            text.push_str(&format!(
-                ", {} left as it is",
-                counted(count("unreadable"), "unreadable secret", "was")
-            ));
-        }
+        let secrets = counted(count("secrets"), "secret", "re-encrypted");
+        done.push(format!("{secrets} with a new tenant key"));
     }
-    text.push_str(". Copy the key file to your backup again");
+    if count("unreadable") > 0 {
+        done.push(counted(count("unreadable"), "secret", "unreadable and left as before"));
+    }
+    let text = format!("{}. Copy the key file to your backup again", done.join("; "));
     Ok(asked.output.done(&answer, &text)?)
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Audit {
     pub(crate) days: Option<u64>,
     /// The folder for those that do not.
     pub(crate) folder: Option<PathBuf>,
+    /// The file of signed heads. Default: beside the key file.
+    pub(crate) head: Option<PathBuf>,
 }
 
 impl Audit {
@@ -51,8 +53,9 @@ impl Audit {
         });
         let durability = durability.transpose()?;
         let (days, folder) = (form.number("days", DAYS)?, form.text("folder", 4_096)?.map(PathBuf::from));
+        let head = form.text("head", 4_096)?.map(PathBuf::from);
         form.end()?;
-        Ok(Audit { durability, days, folder })
+        Ok(Audit { durability, days, folder, head })
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use linchpin::auth::Secret;
+use linchpin_hub_core::heads::HeadFile;
 use linchpin_hub_core::private;
 use linchpin_hub_core::store::Store;
 use linchpin_hub_core::vault::KeyFile;
@@ -214,6 +215,26 @@ impl Place {
         self.data.join("checkpoints")
     }
 
+    /// Where the signed heads of the audit are: beside the keys, unless the configuration file names another file.
+    pub(crate) fn heads(&self, config: &Config) -> HeadFile {
+        let path = config.audit.head.as_ref().map_or_else(
+            || {
+                let mut name = self.keys.as_os_str().to_owned();
+                name.push(".head");
+                std::path::absolute(PathBuf::from(&name)).unwrap_or_else(|_| name.into())
+            },
+            |path| self.data.join(path),
+        );
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let data = real(&self.data);
+        let is_inside = path.parent().is_some_and(|folder| real(folder).starts_with(&data));
+        let place = self
+            .database
+            .as_ref()
+            .map_or_else(|| data.display().to_string(), |url| database_name(url.expose()));
+        HeadFile { path, place, is_inside }
+    }
+
     /// Where entries of the audit are that have left the database; the operator may name another place.
     pub(crate) fn segments(&self, config: &Config) -> PathBuf {
         self.data.join(config.audit.folder.as_deref().unwrap_or(Path::new("audit")))
@@ -270,6 +291,17 @@ impl Place {
         let file = File::open(self.data.join("hub.lock")).ok()?;
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(running)
     }
+}
+
+/// What names a database in its URL: host, port and name, without the user and the password.
+fn database_name(url: &str) -> String {
+    if let Some((_, rest)) = url.split_once("://") {
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        return format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place));
+    }
+    let is_name =
+        |part: &&str| ["host=", "hostaddr=", "port=", "dbname="].iter().any(|name| part.starts_with(name));
+    format!("postgres {}", url.split_ascii_whitespace().filter(is_name).collect::<Vec<_>>().join(" "))
 }
 
 /// Makes a file for its owner alone, if there is none. What the database keeps beside it is as open as this is.
@@ -410,6 +442,36 @@ mod tests {
             let place = Place::find(typed, &variables(set)).unwrap();
             assert_eq!(place.database.as_ref().unwrap().expose(), expected);
             assert!(!format!("{place:?}{typed:?}").contains("canary"));
+        }
+    }
+
+    #[test]
+    fn heads_are_beside_the_keys_and_know_the_database_without_its_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let heads = |key_file: Option<PathBuf>, database: Option<&str>, head: Option<&str>| {
+            let database = database.map(Secret::new);
+            let typed = Typed { data_dir: Some(data.clone()), key_file, database, config: None };
+            let place = Place::find(&typed, &variables(&[])).unwrap();
+            place.make().unwrap();
+            let mut config = Config::default();
+            config.audit.head = head.map(PathBuf::from);
+            place.heads(&config)
+        };
+        let real = std::fs::canonicalize(folder.path()).unwrap();
+        let found = heads(None, None, None);
+        assert_eq!((found.path, found.is_inside), (real.join("data.keys.head"), false));
+        assert_eq!(found.place, real.join("data").display().to_string());
+        assert!(heads(Some(data.join("keys")), None, None).is_inside);
+        assert!(heads(None, None, Some("heads")).is_inside);
+        assert_eq!(heads(None, None, Some("/elsewhere/heads")).path, PathBuf::from("/elsewhere/heads"));
+        for (url, place) in [
+            ("postgres://a:canary@b:5432/c?sslmode=require", "postgres://b:5432/c"),
+            ("postgres://b/c", "postgres://b/c"),
+            ("postgresql://a:can@ary@b/c", "postgres://b/c"),
+            ("host=b user=a password=canary dbname=c", "postgres host=b dbname=c"),
+        ] {
+            assert_eq!(heads(None, Some(url), None).place, place);
         }
     }
 

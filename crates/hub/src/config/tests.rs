@@ -39,6 +39,7 @@ fn everything_that_can_be_said() {
         durability = "power"
         days = 365
         folder = "/srv/audit"
+        head = "/srv/head"
         [egress]
         allow = ["10.0.0.0/8", "fd00::1"]
         proxy = "http://hub:$PROXY_PASSWORD@proxy.example:3128"
@@ -66,7 +67,8 @@ fn everything_that_can_be_said() {
     .unwrap();
     assert_eq!((config.listen, config.days), ("127.0.0.1:7420".parse().ok(), Some(30)));
     let (durability, folder) = (Some(Durability::Power), Some("/srv/audit".into()));
-    assert_eq!(config.audit, Audit { durability, days: Some(365), folder });
+    let head = Some("/srv/head".into());
+    assert_eq!(config.audit, Audit { durability, days: Some(365), folder, head });
     assert!(config.egress.proxy.is_some());
     assert_eq!(config.egress.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
     assert_eq!(config.url.unwrap().text, "https://hub.example");

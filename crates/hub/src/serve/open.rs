@@ -26,8 +26,9 @@ pub(super) async fn hub(
     })?;
     let callback = Some(format!("{url}/oauth/callback"));
     let (checkpoints, segments) = (Some(place.checkpoints()), Some(place.segments(config)));
-    let retention = config.retention();
-    let options = Options { checkpoints, segments, retention, callback, processes, ..Options::default() };
+    let (heads, retention) = (Some(place.heads(config)), config.retention());
+    let options =
+        Options { checkpoints, heads, segments, retention, callback, processes, ..Options::default() };
     let hub = Arc::new(Hub::new(Arc::new(System), store, keys, egress, options));
     hub.ensure_local().await?;
     hub.unlock().await.map_err(|error| match error.code() {
@@ -43,6 +44,9 @@ pub(super) async fn hub(
             calls = ended,
             "calls were under way when the hub ended last: nobody knows what became of them"
         );
+    }
+    if let Err(error) = hub.sign_audit().await {
+        tracing::warn!(%error, "failed to sign the audit; retrying");
     }
     Ok(hub)
 }
