@@ -62,22 +62,7 @@ impl From<Error> for Wrong {
 
 /// Reads what stands below the name of a server.
 pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) -> Result<Wanted, Wrong> {
-    let strange = value.as_object().into_iter().flat_map(Map::keys);
-    let strange = strange.filter(|name| !KNOWN.contains(&name.as_str()));
-    let mut notes: Vec<_> = strange.map(|name| format!("`{name}` is not taken over")).collect();
-    let (given, withheld): (Vec<_>, Vec<_>) = references(format, &value)
-        .into_iter()
-        .filter(|name| variable(name).is_some())
-        .partition(|name| around.readable.has(name));
-    if !given.is_empty() {
-        notes.push(format!("from your environment: {}", given.join(", ")));
-    }
-    if !withheld.is_empty() {
-        notes.push(format!(
-            "not read from your environment: {}: import it at a terminal and confirm each variable, or enter the value",
-            withheld.join(", ")
-        ));
-    }
+    let mut notes = notes(format, around, &value);
     let mut form = Form::new(value)?;
     let kind = form.text("type", 40)?;
     let is_disabled = form.flag("disabled")?.unwrap_or_default();
@@ -112,6 +97,27 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
         Draft::read(Value::Object(fields.clone()))?;
     }
     Ok(Wanted { fields, is_program, secrets, is_disabled, notes })
+}
+
+/// What the user should know: fields that are not imported, and which variables of the environment are read.
+fn notes(format: Format, around: &Around, value: &Value) -> Vec<String> {
+    let strange = value.as_object().into_iter().flat_map(Map::keys);
+    let strange = strange.filter(|name| !KNOWN.contains(&name.as_str()));
+    let mut notes: Vec<_> = strange.map(|name| format!("`{name}` is not taken over")).collect();
+    let (given, withheld): (Vec<_>, Vec<_>) = references(format, value)
+        .into_iter()
+        .filter(|name| variable(name).is_some())
+        .partition(|name| around.readable.has(name));
+    if !given.is_empty() {
+        notes.push(format!("from your environment: {}", given.join(", ")));
+    }
+    if !withheld.is_empty() {
+        notes.push(format!(
+            "not read from your environment: {}: import it at a terminal and confirm each variable, or enter the value",
+            withheld.join(", ")
+        ));
+    }
+    notes
 }
 
 /// The variables of the environment that any field of a server refers to.
