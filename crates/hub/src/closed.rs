@@ -20,7 +20,9 @@ pub(crate) fn close() {
     }
     // Root gets those that are inherited, too.
     if let Ok(mut sets) = capabilities(None) {
-        OPENING.into_iter().for_each(|capability| sets.inheritable.remove(capability));
+        for capability in OPENING {
+            sets.inheritable.remove(capability);
+        }
         let _ = set_capabilities(None, sets);
     }
 }

@@ -107,8 +107,7 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let (url, public) = (listener.origin(), watched.config().url.clone());
     let found_at = public.as_ref().map_or(&url, |url| &url.text);
     let durability = options.durability(&variable, &watched.config())?;
-    let processes = Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_program()?) };
-    let hub = open::hub(&place, durability, &watched.config(), found_at, processes).await?;
+    let hub = open::hub(&place, durability, &watched.config(), found_at, processes(&guard)?).await?;
     let (others, is_secure) = match &door {
         Some(door) => (Some(door.open(&hub).await?), door.certificate.is_some()),
         None => (None, false),
@@ -150,9 +149,7 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let running = Running { url, token: hub.process_token(), pid: std::process::id() };
     lock.announce(&running).map_err(|error| cannot_write(place.data(), &error))?;
     if let Some(file) = &options.ready_file {
-        let text = json!({ "url": running.url, "token": running.token.expose() });
-        let written = private::write(file, format!("{text}\n").as_bytes(), &System);
-        written.map_err(|error| cannot_write(file, &error))?;
+        write_ready(file, &running).map_err(|error| cannot_write(file, &error))?;
     }
     let by_tls = entrance.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
     let shown = public.as_ref().map_or(by_tls, |url| &url.text);
@@ -240,6 +237,17 @@ async fn guard(place: &Place) -> Result<Guard, Failure> {
     let started = spawn_blocking(move || Guard::start(&own, &file)).await;
     let started = started.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     started.map_err(|error| Failure::from(error).during("the hub has no guard"))
+}
+
+/// How the hub starts stdio servers.
+fn processes(guard: &Guard) -> io::Result<Processes> {
+    Ok(Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_program()?) })
+}
+
+/// Writes the file of `--ready-file`.
+fn write_ready(file: &Path, running: &Running) -> io::Result<()> {
+    let text = json!({ "url": running.url, "token": running.token.expose() });
+    private::write(file, format!("{text}\n").as_bytes(), &System)
 }
 
 /// This program as it was started, even if its file was replaced since.
