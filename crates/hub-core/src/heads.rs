@@ -72,9 +72,9 @@ impl HeadFile {
         at: Timestamp,
     ) -> SignedHead {
         let (store, place) = (store.to_owned(), self.place.clone());
-        let mut signed = SignedHead { store, place, tenant, head, at, signature: Vec::new() };
-        signed.signature = signer.sign_text(&signed.text());
-        signed
+        let mut line = SignedHead { store, place, tenant, head, at, signature: Vec::new() };
+        line.signature = signer.sign_text(&line.text());
+        line
     }
 
     /// The head of a tenant: the last one of this place; without one, the last one of this store, which was moved then.
