@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::listed::Listed;
-use super::servers::{Contact, ServerView, left_file};
+use super::server_records::Contact;
+use super::servers::{ServerView, left_file};
 use super::{Hub, document, put};
 use crate::connection::{Proof, Reached};
 use crate::error::{self, Error, Result};

@@ -5,7 +5,7 @@ use linchpin::auth::Secret;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::servers::Kept;
+use super::server_records::Kept;
 use super::servers::origin;
 use super::{Hub, put, told};
 use crate::connection::{Credential, Proof};

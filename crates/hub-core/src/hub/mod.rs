@@ -35,6 +35,7 @@ mod retention;
 mod running;
 mod schemas;
 mod secrets;
+mod server_records;
 mod servers;
 pub mod sessions;
 mod snippets;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::LOCAL_USER;
-use super::servers::{Kept, Place};
+use super::server_records::{Kept, Place};
 use super::{Hub, put, told};
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};

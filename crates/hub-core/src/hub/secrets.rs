@@ -4,7 +4,8 @@
 use linchpin::auth::Secret;
 
 use super::credentials::id_of;
-use super::servers::{Kept, ServerView};
+use super::server_records::Kept;
+use super::servers::ServerView;
 use super::{Hub, put, told};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};

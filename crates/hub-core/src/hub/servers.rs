@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use linchpin::Revision;
-use linchpin::egress::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Hub, document, put, told, without_parts};
+use super::server_records::{Contact, Kept, Place};
+use super::{Hub, put, told, without_parts};
 use crate::agent::Agent;
 use crate::connection::Status;
 use crate::error::{self, Error, Result};
@@ -25,46 +25,6 @@ use crate::tool::LeftOut;
 const MOST: usize = 1_000;
 const NOT_IN_FILE: &str = "server_not_in_file";
 const LEFT_FILE: &str = "not in the configuration file";
-
-/// A server as it is kept. The command of a program is not: that is in the operator's file.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
-    pub(super) slug: Slug,
-    pub(super) settings: Settings,
-    pub(super) place: Place,
-    pub(super) is_from_file: bool,
-    /// Whether the configuration file does not declare it any more.
-    #[serde(default)]
-    pub(super) has_left_file: bool,
-    pub(super) created: Timestamp,
-    pub(super) updated: Timestamp,
-}
-
-/// How a server is reached, without what only the operator's file says.
-#[derive(PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Place {
-    Stdio,
-    Http(Remote),
-    Sse(Remote),
-}
-
-/// When the hub last spoke with a server.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Contact {
-    pub(super) last_connected: Option<Timestamp>,
-    pub(super) last_synced: Option<Timestamp>,
-    /// Why the last look at its tools failed.
-    pub(super) error: Option<String>,
-    /// Of which version of the server that is.
-    #[serde(default)]
-    pub(super) of: u64,
-    /// How many tools it has.
-    pub(super) tools: usize,
-    /// Tools of the last sync that are not used. Absent in records of older versions.
-    #[serde(default)]
-    pub(super) left_out: Vec<LeftOut>,
-}
 
 /// A server, as people see it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -472,39 +432,6 @@ fn free_slug(name: &str, taken: &[Slug]) -> Slug {
 /// The scheme, name and port that credentials are bound to.
 pub(super) fn origin(transport: &Transport) -> Option<String> {
     Place::of(transport).origin()
-}
-
-impl Place {
-    pub(super) fn of(transport: &Transport) -> Self {
-        match transport {
-            Transport::Stdio(_) => Place::Stdio,
-            Transport::Http(remote) => Place::Http(remote.clone()),
-            Transport::Sse(remote) => Place::Sse(remote.clone()),
-        }
-    }
-
-    fn url(&self) -> Option<&str> {
-        match self {
-            Place::Stdio => None,
-            Place::Http(remote) | Place::Sse(remote) => Some(&remote.url),
-        }
-    }
-
-    fn origin(&self) -> Option<String> {
-        Some(Target::typed(self.url()?).ok()?.origin())
-    }
-}
-
-impl Kept {
-    pub(super) fn of(server: Server) -> Self {
-        let place = Place::of(&server.transport);
-        let Server { slug, settings, is_from_file, has_left_file, created, updated, .. } = server;
-        Kept { slug, settings, place, is_from_file, has_left_file, created, updated }
-    }
-
-    pub(super) fn document(&self, id: ServerId) -> Result<crate::store::Document> {
-        Ok(document(Kind::Server, id, self)?.named(self.slug.as_str()))
-    }
 }
 
 impl Server {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::connecting::{failed, list_tools};
 use super::listed::Listed;
-use super::servers::Contact;
+use super::server_records::Contact;
 use super::{Hub, document, put, told};
 use crate::agent::Agent;
 use crate::audit;
