@@ -109,10 +109,10 @@ async fn verified(place: &Place) -> Result<Value, Failure> {
             let head =
                 beside.heads.as_ref().map(|file| file.find(None, LOCAL, signer.public_key())).transpose()?;
             return Err(match head.flatten() {
-                Some(signed) => {
+                Some(last) => {
                     let text = format!(
                         "{failure}. kind all_removed: the signed head names {} entries",
-                        signed.head.number
+                        last.head.number
                     );
                     Failure::new(Kind::Other, text)
                 }
