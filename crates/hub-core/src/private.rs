@@ -40,7 +40,10 @@ pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
 
 /// A folder above something private that other users can write to: they can replace what is in it.
 #[derive(Debug, thiserror::Error)]
-#[error("other users can write to the folder `{}` above it, and replace what is in it: run `chmod go-w {}`, or choose another folder", .0.display(), .0.display())]
+#[error(
+    "other users can write to the folder `{folder}` above it, and replace what is in it: run `chmod go-w {folder}`, or choose another folder",
+    folder = .0.display()
+)]
 pub struct ExposedAbove(PathBuf);
 
 /// Checks every folder above a path, as far as it exists: other users must not be able to rename or replace what leads to the path.

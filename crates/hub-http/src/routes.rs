@@ -132,7 +132,8 @@ pub(crate) fn all() -> Vec<Route> {
         get("/users", users::list).says("People").paged().gives::<Page<UserView>>(),
         post("/users", users::add).says("Adds a person, who has no password yet").takes::<NewUser>().makes::<UserView>(),
         get("/users/{user}", users::get).says("A person").gives::<UserView>(),
-        put("/users/{user}/password", users::set_password).says("Set the password of a user; sessions and tokens of the user end").takes::<NewPassword>().gives::<UserView>(),
+        put("/users/{user}/password", users::set_password).says("Set the password of a user; sessions and tokens of the user end")
+            .takes::<NewPassword>().gives::<UserView>(),
         delete("/users/{user}", users::remove).says("Removes a person, with tokens and sessions").does(),
 
         get("/audit", audit::list).says("Entries of the audit, the oldest first").paged().gives::<Page<AuditView>>(),

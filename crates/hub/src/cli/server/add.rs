@@ -16,6 +16,7 @@ use crate::failure::{Failure, Kind};
 use crate::serve::programs::DEMO;
 
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Add {
     /// What people call it
     name: String,
