@@ -25,7 +25,11 @@ fn e1_every_field_has_its_range_and_its_usual_value() {
     let least = hub
         .post("/servers", json!({ "name": "Far away", "url": "https://mcp.example/mcp", "enabled": false }));
     for (field, value) in usual().as_object().unwrap() {
-        let expected = if field == "enabled" { &json!(false) } else { value };
+        let expected = match field.as_str() {
+            "enabled" => &json!(false),
+            "status" => &json!("disabled"),
+            _ => value,
+        };
         assert_eq!(&least[field], expected, "{field}");
     }
     assert_eq!((&least["slug"], &least["created"]), (&"far-away".into(), &least["updated"]));
