@@ -1,6 +1,7 @@
 //! Secrets of the hub itself. A stdio server can read the hub's files, so its results are searched for them: keys of the
 //! key file by value, and API tokens, of which the hub stores only a digest, by their format.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
@@ -15,8 +16,13 @@ use crate::sync::lock;
 use crate::text::{hex, unhex};
 use crate::token;
 
-/// Length of what the search looks for: the rest of a secret is compared where its beginning was found.
-const BEGINNING: usize = 8;
+/// Length of the parts of a key that the search looks for. A run of `MIN_PART` characters contains one of them.
+const BLOCK: usize = 8;
+/// Length from which a part of a known key is masked: a result may contain a part of a file.
+const MIN_PART: usize = 2 * BLOCK;
+/// Digits from which a part of an unknown secret is masked if its format is all that shows what it is. With fewer of
+/// them, 64 bits and more are left to guess.
+const MIN_DIGITS: usize = 48;
 const DECODER: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new()
@@ -48,8 +54,10 @@ impl OwnSecrets {
 
 /// Search for the secrets of the hub. It passes over a text once.
 pub(crate) struct Search {
-    /// Finds where a secret may begin.
-    beginnings: AhoCorasick,
+    /// Finds where a secret may be: the blocks of the keys, then the formats, then the ends of tokens.
+    places: AhoCorasick,
+    /// Number of blocks.
+    blocks: usize,
     /// Every spelling of every key.
     keys: Vec<Zeroizing<String>>,
     /// Every spelling of the beginning of a token, and of a line of a key file.
@@ -83,71 +91,134 @@ impl Search {
             let encoded = STANDARD_NO_PAD.encode(shifted(token::BEGIN.as_bytes(), begin));
             formats.push((core(&encoded, begin, token::BEGIN.len()), Spelling::Base64(begin)));
         }
-        let beginnings =
-            keys.iter().map(|key| &key[..BEGINNING]).chain(formats.iter().map(|(text, _)| &**text));
-        let beginnings = AhoCorasick::builder()
+        // Before the check digits of a token.
+        let ends: Vec<_> = (0..=u8::MAX).map(|byte| hex(&[byte]) + "_").collect();
+        let blocks = || keys.iter().flat_map(|key| key.as_bytes().chunks_exact(BLOCK));
+        let places = blocks()
+            .chain(formats.iter().map(|(text, _)| text.as_bytes()))
+            .chain(ends.iter().map(String::as_bytes));
+        let places = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostFirst)
             .kind(Some(AhoCorasickKind::DFA))
-            .build(beginnings)
+            .build(places)
             .expect("a key file is too short for too many patterns");
-        Search { beginnings, keys, formats }
+        Search { places, blocks: blocks().count(), keys, formats }
     }
 
-    /// Masks every secret in a text. Returns `None` if there is none.
+    /// Masks every secret in a text, and every part of one that is long enough to be told from other texts. Returns
+    /// `None` if there is none.
     pub(crate) fn mask(&self, text: &str) -> Option<String> {
         let (mut out, mut copied, mut from) = (String::new(), 0, 0);
-        while let Some(found) = self.beginnings.find(&text[from..]) {
-            let begin = from + found.start();
-            // All beginnings are ASCII, so the next byte begins a character.
-            from = begin + 1;
-            if let Some(end) = self.end_of_secret(text, begin) {
-                out.push_str(&text[copied..begin]);
+        while let Some(found) = self.places.find(&text[from..]) {
+            let at = from + found.start();
+            // All patterns are ASCII, so the next byte begins a character.
+            from = at + 1;
+            if let Some(secret) = self.secret_at(text, copied, at, found.pattern().as_usize()) {
+                out.push_str(&text[copied..secret.start]);
                 out.push_str(MASK);
-                (copied, from) = (end, end);
+                (copied, from) = (secret.end, secret.end);
             }
         }
         (copied > 0).then(|| out + &text[copied..])
     }
 
-    /// The end of the secret that begins here, if one does.
-    fn end_of_secret(&self, text: &str, begin: usize) -> Option<usize> {
-        let rest = &text[begin..];
-        let key = self.keys.iter().filter(|key| rest.starts_with(key.as_str())).map(|key| key.len()).max();
-        let spelled = || self.formats.iter().filter(|(beginning, _)| rest.starts_with(beginning.as_str()));
-        let format = || spelled().find_map(|(_, spelling)| spelling.end_of_secret(text, begin));
-        key.map(|length| begin + length).or_else(format)
+    /// The secret at this position, if there is one. What comes before `floor` has been masked. Of the patterns that
+    /// match here, `pattern` is the first.
+    fn secret_at(&self, text: &str, floor: usize, at: usize, pattern: usize) -> Option<Range<usize>> {
+        let part = (pattern < self.blocks).then(|| self.part_of_key(text.as_bytes(), floor, at)).flatten();
+        let spelled = || self.formats.iter().filter(|(beginning, _)| text[at..].starts_with(beginning));
+        let format = || Some(at..spelled().find_map(|(_, spelling)| spelling.end_of_secret(text, at))?);
+        let is_format = pattern < self.blocks + self.formats.len();
+        part.or_else(|| is_format.then(format).flatten())
+            .or_else(|| end_of_token(text.as_bytes(), floor, at + 2))
     }
+
+    /// The longest part of a key that has one of its blocks at this position.
+    fn part_of_key(&self, text: &[u8], floor: usize, at: usize) -> Option<Range<usize>> {
+        let (before, rest) = (&text[floor..at], &text[at..]);
+        let parts = self.keys.iter().flat_map(|key| {
+            let blocks = key.as_bytes().chunks_exact(BLOCK).enumerate();
+            blocks.filter(|(_, block)| rest.starts_with(block)).filter_map(|(index, _)| {
+                let (known_before, known) = key.as_bytes().split_at(index * BLOCK);
+                let (right, end) = common(known.iter(), rest.iter());
+                let (left, begin) = common(known_before.iter().rev(), before.iter().rev());
+                (left + right >= MIN_PART).then_some(at - begin..at + end)
+            })
+        });
+        parts.max_by_key(Range::len)
+    }
+}
+
+/// Compares characters of a key with those of a text, in which lines may end anywhere. Returns how many are the same, and
+/// over how many characters of the text.
+fn common<'a>(key: impl Iterator<Item = &'a u8>, text: impl Iterator<Item = &'a u8>) -> (usize, usize) {
+    let (mut key, mut same, mut length) = (key.peekable(), 0, 0);
+    for (index, byte) in text.enumerate() {
+        if key.next_if_eq(&byte).is_some() {
+            (same, length) = (same + 1, index + 1);
+        } else if !is_line_end(*byte) {
+            break;
+        }
+    }
+    (same, length)
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+/// The end of a token whose beginning is missing: the last of its digits, `_` at this position, and the check digits.
+fn end_of_token(text: &[u8], floor: usize, underscore: usize) -> Option<Range<usize>> {
+    let (digits, rest) = (text.get(floor..underscore)?, &text[underscore..]);
+    let check = rest.strip_prefix(b"_")?.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let digits = digits.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let is_token = check == token::CHECK && (MIN_DIGITS..=token::DIGITS).contains(&digits);
+    is_token.then_some(underscore - digits..underscore + 1 + check)
+}
+
+/// Digits from this position on, with the position after each of them. Lines may end anywhere.
+fn digits(text: &str, begin: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
+    let bytes = text.bytes().enumerate().skip(begin).filter(|(_, byte)| !is_line_end(*byte));
+    let digits = bytes.take_while(|(_, byte)| is_digit(*byte)).take(count);
+    digits.map(|(index, byte)| (char::from(byte), index + 1)).unzip()
 }
 
 impl Spelling {
     /// The end of the token or the line that begins here, if one does.
     fn end_of_secret(self, text: &str, begin: usize) -> Option<usize> {
-        let (end, decoded) = match self {
+        match self {
             Spelling::Plain => {
-                let end = begin + token::LENGTH;
-                (end, text.get(begin..end)?.as_bytes().to_vec())
+                token::formed(&text.as_bytes()[begin + token::BEGIN.len()..]).map(|length| begin + length)
             }
             Spelling::Hex => {
-                let end = begin + 2 * token::LENGTH;
-                (end, unhex(&text.get(begin..end)?.to_ascii_lowercase())?)
+                let is_digit = |byte: u8| byte.is_ascii_hexdigit();
+                let (mut digits, ends) = digits(text, begin, 2 * token::LENGTH, is_digit);
+                digits.truncate(digits.len() & !1);
+                let length = token::formed(unhex(&digits.to_ascii_lowercase())?.get(token::BEGIN.len()..)?)?;
+                ends.get(2 * length - 1).copied()
             }
             Spelling::KeyLine => {
                 let (name, rest) = text[begin..].split_once(' ')?;
                 let id = rest.bytes().take_while(u8::is_ascii_digit).count();
                 let (before, key) = if name == "root" { (id + 1, rest.get(id + 1..)?) } else { (0, rest) };
-                let is_key = key.len() >= 64 && key.bytes().take(64).all(|byte| byte.is_ascii_hexdigit());
-                return is_key.then_some(begin + name.len() + 1 + before + 64);
+                let digits = key.bytes().take(64).take_while(u8::is_ascii_hexdigit).count();
+                (digits >= MIN_DIGITS).then_some(begin + name.len() + 1 + before + digits)
             }
             Spelling::Base64(shift) => {
-                // From the beginning of the group of four digits that its first byte is in.
-                let group = begin.checked_sub((shift * 8).div_ceil(6))?;
-                let bits = (shift + token::LENGTH) * 8;
-                let digits = text.get(group..group + bits.div_ceil(6))?.replace('-', "+").replace('_', "/");
+                // What comes before may be on another line; it has no part in the bytes after `lp_`.
+                let missing = (shift * 8).div_ceil(6);
+                let count = ((shift + token::LENGTH) * 8).div_ceil(6) - missing;
+                let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+                let (digits, ends) = digits(text, begin, count, is_digit);
+                let mut digits = "A".repeat(missing) + &digits.replace('-', "+").replace('_', "/");
+                if digits.len() % 4 == 1 {
+                    digits.pop(); // one digit alone is not a byte
+                }
                 let decoded = DECODER.decode(digits).ok()?;
-                (group + bits / 6, decoded.get(shift..shift + token::LENGTH)?.to_vec())
+                let length = token::formed(decoded.get(shift + token::BEGIN.len()..)?)?;
+                ends.get((shift + length) * 8 / 6 - missing - 1).copied()
             }
-        };
-        token::is_formed(&decoded).then_some(end)
+        }
     }
 }
 
@@ -182,8 +253,8 @@ pub(crate) mod tests {
     use crate::vault::KeyFile;
     use crate::world::System;
 
-    const KEY: &str = "93abf01c4e93abf01c4e93abf01c4e93abf01c4e93abf01c4e93abf01c4e93ff";
-    const AUDIT: &str = "00ffee1c4e93abf01c4e93abf01c4e93abf01c4e93abf01c4e93abf01c4e9301";
+    const KEY: &str = "93abf01c4e93ab5d0717c86093abe2f1b64a93abd9380f5c77214e93ab06a8ff";
+    const AUDIT: &str = "00ffee1c4e93b1720d864e9355a0cfe7193b6ad84e9312f7c0458b9d4e937c01";
 
     fn own(text: &str) -> Arc<OwnSecrets> {
         KeyFile::parse(Path::new("/keys"), text).unwrap().own_secrets().clone()
@@ -235,9 +306,11 @@ pub(crate) mod tests {
             "",
             "lp_",
             "help_me lp_é",
-            &token[..112],
+            &token[..55],
             &token.replace('_', "-"),
-            &KEY[..63],
+            &KEY[..15],
+            "0123456789abcdef0123456789abcdef_20260728",
+            "file_aa_bb_cc_é",
             "bHBf",
             "6c705f",
             "root ",
@@ -245,6 +318,59 @@ pub(crate) mod tests {
             "audit x",
         ] {
             assert_eq!(search.mask(plain), None, "{plain}");
+        }
+    }
+
+    #[test]
+    fn parts_of_tokens_and_keys_are_masked() {
+        let search = secrets().search();
+        let (_, token, _) = token::issue(&System);
+        let token = token.expose();
+        for length in [56, 80, 103, 104, 105, 112] {
+            assert_eq!(search.mask(&token[..length]).as_deref(), Some(MASK), "{length} characters");
+            let cut = STANDARD.encode(&token[..length]);
+            let masked = search.mask(&cut).unwrap();
+            assert!(masked.len() < 8, "{length} characters: {masked}");
+        }
+        for missing in [1, 30, 40, 56] {
+            let masked = search.mask(&token[missing..]).unwrap();
+            assert!(!masked.contains(&token[60..80]) && masked.ends_with(MASK), "{missing}: {masked}");
+        }
+        for begin in 0..48 {
+            for end in begin + 16..=64 {
+                assert_eq!(
+                    search.mask(&format!("x{}y", &AUDIT[begin..end])).unwrap(),
+                    "x***y",
+                    "{begin}..{end}"
+                );
+            }
+        }
+        let unknown = AUDIT.replace("4e", "77");
+        assert_eq!(search.mask(&format!("audit {}", &unknown[..63])).unwrap(), MASK);
+    }
+
+    #[test]
+    fn secrets_are_masked_across_lines() {
+        let search = secrets().search();
+        let (_, token, _) = token::issue(&System);
+        for secret in [token.expose(), KEY] {
+            for before in 0..100 {
+                let whole = format!("{}{secret}", "-".repeat(before));
+                for (encoded, width) in [(STANDARD.encode(&whole), 76), (hex(whole.as_bytes()), 60)] {
+                    let lines: Vec<_> =
+                        encoded.as_bytes().chunks(width).map(|line| str::from_utf8(line).unwrap()).collect();
+                    // The search needs the beginning of a token on one line.
+                    let begin = if width == 76 { before * 8 / 6 } else { before * 2 } % width;
+                    if begin + 8 > width {
+                        continue;
+                    }
+                    for end in ["\n", "\r\n"] {
+                        let masked = search.mask(&lines.join(end)).unwrap();
+                        let rest = masked.split_once(MASK).unwrap().1;
+                        assert!(rest.len() < 8, "{before} before {secret}: {masked}");
+                    }
+                }
+            }
         }
     }
 

@@ -3,16 +3,23 @@
 
 use linchpin::auth::Secret;
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
 use crate::digest::Digest;
 use crate::id::TokenId;
+use crate::text::unhex;
 use crate::world::{World, random};
 
 /// What every token begins with.
 pub(crate) const BEGIN: &str = "lp_";
 /// Length of a token in bytes.
-pub(crate) const LENGTH: usize = BEGIN.len() + 36 + 1 + 64 + 1 + CHECK;
-const CHECK: usize = 8;
+pub(crate) const LENGTH: usize = BEGIN.len() + ID + 1 + DIGITS + 1 + CHECK;
+const ID: usize = 36;
+/// Number of digits of the secret, and of the check.
+pub(crate) const DIGITS: usize = 64;
+pub(crate) const CHECK: usize = 8;
+/// Digits of the secret from which a part of a token is recognised.
+const MIN_DIGITS: usize = 16;
 
 /// A new token: what is shown once, and what is kept.
 pub fn issue(world: &dyn World) -> (TokenId, Secret, Digest) {
@@ -30,23 +37,29 @@ pub fn read(text: &str) -> Option<(TokenId, Digest)> {
         return None;
     }
     let (id, secret) = body.strip_prefix(BEGIN)?.split_once('_')?;
-    (secret.len() == 64).then_some(())?;
+    (secret.len() == DIGITS).then_some(())?;
     Some((id.parse().ok()?, digest(text)))
 }
 
-/// Returns whether bytes have the format of a token: `lp_`, an id, 64 and 8 hexadecimal digits. The check digits are not
-/// compared, so that a token with a wrong digit is recognised, too.
-pub(crate) fn is_formed(bytes: &[u8]) -> bool {
-    let Some(rest) = bytes.strip_prefix(BEGIN.as_bytes()) else { return false };
-    let mut parts = rest.split(|byte| *byte == b'_');
-    let is_digits =
-        |part: &[u8], length: usize| part.len() == length && part.iter().all(u8::is_ascii_hexdigit);
-    let id = parts
-        .next()
-        .is_some_and(|id| id.len() == 36 && id.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-'));
-    id && parts.next().is_some_and(|secret| is_digits(secret, 64))
-        && parts.next().is_some_and(|check| is_digits(check, CHECK))
-        && parts.next().is_none()
+/// The random bytes of a token.
+pub(crate) fn secret_of(token: &Secret) -> Option<Zeroizing<[u8; 32]>> {
+    let digits = token.expose().split('_').nth(2)?;
+    Some(Zeroizing::new(unhex(digits)?.try_into().ok()?))
+}
+
+/// Returns the length of a token, or of its part that is there, by what follows `lp_`: an id, 64 and 8 hexadecimal digits.
+/// A part has 16 digits or more: the check digits can be computed, so 104 characters are as good as a token. They are not
+/// compared either, so that a token with a wrong digit is recognised, too.
+pub(crate) fn formed(bytes: &[u8]) -> Option<usize> {
+    let (id, rest) = bytes.split_at_checked(ID)?;
+    let is_id = id.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
+    let rest = rest.strip_prefix(b"_").filter(|_| is_id)?;
+    let count =
+        |bytes: &[u8], most| bytes.iter().take(most).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let digits = count(rest, DIGITS);
+    let check = rest[digits..].strip_prefix(b"_").filter(|_| digits == DIGITS);
+    let length = BEGIN.len() + ID + 1 + digits + check.map_or(0, |check| 1 + count(check, CHECK));
+    (digits >= MIN_DIGITS).then_some(length)
 }
 
 fn check(body: &str) -> String {
@@ -67,7 +80,11 @@ mod tests {
         let (id, secret, kept) = issue(&System);
         let text = secret.expose();
         assert!(text.starts_with("lp_") && text.len() == LENGTH && LENGTH == 113, "{text}");
-        assert!(is_formed(text.as_bytes()) && !is_formed(&text.as_bytes()[..112]) && !is_formed(b"lp_"));
+        for (length, known) in
+            [(LENGTH, Some(LENGTH)), (104, Some(104)), (56, Some(56)), (55, None), (3, None)]
+        {
+            assert_eq!(formed(&text.as_bytes()[3..length]), known);
+        }
         assert_eq!(read(text), Some((id, kept)));
         assert_ne!(issue(&System).2, kept);
     }

@@ -74,6 +74,7 @@ use crate::store::{
     Batch, Cached, Change, Clock, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored,
 };
 use crate::tasks::Tasks;
+use crate::token;
 use crate::vault::KeyFile;
 use crate::world::World;
 
@@ -205,6 +206,7 @@ impl Hub {
         let connections = Connections::new(world.clone(), egress, events.clone(), changed, processes);
         let connections = Arc::new(connections.on_denied(told).masking(keys.own_secrets().clone()));
         let people = people::People::new(&*world);
+        keys.own_secrets().learn(token::secret_of(&people.process.secret).iter().map(|secret| &**secret));
         Hub {
             world,
             store,
