@@ -2,6 +2,7 @@
 //! nobody needs them or anything about them changes.
 
 mod check;
+mod end;
 mod open;
 
 use std::collections::{HashMap, HashSet};
@@ -35,8 +36,6 @@ const SHORT: Duration = Duration::from_secs(10);
 /// How long a server that cannot be connected to is left alone: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// How long connections have to end in good order when the hub ends.
-const CLOSING: Duration = Duration::from_secs(5);
 /// More do not use one connection at once.
 const MOST_USERS: u32 = 1 << 20;
 /// Of how many servers it is remembered which version is the newest.
@@ -132,6 +131,8 @@ struct Slot {
     seen: Mutex<Seen>,
     /// Whoever uses it has one of these; whoever ends it waits for all of them.
     users: Arc<Semaphore>,
+    /// Has no permits. It is closed when the connection must end although it is in use.
+    cut: Semaphore,
 }
 
 /// A connection, for as long as somebody needs it.
@@ -161,7 +162,12 @@ impl Slot {
         let seen =
             Seen { status: Status::Disconnected, used: now, checked: now, is_remote: false, egress: None };
         let users = Arc::new(Semaphore::new(MOST_USERS as usize));
-        Arc::new(Slot { line: tokio::sync::Mutex::default(), seen: Mutex::new(seen), users })
+        Arc::new(Slot {
+            line: tokio::sync::Mutex::default(),
+            seen: Mutex::new(seen),
+            users,
+            cut: Semaphore::new(0),
+        })
     }
 
     fn begin_use(&self) -> Result<OwnedSemaphorePermit> {
@@ -177,15 +183,6 @@ impl Slot {
         let (hidden, number, using) = (line.hidden.clone(), line.number, slot.begin_use().ok()?);
         let (key, slot) = (key.clone(), slot.clone());
         Some(Reached { client, key, slot, number, hidden, is_new: false, _use: using })
-    }
-
-    /// Ends it in good order, as soon as nobody uses it any more.
-    async fn end(self: Arc<Self>) {
-        let _all = self.users.acquire_many(MOST_USERS).await;
-        let client = self.line.lock().await.client.take();
-        if let Some(client) = client {
-            client.close().await;
-        }
     }
 }
 
@@ -228,6 +225,10 @@ impl Line {
 fn changed_way() -> Error {
     let text = "what may be reached was changed meanwhile: try again";
     Error::new(Kind::Conflict, "egress_changed", text)
+}
+
+fn changed_server() -> Error {
+    Error::new(Kind::Conflict, "server_changed", "the server was changed meanwhile: try again")
 }
 
 fn is_within(begin: Timestamp, now: Timestamp, time: Duration) -> bool {
@@ -318,7 +319,10 @@ impl Connections {
             let mut seen = lock(&slot.seen);
             (seen.egress, seen.is_remote) = (Some(egress.clone()), server.transport.place().is_some());
         }
-        let opened = open::open(server, proof, &hidden, &egress, &self.processes, changed).await;
+        let opened = tokio::select! {
+            opened = open::open(server, proof, &hidden, &egress, &self.processes, changed) => opened,
+            _ = slot.cut.acquire() => Err(changed_server()),
+        };
         // The way may have been changed meanwhile.
         match opened.and_then(|client| egress.is_allowed().then_some(client).ok_or_else(changed_way)) {
             Ok(client) => {
@@ -349,9 +353,10 @@ impl Connections {
         let mut slots = lock(&self.slots);
         self.is_newest(&slots, key)?;
         if !slots.contains_key(key) {
-            self.remove(&mut slots, |other, _| {
+            let is_of = |other: &Key, _: &Slot| {
                 (other.tenant, other.subject, other.server) == (key.tenant, key.subject, key.server)
-            });
+            };
+            self.remove(&mut slots, false, is_of);
         }
         let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(self.world.now())).clone();
         let using = slot.begin_use()?; // under the lock: what is in the map is not being ended
@@ -367,10 +372,7 @@ impl Connections {
         }
         let known = newest.entry((key.tenant, key.server)).or_insert(key.version);
         *known = key.version.max(*known);
-        let text = "the server was changed meanwhile: try again";
-        (*known == key.version)
-            .then_some(())
-            .ok_or_else(|| Error::new(Kind::Conflict, "server_changed", text))
+        (*known == key.version).then_some(()).ok_or_else(changed_server)
     }
 
     /// What becomes of a connection that has been ended meanwhile is nobody's concern.
@@ -423,43 +425,6 @@ impl Connections {
             let is_denied = |egress: &Egress| !egress.is_allowed();
             seen.status == Status::Error || seen.egress.as_ref().is_some_and(is_denied)
         });
-    }
-
-    /// Ends all connections, and waits until they have ended: not for ever.
-    pub async fn end_all(&self) {
-        self.end_where(|_, _| true);
-        self.endings.end(CLOSING).await;
-    }
-
-    /// Ends all connections to a server.
-    pub fn end(&self, tenant: TenantId, server: ServerId) {
-        self.end_where(|key, _| key.tenant == tenant && key.server == server);
-    }
-
-    /// Ends all connections to a server as it was before this version; without one, it was removed.
-    pub fn outdated(&self, tenant: TenantId, server: ServerId, version: Option<u64>) {
-        {
-            let _slots = lock(&self.slots);
-            lock(&self.newest).insert((tenant, server), version.unwrap_or(u64::MAX));
-        }
-        self.end(tenant, server);
-    }
-
-    /// Ends all connections of somebody.
-    pub fn end_of(&self, tenant: TenantId, subject: Subject) {
-        self.end_where(|key, _| key.tenant == tenant && key.subject == subject);
-    }
-
-    fn end_where(&self, is_over: impl Fn(&Key, &Slot) -> bool) {
-        self.remove(&mut lock(&self.slots), is_over);
-    }
-
-    /// Nobody finds them any more. Each ends as soon as the last who uses it lets go: calls under way are answered.
-    fn remove(&self, slots: &mut Slots, is_over: impl Fn(&Key, &Slot) -> bool) {
-        for (key, slot) in slots.extract_if(|key, slot| is_over(key, slot)) {
-            self.say(&key, &slot, Status::Disconnected);
-            self.endings.start(slot.end());
-        }
     }
 }
 

@@ -240,6 +240,21 @@ async fn what_is_ended_while_it_is_tried_stays_ended() {
 }
 
 #[tokio::test]
+async fn a_stdio_server_that_is_stopped_while_it_is_opened_is_not_waited_for() {
+    let mut stage = Stage::new().await;
+    stage.silence();
+    let mut watching = stage.events.watch(ADA, None);
+    let stop = async {
+        says(&mut watching, &["connecting"]).await;
+        stage.connections.outdated(ADA, stage.server.id, Some(2), true);
+    };
+    // Its timeout is longer.
+    let opened = tokio::time::timeout(Duration::from_secs(20), stage.get(scope(ADA, 1)));
+    let (opened, ()) = tokio::join!(opened, stop);
+    assert_eq!(opened.unwrap().unwrap_err().code(), "server_changed");
+}
+
+#[tokio::test]
 async fn who_knows_a_server_as_it_was_comes_too_late() {
     let mut stage = Stage::new().await;
     stage.server.version = 2;
@@ -253,11 +268,11 @@ async fn who_knows_a_server_as_it_was_comes_too_late() {
     stage.server.version = 2;
     stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 2, "the one of the newer version is still there");
-    stage.connections.outdated(ADA, stage.server.id, Some(3));
+    stage.connections.outdated(ADA, stage.server.id, Some(3), false);
     stage.get(scope(ADA, 1)).await.unwrap_err();
     stage.server.version = 3;
     stage.get(scope(ADA, 1)).await.unwrap();
-    stage.connections.outdated(ADA, stage.server.id, None);
+    stage.connections.outdated(ADA, stage.server.id, None, true);
     assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_changed");
     assert_eq!(stage.opened(), 3);
 }

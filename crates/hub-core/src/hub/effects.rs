@@ -41,7 +41,8 @@ impl Hub {
     }
 
     /// Commits a change of a server, and closes its connections of before. `version` is its new version, or none if it was
-    /// removed. If it is to be listed, its tools are listed soon.
+    /// removed. If it is to be listed, its tools are listed soon; otherwise it is not used any more, and a stdio server does
+    /// not wait for its calls.
     pub(super) async fn commit_server(
         &self,
         tenant: TenantId,
@@ -52,7 +53,7 @@ impl Hub {
         let (connections, due) = (self.connections.clone(), self.due.clone());
         self.commit_then(tenant, batch, move |done| {
             if done.is_ok() {
-                connections.outdated(tenant, server, version);
+                connections.outdated(tenant, server, version, !is_listed);
                 if is_listed {
                     due.add((tenant, server));
                 }

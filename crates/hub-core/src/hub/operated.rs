@@ -85,7 +85,7 @@ impl Hub {
         let batch = Batch::new().change(put(kept.document(id)?, version)).audit(entry);
         self.store.commit(tenant, batch.tell(told::server(id, "changed"))).await?;
         self.keep_launch(tenant, id, None);
-        self.connections.outdated(tenant, id, Some(version + 1));
+        self.connections.outdated(tenant, id, Some(version + 1), true);
         Ok(())
     }
 

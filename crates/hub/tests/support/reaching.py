@@ -7,7 +7,7 @@ import sys
 import time
 
 ANY = {"type": "object"}
-NAMES = ["read", "open", "detach", "fail"]
+NAMES = ["read", "open", "detach", "hang", "fail"]
 
 
 def detach(file):
@@ -30,6 +30,10 @@ def call(name, given):
     path = given["path"]
     if name == "detach":
         return detach(path)
+    if name == "hang":
+        detach(path)
+        while True:
+            time.sleep(1)
     try:
         with open(path, "rb") as file:
             if name == "open":
