@@ -128,7 +128,8 @@ impl Command {
     }
 
     /// Starts the server through a supervisor process, which makes sure that nothing the server has started outlives
-    /// the connection or this process, whatever it does to get away. `program` is a full path; it is started with
+    /// the connection or this process, even if it detaches itself and clears its environment. A server of the same user can
+    /// still kill the supervisor; what has detached itself by then may be left. `program` is a full path; it is started with
     /// `__supervise` as its first argument, and must then call `client::supervise`. Outside Linux there are no
     /// supervisors, and this has no effect.
     pub fn supervisor(mut self, program: impl AsRef<Path>) -> Self {

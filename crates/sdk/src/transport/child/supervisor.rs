@@ -1,5 +1,6 @@
 //! Supervisor of one server process: a small process between this one and the server that becomes the parent of every
-//! orphan below it, so that no descendant of the server can leave it. It ends all of them when the server has ended,
+//! orphan below it, so that no descendant of the server can leave it as long as it runs. A server that kills its supervisor
+//! is ended as one without a supervisor: by process group, descent and lineage. The supervisor ends all descendants when the server has ended,
 //! and when the other end of its control socket is closed, which is also the case when the process that started it
 //! was killed. Messages do not pass through it: the server has the pipes.
 //!
@@ -133,20 +134,23 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     let (lineage, input) = receive(&control)?;
     let mut command = Command::new(arguments.next().ok_or(ErrorKind::InvalidInput)?);
     command.args(arguments).env(LINEAGE, lineage).stdin(input).process_group(0);
-    let started = command.spawn();
-    drop(command); // it holds the server's input
-    // The server's output ends when those who write to it have ended, and this process is none of them.
+    command.stdout(rustix::stdio::stdout().try_clone_to_owned()?);
+    command.stderr(rustix::stdio::stderr().try_clone_to_owned()?);
+    // The server's output ends when its last writer has ended, so this process must not have it.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
+    let orders = control.try_clone()?;
+    std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || obey(&orders))?;
+    // Whatever can fail comes before this: from here on the server must be supervised.
+    let started = command.spawn();
+    drop(command); // it has the server's pipes
     let code = started
         .as_ref()
         .map_or_else(|error| error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error()), |_| 0);
-    let _ = control.write_all(&code.to_ne_bytes()); // if nobody reads it any more, the thread below notices
+    let _ = control.write_all(&code.to_ne_bytes()); // if the other end is closed, `obey` ends the server
     let Ok(server) = started else { return Ok(()) };
-    let orders = control.try_clone()?;
-    std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || obey(&orders))?;
     let status = reap(Pid::from_child(&server));
     control.write_all(&status.to_ne_bytes())
 }
