@@ -332,6 +332,44 @@ async fn arguments_cannot_write_headers() {
     }
 }
 
+/// Statuses that say nothing about a tool that was started before.
+const REFUSALS: [u16; 4] = [401, 404, 429, 503];
+
+#[tokio::test]
+async fn a_call_whose_task_cannot_be_polled_may_have_run() {
+    let at = "2026-01-01T00:00:00Z";
+    let task = json!({ "resultType": "task", "taskId": "t1", "status": "working", "createdAt": at,
+        "lastUpdatedAt": at, "ttlMs": null, "pollIntervalMs": 20 });
+    for status in REFUSALS {
+        let task = task.clone();
+        let script = server(Revision::LATEST, move |seen| match seen.method() {
+            "tools/call" => Some(Reply::json(&seen.answer(&task))),
+            "tasks/get" => Some(Reply::status(status)),
+            _ => None,
+        })
+        .await;
+        let error = connect(&script).await.call("slow", ()).await.unwrap_err();
+        let ClientError::Task { id, status: last, .. } = &error else { panic!("{status}: {error:?}") };
+        assert_eq!((id.as_str(), last.as_str()), ("t1", "working"), "{status}");
+        assert!(error.to_string().starts_with("the task t1 may still run: "), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_refused_in_a_later_round_may_have_run() {
+    for status in REFUSALS {
+        let script = bad(Revision::LATEST, move |seen| match seen.body["params"].get("requestState") {
+            None => {
+                Reply::json(&seen.answer(&json!({ "resultType": "input_required", "requestState": "s" })))
+            }
+            Some(_) => Reply::status(status),
+        })
+        .await;
+        let error = connect(&script).await.call("bad", ()).await.unwrap_err();
+        assert_eq!(code(&error), "unknown", "{status}: {error}");
+    }
+}
+
 #[test]
 fn a_client_whose_runtime_has_ended_does_not_hang() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -21,12 +21,12 @@ pub enum ClientError {
     },
     /// The server refused it, did not answer in time, or is gone.
     Call(CallError),
-    /// The connection was lost while a tool was being called: it may have done its work or not. Such a call is
-    /// never sent again by itself.
+    /// A tool was called, and its result did not arrive: the tool may or may not have run. Such a call is never
+    /// repeated automatically.
     OutcomeUnknown {
         /// The tool.
         tool: String,
-        /// What happened to the connection.
+        /// Why the result did not arrive.
         reason: String,
     },
     /// The answer is not what the protocol says.
@@ -48,7 +48,7 @@ pub enum ClientError {
         /// What this client speaks.
         spoken: Vec<Revision>,
     },
-    /// A list that gives cursor after cursor and does not end.
+    /// A list that does not end, or has too many entries.
     EndlessList {
         /// The method of the list.
         method: &'static str,
@@ -97,13 +97,13 @@ pub enum ClientError {
         /// What is wrong.
         fault: String,
     },
-    /// A task ended without a result.
+    /// A task ended without a result, or the client could not follow it to its end.
     Task {
         /// Its id.
         id: String,
-        /// How it ended.
+        /// Its last known status. The task may still run, unless the status is terminal.
         status: TaskStatus,
-        /// What the server says of it.
+        /// The message of the server, or why the client could not follow the task.
         message: Option<String>,
     },
 }
@@ -115,7 +115,7 @@ impl fmt::Display for ClientError {
             ClientError::Call(error) => error.fmt(f),
             ClientError::OutcomeUnknown { tool, reason } => write!(
                 f,
-                "the connection was lost during the call of `{tool}`, which may or may not have happened: {reason}"
+                "the outcome of the call of `{tool}` is unknown, it may or may not have happened: {reason}"
             ),
             ClientError::Malformed { method, invalid: Invalid { path, reason } } => {
                 write!(f, "the answer to {method} is malformed at \"{path}\": {reason}")
@@ -138,7 +138,10 @@ impl fmt::Display for ClientError {
                 Ok(())
             }
             ClientError::EndlessList { method, pages } => {
-                write!(f, "{method} did not end within {pages} pages, or gave the same cursor twice")
+                write!(
+                    f,
+                    "{method} has too many entries, did not end within {pages} pages, or gave the same cursor twice"
+                )
             }
             ClientError::NotServed { method } => write!(f, "the server does not offer {method}"),
             ClientError::BadSkill { uri, fault } => write!(f, "{uri} cannot be used: {fault}"),
@@ -162,7 +165,9 @@ impl fmt::Display for ClientError {
                 write!(f, "the result of the tool `{tool}` does not match its output schema: {fault}")
             }
             ClientError::Task { id, status, message } => {
-                write!(f, "the task {id} ended as {}", status.as_str())?;
+                let state =
+                    if status.is_terminal() { "ended as" } else { "may still run: its last status is" };
+                write!(f, "the task {id} {state} {}", status.as_str())?;
                 message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
             }
         }

@@ -154,21 +154,22 @@ async fn once_more(
     }
 }
 
-/// A call that was sent and has no answer may have been carried out.
+/// Converts the error of a call that was sent and has no response: the tool may have run.
 ///
-/// After the first round the tool has begun, so that also a connection that had ended before says nothing of it.
+/// After the first round the tool has started, so a request that was not sent, or that the transport refused, does not
+/// mean that the tool did not run.
 fn lost(request: &Request, error: CallError, has_begun: bool) -> ClientError {
-    match (&request.tool, error) {
-        (Some(tool), CallError::Lost(reason)) => {
-            ClientError::OutcomeUnknown { tool: tool.clone(), reason: reason.to_string() }
+    let not_sent =
+        matches!(error, CallError::Closed(_) | CallError::TooMany(_) | CallError::Transport { .. });
+    match &request.tool {
+        Some(tool) if is_lost(&error) || has_begun && not_sent => {
+            let reason = match error {
+                CallError::Lost(reason) | CallError::Closed(reason) => reason.to_string(),
+                error => error.to_string(),
+            };
+            ClientError::OutcomeUnknown { tool: tool.clone(), reason }
         }
-        (Some(tool), CallError::Closed(reason)) if has_begun => {
-            ClientError::OutcomeUnknown { tool: tool.clone(), reason: reason.to_string() }
-        }
-        (Some(tool), error) if is_lost(&error) => {
-            ClientError::OutcomeUnknown { tool: tool.clone(), reason: error.to_string() }
-        }
-        (_, error) => error.into(),
+        _ => error.into(),
     }
 }
 

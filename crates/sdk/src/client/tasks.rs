@@ -113,34 +113,29 @@ impl TaskHandle {
     }
 
     async fn result(&self) -> Result<String, ClientError> {
-        let followed = match self.client.revision().era() {
+        match self.client.revision().era() {
             Era::Stateless => self.follow().await,
             Era::Session => self.follow_in_session().await,
-        };
-        // Whoever called learns the name of the task, to come back to it.
-        followed.map_err(|error| match error {
-            ClientError::Call(CallError::Lost(_) | CallError::Closed(_)) => ClientError::Task {
-                id: self.id.clone(),
-                status: TaskStatus::Working,
-                message: Some(error.to_string()),
-            },
-            error => error,
+        }
+    }
+
+    /// The state of the task.
+    async fn poll(&self) -> Result<GetTaskResult, ClientError> {
+        self.get().await.map_err(|error| match error {
+            // The handle was made from an id, which the server may not know.
+            ClientError::Call(CallError::Rejected(_)) if self.request.tool.is_none() => error,
+            error => self.unfinished(error, TaskStatus::Working),
         })
     }
 
-    /// The state of the task. A refusal says nothing about the call, which may have run: the error names the task.
-    async fn poll(&self) -> Result<GetTaskResult, ClientError> {
-        self.get().await.map_err(|error| self.unfinished(error))
-    }
-
-    /// What a refused request about the task means for the call that became it.
-    fn unfinished(&self, error: ClientError) -> ClientError {
+    /// Converts the error of a request about the task. It does not describe the call, which may have run: the result names
+    /// the task and its last known status.
+    fn unfinished(&self, error: ClientError, status: TaskStatus) -> ClientError {
         match error {
-            ClientError::Call(CallError::Rejected(_)) if self.request.tool.is_some() => ClientError::Task {
-                id: self.id.clone(),
-                status: TaskStatus::Working,
-                message: Some(error.to_string()),
-            },
+            ClientError::Call(CallError::TimedOut(_)) => error,
+            ClientError::Call(error) => {
+                ClientError::Task { id: self.id.clone(), status, message: Some(error.to_string()) }
+            }
             error => error,
         }
     }
@@ -168,7 +163,7 @@ impl TaskHandle {
                     time.check_answers()?;
                 }
                 (status, _) if status.is_terminal() => return Err(self.ended(task)),
-                _ => time.answers = None,
+                _ => time.answers_sent_at = None,
             }
             time.check(&task)?;
             tokio::time::sleep(pause(&task)).await;
@@ -192,8 +187,8 @@ impl TaskHandle {
         let answers = answers_json(&self.client, &replies);
         let params = with_member(&self.params(), "inputResponses", &answers);
         let updated: Result<Value, _> = self.ask(Method::UpdateTask, &params, None).await;
-        updated.map_err(|error| self.unfinished(error))?;
-        time.answers = Some(Instant::now());
+        updated.map_err(|error| self.unfinished(error, TaskStatus::InputRequired))?;
+        time.answers_sent_at = Some(Instant::now());
         Ok(())
     }
 
@@ -212,10 +207,15 @@ impl TaskHandle {
             if task.status != TaskStatus::Working {
                 let result: Result<Box<RawValue>, _> =
                     self.ask(Method::GetTaskPayload, &self.params(), Some(UNTIL_DONE)).await;
-                match result {
+                match (result, task.status) {
+                    (Ok(result), _) => return Ok(result.get().to_owned()),
+                    // The error of the request that became the task.
+                    (Err(error @ ClientError::Call(CallError::Rejected(_))), TaskStatus::Failed) => {
+                        return Err(error);
+                    }
                     // Some servers refuse to give the result of a task before it is done, instead of waiting.
-                    Err(ClientError::Call(CallError::Rejected(_))) if !task.status.is_terminal() => {}
-                    result => return result.map(|result| result.get().to_owned()),
+                    (Err(ClientError::Call(CallError::Rejected(_))), status) if !status.is_terminal() => {}
+                    (Err(error), status) => return Err(self.unfinished(error, status)),
                 }
             }
             time.check(&task)?;
@@ -233,7 +233,7 @@ struct Deadlines {
     /// How often the server has asked for input.
     rounds: usize,
     /// When the last answers were sent; `None` once the server has noticed them.
-    answers: Option<Instant>,
+    answers_sent_at: Option<Instant>,
 }
 
 impl Deadlines {
@@ -244,7 +244,7 @@ impl Deadlines {
             budget: Budget::new(client, options),
             timeout: options.timeout.unwrap_or(client.core.settings.timeout),
             rounds: 0,
-            answers: None,
+            answers_sent_at: None,
         }
     }
 
@@ -261,7 +261,7 @@ impl Deadlines {
 
     /// Fails when the server goes on asking for what was answered.
     fn check_answers(&self) -> Result<(), CallError> {
-        match self.answers {
+        match self.answers_sent_at {
             Some(sent) if sent.elapsed() > self.timeout => Err(CallError::TimedOut(self.timeout)),
             _ => Ok(()),
         }
