@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ears::Ears;
 use linchpin::client::Eras;
-use linchpin::model::{CompletionReference, ElicitResult};
+use linchpin::model::{CompletionReference, ElicitResult, TaskStatus};
 use linchpin::testing::{Reaction, Script};
 use linchpin::{CallError, Client, ClientBuilder, ClientError, Revision};
 use serde_json::{Value, json};
@@ -166,6 +166,25 @@ async fn a_task_that_its_server_forgets_may_have_run() {
     assert!(id == "t1" && message.as_ref().unwrap().contains("unknown task"), "{error}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_completed_task_whose_result_is_refused_has_run() {
+    const REVISION: Revision = Revision::LATEST_SESSION;
+    for status in ["completed", "failed"] {
+        let script = with(REVISION, json!({ "tasks": { "requests": { "tools": { "call": {} } } } }))
+            .on("tools/call", |_| json!({ "task": task(REVISION, "working", &json!({})) }))
+            .on("tasks/get", move |_| task(REVISION, status, &json!({})))
+            .on("tasks/result", |_| Reaction::new().error(-32603, "out of memory"));
+        let client = client(&script).connect().await.unwrap();
+        let error = client.call("slow", ()).as_task(SECOND).await.unwrap_err();
+        assert!(error.to_string().contains("out of memory"), "{error}");
+        match error {
+            ClientError::Task { status: TaskStatus::Completed, .. } if status == "completed" => {}
+            ClientError::Call(CallError::Rejected(_)) if status == "failed" => {}
+            other => panic!("{status}: {other:?}"),
+        }
+    }
+}
+
 /// Lists with good and malformed entries, by method.
 fn lists() -> BTreeMap<&'static str, Value> {
     let schema = json!({ "type": "object" });
@@ -216,6 +235,7 @@ async fn malformed_entries_of_lists_are_left_out_with_the_reason() {
         assert!(left_out[0].1.starts_with("it is malformed at \"/description\": "), "{left_out:?}");
         assert_eq!(left_out[1], ("entry 2", "it is malformed: missing field `name`"));
         assert_eq!(left_out[2].0, "entry 3");
+        assert_eq!(left_out[4].0, "entry 7", "the position in the list, not in the page");
         let resources = client.resources().listing().await.unwrap();
         assert_eq!((resources.items.len(), &*resources.left_out[0].name), (2, "a:bad"));
         let templates = client.resource_templates().listing().await.unwrap();
@@ -224,6 +244,28 @@ async fn malformed_entries_of_lists_are_left_out_with_the_reason() {
         assert_eq!(prompts.next_page().await.unwrap().unwrap().len(), 1);
         assert_eq!((prompts.left_out().len(), &*prompts.left_out()[0].name), (1, "bad"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_entries_without_end_are_not_reported_one_by_one() {
+    let (ears, entries) = (Ears::default(), |count: usize| vec![json!(1); count]);
+    let _listening = tracing::subscriber::set_default(ears.clone());
+    let script = with(Revision::LATEST_SESSION, json!({ "tools": {}, "prompts": {} }));
+    let script = script
+        .on("tools/list", move |request| match request["params"].get("cursor") {
+            None => json!({ "tools": entries(800), "nextCursor": "2" }),
+            Some(_) => json!({ "tools": entries(800) }),
+        })
+        .on("prompts/list", move |_| json!({ "prompts": entries(100_001) }));
+    let client = client(&script).label("sloppy").connect().await.unwrap();
+    let tools = client.tools().listing().await.unwrap();
+    assert_eq!((tools.items.len(), tools.left_out.len()), (0, 1_000));
+    assert_eq!(tools.left_out[999].name, "entry 999");
+    let said = ears.take();
+    assert!(said.matches("left out").count() == 1 && said.contains("count=1600"), "{said}");
+    assert!(!said.contains("entry 1"), "{said}");
+    let error = client.prompts().listing().await.unwrap_err();
+    assert!(matches!(error, ClientError::EndlessList { method: "prompts/list", pages: 1 }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

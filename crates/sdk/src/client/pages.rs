@@ -2,6 +2,7 @@
 //! used, is left out with the reason; the others are not affected.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 
@@ -13,7 +14,8 @@ use linchpin_protocol::model::{
 };
 use linchpin_protocol::wire::{self, Invalid};
 use linchpin_protocol::{Era, Method};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -134,35 +136,43 @@ items! {
     };
 }
 
-/// Decodes a page. If that fails, each entry is decoded by itself, and the malformed ones are left out.
-fn decode_page<T: Item>(
-    text: &str,
-    left_out: &mut Vec<LeftOut>,
-) -> Result<(Vec<T>, Option<String>), ClientError> {
-    let method = T::METHOD.name();
-    let malformed = match decoded(method, text) {
-        Ok(page) => return Ok(T::open(page)),
-        Err(error) => error,
-    };
-    // Raw text, so that the entries are decoded from the bytes that were received.
-    let Ok(mut page) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
-        return Err(malformed);
-    };
-    let entries = page.remove(T::MEMBER).map(|entries| serde_json::from_str::<Vec<&RawValue>>(entries.get()));
-    let Some(Ok(entries)) = entries else { return Err(malformed) };
-    let none = RawValue::from_string("[]".to_owned()).map_err(|_| malformed)?;
-    page.insert(T::MEMBER.to_owned(), &none);
-    let (mut items, next) = T::open(decoded(method, &serde_json::to_string(&page).unwrap_or_default())?);
-    for (index, entry) in entries.into_iter().enumerate() {
-        match T::entry(entry.get()) {
-            Ok(item) => items.push(item),
-            Err(Invalid { path, reason }) => {
-                let at = if path.is_empty() { String::new() } else { format!(" at \"{path}\"") };
-                left_out.push(LeftOut::new(&name(entry, index), format!("it is malformed{at}: {reason}")));
+/// A decoded page.
+struct Page<T> {
+    items: Vec<T>,
+    next: Option<String>,
+    /// Entries of the page, also those that are left out.
+    entries: usize,
+    /// The entries that are left out, as far as they are reported.
+    left_out: Vec<LeftOut>,
+}
+
+/// The entries of a page as they were received: at most one more than a list may have.
+struct Entries<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bounded;
+
+        impl<'de> Visitor<'de> for Bounded {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while entries.len() <= MAX_ITEMS {
+                    let Some(entry) = seq.next_element()? else { return Ok(entries) };
+                    entries.push(entry);
+                }
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(entries)
             }
         }
+
+        deserializer.deserialize_seq(Bounded).map(Entries)
     }
-    Ok((items, next))
 }
 
 /// The name of a malformed entry.
@@ -192,6 +202,8 @@ pub struct Pages<T> {
     bytes: usize,
     done: bool,
     left_out: Vec<LeftOut>,
+    /// How many entries are left out, also those that are not reported.
+    left_out_count: usize,
     options: Options,
     of: PhantomData<fn() -> T>,
 }
@@ -209,6 +221,7 @@ impl<T: Item> Pages<T> {
             bytes: 0,
             done: false,
             left_out: Vec::new(),
+            left_out_count: 0,
             options: Options::default(),
             of: PhantomData,
         }
@@ -266,27 +279,21 @@ impl<T: Item> Pages<T> {
             self.done = true;
             return Err(ClientError::NotServed { method });
         }
-        let revision = self.client.revision();
-        let text = match core.ask_kept(revision, T::METHOD, &self.params(), &self.options).await {
-            // The cursor may come from a page that was kept for too long.
-            Err(error @ CallError::Rejected(_)) if self.cursor.is_some() => {
-                core.cache.forget(T::METHOD);
-                return Err(error.into());
+        let text = self.fetch().await?;
+        let Page { mut items, next, entries, mut left_out } = match self.decode(&text) {
+            Err(error @ ClientError::EndlessList { .. }) => {
+                self.done = true;
+                return Err(error);
             }
-            answer => answer?,
+            page => page?,
         };
-        if revision.era() == Era::Stateless && kind(&text) != "complete" {
-            return Err(ClientError::UnexpectedResult {
-                method: method.to_owned(),
-                kind: kind(&text).into_owned(),
-            });
-        }
-        let mut left_out = Vec::new();
-        let (mut items, next) = decode_page(&text, &mut left_out)?;
         T::seen(&Seen(core), &mut items, &mut left_out);
         self.read += 1;
-        self.items += items.len() + left_out.len();
+        self.items += entries;
         self.bytes += text.len();
+        self.left_out_count += entries - items.len();
+        self.left_out.extend(left_out);
+        self.left_out.truncate(MAX_LEFT_OUT);
         match next {
             None => self.done = true,
             Some(next) if !self.seen.insert(mark(&next)) => {
@@ -295,16 +302,66 @@ impl<T: Item> Pages<T> {
             }
             next => self.cursor = next,
         }
-        self.report(left_out);
+        // Without names and reasons, which the server chooses.
+        if self.done && self.left_out_count > 0 {
+            let (server, count) = (self.client.core.server_label(), self.left_out_count);
+            tracing::warn!(server, method, count, "entries of a list are left out");
+        }
         Ok(Some(items))
     }
 
-    fn report(&mut self, left_out: Vec<LeftOut>) {
-        let (server, method) = (self.client.core.server_label(), T::METHOD.name());
-        for LeftOut { name, reason } in left_out.iter().take(MAX_LEFT_OUT - self.left_out.len()) {
-            tracing::warn!(server, method, name, reason, "an entry of a list is left out");
+    /// Requests the page at the cursor.
+    async fn fetch(&self) -> Result<String, ClientError> {
+        let (core, revision) = (&self.client.core, self.client.revision());
+        let text = match core.ask_kept(revision, T::METHOD, &self.params(), &self.options).await {
+            // The cursor may come from a page that was cached for too long.
+            Err(error @ CallError::Rejected(_)) if self.cursor.is_some() => {
+                core.cache.forget(T::METHOD);
+                return Err(error.into());
+            }
+            answer => answer?,
+        };
+        if revision.era() == Era::Stateless && kind(&text) != "complete" {
+            let (method, kind) = (T::METHOD.name().to_owned(), kind(&text).into_owned());
+            return Err(ClientError::UnexpectedResult { method, kind });
         }
-        self.left_out.extend(left_out);
-        self.left_out.truncate(MAX_LEFT_OUT);
+        Ok(text)
+    }
+
+    /// Decodes a page. If that fails, each entry is decoded by itself, and the malformed ones are left out.
+    fn decode(&self, text: &str) -> Result<Page<T>, ClientError> {
+        let method = T::METHOD.name();
+        let malformed = match decoded(method, text) {
+            Ok(page) => {
+                let (items, next) = T::open(page);
+                return Ok(Page { entries: items.len(), items, next, left_out: Vec::new() });
+            }
+            Err(error) => error,
+        };
+        // Raw text, so that the entries are decoded from the bytes that were received.
+        let Ok(mut page) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
+            return Err(malformed);
+        };
+        let entries = page.remove(T::MEMBER).map(|entries| serde_json::from_str(entries.get()));
+        let Some(Ok(Entries(entries))) = entries else { return Err(malformed) };
+        if self.items + entries.len() > MAX_ITEMS {
+            return Err(ClientError::EndlessList { method, pages: self.read + 1 });
+        }
+        let none = RawValue::from_string("[]".to_owned()).map_err(|_| malformed)?;
+        page.insert(T::MEMBER.to_owned(), &none);
+        let (mut items, next) = T::open(decoded(method, &serde_json::to_string(&page).unwrap_or_default())?);
+        let (count, mut left_out) = (entries.len(), Vec::new());
+        for (index, entry) in entries.into_iter().enumerate() {
+            match T::entry(entry.get()) {
+                Ok(item) => items.push(item),
+                Err(Invalid { path, reason }) if self.left_out.len() + left_out.len() < MAX_LEFT_OUT => {
+                    let at = if path.is_empty() { String::new() } else { format!(" at \"{path}\"") };
+                    let name = name(entry, self.items + index);
+                    left_out.push(LeftOut::new(&name, format!("it is malformed{at}: {reason}")));
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(Page { items, next, entries: count, left_out })
     }
 }
