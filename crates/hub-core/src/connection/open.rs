@@ -124,12 +124,13 @@ fn command(server: &Server, launch: &Launch, processes: &Processes, hidden: Arc<
     })
 }
 
-/// Whether the same may work in a moment: nothing that the server has said no to.
+/// Whether a repeated request may succeed: the server was not reached, the connection was lost, or the server is overloaded
+/// or failed. A request that was refused, or whose response is too large or malformed, fails again.
 pub(crate) fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Open { .. } => true,
-        ClientError::Call(CallError::Transport { status, .. }) => {
-            status.is_none_or(|status| status >= 500 || status == 429)
+        ClientError::Call(CallError::Transport { code, status, .. }) => {
+            status.map_or(*code == "HTTP_CONNECT", |status| status >= 500 || status == 429)
         }
         ClientError::Call(error) => matches!(error, CallError::Closed(_) | CallError::Lost(_)),
         _ => false,
@@ -210,6 +211,31 @@ fn unknown(server: &Server) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_errors_that_may_pass_are_repeated() {
+        let transport = |code, status| CallError::Transport { code, status, message: "x".into() };
+        for error in [
+            transport("HTTP_CONNECT", None),
+            transport("HTTP_STATUS", Some(503)),
+            transport("HTTP_STATUS", Some(429)),
+            CallError::Lost("x".into()),
+            CallError::Closed("x".into()),
+        ] {
+            assert!(may_pass(&error.clone().into()), "{error:?}");
+        }
+        for error in [
+            transport("HTTP_BODY_TOO_LARGE", None),
+            transport("SSE_EVENT_DATA_TOO_LARGE", None),
+            transport("INVALID_SSE_EVENT_DATA", None),
+            transport("HTTP_REDIRECT", None),
+            transport("HTTP_SIGN_IN", None),
+            transport("HTTP_STATUS", Some(404)),
+            CallError::Malformed("x".into()),
+        ] {
+            assert!(!may_pass(&error.clone().into()), "{error:?}");
+        }
+    }
 
     #[test]
     fn the_hint_names_the_network_of_the_refused_address() {

@@ -20,9 +20,15 @@ const MOST_LEFT_OUT: usize = 100;
 
 /// Moves the tools that the hub would not use to those that are left out, for commands that ask a server themselves.
 pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchpin::model::Tool> {
-    let listed = Listed::of(tools.clone(), &Hidden::default());
-    let mut names: HashSet<_> = listed.names().into_iter().collect();
-    tools.items.retain(|tool| names.remove(&tool.name));
+    let mut listed = Listed::of(tools.clone(), &Hidden::default());
+    let mut used = std::mem::take(&mut listed.tools);
+    tools.items.retain(|tool| {
+        let is_used = used.get(&tool.name).is_some_and(|used| used.contains(&definition(tool)));
+        if is_used {
+            used.remove(&tool.name);
+        }
+        is_used
+    });
     let left_out = listed.left_out.iter().map(|left| client::LeftOut::new(&left.name, left.reason.as_str()));
     tools.left_out = left_out.collect();
     tools
@@ -115,4 +121,27 @@ fn definition(tool: &linchpin::model::Tool) -> Value {
         definition["execution"] = to_value(execution, Revision::LATEST);
     }
     definition
+}
+
+#[cfg(test)]
+mod tests {
+    use linchpin::model::Tool;
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(description: &str) -> Tool {
+        let tool = json!({ "name": "a", "description": description, "inputSchema": { "type": "object" } });
+        serde_json::from_str(&tool.to_string()).unwrap()
+    }
+
+    #[test]
+    fn of_two_tools_of_one_name_the_one_that_is_small_enough_is_used() {
+        let mut tools = Listing::default();
+        tools.items.extend([tool(&"x".repeat(LARGEST)), tool("small"), tool("second")]);
+        let usable = usable_tools(tools);
+        let used: Vec<_> = usable.items.iter().map(|tool| tool.description.as_deref()).collect();
+        assert_eq!(used, [Some("small")]);
+        assert_eq!(usable.left_out.len(), 2, "{:?}", usable.left_out);
+    }
 }
