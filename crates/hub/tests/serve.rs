@@ -71,7 +71,7 @@ fn one_hub_for_each_directory_and_none_that_others_reach() {
     second.said(1, &[" already at ", &first.url, "--data-dir"]);
     let taken = first.url.strip_prefix("http://").unwrap();
     let other = Home::new();
-    other.run(&["--listen", taken]).said(1, &[taken, "cannot be listened at"]);
+    other.run(&["--listen", taken]).said(1, &[taken, "cannot listen on"]);
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
         other.run(&["--listen", address]).said(2, &[address, "without TLS", "proxy"]);
     }

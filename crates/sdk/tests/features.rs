@@ -206,7 +206,10 @@ fn arguments_of_prompts_have_titles() {
     let unknown =
         Prompt::new("letter").argument_title("form", "Sender").handler(|Letter { .. }| async { "" });
     let error = Server::new("prompts", "1").add(unknown).build().err().unwrap().to_string();
-    assert!(error.ends_with("it has no argument `form`, which has a title"), "{error}");
+    assert!(
+        error.ends_with("`argument_title` names `form`, which is not an argument of the prompt"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -84,6 +84,7 @@ impl Client {
     ///
     /// let alone = Client::stdio("my-server", []);
     /// let with_arguments = Client::stdio("npx", ["-y", "some-server"]);
+    /// let with_strings = Client::stdio("my-server", &[format!("--port={}", 8080)]);
     /// ```
     #[cfg(unix)]
     pub fn stdio(program: impl AsRef<OsStr>, args: impl Arguments) -> ClientBuilder {

@@ -370,7 +370,8 @@ impl Server {
     }
 
     /// Returns the finished server, or the first error in its definition: a duplicate name, a schema that cannot be
-    /// checked, a `State<T>` without [`Self::state`].
+    /// checked, a `State<T>` without [`Self::state`]. With a [layer](Self::layer), which can set state for each request, state
+    /// is not checked here: a request whose state is missing fails.
     pub fn build(self) -> Result<Service> {
         if let Some(error) = self.error {
             return Err(error);

@@ -109,7 +109,9 @@ impl Prompt {
         let mut arguments: Vec<_> = typed.chain(self.arguments).collect();
         for (argument, title) in self.titles {
             let Some(found) = arguments.iter_mut().find(|other| other.name == argument) else {
-                return Err(refuse(format!("it has no argument `{argument}`, which has a title")));
+                return Err(refuse(format!(
+                    "`argument_title` names `{argument}`, which is not an argument of the prompt"
+                )));
             };
             found.title = Some(title);
         }

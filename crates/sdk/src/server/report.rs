@@ -70,7 +70,8 @@ pub(crate) fn has_subscriber() -> bool {
     !get_default(Dispatch::is::<NoSubscriber>)
 }
 
-/// Writes a line to standard error. For a process without a subscriber, where an event would get lost.
+/// Writes a line to standard error. For a process without a subscriber, where an event is recorded only if `tracing` has its
+/// feature `log`.
 pub(crate) fn print(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}"); // there is no other place to report to
 }

@@ -297,9 +297,10 @@ impl Service {
         if let Some(on_error) = &settings.on_error {
             let report = Report { error, method, target, state: &settings.state };
             call_hook("on_error", || on_error(&report));
-        } else if has_subscriber() {
-            tracing::error!(method, target, error = ?error, "a handler failed");
-        } else {
+            return;
+        }
+        tracing::error!(method, target, error = ?error, "a handler failed");
+        if !has_subscriber() {
             let target = target.map(|target| format!(" `{target}`")).unwrap_or_default();
             print(format_args!("{}: {method}{target} failed: {error:?}", settings.info.name));
         }

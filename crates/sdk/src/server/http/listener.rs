@@ -341,7 +341,7 @@ impl<B> Drop for Noticed<B> {
 /// Binds an address.
 pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<TcpListener> {
     let shown = format!("{address:?}");
-    let cannot = |error| Error::setup(format!("{} cannot be listened at: {error}", shown.trim_matches('"')));
+    let cannot = |error| Error::setup(format!("cannot listen on {}: {error}", shown.trim_matches('"')));
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     // Once more, with a longer queue.
     #[cfg(unix)]

@@ -65,7 +65,7 @@ use crate::{Error, Result};
 
 impl Server {
     /// Serves clients of every revision at `http://{address}/mcp`, until the process is asked to end (Ctrl-C or
-    /// SIGTERM) and every request is answered. Says at which URL when it is ready: with `tracing`, or on standard error
+    /// SIGTERM) and every request is answered. Reports the URL when it is ready: with `tracing`, and on standard error
     /// if the process has no subscriber.
     ///
     /// Only names of this machine are served until more are allowed: see [`Self::http`].
@@ -85,9 +85,8 @@ impl Service {
         let name = self.settings().info.name.clone();
         let listening = self.http().bind(address).await?;
         let url = listening.url();
-        if has_subscriber() {
-            tracing::info!(server.name = name, url, "serving");
-        } else {
+        tracing::info!(server.name = name, url, "serving");
+        if !has_subscriber() {
             print(format_args!("{name}: serving at {url}"));
         }
         listening.run().await
