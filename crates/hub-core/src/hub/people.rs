@@ -1,7 +1,7 @@
 //! In-memory state of authentication: the queue of password hashes, failed attempts, and the token of this process.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -80,16 +80,6 @@ impl Drop for Place {
                 waiting.remove(&self.lane);
             }
         }
-    }
-}
-
-/// The network of an address: one subscriber has 2^64 addresses of IPv6.
-pub(super) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
-        }
-        address => address,
     }
 }
 
@@ -262,17 +252,5 @@ mod tests {
         assert_eq!(take(source(1), 100).len(), MAX_OF_SOURCE);
         drop(others);
         assert!(lock(&people.waiting).is_empty());
-    }
-
-    #[test]
-    fn the_addresses_of_one_network_are_one_source() {
-        for (address, expected) in [
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-            ("::1", "::1"),
-            ("::ffff:192.0.2.1", "192.0.2.1"),
-            ("192.0.2.1", "192.0.2.1"),
-        ] {
-            assert_eq!(network(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
-        }
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;
+use linchpin::server::web::client_network;
 use serde::{Deserialize, Serialize};
 
-use super::people::{Lane, network, secret, unauthorized};
+use super::people::{Lane, secret, unauthorized};
 use super::refused::{Reason, Refused};
 use super::throttle::Limit;
 use super::users::{User, UserView};
@@ -58,7 +59,7 @@ pub struct Remote {
 
 impl Remote {
     pub(super) fn source(&self) -> Option<IpAddr> {
-        self.address.map(network)
+        self.address.map(client_network)
     }
 }
 

@@ -5,7 +5,7 @@ pub use linchpin_jsonrpc::{Limits, ParseError, ParseErrorKind, check as check_js
 
 #[cfg(feature = "tls")]
 pub use super::http::Tls;
-pub use super::http::{Addresses, Bodies, Guard, Listener, Stranger, Unread, Whole};
+pub use super::http::{Addresses, Bodies, Guard, Listener, Stranger, Unread, Whole, client_network};
 
 /// The fields of a form, or of a query, in their order.
 #[cfg(feature = "auth")]

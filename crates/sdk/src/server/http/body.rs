@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::carrier::StreamBody;
-use super::listener::Addresses;
+use super::listener::{Addresses, client_network};
 use super::options::BODY_TIMEOUT;
 use crate::sync::lock;
 
@@ -152,7 +152,7 @@ impl Bodies {
 pub(super) enum Sender {
     /// Not known, such as below a server that does not say: bounded by the whole budget alone.
     Unknown,
-    /// An address. Of IPv6 it is the network, since one subscriber has all addresses of it.
+    /// Network of a client.
     Address(IpAddr),
     /// An authenticated subject.
     Subject(Arc<str>),
@@ -161,13 +161,8 @@ pub(super) enum Sender {
 impl Sender {
     /// The sender of a request without credentials.
     pub(super) fn of(parts: &Parts) -> Self {
-        match parts.extensions.get::<Addresses>().map(|addresses| addresses.peer.ip().to_canonical()) {
-            None => Sender::Unknown,
-            Some(IpAddr::V6(ip)) => {
-                Sender::Address(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).into())
-            }
-            Some(ip) => Sender::Address(ip),
-        }
+        let addresses = parts.extensions.get::<Addresses>();
+        addresses.map_or(Sender::Unknown, |addresses| Sender::Address(client_network(addresses.peer.ip())))
     }
 }
 

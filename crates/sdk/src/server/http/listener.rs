@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -47,6 +47,17 @@ pub struct Addresses {
     pub peer: SocketAddr,
     /// Of this machine, as they see it.
     pub local: Option<SocketAddr>,
+}
+
+/// Network of a client address, for limits per client: the address itself for IPv4, the /64 network for IPv6, since one
+/// subscriber has all 2^64 addresses of it.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()
+        }
+        address => address,
+    }
 }
 
 /// Who answers the requests of a listener.
@@ -132,7 +143,8 @@ impl Listener {
         self
     }
 
-    /// Connections from one address; as many as in all when nothing is said, since many clients may be behind one.
+    /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no limit of its own, since
+    /// many clients may share an address.
     pub fn max_connections_per_address(mut self, most: usize) -> Self {
         self.bounds.most_of_one_address = most.max(1);
         self
@@ -347,4 +359,21 @@ pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Res
     #[cfg(unix)]
     rustix::net::listen(&listener, BACKLOG).map_err(|error| cannot(error.into()))?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_one_network_are_one_client() {
+        for (address, expected) in [
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("::1", "::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1", "192.0.2.1"),
+        ] {
+            assert_eq!(client_network(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
+        }
+    }
 }

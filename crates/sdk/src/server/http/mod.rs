@@ -50,7 +50,7 @@ pub use events::{EventStore, KeptEvent};
 pub use guard::{Guard, Stranger};
 pub use key::SessionKey;
 pub use listen::Listening;
-pub use listener::{Addresses, Listener};
+pub use listener::{Addresses, Listener, client_network};
 pub use options::Refusal;
 pub use service::HttpService;
 pub use store::{SavedSession, SessionStore};
@@ -216,7 +216,8 @@ impl Http {
         self
     }
 
-    /// Connections from one address; as many as in all when nothing is said, since many clients may be behind one.
+    /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no limit of its own, since
+    /// many clients may share an address.
     pub fn max_connections_per_address(mut self, most: usize) -> Self {
         self.options.connections.most_of_one_address = most.max(1);
         self

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use super::listener::client_network;
 use super::options::Connections;
 use crate::sync::lock;
 
@@ -41,7 +42,8 @@ pub(super) struct Watched {
     since: AtomicU64,
     /// Since when nothing could be written; zero while it can.
     stalled: AtomicU64,
-    address: IpAddr,
+    /// Network of the client.
+    network: IpAddr,
     /// Told to end: by now if it is late, in good order if the server ends.
     pub(super) end: Notify,
     is_late: AtomicU8,
@@ -141,8 +143,8 @@ pub(super) struct Watch {
 struct Known {
     connections: HashMap<u64, Arc<Watched>>,
     next: u64,
-    by_address: HashMap<IpAddr, usize>,
-    /// How many were asked to make room and are not closed yet.
+    by_network: HashMap<IpAddr, usize>,
+    /// Number of connections with `is_leaving`: asked to make room, and neither closed nor found busy since.
     leaving: usize,
     /// Whether no connection was idle when one was looked for since the last tick.
     is_busy: bool,
@@ -162,10 +164,10 @@ impl Drop for Guest {
         if self.watched.is_leaving.load(Ordering::Relaxed) {
             known.leaving -= 1;
         }
-        if let Some(count) = known.by_address.get_mut(&self.watched.address) {
+        if let Some(count) = known.by_network.get_mut(&self.watched.network) {
             *count -= 1;
             if *count == 0 {
-                known.by_address.remove(&self.watched.address);
+                known.by_network.remove(&self.watched.network);
             }
         }
         if known.connections.is_empty() {
@@ -183,8 +185,9 @@ impl Watch {
 
     /// Admits a connection. If there are too many, idle ones are closed for it; `None` if there are none.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
+        let network = client_network(address);
         let mut known = lock(&self.known);
-        let of_one = known.by_address.get(&address).copied().unwrap_or_default();
+        let of_one = known.by_network.get(&network).copied().unwrap_or_default();
         let is_full = known.connections.len() - known.leaving >= self.bounds.most;
         if of_one >= self.bounds.most_of_one_address || (is_full && !self.make_room(&mut known)) {
             return None;
@@ -194,7 +197,7 @@ impl Watch {
             phase: AtomicU8::new(NEW),
             since: AtomicU64::new(self.clock.load(Ordering::Relaxed)),
             stalled: AtomicU64::new(0),
-            address,
+            network,
             end: Notify::new(),
             is_late: AtomicU8::new(0),
             is_leaving: AtomicBool::new(false),
@@ -202,18 +205,18 @@ impl Watch {
         let number = known.next;
         known.next += 1;
         known.connections.insert(number, watched.clone());
-        *known.by_address.entry(address).or_default() += 1;
+        *known.by_network.entry(network).or_default() += 1;
         Some(Guest { watch: self.clone(), number, watched })
     }
 
-    /// Closes idle connections, first those of the address that has the most. Several at once: looking for them takes time.
+    /// Closes idle and slow connections, first those of the network that has the most. Several at once: looking for them takes time.
     fn make_room(&self, known: &mut Known) -> bool {
         // Those that were asked to leave still have their descriptors.
         let most = (self.bounds.most / 16).max(1).saturating_sub(known.leaving);
         if known.is_busy || most == 0 {
             return false;
         }
-        let of_one = |each: &Watched| known.by_address.get(&each.address).copied().unwrap_or_default();
+        let of_one = |each: &Watched| known.by_network.get(&each.network).copied().unwrap_or_default();
         let idle = |(number, each): (&u64, &Arc<Watched>)| {
             let since = each.idle_since().filter(|_| !each.is_leaving.load(Ordering::Relaxed))?;
             Some(((Reverse(of_one(each)), since, *number), each.clone()))
@@ -307,5 +310,28 @@ impl AsyncWrite for WatchedIo {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(most: usize) -> Arc<Watch> {
+        Watch::new(Connections { most, ..Connections::default() })
+    }
+
+    fn admit(watch: &Arc<Watch>, address: &str) -> Option<Guest> {
+        watch.admit(address.parse().unwrap())
+    }
+
+    #[test]
+    fn the_network_with_the_most_connections_makes_room_first() {
+        let watch = watch(16);
+        let first = admit(&watch, "192.0.2.1").unwrap();
+        let many: Vec<_> = (0..15).map(|host| admit(&watch, &format!("2001:db8::{host}")).unwrap()).collect();
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(many[0].watched.is_leaving.load(Ordering::Relaxed));
+        assert!(!first.watched.is_leaving.load(Ordering::Relaxed));
     }
 }
