@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -168,4 +168,29 @@ fn idle_connections_make_room_for_new_ones() {
     assert_eq!((used.end(), silent[0].end(), silent[1].end()), (String::new(), String::new(), String::new()));
     echo.go_on.notify_one();
     assert!(busy.response().unwrap().body.ends_with(" busy"), "what is being served is not closed");
+}
+
+#[test]
+fn requests_whose_bodies_do_not_arrive_make_room() {
+    let site = Site::serving(|listener| listener.max_connections(2), Echo::new().0);
+    let mut slow: Vec<_> = (0..2).map(|_| site.connect()).collect();
+    for socket in &mut slow {
+        socket
+            .write("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+        assert_eq!(socket.head().unwrap().0, 100, "the body is being read");
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut new = site.connect();
+        // The server may have refused it already.
+        if new.try_write(post("/", "localhost", "new"))
+            && new.response().is_some_and(|response| response.status == 200)
+        {
+            break;
+        }
+        assert!(Instant::now() < deadline, "a slow body makes room");
+    }
+    assert_eq!(slow[0].end(), "", "it is closed before its time is over");
+    slow[1].write("late");
+    assert!(slow[1].response().unwrap().body.ends_with(" late"), "others go on");
 }

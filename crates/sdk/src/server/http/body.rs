@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::carrier::StreamBody;
 use super::listener::{Addresses, client_network};
 use super::options::BODY_TIMEOUT;
+use super::watch::BodyPace;
 use crate::sync::lock;
 
 /// The body of an answer.
@@ -143,7 +144,7 @@ impl Bodies {
     where
         B: HttpBody<Data: Buf>,
     {
-        read(body, most, &self.0, sender, BODY_TIMEOUT, || parts.headers.contains_key(EXPECT)).await
+        read(parts, body, most, &self.0, sender, BODY_TIMEOUT).await
     }
 }
 
@@ -250,15 +251,15 @@ const CHECK: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
 /// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to arrive, and time for what has
-/// arrived. Those who `expect` to be asked for it are not asked in vain.
-pub(super) async fn read<B>(
+/// arrived. A body that is too long and that the client sends only after `100 Continue` is not requested.
+pub(super) async fn read<'a, B>(
+    parts: &Parts,
     body: B,
     cap: usize,
-    budget: &Budget,
+    budget: &'a Budget,
     sender: Sender,
     patience: Duration,
-    expect: impl FnOnce() -> bool,
-) -> Result<Whole<'_>, Unread>
+) -> Result<Whole<'a>, Unread>
 where
     B: HttpBody<Data: Buf>,
 {
@@ -272,7 +273,7 @@ where
                 return read;
             }
         }
-        if length <= cap || (length <= most && !expect()) {
+        if length <= cap || (length <= most && !parts.headers.contains_key(EXPECT)) {
             skip(body, most).await;
         }
         Err(Unread::TooLarge)
@@ -280,16 +281,18 @@ where
     let first = std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     match first {
         Poll::Ready(read) => read,
-        Poll::Pending => in_time(reading, patience, come).await,
+        Poll::Pending => in_time(reading, patience, come, BodyPace(parts.extensions.get())).await,
     }
 }
 
 /// Waits for `reading` while it has time left. Bytes earn time, and at most `patience` of it is saved up: a sender that was
-/// fast and then stalls is cut as soon as one that never started.
+/// fast and then stalls is cut as soon as one that never started. A second in which a body earns less than a second is
+/// reported as slow.
 async fn in_time<T>(
     mut reading: Pin<&mut impl Future<Output = Result<T, Unread>>>,
     patience: Duration,
     come: &AtomicUsize,
+    pace: BodyPace<'_>,
 ) -> Result<T, Unread> {
     let patience = patience.min(FOREVER); // so that it can be added to a time
     let (mut now, mut counted) = (Instant::now(), come.load(Ordering::Relaxed));
@@ -301,6 +304,7 @@ async fn in_time<T>(
         let all = come.load(Ordering::Relaxed);
         let arrived = u32::try_from(all - counted).unwrap_or(u32::MAX);
         (now, counted) = (Instant::now(), all);
+        pace.report(arrived < PACE);
         deadline = (deadline + Duration::from_secs(1).saturating_mul(arrived) / PACE).min(now + patience);
     }
     Err(Unread::TooSlow)
@@ -357,10 +361,15 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::Options;
+    use super::super::options::{Connections, Options};
+    use super::super::watch::{BodyWatch, Watch};
     use super::*;
 
     const LONG: Duration = Duration::from_mins(1);
+
+    fn parts() -> Parts {
+        ::http::Request::new(()).into_parts().0
+    }
 
     /// A body in pieces, which come at once or one each second. Its end never comes if it `hangs`.
     struct Pieces {
@@ -403,7 +412,7 @@ mod tests {
             let second = Duration::from_secs(1);
             let seconds = Some(tokio::time::interval_at(begun + second, second));
             let body = Pieces { bytes, left, hangs: false, seconds };
-            let read = read(body, 4 << 20, &budget, Sender::Unknown, patience, || false).await;
+            let read = read(&parts(), body, 4 << 20, &budget, Sender::Unknown, patience).await;
             assert_eq!((size(read), begun.elapsed().as_secs()), (expected, read_after));
         }
     }
@@ -415,9 +424,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_bodies_together_are_bounded() {
         let budget = Budget::new(100);
+        let parts = parts();
         let body = |left, hangs| {
             let body = Pieces { bytes: 10, left, hangs, seconds: None };
-            read(body, 1_000, &budget, Sender::Unknown, LONG, || false)
+            read(&parts, body, 1_000, &budget, Sender::Unknown, LONG)
         };
         assert_eq!(size(body(10, false).await), Ok(100));
         assert_eq!(size(body(11, false).await), Err(Unread::NoRoom));
@@ -436,21 +446,46 @@ mod tests {
         assert_eq!(size(body(10, false).await), Ok(100));
         assert_eq!(lock(&budget.held).all, 0);
     }
+
     #[tokio::test(start_paused = true)]
     async fn time_that_was_earned_is_not_saved_up() {
         let (budget, patience) = (Budget::new(usize::MAX), Options::default().body_timeout);
         let begun = Instant::now();
         let body = Pieces { bytes: 4 << 20, left: 1, hangs: true, seconds: None };
-        let read = read(body, 8 << 20, &budget, Sender::Unknown, patience, || false).await;
+        let read = read(&parts(), body, 8 << 20, &budget, Sender::Unknown, patience).await;
         assert_eq!((size(read), begun.elapsed()), (Err(Unread::TooSlow), patience));
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_connection_makes_room_while_its_body_is_slow() {
+        let (watch, budget) = (Watch::new(Connections::default()), Budget::new(usize::MAX));
+        let second = Duration::from_secs(1);
+        for (bytes, left, hangs, is_slow) in
+            [(1, 0, true, true), (1, 5, false, true), (8 << 10, 5, false, true), (17 << 10, 5, false, false)]
+        {
+            let guest = watch.admit([192, 0, 2, 1].into()).unwrap();
+            guest.watched.begin();
+            let mut parts = parts();
+            parts.extensions.insert(BodyWatch(guest.watched.clone()));
+            let seconds = Some(tokio::time::interval_at(Instant::now() + second / 2, second));
+            let body = Pieces { bytes, left, hangs, seconds };
+            let mut reading =
+                std::pin::pin!(read(&parts, body, 4 << 20, &budget, Sender::Unknown, BODY_TIMEOUT));
+            assert!(tokio::time::timeout(second * 3 / 4, reading.as_mut()).await.is_err());
+            assert_eq!(guest.watched.idle_since(), None, "{bytes} bytes in the first second");
+            assert!(tokio::time::timeout(second, reading.as_mut()).await.is_err());
+            assert_eq!(guest.watched.idle_since().is_some(), is_slow, "{bytes} bytes each second");
+            assert_eq!(reading.await.is_err(), hangs);
+            assert_eq!(guest.watched.idle_since(), None, "the request is being served");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn one_sender_leaves_as_much_as_it_takes() {
-        let budget = Budget::new(64);
+        let (budget, parts) = (Budget::new(64), parts());
         let body = |sender: &str, left| {
             let body = Pieces { bytes: 4, left, hangs: false, seconds: None };
-            read(body, 1_000, &budget, Sender::Subject(sender.into()), LONG, || false)
+            read(&parts, body, 1_000, &budget, Sender::Subject(sender.into()), LONG)
         };
         let mut held = Vec::new();
         for (sender, share) in [("a", 8), ("b", 4), ("c", 2)] {
@@ -469,13 +504,13 @@ mod tests {
     #[test]
     fn an_anonymous_sender_is_an_address() {
         let sender = |peer: &str| {
-            let mut parts = ::http::Request::new(()).into_parts().0;
+            let mut parts = parts();
             parts.extensions.insert(Addresses { peer: peer.parse().unwrap(), local: None });
             Sender::of(&parts)
         };
         assert_eq!(sender("192.0.2.1:1"), sender("[::ffff:192.0.2.1]:2"));
         assert_eq!(sender("[2001:db8::1]:1"), sender("[2001:db8::2]:1"));
         assert_ne!(sender("[2001:db8::1]:1"), sender("[2001:db8:0:1::1]:1"));
-        assert_eq!(Sender::of(&::http::Request::new(()).into_parts().0), Sender::Unknown);
+        assert_eq!(Sender::of(&parts()), Sender::Unknown);
     }
 }

@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use super::options::Connections;
 use super::tls::Tls;
-use super::watch::{Guest, TICK, Watch, Watched, WatchedIo};
+use super::watch::{BodyWatch, Guest, TICK, Watch, Watched, WatchedIo};
 use crate::{Error, Result};
 
 /// Header bytes of one request.
@@ -136,8 +136,8 @@ impl Listener {
     }
 
     /// Sets the maximum number of connections. Default: 16,384. It is never more than three quarters of the limit of open
-    /// files at the start. When it is reached, idle connections are closed for new ones; if none is idle, new ones are
-    /// refused with 503.
+    /// files at the start. When it is reached, connections are closed for new ones: those that are idle, or whose request
+    /// arrives or response is read too slowly. If there are none, new ones are refused with 503.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.bounds.most = most.max(1);
         self
@@ -284,10 +284,13 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (io, watched) = (TokioIo::new(io), guest.watched.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let (answer, watched) = (answer.clone(), watched.clone());
         async move {
             watched.begin();
+            if !request.body().is_end_stream() {
+                request.extensions_mut().insert(BodyWatch(watched.clone()));
+            }
             let reply = answer.answer(request, addresses).await;
             Ok::<_, Infallible>(reply.map(|body| Noticed { body, watched }))
         }

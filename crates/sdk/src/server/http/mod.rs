@@ -209,8 +209,8 @@ impl Http {
     }
 
     /// Sets the maximum number of connections. Default: 16,384. It is never more than three quarters of the limit of open
-    /// files at the start. When it is reached, idle connections are closed for new ones; if none is idle, new ones are
-    /// refused with 503.
+    /// files at the start. When it is reached, connections are closed for new ones: those that are idle, or whose request
+    /// arrives or response is read too slowly. If there are none, new ones are refused with 503.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.options.connections.most = most.max(1);
         self

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, RETRY_AFTER};
+use ::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use ::http::request::Parts;
 use ::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Buf;
@@ -45,10 +45,9 @@ where
         return refusal;
     }
     let cap = endpoint.service.settings().max_message;
-    let expect = || parts.headers.contains_key(EXPECT);
     let sender = principal.clone().map_or_else(|| Sender::of(&parts), Sender::Subject);
     let timeout = endpoint.options.body_timeout;
-    let body = match body::read(body, cap, &endpoint.bodies, sender, timeout, expect).await {
+    let body = match body::read(&parts, body, cap, &endpoint.bodies, sender, timeout).await {
         Ok(body) => body,
         Err(unread) => return not_read(unread, cap),
     };

@@ -29,6 +29,8 @@ const HEAD: u8 = 1;
 const BUSY: u8 = 2;
 /// The last request is done.
 const IDLE: u8 = 3;
+/// The body of a request arrives too slowly.
+const SLOW_BODY: u8 = 4;
 
 /// A connection is dropped at once.
 const LATE: u8 = 1;
@@ -67,6 +69,15 @@ impl Watched {
         self.enter(IDLE);
     }
 
+    /// Notes whether the body of the current request arrives too slowly. While it does, the connection may be closed to
+    /// make room for another.
+    fn set_slow_body(&self, is_slow: bool) {
+        let (from, to) = if is_slow { (BUSY, SLOW_BODY) } else { (SLOW_BODY, BUSY) };
+        if self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     fn saw_bytes(&self) {
         if matches!(self.phase.load(Ordering::Relaxed), NEW | IDLE) {
             self.enter(HEAD);
@@ -97,17 +108,19 @@ impl Watched {
     }
 }
 
-/// A connection that sends a head for longer than this may be closed to make room for another, in milliseconds.
-const SLOW_HEAD: u64 = 1_000;
+/// A connection that sends a head, or does not read a response, for longer than this may be closed to make room for
+/// another, in milliseconds.
+const SLOW: u64 = 1_000;
 
 impl Watched {
     /// Whether it may be closed to make room for another, and how readily: the longer it does nothing.
-    fn idle_since(&self) -> Option<u64> {
-        let since = self.since.load(Ordering::Relaxed);
-        let is_slow = || self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW_HEAD;
+    pub(super) fn idle_since(&self) -> Option<u64> {
+        let slow = |since| (self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW).then_some(since);
+        let (since, stalled) = (self.since.load(Ordering::Relaxed), self.stalled.load(Ordering::Relaxed));
         match self.phase.load(Ordering::Relaxed) {
-            NEW | IDLE => Some(since),
-            HEAD if is_slow() => Some(since),
+            _ if stalled != 0 => slow(stalled),
+            NEW | IDLE | SLOW_BODY => Some(since),
+            HEAD => slow(since),
             _ => None,
         }
     }
@@ -121,10 +134,13 @@ impl Watched {
         }
     }
 
-    /// Closes it to make room. After a request it is closed gracefully: the next one may just be arriving.
+    /// Closes the connection to make room. After a request it is closed gracefully, since the next request may be
+    /// arriving; but not if the client does not read the response.
     fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
-        if self.phase.load(Ordering::Relaxed) != IDLE {
+        if self.stalled.load(Ordering::Relaxed) != 0 {
+            self.is_late.store(LATE, Ordering::Release);
+        } else if self.phase.load(Ordering::Relaxed) != IDLE {
             self.is_late.store(UNUSED, Ordering::Release);
         }
         self.end.notify_one();
@@ -148,6 +164,20 @@ struct Known {
     leaving: usize,
     /// Whether no connection was idle when one was looked for since the last tick.
     is_busy: bool,
+}
+
+impl Known {
+    /// Takes busy connections out of `leaving`. Their request arrived before they were closed, and may run for hours.
+    fn release_busy(&mut self) {
+        if self.leaving == 0 {
+            return;
+        }
+        for each in self.connections.values() {
+            if each.phase.load(Ordering::Relaxed) == BUSY && each.is_leaving.swap(false, Ordering::Relaxed) {
+                self.leaving -= 1;
+            }
+        }
+    }
 }
 
 /// A connection that is watched, until this is dropped.
@@ -232,13 +262,14 @@ impl Watch {
         !idle.is_empty()
     }
 
-    /// Looks at all connections.
+    /// Closes connections whose time is over.
     pub(super) fn tick(&self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.clock.store(now, Ordering::Relaxed);
         let late: Vec<_> = {
             let mut known = lock(&self.known);
             known.is_busy = false;
+            known.release_busy();
             known.connections.values().filter(|each| each.is_over(now, &self.bounds)).cloned().collect()
         };
         for connection in late {
@@ -255,6 +286,27 @@ impl Watch {
             }
             connection.end.notify_one();
         }
+    }
+}
+
+/// Extension of each request with a body: by it the reader of the body reports a slow one.
+#[derive(Clone)]
+pub(super) struct BodyWatch(pub(super) Arc<Watched>);
+
+/// Reports to the connection of a request, if it is known, how fast the body arrives. Dropping it ends the report.
+pub(super) struct BodyPace<'a>(pub(super) Option<&'a BodyWatch>);
+
+impl BodyPace<'_> {
+    pub(super) fn report(&self, is_slow: bool) {
+        if let Some(BodyWatch(watched)) = self.0 {
+            watched.set_slow_body(is_slow);
+        }
+    }
+}
+
+impl Drop for BodyPace<'_> {
+    fn drop(&mut self) {
+        self.report(false);
     }
 }
 
@@ -323,6 +375,74 @@ mod tests {
 
     fn admit(watch: &Arc<Watch>, address: &str) -> Option<Guest> {
         watch.admit(address.parse().unwrap())
+    }
+
+    /// As many busy connections as there may be.
+    fn busy(watch: &Arc<Watch>) -> Vec<Guest> {
+        let admit = |_| {
+            let guest = admit(watch, "192.0.2.1").unwrap();
+            guest.watched.begin();
+            guest
+        };
+        (0..watch.bounds.most).map(admit).collect()
+    }
+
+    #[test]
+    fn a_leaving_connection_with_a_new_request_counts_as_busy() {
+        let watch = watch(16);
+        let guests = busy(&watch);
+        guests[0].watched.done();
+        let next = admit(&watch, "192.0.2.2").unwrap();
+        next.watched.begin();
+        guests[0].watched.begin(); // before it is closed
+        watch.tick();
+        assert_eq!(lock(&watch.known).leaving, 0);
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        guests[1].watched.done();
+        watch.tick();
+        assert!(admit(&watch, "192.0.2.2").is_some(), "an idle connection makes room");
+        drop(guests);
+        assert_eq!(lock(&watch.known).leaving, 0);
+    }
+
+    #[test]
+    fn a_slow_body_makes_room_and_a_complete_one_does_not() {
+        let watch = watch(16);
+        let guests = busy(&watch);
+        let handle = BodyWatch(guests[3].watched.clone());
+        let pace = BodyPace(Some(&handle));
+        pace.report(true);
+        drop(pace);
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        watch.tick();
+        BodyPace(Some(&handle)).report(false);
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        watch.tick();
+        let pace = BodyPace(Some(&handle));
+        pace.report(true);
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(guests[3].watched.is_dropped());
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_makes_room() {
+        let watch = watch(16);
+        let guests = busy(&watch);
+        guests[5].watched.wrote(&Poll::<()>::Pending);
+        guests[6].watched.wrote(&Poll::<()>::Pending);
+        guests[6].watched.done(); // what is left of its response is still being sent
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        watch.clock.fetch_add(SLOW + 1, Ordering::Relaxed);
+        lock(&watch.known).is_busy = false;
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(guests[5].watched.is_dropped());
+        drop(guests);
+        let guests = busy(&watch);
+        guests[6].watched.wrote(&Poll::<()>::Pending);
+        guests[6].watched.done();
+        watch.clock.fetch_add(SLOW + 1, Ordering::Relaxed);
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(guests[6].watched.is_dropped());
     }
 
     #[test]
