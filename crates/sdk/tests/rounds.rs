@@ -219,6 +219,28 @@ async fn steps_of_a_layer_are_not_those_of_the_tool() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn steps_of_a_layer_after_the_tool_are_not_those_of_the_tool() {
+    let done = Arc::default();
+    let instance = || {
+        let layer = |request: Request, next: Next| async move {
+            let cx = request.context().clone();
+            let response = next.run(request).await?;
+            cx.step("noted", || async { Ok(1) }).await?;
+            cx.elicit::<Name>("Who signs?").await?;
+            Ok(response)
+        };
+        server(&done).layer(layer).build().unwrap()
+    };
+    let (here, there, call) = (instance(), instance(), tool("destructive"));
+    let state = call.begin(&here).await.state;
+    let state = asked(&call.retry(&here, &state, named("q1", "Ada")).await).state;
+    let answer = call.retry(&there, &state, named("q2", "Bob")).await;
+    assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+    assert_eq!(done.runs(), (1, 1), "the tool ran once");
+    assert_eq!(call.finish(&here, &state, named("q2", "Bob")).await, "paid Ada");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_had_to_make_room_is_lost_or_done_again() {
     for (name, again) in ONCE.map(|name| (name, false)).into_iter().chain(AGAIN.map(|name| (name, true))) {
         let done = Arc::default();

@@ -98,6 +98,7 @@ impl Next {
 
 async fn finish(mut work: Work, request: &Request) -> Result<Response> {
     let Outcome { answer, hidden, .. } = std::future::poll_fn(|cx| work.poll(cx)).await;
+    request.cx.questions().leave_tool();
     match (answer, hidden) {
         (Ok(answer), hidden) => {
             // A tool that failed: layers see what its model reads, as the client does.

@@ -53,8 +53,9 @@ struct State {
     /// The keys that have been asked for since then, and the steps that were done or found done.
     taken: BTreeSet<String>,
     stepped: BTreeSet<String>,
-    /// How many of these were steps of layers, before the tool began.
-    before_tool: usize,
+    /// Whether the tool has made steps, and whether it has ended. Steps before and after it are those of layers.
+    tool_has_steps: bool,
+    tool_has_ended: bool,
     /// Whoever drives the call: a handler may ask from a task of its own, which wakes nobody else.
     watcher: Option<Waker>,
     /// How long the call has waited for its client in all, and since when it does now.
@@ -95,6 +96,12 @@ impl State {
             self.log.answers.remove(name);
         }
         Some(name.to_owned())
+    }
+
+    /// Notes a step that was made, or found in the log.
+    fn step(&mut self, name: &str) {
+        self.stepped.insert(name.to_owned());
+        self.tool_has_steps |= !self.tool_has_ended;
     }
 
     fn is_answered(&self, key: &str) -> bool {
@@ -197,32 +204,36 @@ impl Questions {
         }
         let before = state.log.steps.get(name).cloned();
         if before.is_some() {
-            state.stepped.insert(name.to_owned());
+            state.step(name);
         }
         Ok(before)
     }
 
     pub(crate) fn note_step(&self, name: &str, result: String) {
         let mut state = self.state();
-        state.stepped.insert(name.to_owned());
+        state.step(name);
         state.log.steps.insert(name.to_owned(), result);
     }
 
-    /// Notes that the tool begins: steps so far were those of layers.
+    /// Notes that the tool starts: steps so far were those of layers.
     pub(crate) fn enter_tool(&self) {
-        let mut state = self.state();
-        state.before_tool = state.stepped.len();
+        self.state().tool_has_steps = false;
+    }
+
+    /// Notes that the tool has ended: steps from here on are those of layers.
+    pub(crate) fn leave_tool(&self) {
+        self.state().tool_has_ended = true;
     }
 
     /// Whether the tool itself, and not only a layer, has done its work in steps.
     #[cfg(feature = "rounds")]
     pub(crate) fn has_tool_steps(&self) -> bool {
-        let state = self.state();
-        state.stepped.len() > state.before_tool
+        self.state().tool_has_steps
     }
 
-    /// Whether the call may begin this tool. One that is repeated may begin only the tool that it ran before, or, if
-    /// that is not known because a layer asked first, one that does no harm twice.
+    /// Whether the call may start this tool. A repeated call may start only the tool that it ran before, which was
+    /// repeatable when the state was sealed. If no tool had started, because a layer asked first, the tool must be one
+    /// that may run twice.
     #[cfg(feature = "rounds")]
     pub(crate) fn may_begin(&self, tool: &ToolEntry) -> bool {
         let state = self.state();
@@ -230,7 +241,7 @@ impl Questions {
             return true;
         }
         match &state.log.tool {
-            Some(name) => **name == *tool.name && (tool.may_run_twice() || !state.log.steps.is_empty()),
+            Some(name) => **name == *tool.name,
             None => tool.may_run_twice(),
         }
     }
