@@ -20,6 +20,11 @@ use crate::store::{Batch, Change, Key, Kind};
 use crate::vault::Label;
 
 const LONGEST: usize = 16_384;
+/// The kinds of the secrets of OAuth: what a sign-in granted, and the secret of the client.
+const GRANT: &str = "oauth";
+const CLIENT: &str = "oauth-client";
+/// Separates the origin from the client in what a secret of OAuth is bound to.
+const AS: &str = " as ";
 
 /// What can be seen of a credential.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -129,13 +134,46 @@ impl Hub {
         let Some((secret, kept, version)) = self.keys.open(scope.tenant(), wanted.id).await? else {
             return Ok(None);
         };
-        // It never goes to another place, or in another way, than the one it was entered for.
-        if kept.bound_to != wanted.bound_to || kept.kind != wanted.kind {
-            let text =
-                format!("the credential of `{}` is for another place: enter it again", server.slug.as_str());
+        // It is sent only to the origin, and with the kind of authentication, that it was entered for.
+        if !fits(&kept, &wanted) {
+            let slug = server.slug.as_str();
+            let text = format!(
+                "the credential of `{slug}` was entered for another URL or another kind of authentication: enter it again \
+                 with `linchpin server credential set {slug}`"
+            );
             return Err(Error::new(error::Kind::Denied, "credential_elsewhere", text));
         }
         Ok(Some(Credential { id: wanted.id, version, proof: Proof::Secret(secret) }))
+    }
+
+    /// Returns the changes that bind the older OAuth secrets of a server, which are bound to its origin alone, to its client as
+    /// well. For a server that is about to get another client.
+    pub(super) async fn bind_to_client(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        before: &Authentication,
+    ) -> Result<Vec<Change>> {
+        let (parent, mut changes) = (server.to_string(), Vec::new());
+        for stored in self.stored(tenant, Kind::Secret, Some(&parent)).await? {
+            let id = stored.document.key.id.parse()?;
+            let Sealed { kind, bound_to, .. } = stored.document.read()?;
+            if ![GRANT, CLIENT].contains(&&*kind) || bound_to.contains(AS) {
+                continue;
+            }
+            let (secret, version) = match self.keys.open(tenant, id).await {
+                Ok(Some((secret, _, version))) => (secret, version),
+                Ok(None) => continue,
+                Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
+                    tracing::warn!(secret.id = %id, %error, "failed to read a secret; it stays as it is");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let label = Label { id, kind, bound_to: with_client(bound_to, before) };
+            changes.push(self.keys.seal(tenant, &label, &parent, &secret, version).await?);
+        }
+        Ok(changes)
     }
 
     /// What a server gets from us and must not be seen by anybody else.
@@ -189,7 +227,7 @@ pub(super) fn id_of(digest: Digest) -> SecretId {
 
 /// What was given when somebody signed in to a server.
 pub(super) fn grant_label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
-    Ok(Label { id: grant_id(server.id, agent), kind: "oauth".to_owned(), bound_to: bound_to(server)? })
+    Ok(Label { id: grant_id(server.id, agent), kind: GRANT.to_owned(), bound_to: bound_to(server)? })
 }
 
 /// What the hub itself proves at an authorization server that knows it.
@@ -197,9 +235,25 @@ pub(super) fn client_label(server: &Server) -> Result<Label> {
     label(server, None)
 }
 
+/// Whether a stored secret may be used where one with this label is needed. Older secrets of OAuth are bound to the origin alone:
+/// they belong to the client that is configured, since [`Hub::bind_to_client`] replaces them before that changes.
+pub(super) fn fits(stored: &Sealed, label: &Label) -> bool {
+    let origin = label.bound_to.split_once(AS).map(|(origin, _)| origin);
+    stored.kind == label.kind && (stored.bound_to == label.bound_to || Some(&*stored.bound_to) == origin)
+}
+
+/// The origin of a server; with OAuth also the client and the issuer that are configured for it.
 fn bound_to(server: &Server) -> Result<String> {
     let nowhere = || Error::invalid("url", "a credential belongs to a server on the network");
-    origin(&server.transport).ok_or_else(nowhere)
+    let origin = origin(&server.transport).ok_or_else(nowhere)?;
+    Ok(with_client(origin, &server.settings.authentication))
+}
+
+fn with_client(origin: String, authentication: &Authentication) -> String {
+    let Authentication::OAuth { client_id, issuer, .. } = authentication else { return origin };
+    let client = client_id.as_ref().map_or("a registered client".to_owned(), |id| format!("{id:?}"));
+    let issuer = issuer.as_ref().map(|issuer| format!(" at {issuer:?}")).unwrap_or_default();
+    format!("{origin}{AS}{client}{issuer}")
 }
 
 fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
@@ -223,7 +277,7 @@ fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
             let text = "only a hub that is registered has a secret: say its `client_id` first";
             return Err(Error::invalid("authentication", text));
         }
-        Authentication::OAuth { .. } => "oauth-client",
+        Authentication::OAuth { .. } => CLIENT,
     };
     let bound_to = bound_to(server)?;
     if agent.is_some() && server.settings.credentials == CredentialMode::Shared {

@@ -240,10 +240,14 @@ impl Hub {
         let (tenant, place) = (scope.tenant(), Place::of(&transport));
         let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
-        // An edit of the configuration file deletes no secret because of another URL or command: each is bound to the one
-        // that it was entered for, and is used again when that comes back.
-        let other_place = !before.is_from_file && place.url() != before.place.url();
-        if other_place || settings.authentication != before.settings.authentication {
+        // An edit of the configuration file deletes no secret: each is bound to the URL or command and to the authentication
+        // that it was entered for, and is used again when those come back.
+        let has_other_authentication = settings.authentication != before.settings.authentication;
+        if before.is_from_file {
+            if has_other_authentication {
+                batch.changes = self.bind_to_client(tenant, id, &before.settings.authentication).await?;
+            }
+        } else if has_other_authentication || place.url() != before.place.url() {
             entry = entry.with("credentials", "dropped");
             batch.changes.extend([Kind::Secret, Kind::Trace].map(|kind| without_parts(kind, id)));
         }

@@ -17,6 +17,7 @@ mod heads;
 mod leaving;
 mod looks;
 mod oauth;
+mod oauth_configured;
 mod oauth_expiries;
 mod oauth_hubs;
 mod oauth_leases;

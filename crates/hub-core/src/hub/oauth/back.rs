@@ -38,6 +38,13 @@ impl Hub {
         };
         let away = waiting.away.take_if(|away| fits(away) && !is_late).ok_or_else(unknown)?;
         let server = self.find_server(tenant, &waiting.server.to_string()).await?;
+        if !self.is_sign_in_current(tenant, &server, id).await? {
+            let text = format!(
+                "the URL, client or issuer of `{}` has changed since this sign-in was started: start it again",
+                server.slug.as_str()
+            );
+            return Err(Error::new(error::Kind::Conflict, "sign_in_outdated", text));
+        }
         // Once, at whichever hub: from here on nobody is away.
         match self.keep_waiting(tenant, &server, id, &waiting, version).await {
             Err(error) if error.kind() == error::Kind::Conflict => return Err(unknown()),

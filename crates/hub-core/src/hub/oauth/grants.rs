@@ -5,7 +5,7 @@
 //! gone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, Secret, TokenStore};
@@ -17,7 +17,7 @@ use super::Whose;
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
 use crate::hidden::Tokens;
-use crate::hub::credentials::grant_label;
+use crate::hub::credentials::{fits, grant_label};
 use crate::hub::{Hub, document, put};
 use crate::id::TenantId;
 use crate::keys::Keys;
@@ -47,6 +47,8 @@ pub(super) struct Grants {
     seen: AtomicU64,
     /// The version that was last read to be used: what is renewed goes in place of it, and of no other.
     read: AtomicU64,
+    /// Whether the grant that was last read is bound to another URL, client or issuer.
+    is_elsewhere: AtomicBool,
 }
 
 impl Grants {
@@ -61,6 +63,7 @@ impl Grants {
             tokens,
             seen: AtomicU64::new(u64::MAX),
             read: AtomicU64::default(),
+            is_elsewhere: AtomicBool::default(),
         })
     }
 
@@ -84,15 +87,20 @@ impl Grants {
         self.seen.swap(version, Ordering::Relaxed) != version
     }
 
+    /// Whether the grant that was last read is bound to another URL, client or issuer.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere.load(Ordering::Relaxed)
+    }
+
     async fn read(&self) -> Result<Option<Secret>> {
         let found = self.keys.open(self.whose.0, self.label.id).await?;
         let version = found.as_ref().map_or(0, |(.., version)| *version);
         self.seen.store(version, Ordering::Relaxed);
         self.read.store(version, Ordering::Relaxed);
-        // What was given for another place is worth nothing here.
-        let found =
-            found.filter(|(_, kept, _)| kept.bound_to == self.label.bound_to && kept.kind == self.label.kind);
-        let record = found.map(|(record, ..)| record);
+        // A grant for another URL, client or issuer is not used.
+        let is_found = found.is_some();
+        let record = found.filter(|(_, kept, _)| fits(kept, &self.label)).map(|(record, ..)| record);
+        self.is_elsewhere.store(is_found && record.is_none(), Ordering::Relaxed);
         if let Some(record) = &record {
             self.tokens.add(record);
         }

@@ -51,6 +51,13 @@ impl Guarded {
                 return Err(AuthError::new(AuthErrorKind::Nobody, text));
             }
             now if now != version => return Ok(true),
+            // Nothing is stored: the grant is valid, and is used again when the configuration is as it was.
+            _ if self.grants.is_elsewhere() => {
+                let text = format!(
+                    "the sign-in to `{slug}` was for another URL, client or issuer: sign in again with `{command}`"
+                );
+                return Err(AuthError::new(AuthErrorKind::Nobody, text));
+            }
             _ => {}
         }
         let why = format!("the sign-in to `{slug}` is over or was revoked: sign in again with `{command}`");

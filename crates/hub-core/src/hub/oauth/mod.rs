@@ -17,16 +17,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Hub;
-use super::credentials::{client_label, grant_label};
+use super::credentials::{client_label, fits, grant_label};
 use crate::agent::Agent;
 use crate::connection::{Credential, Proof};
 use crate::error::{self, Error, Result};
 use crate::hidden::Tokens;
 use crate::id::{AgentId, ServerId, TenantId};
+use crate::keys::Sealed;
 use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Server};
-use crate::store::{Key, Kind};
+use crate::store::Kind;
 use crate::sync::lock;
+use crate::vault::Label;
 use grants::Grants;
 use guarded::Guarded;
 use standing::{Heard, Place};
@@ -150,8 +152,13 @@ impl Hub {
         server: &Server,
         agent: Option<AgentId>,
     ) -> Result<bool> {
-        let id = grant_label(server, agent)?.id;
-        Ok(self.store.document(tenant, &Key::new(Kind::Secret, id)).await?.is_some())
+        Ok(self.grant_version(tenant, &grant_label(server, agent)?).await?.is_some())
+    }
+
+    /// The version of the grant with this label, if there is one that may be used.
+    async fn grant_version(&self, tenant: TenantId, label: &Label) -> Result<Option<u64>> {
+        let found = self.find::<Sealed>(tenant, Kind::Secret, label.id).await?;
+        Ok(found.filter(|(stored, _)| fits(stored, label)).map(|(_, version)| version))
     }
 
     /// How the hub signs in to a server, without anybody who could be asked.
@@ -171,8 +178,10 @@ impl Hub {
                 }
             });
         if let Some(id) = client_id {
-            let secret = self.keys.open(tenant, client_label(server)?.id).await?;
-            oauth = match secret {
+            let label = client_label(server)?;
+            let found = self.keys.open(tenant, label.id).await?;
+            // The secret of another client is sent to no authorization server.
+            oauth = match found.filter(|(_, stored, _)| fits(stored, &label)) {
                 Some((secret, ..)) => oauth.client_secret(id, secret),
                 None => oauth.client(id),
             };
@@ -202,9 +211,8 @@ impl Hub {
         settings(&server)?;
         let place = self.place(whose, &server)?;
         let (standing, command) = (place.read().await?, self.command(whose, &server).await?);
-        let grant = self.store.document(whose.0, &Key::new(Kind::Secret, place.id)).await?;
-        let again =
-            standing.again.filter(|again| grant.as_ref().is_some_and(|it| it.version == again.version));
+        let grant = self.grant_version(whose.0, &grant_label(&server, agent)?).await?;
+        let again = standing.again.filter(|again| grant == Some(again.version));
         let (signed_in, advice) = match (grant, again) {
             (None, _) => (SignedIn::No, Some(format!("sign in with `{command}`"))),
             (Some(_), Some(again)) => (SignedIn::Again, Some(again.why)),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::hub::Hub;
-use crate::hub::credentials::{grant_label, id_of};
+use crate::hub::credentials::{fits, grant_label, id_of};
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
 use crate::keys::Sealed;
 use crate::server::Server;
@@ -96,6 +96,18 @@ impl Hub {
             self.keys.seal(tenant, &label, &server.id.to_string(), &Secret::new(text), version).await?;
         let is_there = Change::Need(Key::new(Kind::Server, server.id));
         self.store.commit(tenant, Batch::new().change(is_there).change(kept)).await
+    }
+
+    /// Whether a sign-in was started with the URL, client and issuer that the server has now.
+    pub(super) async fn is_sign_in_current(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        id: &str,
+    ) -> Result<bool> {
+        let label = Label { id: place_of(id), kind: KIND.to_owned(), ..grant_label(server, None)? };
+        let found = self.find::<Sealed>(tenant, Kind::Secret, label.id).await?;
+        Ok(found.is_some_and(|(stored, _)| fits(&stored, &label)))
     }
 
     /// A sign-in that was begun, and its version.
