@@ -18,19 +18,29 @@ impl Hub {
     /// Applies the servers of the configuration file. Returns the slugs that belong to servers which are not from the file:
     /// those are left out.
     pub async fn operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
-        match self.try_operate(tenant, servers.clone()).await {
+        let is_first = !self.has_operated.load(Ordering::SeqCst);
+        let left_out = match self.try_operate(tenant, servers.clone(), is_first).await {
             // Another hub does the same at this moment.
-            Err(error) if error.kind() == error::Kind::Conflict => self.try_operate(tenant, servers).await,
-            done => done,
-        }
+            Err(error) if error.kind() == error::Kind::Conflict => {
+                self.try_operate(tenant, servers, is_first).await?
+            }
+            done => done?,
+        };
+        self.has_operated.store(true, Ordering::SeqCst);
+        Ok(left_out)
     }
 
-    async fn try_operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
+    /// One attempt of [`Self::operate`]. `is_first`: this hub has not applied its file yet.
+    async fn try_operate(
+        &self,
+        tenant: TenantId,
+        servers: Vec<Operated>,
+        is_first: bool,
+    ) -> Result<Vec<String>> {
         let (scope, mut left_out, mut errors) = (Scope::new(tenant, Subject::Hub), Vec::new(), Vec::new());
         let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
         let mut known = self.kept_servers(tenant).await?;
         // Hubs that share a store each have a file. One that starts with an old one, or none, takes nothing from the others.
-        let is_first = !self.has_operated.swap(true, Ordering::SeqCst);
         if is_first && self.store.shared().is_some() {
             for (_, kept, _) in
                 known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
+use linchpin_hub_core::events::Events;
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
     Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Copied, Key, Kind, Page, Paging, Shared,
@@ -46,6 +47,8 @@ pub(crate) enum Then {
     Lose,
     /// It is done, and nobody knows.
     Doubt,
+    /// It is refused: another hub was first.
+    Conflict,
 }
 
 /// Where something is held up.
@@ -82,11 +85,18 @@ struct Rule {
 pub(crate) struct Gated {
     inner: Arc<dyn Store>,
     rules: Mutex<Vec<Rule>>,
+    shared: Option<Shared>,
 }
 
 impl Gated {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Gated { inner, rules: Mutex::default() })
+        Arc::new(Gated { inner, rules: Mutex::default(), shared: None })
+    }
+
+    /// A store that hubs share, as it seems to them.
+    pub(crate) fn shared_by_hubs(inner: Arc<dyn Store>) -> Arc<Self> {
+        let shared = Some(Shared::new(Events::default(), "line".to_owned()));
+        Arc::new(Gated { inner, rules: Mutex::default(), shared })
     }
 
     fn rule(&self, fits: impl Fn(&Asked<'_>) -> bool + Send + Sync + 'static, then: Then, is_once: bool) {
@@ -143,6 +153,11 @@ impl Gated {
                 done
             }
             Some(Then::Lose) => Err(lost),
+            Some(Then::Conflict) => Err(Error::new(
+                linchpin_hub_core::Kind::Conflict,
+                "version_conflict",
+                "another hub was first",
+            )),
             Some(Then::Doubt) => {
                 done.await?;
                 Err(lost)
@@ -225,7 +240,7 @@ impl Store for Gated {
     }
 
     fn shared(&self) -> Option<&Shared> {
-        self.inner.shared()
+        self.shared.as_ref().or_else(|| self.inner.shared())
     }
 
     fn ahead(&self) -> SignedDuration {

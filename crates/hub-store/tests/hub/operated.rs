@@ -7,7 +7,8 @@ use linchpin_hub_core::store::{Batch, Change, Kind, Paging};
 use linchpin_hub_core::{Result, Scope, Subject};
 use serde_json::{Value, json};
 
-use crate::stage::{ADA, BOB, Stage, open, person};
+use crate::gated::{Gated, Then, put};
+use crate::stage::{ADA, BOB, Stage, another, open, person};
 
 fn server(slug: &str, form: Value) -> Operated {
     Operated::read(slug, form).unwrap()
@@ -194,6 +195,42 @@ async fn a_server_that_left_the_file_is_removed_by_command_with_everything() {
     stage.hub.delete_configured(ADA, "up").await.unwrap();
     assert_eq!((transports(&stage).await, kept(&stage).await), (vec![("up".to_owned(), "http")], 0));
     assert_eq!(stage.actions().await.iter().filter(|action| *action == "server.removed").count(), 2);
+}
+
+#[tokio::test]
+async fn a_hub_that_starts_beside_another_disables_no_server_of_the_other_file() {
+    let mut stage = Stage::new().await;
+    let program = |slug: &str, command: &str| server(slug, json!({"command": command, "enabled": false}));
+    stage.hub.operate(ADA, vec![program("a", "true"), program("b", "true")]).await.unwrap();
+    let version = view(&stage, "b").await.version;
+    let store = Gated::shared_by_hubs(stage.store.clone());
+    stage.hub = another(&stage.place, stage.clock.clone(), store.clone());
+    // The other hub changes the same server at this moment.
+    store.once(put(Kind::Server), Then::Conflict);
+    let changed = server("a", json!({"command": "true", "enabled": false, "timeout_ms": 5_000}));
+    stage.hub.operate(ADA, vec![changed]).await.unwrap();
+    let other = stage.store.named(ADA, Kind::Server, "b").await.unwrap().unwrap();
+    assert_eq!((other.version, &other.document.body["has_left_file"]), (version, &json!(false)));
+}
+
+#[tokio::test]
+async fn another_authentication_in_the_file_deletes_no_credential() {
+    let stage = Stage::new().await;
+    let servers = with_credentials(&stage).await;
+    let url = &stage.upstream.url;
+    let with = |authentication: Value| {
+        let form = json!({"url": url, "authentication": authentication, "retry_attempts": 0});
+        vec![servers[0].clone(), server("b", form)]
+    };
+    stage.hub.operate(ADA, with(json!({"type": "api-key", "header": "x-key"}))).await.unwrap();
+    assert_eq!(kept(&stage).await, 2);
+    let error = stage.hub.test_server(person(ADA), "b").await.unwrap_err();
+    assert_eq!(error.code(), "credential_elsewhere");
+    assert!(error.message().contains("`linchpin server credential set b`"), "{error}");
+    stage.upstream.tokens.lock().unwrap().clear();
+    stage.hub.operate(ADA, servers.clone()).await.unwrap();
+    stage.hub.test_server(person(ADA), "b").await.unwrap();
+    assert!(stage.upstream.tokens.lock().unwrap().contains(&"Bearer canary-2".to_owned()));
 }
 
 #[tokio::test]
