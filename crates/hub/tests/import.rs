@@ -349,6 +349,32 @@ fn each_variable_is_confirmed_for_each_server() {
 }
 
 #[test]
+fn a_confirmation_counts_only_for_the_url_that_was_shown() {
+    let files = Files::new();
+    let _hub = files.home.start();
+    // Without the variable the default leads elsewhere.
+    let file = files.write("project/.mcp.json", &json!({"mcpServers": {
+        "one": {"type": "http", "url": "https://127.0.0.1:9/a${PATH:-/other}", "headers": {"Authorization": "Bearer ${HOME}"}},
+    }}).to_string());
+    let data = files.home.data();
+    let arguments = ["--data-dir", data.to_str().unwrap(), "import", "--yes", file.to_str().unwrap()];
+    let steps = [
+        ("environment variable `HOME`?", ""),
+        ("[y/N] ", "y\n"),
+        ("environment variable `PATH`?", ""),
+        ("[y/N] ", "n\n"),
+        ("environment variable `HOME`?", ""),
+        ("https://127.0.0.1:9/a/other", ""),
+        ("[y/N] ", "n\n"),
+        ("environment variable `PATH`?", ""),
+        ("[y/N] ", "n\n"),
+    ];
+    on_terminal(&steps, &arguments).said(0, &[]);
+    assert_eq!(files.home.json(&["server", "show", "one"])["url"], "https://127.0.0.1:9/a/other");
+    files.home.run(&["server", "credential", "show", "one"]).said(1, &["enter it first"]);
+}
+
+#[test]
 fn what_is_wrong_hinders_no_other() {
     let files = Files::new();
     let wrong = files.write("wrong/.mcp.json", include_str!("import/wrong.json"));

@@ -82,8 +82,8 @@ fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
     sources
 }
 
-/// All servers of a file.
-pub(super) async fn read(source: &Source, confirmed: &Confirmed) -> Result<Vec<Found>, Problem> {
+/// Reads a file.
+pub(super) async fn read(source: &Source) -> Result<Value, Problem> {
     let path = &source.path;
     let failed = |error: std::io::Error| Problem::new(path, format!("it cannot be read: {error}"));
     let file = path.clone();
@@ -98,11 +98,22 @@ pub(super) async fn read(source: &Source, confirmed: &Confirmed) -> Result<Vec<F
             format!("it is larger than {} MB: is it the right file?", LARGEST >> 20),
         ));
     }
-    servers(source, jsonc::read(path, &text)?, home(), confirmed)
+    jsonc::read(path, &text)
+}
+
+/// All servers of a file with this content. `index` is that of the file.
+pub(super) fn found(
+    source: &Source,
+    index: usize,
+    value: Value,
+    confirmed: &Confirmed,
+) -> Result<Vec<Found>, Problem> {
+    servers(source, index, value, home(), confirmed)
 }
 
 fn servers(
     source: &Source,
+    index: usize,
     value: Value,
     home: Option<PathBuf>,
     confirmed: &Confirmed,
@@ -116,7 +127,7 @@ fn servers(
     })?;
     let folder = folder(path, home.as_deref());
     let mut around = Around { home, folder, ..Around::default() };
-    let (mut found, file) = (Vec::new(), File { path, format, confirmed });
+    let (mut found, file) = (Vec::new(), File { path, index, format, confirmed });
     if format == Format::VsCode {
         let (above, mut all) = match all.remove("mcp") {
             Some(mcp) if !all.contains_key("servers") => ("mcp.", object(path, "mcp", mcp)?),
@@ -185,12 +196,23 @@ fn inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String
     value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(wrong)
 }
 
-/// The variables of the environment that a user has confirmed, by the position of the server that refers to them. Those of a
-/// server that is not listed are read to compare it with the one that the hub has, and for nothing else.
-pub(super) type Confirmed = BTreeMap<String, BTreeSet<String>>;
+/// The index of a file, and of a server in it.
+pub(super) type Position = (usize, usize);
 
-fn readable(confirmed: &Confirmed, place: &str, is_program: bool) -> Readable {
-    let Some(names) = confirmed.get(place) else { return Readable::All };
+/// What a user has confirmed for a server.
+pub(super) struct Confirmation {
+    /// Variables of the environment that it may have.
+    pub(super) names: BTreeSet<String>,
+    /// The URL or command that gets them.
+    pub(super) target: Option<String>,
+}
+
+/// What a user has confirmed for each server. The variables of a server that is not listed are read to compare it with the one
+/// that the hub has, and for nothing else.
+pub(super) type Confirmed = BTreeMap<Position, Confirmation>;
+
+fn readable(confirmed: &Confirmed, position: Position, is_program: bool) -> Readable {
+    let Some(Confirmation { names, .. }) = confirmed.get(&position) else { return Readable::All };
     // Every stdio server gets these anyway.
     let needed = NEEDED.into_iter().filter(|_| is_program).map(str::to_owned);
     Readable::Only(names.iter().cloned().chain(needed).collect())
@@ -199,6 +221,7 @@ fn readable(confirmed: &Confirmed, place: &str, is_program: bool) -> Readable {
 /// A file that is read.
 struct File<'a> {
     path: &'a Path,
+    index: usize,
     format: Format,
     confirmed: &'a Confirmed,
 }
@@ -212,17 +235,18 @@ impl File<'_> {
         servers: Option<Value>,
         found: &mut Vec<Found>,
     ) -> Result<(), Problem> {
-        let File { path, format, confirmed } = self;
+        let File { path, index, format, confirmed } = self;
         let servers = servers.filter(|servers| !servers.is_null()).map(|servers| object(path, at, servers));
         for (name, value) in servers.transpose()?.unwrap_or_default() {
-            let (at, is_program) = (format!("{at}.{name}"), value.get("command").is_some());
+            let is_program = value.get("command").is_some_and(|command| !command.is_null());
+            let (at, position) = (format!("{at}.{name}"), (*index, found.len()));
             let place = format!("{}: {at}", path.display());
             let mut references = server::references(*format, &value);
             references
                 .retain(|name| variable(name).is_some() && !(is_program && NEEDED.contains(&name.as_str())));
-            let around = Around { readable: readable(confirmed, &place, is_program), ..around.clone() };
+            let around = Around { readable: readable(confirmed, position, is_program), ..around.clone() };
             let wanted = server::read(*format, &around, &name, value).map_err(|wrong| wrong.below(&at));
-            found.push(Found { name, place, references, wanted });
+            found.push(Found { name, place, position, references, wanted });
         }
         Ok(())
     }
@@ -239,8 +263,42 @@ mod tests {
     }
 
     fn read(path: &str, value: Value) -> Result<Vec<Found>, String> {
-        servers(&source(path), value, Some("/home/ada".into()), &Confirmed::new())
+        servers(&source(path), 0, value, Some("/home/ada".into()), &Confirmed::new())
             .map_err(|problem| problem.to_string())
+    }
+
+    /// A confirmation of all variables for the server at this position.
+    fn confirmed(position: Position) -> Confirmed {
+        let names = ["PATH", "HOME"].map(str::to_owned).into();
+        [(position, Confirmation { names, target: None })].into()
+    }
+
+    #[test]
+    fn a_confirmation_is_for_one_server_whatever_its_name() {
+        let server = |host: &str| json!({"url": format!("https://{host}.example/${{PATH:-none}}")});
+        let value = json!({"projects": {
+            "a": {"mcpServers": {"b.mcpServers.c": server("one")}},
+            "a.mcpServers.b": {"mcpServers": {"c": server("two")}},
+        }});
+        let mut confirmed = confirmed((0, 0));
+        confirmed.insert((0, 1), Confirmation { names: BTreeSet::new(), target: None });
+        let found = servers(&source("/p/.mcp.json"), 0, value, None, &confirmed).unwrap();
+        assert_eq!(found[0].place, found[1].place);
+        let positions: Vec<_> = found.iter().map(|found| found.position).collect();
+        assert_eq!(positions, [(0, 0), (0, 1)]);
+        let url = found[1].wanted.as_ref().unwrap().fields["url"].as_str();
+        assert_eq!(url, Some("https://two.example/none"), "the variable is not read");
+    }
+
+    #[test]
+    fn a_url_server_gets_no_variable_that_only_programs_get() {
+        let value = json!({"mcpServers": {"a": {"command": null, "url": "https://a.example/${HOME:-none}"}}});
+        let nothing = Confirmation { names: BTreeSet::new(), target: None };
+        let confirmed = [((0, 0), nothing)].into();
+        let found = servers(&source("/p/.mcp.json"), 0, value, None, &confirmed).unwrap();
+        assert_eq!(found[0].references, ["HOME"]);
+        let url = found[0].wanted.as_ref().unwrap().fields["url"].as_str();
+        assert_eq!(url, Some("https://a.example/none"));
     }
 
     #[test]

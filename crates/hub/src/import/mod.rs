@@ -18,13 +18,15 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 use crate::apart;
 use crate::api::Api;
 use crate::cli::{Asked, print};
-use crate::config::Watched;
+use crate::config::{Problem, Watched};
 use crate::failure::Failure;
 use crate::terminal::{Look, one_line};
-use formats::{Confirmed, Source};
+use formats::{Confirmation, Confirmed, Position, Source};
 use plan::{Known, Row, Step};
 
 pub(crate) use formats::Format;
@@ -45,6 +47,7 @@ struct Found {
     name: String,
     /// The file, and where in it.
     place: String,
+    position: Position,
     /// Variables of the environment that it refers to and that are set.
     references: Vec<String>,
     wanted: Result<server::Wanted, String>,
@@ -81,21 +84,35 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
 /// What would be done with each server of the files, with those variables of the environment that the user has confirmed. A
 /// server that is unchanged needs none.
 async fn confirmed_rows(sources: &[Source], known: &Known<'_>, can_ask: bool) -> Result<Vec<Row>, Failure> {
+    // Each file is read once: a confirmation must not count for what is written to it afterwards.
+    let mut contents = Vec::new();
+    for source in sources {
+        contents.push((source, formats::read(source).await));
+    }
     let mut confirmed = Confirmed::new();
     loop {
-        let rows = rows(sources, &confirmed, known).await?;
-        let needs =
-            |row: &&Row| row.is_open() && !row.references.is_empty() && !confirmed.contains_key(&row.place);
+        let rows = rows(&contents, &confirmed, known).await?;
+        // A reference that is not confirmed may have a default, which can lead to another URL or command.
+        let needs = |row: &&Row| {
+            let before = confirmed.get(&row.position);
+            let is_confirmed = before.is_some_and(|before| before.target == show::target(row));
+            row.is_open() && !row.references.is_empty() && !is_confirmed
+        };
         let Some(row) = rows.iter().find(needs) else { return Ok(rows) };
-        let names = confirm(row, can_ask).await?;
-        confirmed.insert(row.place.clone(), names);
+        let (names, target) = (confirm(row, can_ask).await?, show::target(row));
+        confirmed.insert(row.position, Confirmation { names, target });
     }
 }
 
-async fn rows(sources: &[Source], confirmed: &Confirmed, known: &Known<'_>) -> Result<Vec<Row>, Failure> {
+async fn rows(
+    contents: &[(&Source, Result<Value, Problem>)],
+    confirmed: &Confirmed,
+    known: &Known<'_>,
+) -> Result<Vec<Row>, Failure> {
     let (mut found, mut rows) = (Vec::new(), Vec::new());
-    for source in sources {
-        match formats::read(source, confirmed).await {
+    for (index, (source, content)) in contents.iter().enumerate() {
+        let content = content.clone();
+        match content.and_then(|content| formats::found(source, index, content, confirmed)) {
             Ok(servers) => found.extend(servers),
             Err(problem) => {
                 let path = source.path.display().to_string();

@@ -9,6 +9,7 @@ use linchpin_hub_core::server::{Draft, Launch, Operated, Settings, Transport};
 use serde_json::{Map, Value, json};
 
 use super::Found;
+use super::formats::Position;
 use super::server::{CREDENTIAL, Wanted};
 use crate::api::Api;
 use crate::failure::Failure;
@@ -31,6 +32,7 @@ pub(super) struct Row {
     pub(super) name: String,
     /// The file, and where in it.
     pub(super) place: String,
+    pub(super) position: Position,
     pub(super) slug: Option<Slug>,
     pub(super) step: Step,
     /// Variables of the environment that it refers to.
@@ -52,6 +54,7 @@ impl Row {
         Row {
             name,
             place,
+            position: Position::default(),
             slug: None,
             step: Step::LeftOut,
             references: Vec::new(),
@@ -101,7 +104,7 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
     let mut rows = Vec::new();
     // What this import has found a slug for: whether it is a program, and its fields.
     let mut claimed: HashMap<Slug, (bool, Map<String, Value>)> = HashMap::new();
-    for Found { name, place, references, wanted } in found {
+    for Found { name, place, position, references, wanted } in found {
         let wanted = match wanted {
             Ok(wanted) if wanted.is_program && known.file.is_none() => {
                 Err("programs are added on the machine of the hub alone: import there, without --hub"
@@ -123,6 +126,7 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
         let mut row = Row {
             step: Step::Unchanged,
             reason: None,
+            position,
             references,
             ..Row::left_out(name, place, String::new())
         };
@@ -408,6 +412,7 @@ mod tests {
         let wanted = server::read(Format::ClaudeDesktop, &Around::default(), name, value.clone());
         Found {
             name: name.into(),
+            position: Position::default(),
             place: "f".into(),
             references: Vec::new(),
             wanted: wanted.map_err(|wrong| wrong.below("x")),

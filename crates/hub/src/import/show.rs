@@ -101,6 +101,12 @@ pub(super) fn destination(row: &Row) -> Option<String> {
     url.map(one_line).or_else(|| command(row))
 }
 
+/// The URL, or the words of the command, that get the value of a variable of the environment.
+pub(super) fn target(row: &Row) -> Option<String> {
+    let url = row.wanted.as_ref().and_then(|wanted| wanted.fields.get("url")).and_then(Value::as_str);
+    url.map(str::to_owned).or_else(|| words(row).map(|words| json!(words).to_string()))
+}
+
 /// What somebody has to enter, and how.
 pub(super) fn missing(row: &Row) -> Vec<String> {
     let slug = row.slug.as_ref().map_or("NAME", |slug| slug.as_str());
