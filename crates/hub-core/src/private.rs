@@ -38,37 +38,81 @@ pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
     Ok(())
 }
 
-/// A folder above something private that other users can write to: they can replace what is in it.
+/// A folder above something private in which other users can replace what is in it.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "other users can write to the folder `{folder}` above it, and replace what is in it: run `chmod go-w {folder}`, or choose another folder",
-    folder = .0.display()
-)]
-pub struct ExposedAbove(PathBuf);
+pub enum ExposedAbove {
+    /// Other users can write to it.
+    #[error(
+        "other users can write to the folder `{folder}` above it, and replace what is in it: run `chmod go-w {folder}`, or choose another folder",
+        folder = .0.display()
+    )]
+    ToWriters(PathBuf),
+    /// Its owner is neither this user nor root.
+    #[error(
+        "the folder or link `{folder}` above it belongs to another user, who can replace what it leads to: make it yours with `chown`, or choose another folder",
+        folder = .0.display()
+    )]
+    ToOwner(PathBuf),
+}
 
 /// Checks every folder above a path, as far as it exists: other users must not be able to rename or replace what leads to the path.
+/// Symbolic links are followed, also one at the path itself: every folder that contains one of them, or that it leads through, is
+/// checked.
 ///
 /// A folder with the sticky bit, such as `/tmp`, is accepted. So is one that the user's own group can write to, if that group has the
 /// number of the user, as groups of one user have.
 pub fn check_above(path: &Path) -> Result<(), ExposedAbove> {
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt as _;
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let own = rustix::process::geteuid().as_raw();
-        // Both as it is written and as it is with links followed: each folder on either path can be used to replace the file.
-        let real = path.ancestors().skip(1).find_map(|folder| fs::canonicalize(folder).ok());
-        let folders = path.ancestors().skip(1).chain(real.iter().flat_map(|real| real.ancestors()));
-        for folder in folders {
-            let Ok(found) = fs::metadata(folder) else { continue };
-            let by_group = found.mode() & 0o020 != 0 && found.gid() != own;
-            let is_sticky = found.mode() & 0o1000 != 0;
-            if (by_group || found.mode() & 0o002 != 0) && !is_sticky {
-                return Err(ExposedAbove(folder.to_owned()));
+    check_folders(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), &mut { LINKS })?;
+    Ok(())
+}
+
+/// Number of symbolic links that are followed, as on Linux.
+#[cfg(unix)]
+const LINKS: u32 = 40;
+
+#[cfg(unix)]
+fn check_folders(path: &Path, links: &mut u32) -> Result<(), ExposedAbove> {
+    for (index, part) in path.ancestors().enumerate() {
+        if *links > 0
+            && let Ok(target) = fs::read_link(part)
+        {
+            *links -= 1;
+            if fs::symlink_metadata(part).is_ok_and(|link| is_of_another(&link)) {
+                return Err(ExposedAbove::ToOwner(part.to_owned()));
             }
+            check_folders(&folder(part).join(target), links)?;
+        }
+        if index > 0 {
+            check_folder(part)?;
         }
     }
     Ok(())
+}
+
+#[cfg(unix)]
+fn check_folder(folder: &Path) -> Result<(), ExposedAbove> {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(found) = fs::metadata(folder) else { return Ok(()) };
+    let own = rustix::process::geteuid().as_raw();
+    if is_of_another(&found) {
+        return Err(ExposedAbove::ToOwner(folder.to_owned()));
+    }
+    let by_group = found.mode() & 0o020 != 0 && found.gid() != own;
+    let is_sticky = found.mode() & 0o1000 != 0;
+    if (by_group || found.mode() & 0o002 != 0) && !is_sticky {
+        return Err(ExposedAbove::ToWriters(folder.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether the owner is neither this user nor root.
+#[cfg(unix)]
+fn is_of_another(found: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    /// Owner of files whose user does not exist in a user namespace, such as the root of the host in a container.
+    const UNMAPPED: u32 = 65_534;
+    ![0, rustix::process::geteuid().as_raw(), UNMAPPED].contains(&found.uid())
 }
 
 /// Writes a file. Beside the old one first, so that there is always a whole one.
@@ -199,5 +243,39 @@ mod tests {
         let inner = place.path().join("inner");
         std::os::unix::fs::symlink(above.join("folder"), &inner).unwrap();
         assert!(check_above(&inner.join("file")).is_err());
+        assert!(check_above(&inner).is_err(), "a link at the path itself");
+        // A link that is in a folder which others can write to, on the way to one which they cannot.
+        let safe = place.path().join("safe");
+        fs::create_dir(&safe).unwrap();
+        std::os::unix::fs::symlink(&safe, above.join("middle")).unwrap();
+        let first = place.path().join("first");
+        std::os::unix::fs::symlink("above/middle", &first).unwrap();
+        assert!(check_above(&first.join("file")).is_err());
+        fs::set_permissions(&above, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(check_above(&first.join("file")).is_ok());
+        std::os::unix::fs::symlink("circle", place.path().join("circle")).unwrap();
+        assert!(check_above(&place.path().join("circle/file")).is_ok(), "it does not exist");
+    }
+
+    #[test]
+    fn a_folder_above_of_another_user_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let above = place.path().join("above");
+        fs::create_dir(&above).unwrap();
+        assert!(check_above(&above.join("file")).is_ok());
+        // Only the owner of the machine can give folders away.
+        if chown(&above, Some(12_345), None).is_ok() {
+            let error = check_above(&above.join("file")).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("`{}` above it belongs to another user", above.display())),
+                "{error}"
+            );
+            let (safe, link) = (place.path().join("safe"), place.path().join("link"));
+            fs::create_dir(&safe).unwrap();
+            std::os::unix::fs::symlink(&safe, &link).unwrap();
+            assert!(check_above(&link).is_ok());
+            std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
+            assert!(check_above(&link).is_err());
+        }
     }
 }
