@@ -270,18 +270,22 @@ impl Hub {
         Ok(())
     }
 
-    /// Rotates the root key, and with `data` the tenant keys as well.
-    pub async fn rotate_keys(&self, scope: Scope, data: bool) -> Result<Rotated> {
+    /// Rotates the root key, and with `data` the tenant keys as well. The rotation finishes even if the caller stops waiting.
+    pub async fn rotate_keys(self: &Arc<Self>, scope: Scope, data: bool) -> Result<Rotated> {
         scope.person()?;
         if scope.tenant() != LOCAL {
             let text = "the root key is for all tenants: only users of the hub's own tenant can rotate it";
             return Err(Error::new(error::Kind::Denied, "not_yours", text));
         }
-        let rotated = self.keys.rotate(data).await?;
-        let entry = self.entry(scope, "key.rotation").with("tenants", rotated.tenants);
-        let entry = if data { entry.with("secrets", rotated.secrets) } else { entry };
-        self.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
-        Ok(rotated)
+        let hub = self.clone();
+        let rotation = async move {
+            let rotated = hub.keys.rotate(data).await?;
+            let entry = hub.entry(scope, "key.rotation").with("tenants", rotated.tenants);
+            let entry = if data { entry.with("secrets", rotated.secrets) } else { entry };
+            hub.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
+            Ok(rotated)
+        };
+        self.detached(rotation).await
     }
 
     /// A document, and its version.

@@ -4,7 +4,7 @@
 
 mod rotate;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use linchpin::auth::Secret;
@@ -16,7 +16,7 @@ use crate::error::{self, Error, Result};
 use crate::hub::LOCAL;
 use crate::id::{SecretId, TenantId};
 use crate::own::OwnSecrets;
-use crate::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Paging, Store, Stored};
+use crate::store::{About, Batch, Change, Changed, Document, Key, Kind, MOST_ON_PAGE, Paging, Store, Stored};
 use crate::sync::lock;
 use crate::text::{hex, unhex};
 use crate::vault::{KeyFile, KeyFileError, Label, TenantKey, Wrapped};
@@ -26,6 +26,8 @@ pub use rotate::Rotated;
 
 /// How often something is tried again because another hub was faster.
 const ROUNDS: usize = 10;
+/// The code of the error that the key file has not the root key that is needed.
+const WRONG_FILE: &str = "wrong_key_file";
 
 /// All keys.
 pub struct Keys {
@@ -33,7 +35,31 @@ pub struct Keys {
     world: Arc<dyn World>,
     file: tokio::sync::Mutex<KeyFile>,
     own: Arc<OwnSecrets>,
-    open: Mutex<HashMap<TenantId, Arc<[TenantKey]>>>,
+    open: Arc<Mutex<Open>>,
+}
+
+/// Cache of the tenant keys.
+#[derive(Default)]
+struct Open {
+    keys: HashMap<TenantId, Arc<[TenantKey]>>,
+    /// Tenants whose keys another hub has changed since they were read.
+    outdated: HashSet<TenantId>,
+    /// Number of changes by other hubs. Keys that were read before one are not cached after it.
+    changes: u64,
+}
+
+impl Open {
+    /// Another hub has changed something; what, is not always known.
+    fn changed(&mut self, changed: Changed<'_>) {
+        match changed {
+            Some((tenant, About::One(key))) if key.kind == Kind::TenantKey => {
+                self.outdated.insert(tenant);
+            }
+            Some(_) => return,
+            None => self.outdated.extend(self.keys.keys()),
+        }
+        self.changes += 1;
+    }
 }
 
 /// The key of a tenant, as it is kept.
@@ -58,8 +84,12 @@ pub struct Sealed {
 impl Keys {
     /// With the keys in this file.
     pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, file: KeyFile) -> Self {
-        let own = file.own_secrets().clone();
-        Keys { store, world, file: tokio::sync::Mutex::new(file), own, open: Mutex::default() }
+        let (own, open) = (file.own_secrets().clone(), Arc::<Mutex<Open>>::default());
+        if let Some(shared) = store.shared() {
+            let open = open.clone();
+            shared.listen(move |what| lock(&open).changed(what));
+        }
+        Keys { store, world, file: tokio::sync::Mutex::new(file), own, open }
     }
 
     /// Secrets of the hub, to be masked in what servers return.
@@ -69,28 +99,51 @@ impl Keys {
 
     /// The keys of a tenant, the newest last. The first time, one is made.
     pub async fn of(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
-        if let Some(keys) = lock(&self.open).get(&tenant) {
-            return Ok(keys.clone());
+        let (cached, is_outdated) = {
+            let mut open = lock(&self.open);
+            (open.keys.get(&tenant).cloned(), open.outdated.remove(&tenant))
+        };
+        let cached = match cached {
+            Some(keys) if !is_outdated => return Ok(keys),
+            cached => cached,
+        };
+        match (self.load(tenant).await, cached) {
+            // The key file of the hub that has rotated the keys is not on this machine yet.
+            (Err(error), Some(keys)) if error.code() == WRONG_FILE => {
+                tracing::warn!(%error, "failed to read a new tenant key; the one before stays in use");
+                Ok(keys)
+            }
+            (Err(error), Some(_)) => {
+                lock(&self.open).outdated.insert(tenant);
+                Err(error)
+            }
+            (loaded, _) => loaded,
         }
-        self.load(tenant).await
     }
 
     /// The same, as the store has them now.
     async fn load(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
         let mut file = self.file.lock().await;
+        let changes = lock(&self.open).changes;
         let mut kept = self.kept(tenant).await?;
         if kept.is_empty() {
             self.make_first(&mut file, tenant).await?;
             kept = self.kept(tenant).await?;
         }
         if kept.iter().any(|(wrapped, _)| file.find(wrapped.root).is_none()) {
-            file.reload().map_err(|error| unusable(&error))?; // another hub has rotated the root key
+            // The root key was rotated. The file may have lost the root key before by now, so that the keys are read after it.
+            file.reload().map_err(|error| unusable(&error))?;
+            kept = self.kept(tenant).await?;
         }
         let keys: Arc<[_]> = kept.iter().map(|(wrapped, _)| unwrap(&file, wrapped)).collect::<Result<_>>()?;
         if keys.is_empty() {
             return Err(damaged("the key of a tenant"));
         }
-        lock(&self.open).insert(tenant, keys.clone());
+        let mut open = lock(&self.open);
+        if open.changes == changes {
+            open.keys.insert(tenant, keys.clone());
+        }
+        drop(open);
         Ok(keys)
     }
 
@@ -108,8 +161,13 @@ impl Keys {
             file.reload().map_err(|error| unusable(&error))?;
             let first = self.kept(LOCAL).await?;
             if let Some((unknown, _)) = first.iter().find(|(first, _)| file.find(first.root).is_none()) {
+                // Unless a rotation at another hub has wrapped it again: that hub may have used it already.
                 let key = document(&wrapped)?.key;
-                self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await?;
+                let batch = Batch::new().change(Change::Same(vec![(key.clone(), version)]));
+                match self.store.commit(tenant, batch.change(Change::Remove(key))).await {
+                    Err(error) if matches!(error.kind(), error::Kind::Conflict | error::Kind::NotFound) => {}
+                    done => done?,
+                }
                 return unwrap(file, unknown).map(drop);
             }
             if file.root().id == wrapped.root {
@@ -228,7 +286,7 @@ fn unwrap(file: &KeyFile, wrapped: &Wrapped) -> Result<TenantKey> {
     let root = file.find(wrapped.root).ok_or_else(|| {
         let text = "the key file does not have the root key that the tenant keys are encrypted with: use the key file of this \
                     hub; if another hub has rotated the key, copy the key file of that hub";
-        Error::new(error::Kind::Unavailable, "wrong_key_file", text)
+        Error::new(error::Kind::Unavailable, WRONG_FILE, text)
     })?;
     root.unwrap(wrapped)
 }

@@ -35,7 +35,8 @@ impl Keys {
     /// Makes a new root key and wraps all tenant keys with it. With `data`, each tenant also gets a new key, which all its secrets
     /// are encrypted with again; older tenant keys stay, since the call history is encrypted with them.
     pub async fn rotate(&self, data: bool) -> Result<Rotated> {
-        let mut file = self.file.lock().await;
+        // Its own copy of the file, so that tenant keys can be read while it runs. The lock stops a second rotation.
+        let mut file = self.file.lock().await.clone();
         let file_lock = file.lock().map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => busy(),
             _ => not_written(&error),
@@ -111,13 +112,7 @@ impl Keys {
         lease: &mut Lease<'_>,
         rotated: &mut Rotated,
     ) -> Result<()> {
-        let kept = self.kept(tenant).await?;
-        let Some((last, _)) = kept.last() else { return Ok(()) };
-        let (newest, wrapped) = file.root().make(&*self.world, tenant, last.number);
-        self.add(tenant, &wrapped).await?;
-        let mut keys = kept.iter().map(|(wrapped, _)| unwrap(file, wrapped)).collect::<Result<Vec<_>>>()?;
-        keys.push(newest);
-        lock(&self.open).insert(tenant, keys.clone().into());
+        let Some(keys) = self.add_newest(file, tenant).await? else { return Ok(()) };
         for stored in self.all(tenant, Kind::Secret).await? {
             lease.renew().await?;
             let id = stored.document.key.id.clone();
@@ -133,6 +128,19 @@ impl Keys {
             }
         }
         Ok(())
+    }
+
+    /// Makes a new key for a tenant, which is used from now on. Returns all its keys, the newest last; none if it has none.
+    async fn add_newest(&self, file: &KeyFile, tenant: TenantId) -> Result<Option<Vec<TenantKey>>> {
+        let _turn = self.file.lock().await; // against a load of the keys before, which would replace the cached ones
+        let kept = self.kept(tenant).await?;
+        let Some((last, _)) = kept.last() else { return Ok(None) };
+        let (newest, wrapped) = file.root().make(&*self.world, tenant, last.number);
+        self.add(tenant, &wrapped).await?;
+        let mut keys = kept.iter().map(|(wrapped, _)| unwrap(file, wrapped)).collect::<Result<Vec<_>>>()?;
+        keys.push(newest);
+        lock(&self.open).keys.insert(tenant, keys.clone().into());
+        Ok(Some(keys))
     }
 
     /// Encrypts a secret with the last of these keys; `false` if it was removed.

@@ -20,7 +20,7 @@ pub enum About {
 }
 
 impl About {
-    /// What a change is about, if it can be remembered.
+    /// What a change is about, if hubs cache it: documents that the store caches, and tenant keys.
     pub fn of(change: &Change) -> Option<Self> {
         let about = match change {
             Change::Put { document, .. } => About::One(document.key.clone()),
@@ -29,7 +29,7 @@ impl About {
             _ => return None,
         };
         let (About::One(Key { kind, .. }) | About::Parts(kind, _)) = &about;
-        kind.is_remembered().then_some(about)
+        (kind.is_remembered() || *kind == Kind::TenantKey).then_some(about)
     }
 }
 

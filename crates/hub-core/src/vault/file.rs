@@ -65,6 +65,7 @@ pub enum KeyFileError {
 }
 
 /// What the key file holds.
+#[derive(Clone)]
 pub struct KeyFile {
     path: PathBuf,
     /// The seed of the key that signs checkpoints.

@@ -14,6 +14,7 @@ mod doubts;
 mod egress;
 mod gated;
 mod heads;
+mod key_rotation;
 mod leaving;
 mod looks;
 mod oauth;
