@@ -120,7 +120,7 @@ enum Command {
     },
     /// Print a new link that signs in to the page of the running hub
     ///
-    /// Only on the machine of the hub. The link works once, within 15 minutes, as long as no user has a password.
+    /// Only on the machine of the hub. The link works once, within 15 minutes.
     LoginLink,
     /// The key that everything is sealed with
     Key {
