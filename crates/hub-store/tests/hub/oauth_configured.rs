@@ -15,12 +15,12 @@ use crate::signing::{greet, led_away, sign_in, used};
 use crate::stage::{ADA, Stage, person};
 
 /// The server with this authentication, as the configuration file declares it.
-fn declared(authority: &Authority, authentication: Value) -> Vec<Operated> {
+fn declared(authority: &Authority, authentication: &Value) -> Vec<Operated> {
     let form = json!({"name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0, "authentication": authentication});
     vec![Operated::read("guarded", form).unwrap()]
 }
 
-async fn configured(authentication: Value) -> (Stage, Authority) {
+async fn configured(authentication: &Value) -> (Stage, Authority) {
     let (stage, authority) = (Stage::new().await, Authority::start(Authority::honest()).await.unwrap());
     stage.hub.operate(ADA, declared(&authority, authentication)).await.unwrap();
     (stage, authority)
@@ -40,23 +40,23 @@ fn with_client(known: Known) -> Value {
 
 #[tokio::test]
 async fn other_scopes_in_the_file_keep_the_grant() {
-    let (stage, authority) = configured(plain()).await;
+    let (stage, authority) = configured(&plain()).await;
     assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
     let more = json!({"type": "oauth", "scopes": ["read", "write"]});
-    stage.hub.operate(ADA, declared(&authority, more)).await.unwrap();
+    stage.hub.operate(ADA, declared(&authority, &more)).await.unwrap();
     assert_eq!(standing(&stage).await, SignedIn::Yes);
     assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success);
 }
 
 #[tokio::test]
 async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
-    let (stage, authority) = configured(plain()).await;
+    let (stage, authority) = configured(&plain()).await;
     assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
     assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success);
     let before = used(&authority);
     let issuer = json!({"type": "oauth", "issuer": "https://other.example"});
     for other in [with_client(Known::Public), issuer, json!({"type": "none"})] {
-        stage.hub.operate(ADA, declared(&authority, other.clone())).await.unwrap();
+        stage.hub.operate(ADA, declared(&authority, &other)).await.unwrap();
         let seen = authority.seen().requests.len();
         let failed = greet(&stage, person(ADA)).await;
         assert_eq!(failed.status, Status::Error);
@@ -68,7 +68,7 @@ async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
             assert!(error.contains("was for another URL, client or issuer: sign in again with"), "{error}");
         }
         // As it was: nobody has to sign in again.
-        stage.hub.operate(ADA, declared(&authority, plain())).await.unwrap();
+        stage.hub.operate(ADA, declared(&authority, &plain())).await.unwrap();
         assert_eq!(standing(&stage).await, SignedIn::Yes);
         assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success, "{other}");
     }
@@ -77,9 +77,9 @@ async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
 
 #[tokio::test]
 async fn a_sign_in_ends_when_the_file_changes_its_client() {
-    let (stage, authority) = configured(plain()).await;
+    let (stage, authority) = configured(&plain()).await;
     let (query, proof) = led_away(&stage.hub, &authority, None).await;
-    stage.hub.operate(ADA, declared(&authority, with_client(Known::Public))).await.unwrap();
+    stage.hub.operate(ADA, declared(&authority, &with_client(Known::Public))).await.unwrap();
     let error = stage.hub.return_from_sign_in(&query, &proof).await.unwrap_err();
     assert_eq!(error.code(), "sign_in_outdated");
     assert_eq!(standing(&stage).await, SignedIn::No);
@@ -87,16 +87,16 @@ async fn a_sign_in_ends_when_the_file_changes_its_client() {
 
 #[tokio::test]
 async fn the_secret_of_a_client_is_shown_for_no_other_client() {
-    let (stage, authority) = configured(with_client(Known::Basic)).await;
+    let (stage, authority) = configured(&with_client(Known::Basic)).await;
     let secret = Secret::new(authority.secret(Known::Basic));
     stage.hub.set_credential(person(ADA), "guarded", None, &secret).await.unwrap();
-    stage.hub.operate(ADA, declared(&authority, with_client(Known::Public))).await.unwrap();
+    stage.hub.operate(ADA, declared(&authority, &with_client(Known::Public))).await.unwrap();
     assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
     let seen = authority.seen();
     let shown =
         |text: &str| seen.requests.iter().any(|request| request.header("authorization").starts_with(text));
     assert!(!shown("Basic ") && seen.grants("authorization_code").count() == 1);
-    stage.hub.operate(ADA, declared(&authority, with_client(Known::Basic))).await.unwrap();
+    stage.hub.operate(ADA, declared(&authority, &with_client(Known::Basic))).await.unwrap();
     assert_eq!(
         sign_in(&stage, &authority, None).await,
         Progress::Done,
@@ -121,15 +121,15 @@ async fn make_older(stage: &Stage) {
 
 #[tokio::test]
 async fn a_grant_of_an_older_version_belongs_to_the_client_that_was_configured() {
-    let (stage, authority) = configured(plain()).await;
+    let (stage, authority) = configured(&plain()).await;
     assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
     make_older(&stage).await;
     assert_eq!(standing(&stage).await, SignedIn::Yes);
     assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success);
-    stage.hub.operate(ADA, declared(&authority, with_client(Known::Public))).await.unwrap();
+    stage.hub.operate(ADA, declared(&authority, &with_client(Known::Public))).await.unwrap();
     assert_eq!(standing(&stage).await, SignedIn::No);
     assert_eq!(greet(&stage, person(ADA)).await.status, Status::Error);
-    stage.hub.operate(ADA, declared(&authority, plain())).await.unwrap();
+    stage.hub.operate(ADA, declared(&authority, &plain())).await.unwrap();
     assert_eq!(standing(&stage).await, SignedIn::Yes);
     assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success);
 }
