@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use linchpin::egress::Network;
 use linchpin::server::web::{Bodies, Guard};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::hub::Hub;
@@ -21,6 +22,8 @@ pub struct Options {
     pub guard: Guard,
     /// Whether browsers reach it by `https`, such as through a proxy: then cookies are sent over TLS alone.
     pub is_secure: bool,
+    /// Proxies whose `X-Forwarded-For` header names the client.
+    pub proxies: Vec<Network>,
     /// What is wrong with the operator's file, as it is now.
     pub file_problem: Option<watch::Receiver<Option<String>>>,
 }
@@ -30,6 +33,7 @@ pub(crate) struct App {
     pub(crate) world: Arc<dyn World>,
     pub(crate) guard: Guard,
     pub(crate) is_secure: bool,
+    pub(crate) proxies: Vec<Network>,
     file_problem: Option<watch::Receiver<Option<String>>>,
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Metrics,
@@ -49,6 +53,7 @@ impl App {
             world,
             guard: options.guard,
             is_secure: options.is_secure,
+            proxies: options.proxies,
             file_problem: options.file_problem,
             bodies: Bodies::new(MOST_BODIES),
             metrics: Metrics::new(begun),

@@ -98,7 +98,8 @@ impl Watcher {
             },
             _ = self.heartbeat.tick() => (": \n\n".to_owned(), true),
         };
-        let may = !is_checked || self.caller.is_still_known(&self.app).await;
+        // If the store cannot be read, the stream ends: the client reconnects.
+        let may = !is_checked || self.caller.is_still_known(&self.app).await.unwrap_or(false);
         may.then_some(piece)
     }
 }

@@ -83,6 +83,10 @@ impl Problem {
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
+
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
 }
 
 impl From<Error> for Problem {

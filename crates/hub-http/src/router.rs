@@ -115,7 +115,7 @@ async fn serve(
     if route.takes.is_none() {
         Form::new(body.take())?.end()?;
     }
-    let (remote, cookie) = (remote(&parts, caller.as_ref()), cookie_name(app.is_secure, &parts));
+    let (remote, cookie) = (remote(&app, &parts, caller.as_ref()), cookie_name(app.is_secure, &parts));
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
     let is_read = Arc::new(Notify::new());
     let (app, released) = (app.clone(), is_read.clone());
@@ -141,7 +141,7 @@ async fn read_while_known<T>(
     }
     let read = reading.await?;
     match caller {
-        Some(caller) if !caller.is_still_known(app).await => Err(Problem::nobody()),
+        Some(caller) if !caller.is_still_known(app).await? => Err(Problem::nobody()),
         _ => Ok(read),
     }
 }

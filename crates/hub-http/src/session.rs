@@ -1,19 +1,24 @@
 //! Who asks: whoever has a token of the hub, or a browser that has signed in; never both at once.
 
+use std::net::IpAddr;
+
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use linchpin::auth::Secret;
+use linchpin::egress::Network;
 use linchpin::server::web::Addresses;
 use linchpin_hub_core::hub::sessions::Remote;
-use linchpin_hub_core::{Scope, Subject};
+use linchpin_hub_core::{Kind, Scope, Subject};
 
 use crate::app::App;
 use crate::problem::{Problem, Result};
 
 /// Where browsers prove that a page of ours asks.
 const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// What a request proves who asks with.
 #[derive(Debug, Clone)]
@@ -44,13 +49,33 @@ fn host(parts: &Parts) -> String {
 }
 
 /// The client of a request.
-pub(crate) fn remote(parts: &Parts, caller: Option<&Caller>) -> Remote {
-    let address = parts.extensions.get::<Addresses>().map(|addresses| addresses.peer.ip());
+pub(crate) fn remote(app: &App, parts: &Parts, caller: Option<&Caller>) -> Remote {
+    let peer = parts.extensions.get::<Addresses>().map(|addresses| addresses.peer.ip());
+    let address = peer.map(|peer| client(peer, &parts.headers, &app.proxies));
     let user = caller.and_then(|caller| match caller.scope.subject() {
         Subject::User(user) => Some(user),
         Subject::Agent(_) | Subject::Hub => None,
     });
     Remote { address, host: host(parts), user }
+}
+
+/// The address of the client: the peer, or, if the peer is a configured proxy, the last hop of `X-Forwarded-For` that is
+/// not one. Clients can write the hops before that one themselves.
+fn client(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
+    let is_proxy = |address: IpAddr| proxies.iter().any(|proxy| proxy.contains(address));
+    if !is_proxy(peer) {
+        return peer;
+    }
+    let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
+    let hops = lines.iter().rev().flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    for hop in hops {
+        match hop.trim().parse::<IpAddr>() {
+            Ok(hop) if is_proxy(hop) => {}
+            Ok(hop) => return hop,
+            Err(_) => break,
+        }
+    }
+    peer
 }
 
 impl Caller {
@@ -94,13 +119,17 @@ impl Caller {
         matches!(&self.proof, Proof::Token(token) if app.hub.is_process_token(token))
     }
 
-    /// Whether what proves it still counts.
-    pub(crate) async fn is_still_known(&self, app: &App) -> bool {
+    /// Whether the credential is still valid. Fails if the store cannot be read.
+    pub(crate) async fn is_still_known(&self, app: &App) -> Result<bool> {
         let known = match &self.proof {
             Proof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
             Proof::Session(cookie) => app.hub.session_of(cookie, &self.host).await,
         };
-        known.is_ok_and(|scope| scope == Some(self.scope))
+        match known {
+            Ok(scope) => Ok(scope == Some(self.scope)),
+            Err(error) if error.kind() == Kind::Unauthorized => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -206,6 +235,34 @@ mod tests {
         assert_eq!(read(&[token, token], false), Err(400));
         assert_eq!(read(&[("authorization", "Basic YTpi")], false), Err(400));
         assert_eq!(read(&[("authorization", "Bearer")], false), Err(400));
+    }
+
+    #[test]
+    fn a_configured_proxy_names_the_client() {
+        let proxies: Vec<Network> =
+            ["10.0.0.0/8", "127.0.0.1"].map(|network| network.parse().unwrap()).into();
+        let cases: [(&str, &[&str], &str); 12] = [
+            ("192.0.2.1", &["198.51.100.7"], "192.0.2.1"),
+            ("10.0.0.5", &[], "10.0.0.5"),
+            ("10.0.0.5", &["198.51.100.7"], "198.51.100.7"),
+            ("::ffff:10.0.0.5", &["198.51.100.7"], "198.51.100.7"),
+            ("10.0.0.5", &["203.0.113.9, 198.51.100.7"], "198.51.100.7"),
+            ("10.0.0.5", &["203.0.113.9,198.51.100.7, 10.0.0.6"], "198.51.100.7"),
+            ("10.0.0.5", &["203.0.113.9", "2001:db8::1"], "2001:db8::1"),
+            ("10.0.0.5", &["198.51.100.7", "10.0.0.6"], "198.51.100.7"),
+            ("10.0.0.5", &["10.0.0.7, 10.0.0.6"], "10.0.0.5"),
+            ("10.0.0.5", &["198.51.100.7, unknown"], "10.0.0.5"),
+            ("10.0.0.5", &["198.51.100.7:8080"], "10.0.0.5"),
+            ("10.0.0.5", &["198.51.100.7, "], "10.0.0.5"),
+        ];
+        for (peer, lines, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(FORWARDED_FOR, HeaderValue::from_str(line).unwrap());
+            }
+            let found = client(peer.parse().unwrap(), &headers, &proxies);
+            assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {lines:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod html;
 pub(crate) mod oauth;
 
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, REFERRER_POLICY};
+use http::header::{CACHE_CONTROL, REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use linchpin::auth::Secret;
@@ -81,7 +81,14 @@ pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
 fn refused(problem: Problem) -> Result<Response> {
     let status = problem.status();
     let is_broken = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
-    if is_broken { Err(problem) } else { Ok(html(status, door(Some(problem.detail())))) }
+    if is_broken {
+        return Err(problem);
+    }
+    let mut response = html(status, door(Some(problem.detail())));
+    if let Some(wait) = problem.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, wait.as_secs().into());
+    }
+    Ok(response)
 }
 
 /// A page. When its form is sent, browsers say in `Origin` where it came from only if they may tell this very place what

@@ -72,6 +72,12 @@ async fn a_password_signs_in_from_pages_of_ours_alone() {
     let answer = send(Some(&own), &form).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{answer:?}");
     assert!(answer.header("set-cookie").unwrap().starts_with(&site.cookie_name()));
+    for _ in 0..5 {
+        assert_eq!(send(Some(&own), "name=local&password=wrong").await.status, 401);
+    }
+    let locked = send(Some(&own), &form).await;
+    assert_eq!(locked.status, 429, "{locked:?}");
+    assert!(locked.header("retry-after").is_some() && locked.body.contains("role=\"alert\""), "{locked:?}");
 }
 
 #[tokio::test]

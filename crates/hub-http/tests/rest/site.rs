@@ -16,7 +16,7 @@ use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -145,17 +145,12 @@ impl Site {
 
     /// Sends bytes on a connection of their own, and reads until it is closed.
     pub(crate) async fn raw(&self, request: &[u8]) -> Answer {
-        self.raw_from("127.0.0.1", request).await
-    }
-
-    /// The same, from another address of this machine.
-    pub(crate) async fn raw_from(&self, source: &str, request: &[u8]) -> Answer {
-        exchange(self.address, source, request).await
+        exchange(self.address, request).await
     }
 
     /// Sends the head of a request and waits for the interim response.
     pub(crate) async fn begun(&self, head: &str, interim: &str) -> Begun {
-        let mut socket = connect(self.address, "127.0.0.1").await;
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut bytes = vec![0; interim.len()];
         let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut bytes)).await;
@@ -247,15 +242,9 @@ impl Begun {
     }
 }
 
-async fn connect(address: SocketAddr, source: &str) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
-    socket.connect(address).await.unwrap()
-}
-
-/// Sends bytes from an address of this machine, and reads until the connection is closed.
-pub(crate) async fn exchange(address: SocketAddr, source: &str, request: &[u8]) -> Answer {
-    finish(connect(address, source).await, request).await
+/// Sends bytes, and reads until the connection is closed.
+pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Answer {
+    finish(TcpStream::connect(address).await.unwrap(), request).await
 }
 
 async fn finish(mut socket: TcpStream, request: &[u8]) -> Answer {

@@ -117,6 +117,7 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let shown = linchpin_hub_http::Options {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
         is_secure: is_secure || public.is_some(),
+        proxies: watched.config().proxies.clone(),
         file_problem: Some(watched.problem()),
     };
     let web = Web::new(hub.clone(), Arc::new(System), shown);
