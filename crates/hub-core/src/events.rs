@@ -149,15 +149,15 @@ impl Events {
 }
 
 /// What is told when something is done. Whoever does it may leave before they know: then nobody knows.
-pub(crate) struct Untold<'a> {
-    events: &'a Events,
+pub(crate) struct Untold {
+    events: Events,
     tenant: TenantId,
     told: Vec<Told>,
 }
 
-impl<'a> Untold<'a> {
+impl Untold {
     /// For what is about to be done.
-    pub(crate) fn new(events: &'a Events, tenant: TenantId, told: Vec<Told>) -> Self {
+    pub(crate) fn new(events: Events, tenant: TenantId, told: Vec<Told>) -> Self {
         Untold { events, tenant, told }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Untold<'a> {
     }
 }
 
-impl Drop for Untold<'_> {
+impl Drop for Untold {
     fn drop(&mut self) {
         if !self.told.is_empty() {
             self.events.lose();
@@ -252,7 +252,7 @@ mod tests {
     async fn of_what_nobody_knows_everybody_is_told_to_look_again() {
         let events = Events::default();
         let mut watching = events.watch(ADA, None);
-        let untold = |number: u8| Untold::new(&events, ADA, vec![Told::new("call", json!(number))]);
+        let untold = |number: u8| Untold::new(events.clone(), ADA, vec![Told::new("call", json!(number))]);
         untold(0).over(false);
         untold(1).over(true);
         assert_eq!(watching.next().await.unwrap().body, json!(1));

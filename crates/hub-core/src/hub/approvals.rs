@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::executor::Plan;
 use super::history::CallView;
 use super::running::Approved;
+use super::subjects::Names;
 use super::{Hub, told};
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
@@ -61,9 +62,9 @@ impl Hub {
         scope.person()?;
         let filter = ApprovalFilter { call: None, decision };
         let Page { items, next } = self.store.approvals(scope.tenant(), &filter, paging).await?;
-        let mut views = Vec::with_capacity(items.len());
+        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(scope.tenant()));
         for approval in items {
-            let mut view = self.view_approval(scope, approval).await?;
+            let mut view = self.view_approval(scope, approval, &mut names).await?;
             let call = &mut view.call;
             (call.result, call.summary) = (None, None);
             for arguments in [&mut call.arguments, &mut call.asked] {
@@ -78,21 +79,26 @@ impl Hub {
     pub async fn approval(&self, scope: Scope, id: ApprovalId) -> Result<ApprovalView> {
         scope.person()?;
         let approval = self.find_approval(scope.tenant(), id).await?;
-        self.view_approval(scope, approval).await
+        self.view_approval(scope, approval, &mut self.names(scope.tenant())).await
     }
 
     async fn find_approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Approval> {
         self.store.approval(tenant, id).await?.ok_or_else(|| Error::not_found("approval", id))
     }
 
-    async fn view_approval(&self, scope: Scope, approval: Approval) -> Result<ApprovalView> {
+    async fn view_approval(
+        &self,
+        scope: Scope,
+        approval: Approval,
+        names: &mut Names<'_>,
+    ) -> Result<ApprovalView> {
         let decided_by_name = match &approval.decided_by {
-            Some(subject) => self.subject_name(scope.tenant(), subject).await?,
+            Some(subject) => names.of(subject).await?,
             None => None,
         };
         Ok(ApprovalView {
             id: approval.id,
-            call: self.call(scope, approval.call).await?,
+            call: self.named_call(scope, approval.call, names).await?,
             decision: approval.decision,
             decided_by: approval.decided_by,
             decided_by_name,

@@ -19,6 +19,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Every so many ticks.
 const CHECKPOINT: u64 = 10;
 const FORGET: u64 = 3_600;
+/// How long commits whose callers have left may take when the hub ends.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long calls under way may take when the hub ends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -61,6 +63,7 @@ impl Hub {
         self.looks.end(Duration::ZERO).await; // nobody waits for them
         let since = self.ending.borrow().map_or(Duration::ZERO, |since| since.elapsed());
         self.tasks.end(PATIENCE.saturating_sub(since)).await;
+        self.commits.finish(COMMIT_TIMEOUT).await;
         self.settle_doubts().await;
         self.keep_late().await;
         self.connections.end_all().await;

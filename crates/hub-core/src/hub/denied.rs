@@ -10,12 +10,12 @@ use linchpin::egress::Denied;
 use serde_json::Value;
 
 use super::Hub;
-use super::repeats::{Repeated, Repeats, write};
+use super::repeats::{Repeated, Repeats};
 use crate::audit::Entry;
 use crate::connection::OnDenied;
 use crate::id::{CallId, TenantId};
 use crate::scope::Scope;
-use crate::store::{Batch, Store};
+use crate::store::Store;
 use crate::tasks::Tasks;
 use crate::world::World;
 
@@ -26,16 +26,16 @@ const LONGEST_REASON: usize = 300;
 pub(super) struct Refusal {
     tenant: TenantId,
     entry: Entry,
-    /// The fields of the entry as text.
-    fields: String,
-    /// The record of the first one, if it is a call. It makes no difference.
+    /// What tells kinds of one action apart: the fields of the entry, and the error of a refused call.
+    details: String,
+    /// The record of the first one, if it is a call. Not part of the comparison.
     pub(super) call: Option<CallId>,
 }
 
 impl PartialEq for Refusal {
     fn eq(&self, other: &Self) -> bool {
         let kind = |one: &Self| (one.tenant, one.entry.action);
-        kind(self) == kind(other) && self.entry.actor == other.entry.actor && self.fields == other.fields
+        kind(self) == kind(other) && self.entry.actor == other.entry.actor && self.details == other.details
     }
 }
 
@@ -43,19 +43,20 @@ impl Eq for Refusal {}
 
 impl Hash for Refusal {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.tenant, &self.entry.actor, self.entry.action, &self.fields).hash(state);
+        (self.tenant, &self.entry.actor, self.entry.action, &self.details).hash(state);
     }
 }
 
 impl Refusal {
     pub(super) fn new(tenant: TenantId, entry: Entry, call: Option<CallId>) -> Self {
-        let fields = Value::from(entry.fields.clone()).to_string();
-        Refusal { tenant, entry, fields, call }
+        let details = Value::from(entry.fields.clone()).to_string();
+        Refusal { tenant, entry, details, call }
     }
 
-    /// The entry of the first one.
-    pub(super) fn first(&self) -> Entry {
-        self.entry.clone().with("count", 1)
+    /// Refusal of a call with this error. The record of the first one has the error of all.
+    pub(super) fn with_error(mut self, error: &str) -> Self {
+        self.details.push_str(error);
+        self
     }
 }
 
@@ -70,7 +71,7 @@ impl Repeated for Refusal {
     }
 
     fn others(&self) -> Self {
-        let reason = "more was denied than is told one by one";
+        let reason = "further refusals, counted together";
         let entry = Entry::new(self.entry.at, &self.entry.actor, self.entry.action);
         Refusal::new(self.tenant, entry.with("reason", reason), None)
     }
@@ -78,6 +79,10 @@ impl Repeated for Refusal {
     fn entry(&self, at: Timestamp, count: u64) -> Entry {
         let entry = Entry { at, ..self.entry.clone() }.with("count", count);
         self.call.iter().fold(entry, |entry, call| entry.with("call", call.to_string()))
+    }
+
+    fn forget_record(&mut self) {
+        self.call = None;
     }
 }
 
@@ -100,10 +105,10 @@ pub(super) fn told(
         if let Some(address) = denied.address {
             entry = entry.with("address", address.to_string());
         }
-        let tenant = scope.tenant();
-        let Some(first) = denials.add(Refusal::new(tenant, entry, None), world.now()) else { return };
-        let store = store.clone();
-        tasks.start(async move { write(&*store, tenant, first.first()).await });
+        let (refusal, now) = (Refusal::new(scope.tenant(), entry, None), world.now());
+        let (first, Some(count)) = denials.count(refusal, now) else { return };
+        let (denials, store) = (denials.clone(), store.clone());
+        tasks.start(async move { denials.write(&*store, &first, (now, count)).await });
     })
 }
 
@@ -115,19 +120,34 @@ impl Hub {
 
     /// Counts a refusal, and waits until the first of its kind is written.
     pub(super) async fn audit_refusal(&self, tenant: TenantId, entry: Entry) {
-        if let Some(first) = self.denials.add(Refusal::new(tenant, entry, None), self.world.now())
-            && let Err(error) = self.commit_then(tenant, Batch::new().audit(first.first()), |_| ()).await
-        {
-            tracing::error!(%error, "failed to write an audit entry");
+        if let Some(written) = self.count_refusal(tenant, entry) {
+            let written = async move {
+                written.await;
+                Ok(())
+            };
+            let _ = self.detached(written).await; // it fails only if the hub has ended
         }
     }
 
     /// Counts a refusal without waiting: how long the caller waits must not say whether something was written.
     pub(super) fn audit_refusal_later(&self, tenant: TenantId, entry: Entry) {
-        let first = self.denials.add(Refusal::new(tenant, entry, None), self.world.now());
-        let Some(first) = first else { return };
-        let store = self.store.clone();
-        self.tasks.start(async move { write(&*store, tenant, first.first()).await });
+        if let Some(written) = self.count_refusal(tenant, entry) {
+            self.tasks.start(written);
+        }
+    }
+
+    /// Counts a refusal. Returns the future that writes the first of its kind.
+    fn count_refusal(
+        &self,
+        tenant: TenantId,
+        entry: Entry,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let now = self.world.now();
+        let (first, Some(count)) = self.denials.count(Refusal::new(tenant, entry, None), now) else {
+            return None;
+        };
+        let (denials, store) = (self.denials.clone(), self.store.clone());
+        Some(async move { denials.write(&*store, &first, (now, count)).await })
     }
 }
 
@@ -150,11 +170,10 @@ mod tests {
     #[test]
     fn a_storm_is_one_entry_a_minute() {
         let denials = Denials::default();
-        let (first, is_first) = denials.count(refusal("hub", "a", 1), at(0));
-        assert_eq!((first.first().fields["count"].as_u64(), is_first), (Some(1), true));
+        assert_eq!(denials.count(refusal("hub", "a", 1), at(0)).1, Some(1));
         for second in 0..59 {
-            let (first, is_first) = denials.count(refusal("hub", "a", 2), at(second));
-            assert_eq!((first.call, is_first), (Some(CallId::fixed(1)), false));
+            let (first, count) = denials.count(refusal("hub", "a", 2), at(second));
+            assert_eq!((first.call, count), (Some(CallId::fixed(1)), None));
             assert!(denials.due(at(second), false).is_empty());
         }
         let due = denials.due(at(60), false);
@@ -162,12 +181,10 @@ mod tests {
         let entry = due[0].0.entry(at(60), 59);
         assert_eq!((entry.at, &entry.fields["count"]), (at(60), &Value::from(59)));
         assert_eq!(entry.fields["call"], CallId::fixed(1).to_string());
-        assert!(denials.add(refusal("hub", "a", 3), at(61)).is_none());
+        assert_eq!(denials.count(refusal("hub", "a", 3), at(61)).1, None);
         assert_eq!(denials.due(at(62), true), [(refusal("hub", "a", 1), 1)]);
         assert!(denials.due(at(122), false).is_empty());
-        assert!(denials.add(refusal("hub", "a", 4), at(123)).is_some(), "it was forgotten");
-        denials.forget(&refusal("hub", "a", 5));
-        assert!(denials.add(refusal("hub", "a", 6), at(124)).is_some(), "it could not be written");
+        assert_eq!(denials.count(refusal("hub", "a", 4), at(123)).1, Some(1), "it was forgotten");
     }
 
     #[test]
@@ -176,13 +193,13 @@ mod tests {
         let add = |actor, number: u32| {
             denials.count(refusal(actor, &number.to_string(), u128::from(number)), at(0))
         };
-        let told = (0..10_000).filter(|number| add("a", *number).1).count();
+        let told = (0..10_000).filter(|number| add("a", *number).1.is_some()).count();
         assert_eq!(told, MAX_KINDS + 1);
-        let (others, is_first) = add("a", 10_000);
-        assert_eq!((others.call, is_first), (None, false), "it has no record of its own");
-        assert!(add("b", 0).1, "others have a share of their own");
+        let (others, count) = add("a", 10_000);
+        assert_eq!((others.call, count), (None, None), "it has no record of its own");
+        assert_eq!(add("b", 0).1, Some(1), "others have a share of their own");
         let other = Refusal { tenant: TenantId::fixed(2), ..refusal("a", "0", 0) };
-        assert!(denials.add(other, at(0)).is_some());
+        assert_eq!(denials.count(other, at(0)).1, Some(1));
         let rest = 10_001 - u64::try_from(MAX_KINDS).unwrap() - 1;
         assert_eq!(denials.due(at(60), false), [(others, rest)]);
     }

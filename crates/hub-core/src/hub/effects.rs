@@ -1,11 +1,8 @@
 //! Commits with consequences: connections that must close, tools that must be listed again. They happen even if the
 //! client that wanted the change disconnects meanwhile.
 
-use tokio::sync::oneshot;
-use tracing::Instrument as _;
-
 use super::Hub;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::{ServerId, TenantId};
 use crate::scope::Subject;
 use crate::store::Batch;
@@ -16,12 +13,7 @@ impl Hub {
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let (sender, done) = oneshot::channel();
-        let work = async move {
-            let _ = sender.send(work.await); // the caller may have left
-        };
-        self.tasks.start(work.in_current_span());
-        done.await.unwrap_or_else(|_| Err(Error::ending()))
+        self.tasks.run(work).await
     }
 
     /// Commits a batch, then calls `then` with the result.

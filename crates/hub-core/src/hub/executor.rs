@@ -11,6 +11,7 @@ use tracing::field::Empty;
 
 use super::denied::Refusal;
 use super::history::CallView;
+use super::repeats::Repeated as _;
 use super::running::{Approved, Intent};
 use super::sync::tool_id;
 use super::tools::slug_in;
@@ -152,9 +153,10 @@ impl Hub {
             (Err(error), Some(again)) if error.code() == "changed_meanwhile" => {
                 self.try_call(scope, again, wait, false).await
             }
-            (Err(error), _) if server.is_some() => {
-                Err(self.why_missing(scope, &server.unwrap_or_default(), error).await)
-            }
+            (Err(error), _) => Err(match server {
+                Some(server) => self.why_missing(scope, &server, error).await,
+                None => error,
+            }),
             (begun, _) => begun,
         }
     }
@@ -177,13 +179,13 @@ impl Hub {
         let plan = self.plan(scope, wanted).await?;
         let (reason, is_asked) = match plan.verdict {
             Verdict::Deny(reason) => {
-                return self.refuse(scope, &plan, Status::Denied, reason.code(), reason.text()).await;
+                return self.refuse(scope, plan, Status::Denied, reason.code(), reason.text()).await;
             }
             Verdict::Ask(reason) => (reason, true),
             Verdict::Allow(reason) => (reason, false),
         };
         if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
-            return self.refuse(scope, &plan, Status::Error, "invalid_arguments", &faults).await;
+            return self.refuse(scope, plan, Status::Error, "invalid_arguments", &faults).await;
         }
         if is_first {
             let limited = || self.about_tool(scope, "call.limited", &plan.server, &plan.tool);
@@ -291,49 +293,58 @@ impl Hub {
         Err(too_many(MOST_AT_ONCE))
     }
 
-    /// Refuses a call. The first refusal of its kind (subject, tool and reason) is stored, without the arguments; those that
+    /// Refuses a call. The first refusal of its kind (subject, tool, reason and text) is stored, without the arguments; those that
     /// follow within a minute are counted, and refer to its record.
     async fn refuse(
-        &self,
+        self: &Arc<Self>,
         scope: Scope,
-        plan: &Plan,
+        plan: Plan,
         status: Status,
-        code: &str,
+        code: &'static str,
         text: &str,
     ) -> Result<CallView> {
         let (tenant, now) = (scope.tenant(), self.world.now());
         let text: String = text.chars().take(MAX_REASON_LEN).collect();
         self.meters.call_over(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
         let kind = self.about_tool(scope, "call.refused", &plan.server, &plan.tool).with("reason", code);
-        let (kind, is_first) = self.denials.count(Refusal::new(tenant, kind, Some(plan.id)), now);
-        let call = kind.call;
+        let kind = Refusal::new(tenant, kind, Some(plan.id)).with_error(&text);
+        let (kind, count) = self.denials.count(kind, now);
         let view = CallView {
-            id: call.unwrap_or(plan.id),
+            id: kind.call.unwrap_or(plan.id),
             arguments: None,
             error: Some(text.clone()),
             completed: Some(now),
-            ..CallView::of(scope, plan, status)
+            ..CallView::of(scope, &plan, status)
         };
-        if !is_first {
-            return Ok(view);
+        if let Some(count) = count {
+            // The repetitions refer to this record: it is stored even if the client disconnects.
+            let hub = self.clone();
+            let stored = async move {
+                hub.store_refused_call(scope, &plan, (status, text), &kind, (now, count)).await
+            };
+            self.detached(stored).await?;
         }
-        let (mut entry, mut batch) = (kind.first(), Batch::new());
-        if call.is_some() {
+        Ok(view)
+    }
+
+    async fn store_refused_call(
+        &self,
+        scope: Scope,
+        plan: &Plan,
+        (status, text): (Status, String),
+        kind: &Refusal,
+        (now, count): (Timestamp, u64),
+    ) -> Result<()> {
+        let (mut entry, mut batch) = (kind.entry(now, count), Batch::new());
+        if kind.call.is_some() {
             entry = plan.described(entry);
             let keeps = plan.server.settings.keep_history;
-            let error = self.sealed_error(tenant, plan.id, status, keeps.then_some(text)).await;
+            let error = self.sealed_error(scope.tenant(), plan.id, status, keeps.then_some(text)).await;
             let call = Call { error, completed: Some(now), ..plan.call(scope, status, None, now) };
             batch = batch.change(Change::Open(Box::new(call))).tell(plan.told(status));
             batch.changes.extend(self.rules(plan));
         }
-        let denials = self.denials.clone();
-        self.commit_then(tenant, batch.audit(entry), move |done| {
-            if done.is_err() {
-                denials.forget(&kind);
-            }
-        })
-        .await?;
-        Ok(view)
+        self.denials.commit(&*self.store, kind, (now, count), batch.audit(entry)).await
     }
 
     /// Asks a person.

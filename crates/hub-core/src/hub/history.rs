@@ -10,6 +10,7 @@ use tokio::time::{Instant, interval_at};
 
 use super::Hub;
 use super::executor::Plan;
+use super::subjects::Names;
 use crate::envelope;
 use crate::error::{self, Error, Result};
 use crate::events::Watching;
@@ -105,10 +106,20 @@ impl CallView {
 impl Hub {
     /// One call.
     pub async fn call(&self, scope: Scope, id: CallId) -> Result<CallView> {
+        self.named_call(scope, id, &mut self.names(scope.tenant())).await
+    }
+
+    /// One call of a list whose names are looked up once.
+    pub(super) async fn named_call(
+        &self,
+        scope: Scope,
+        id: CallId,
+        names: &mut Names<'_>,
+    ) -> Result<CallView> {
         let call = self.store.call(scope.tenant(), id).await?;
         let call = call.filter(|call| may_see(scope, call)).ok_or_else(|| Error::not_found("call", id))?;
         let (has_result, status) = (call.result.is_some(), call.status);
-        let view = self.view_call(scope.tenant(), call, true).await?;
+        let view = self.view_call(scope.tenant(), call, true, names).await?;
         Ok(match self.passing.find(scope.tenant(), id) {
             // What is kept of it is less than what is known.
             Some(known) if !has_result && (status == known.status || !status.is_final()) => known,
@@ -140,14 +151,20 @@ impl Hub {
             scope.person()?;
         }
         let Page { items, next } = self.store.calls(scope.tenant(), &filter, paging).await?;
-        let mut views = Vec::with_capacity(items.len());
+        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(scope.tenant()));
         for call in items {
-            views.push(self.view_call(scope.tenant(), call, false).await?);
+            views.push(self.view_call(scope.tenant(), call, false, &mut names).await?);
         }
         Ok(Page { items: views, next })
     }
 
-    async fn view_call(&self, tenant: TenantId, call: Call, whole: bool) -> Result<CallView> {
+    async fn view_call(
+        &self,
+        tenant: TenantId,
+        call: Call,
+        whole: bool,
+        names: &mut Names<'_>,
+    ) -> Result<CallView> {
         let server = match self.find_server(tenant, &call.server.to_string()).await {
             Ok(server) => Some(server),
             Err(error) if error.kind() == error::Kind::NotFound => None,
@@ -168,7 +185,7 @@ impl Hub {
             None => (None, None),
         };
         let view = CallView {
-            subject_name: self.subject_name(tenant, &call.subject).await?,
+            subject_name: names.of(&call.subject).await?,
             id: call.id,
             name: server.as_ref().map(|server| local(&server.slug, &call.tool, LONGEST)),
             server_id: call.server,

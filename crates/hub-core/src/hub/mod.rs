@@ -28,6 +28,7 @@ mod operated;
 mod passing;
 mod passwords;
 mod people;
+mod queue;
 mod refused;
 mod repeats;
 mod restored;
@@ -39,6 +40,7 @@ mod server_records;
 mod servers;
 pub mod sessions;
 mod snippets;
+mod subjects;
 mod sync;
 mod throttle;
 pub mod tokens;
@@ -165,6 +167,8 @@ pub struct Hub {
     due: Arc<due::Due>,
     turns: sync::Turns,
     tasks: Arc<Tasks>,
+    /// Commits of the store that finish without their callers.
+    commits: Arc<Tasks>,
     looks: Tasks,
     broker: oauth::Broker,
     meters: Meters,
@@ -184,7 +188,7 @@ impl Hub {
     ) -> Self {
         let signer = Signer::new(&keys.audit);
         let store = Cached::new(store);
-        let events = store.events().clone();
+        let (events, commits) = (store.events().clone(), store.commits().clone());
         let store: Arc<dyn Store> = Arc::new(store);
         let world: Arc<dyn World> = match store.shared() {
             Some(_) => Arc::new(Clock::new(world, store.clone())),
@@ -228,6 +232,7 @@ impl Hub {
             due,
             turns: sync::Turns::default(),
             tasks,
+            commits,
             looks: Tasks::default(),
             broker: oauth::Broker::default(),
             meters: Meters::default(),

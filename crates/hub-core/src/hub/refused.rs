@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::Hub;
-use super::repeats::{Repeated, Repeats, write};
+use super::repeats::{Repeated, Repeats};
 use crate::audit::Entry;
 use crate::id::{TenantId, UserId};
 
@@ -68,14 +68,16 @@ impl Repeated for Refused {
 }
 
 impl Hub {
-    /// Counts a refused sign-in, and writes the first of its kind to the audit.
-    pub(super) async fn note_refused(&self, refused: Refused) {
+    /// Counts a refused sign-in. The first of its kind is written without waiting: how long the client waits must not say
+    /// whether a user has the name.
+    pub(super) fn note_refused(&self, refused: Refused) {
         let now = self.world.now();
-        if let Some(first) = self.people.refused.add(refused, now) {
-            tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "sign-in refused");
-            write(&*self.store, first.tenant, first.entry(now, 1)).await;
-        }
+        let (first, Some(count)) = self.people.refused.count(refused, now) else { return };
+        tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "sign-in refused");
+        let (all, store) = (self.people.refused.clone(), self.store.clone());
+        self.tasks.start(async move { all.write(&*store, &first, (now, count)).await });
     }
+
     /// Writes how often sign-ins were refused again: what is due, or all of it.
     pub(super) async fn write_refused(&self, all: bool) {
         self.people.refused.write_due(&*self.store, self.world.now(), all).await;
@@ -99,20 +101,20 @@ mod tests {
     #[test]
     fn a_flood_of_one_source_is_one_entry_a_minute() {
         let all = RefusedSignIns::default();
-        assert!(all.add(refused(1), at(0)).is_some());
+        assert_eq!(all.count(refused(1), at(0)).1, Some(1));
         for second in 0..59 {
-            assert!(all.add(refused(1), at(second)).is_none());
+            assert_eq!(all.count(refused(1), at(second)).1, None);
             assert!(all.due(at(second), false).is_empty());
         }
         assert_eq!(all.due(at(60), false), [(refused(1), 59)]);
         assert!(all.due(at(120), false).is_empty());
-        assert!(all.add(refused(1), at(121)).is_some(), "it was quiet for a minute");
+        assert_eq!(all.count(refused(1), at(121)).1, Some(1), "it was quiet for a minute");
     }
 
     #[test]
     fn a_flood_of_many_sources_is_bounded() {
         let all = RefusedSignIns::default();
-        let written = (0..10_000).filter_map(|source| all.add(refused(source), at(0))).count();
+        let written = (0..10_000).filter_map(|source| all.count(refused(source), at(0)).1).count();
         assert_eq!(written, MAX_KINDS + 1);
         let rest = 10_000 - u64::try_from(MAX_KINDS).unwrap() - 1;
         assert_eq!(all.due(at(60), false), [(refused(1).others(), rest)]);

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::audit::Entry;
+use crate::error::{self, Result};
 use crate::id::TenantId;
 use crate::store::{Batch, Store};
 use crate::sync::lock;
@@ -31,11 +32,17 @@ pub(super) trait Repeated: Clone + Eq + Hash {
 
     /// The audit entry of `count` events.
     fn entry(&self, at: Timestamp, count: u64) -> Entry;
+
+    /// Removes the reference to the record of the first event: it was not stored.
+    fn forget_record(&mut self) {}
 }
 
 struct Count {
     written: Timestamp,
+    /// Events that no entry has yet.
     more: u64,
+    /// Whether the last entry could not be written: then the next event is written at once.
+    is_lost: bool,
 }
 
 /// The events of the last minute.
@@ -48,30 +55,53 @@ impl<K> Default for Repeats<K> {
 }
 
 impl<K: Repeated> Repeats<K> {
-    /// Counts an event. Returns its kind if it is the first one, which is to be written at once.
-    pub(super) fn add(&self, kind: K, now: Timestamp) -> Option<K> {
-        let (kind, is_first) = self.count(kind, now);
-        is_first.then_some(kind)
-    }
-
-    /// Counts an event. Returns the kind of the first one, and whether this is it.
-    pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, bool) {
+    /// Counts an event. Returns the kind of the first one, and, if this event is the first, how many events its entry is to
+    /// count: more than one if the entry before could not be written. The caller writes it with [`Self::commit`].
+    pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, Option<u64>) {
         let mut all = lock(&self.0);
         let is_known = all.contains_key(&kind);
         let is_full = || all.keys().filter(|known| known.shares_with(&kind)).count() >= MAX_KINDS;
         let kind = if !is_known && is_full() { kind.others() } else { kind };
-        if let Some((first, _)) = all.get_key_value(&kind) {
-            let first = first.clone();
-            all.entry(kind).and_modify(|count| count.more += 1);
-            return (first, false);
+        let mut lost = 0;
+        if let Some((first, count)) = all.remove_entry(&kind) {
+            if !count.is_lost {
+                all.insert(first.clone(), Count { more: count.more + 1, ..count });
+                return (first, None);
+            }
+            lost = count.more;
         }
-        all.insert(kind.clone(), Count { written: now, more: 0 });
-        (kind, true)
+        all.insert(kind.clone(), Count { written: now, more: 0, is_lost: false });
+        (kind, Some(lost + 1))
     }
 
-    /// Forgets a kind whose first entry could not be written.
-    pub(super) fn forget(&self, kind: &K) {
-        lock(&self.0).remove(kind);
+    /// Commits the batch that has the entry of `count` events. If that fails, the next event of the kind is the first again,
+    /// and its entry counts these, too.
+    pub(super) async fn commit(
+        &self,
+        store: &dyn Store,
+        kind: &K,
+        (at, count): (Timestamp, u64),
+        batch: Batch,
+    ) -> Result<()> {
+        let done = store.commit(kind.tenant(), batch).await;
+        if let Err(error) = &done {
+            // After a conflict the caller tries again, and counts the event again.
+            let lost = if error.kind() == error::Kind::Conflict { count - 1 } else { count };
+            let mut all = lock(&self.0);
+            let more = all.remove(kind).map_or(0, |known| known.more) + lost;
+            let mut kind = kind.clone();
+            kind.forget_record();
+            all.insert(kind, Count { written: at, more, is_lost: true });
+        }
+        done
+    }
+
+    /// Writes the entry of `count` events on its own. The events have happened already, so a failure is logged.
+    pub(super) async fn write(&self, store: &dyn Store, kind: &K, (at, count): (Timestamp, u64)) {
+        let batch = Batch::new().audit(kind.entry(at, count));
+        if let Err(error) = self.commit(store, kind, (at, count), batch).await {
+            tracing::error!(%error, "failed to write an audit entry; its events are counted in the next one");
+        }
     }
 
     /// Returns the kinds that were repeated and are due, or all of them, with their counts. A kind that was not repeated for
@@ -82,11 +112,12 @@ impl<K: Repeated> Repeats<K> {
             if !all && now.duration_since(count.written) < MINUTE {
                 return true;
             }
-            let more = std::mem::replace(count, Count { written: now, more: 0 }).more;
+            let Count { more, is_lost, .. } =
+                std::mem::replace(count, Count { written: now, more: 0, is_lost: false });
             if more > 0 {
                 due.push((kind.clone(), more));
             }
-            more > 0
+            more > 0 && !is_lost
         });
         due
     }
@@ -94,14 +125,7 @@ impl<K: Repeated> Repeats<K> {
     /// Writes what is due, or all of it.
     pub(super) async fn write_due(&self, store: &dyn Store, now: Timestamp, all: bool) {
         for (kind, count) in self.due(now, all) {
-            write(store, kind.tenant(), kind.entry(now, count)).await;
+            self.write(store, &kind, (now, count)).await;
         }
-    }
-}
-
-/// Writes an audit entry on its own. What it reports has happened already, so a failure is logged.
-pub(super) async fn write(store: &dyn Store, tenant: TenantId, entry: Entry) {
-    if let Err(error) = store.commit(tenant, Batch::new().audit(entry)).await {
-        tracing::error!(%error, "failed to write an audit entry");
     }
 }

@@ -101,23 +101,24 @@ impl Drop for Begun {
 }
 
 impl Hub {
+    /// Registers a running call. Returns what stops it.
+    fn register_call(&self, scope: Scope, id: CallId) -> Arc<Notify> {
+        let mut running = lock(&self.running);
+        let new = || Running { subject: scope.subject(), stop: Arc::default(), tries: 0 };
+        let running = running.entry((scope.tenant(), id)).or_insert_with(new);
+        running.tries += 1;
+        running.stop.clone()
+    }
+
     /// Makes a call. What is about to be done is kept first; if that fails, nothing is done.
     pub(super) async fn carry_out(self: Arc<Self>, scope: Scope, plan: Plan, intent: Intent) {
-        let tenant = scope.tenant();
-        let stop = {
-            let mut running = lock(&self.running);
-            let running = running.entry((tenant, plan.id)).or_insert_with(|| Running {
-                subject: scope.subject(),
-                stop: Arc::default(),
-                tries: 0,
-            });
-            running.tries += 1;
-            running.stop.clone()
-        };
+        let (tenant, stop) = (scope.tenant(), self.register_call(scope, plan.id));
         let unknown = plan.told(Status::Unknown);
         let mut open = Begun { hub: self.clone(), tenant, id: plan.id, unknown, is_open: false };
         let Intent { approved, reason, begun, done } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
+        // Before the call is sent: no read of the store may delay the commit of the outcome.
+        let subject_name = self.caller_name(scope).await;
         let started = self.world.now();
         let has_begun = self.begin(scope, &plan, approved, reason, started).await;
         open.is_open = has_begun.is_ok();
@@ -139,7 +140,7 @@ impl Hub {
         }
         span.record("linchpin.status", came.status.name());
         let view = CallView {
-            subject_name: self.caller_name(scope).await,
+            subject_name,
             result: came.result.clone(),
             warning: came.warning.clone(),
             error: came.error.clone(),

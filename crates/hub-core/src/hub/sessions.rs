@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;
-use linchpin::server::web::client_network;
 use serde::{Deserialize, Serialize};
 
-use super::people::{Lane, secret, unauthorized};
+use super::people::{network, secret, unauthorized};
+use super::queue::Lane;
 use super::refused::{Reason, Refused};
 use super::throttle::Limit;
 use super::users::{User, UserView};
@@ -59,7 +59,7 @@ pub struct Remote {
 
 impl Remote {
     pub(super) fn source(&self) -> Option<IpAddr> {
-        self.address.map(client_network)
+        self.address.map(network)
     }
 }
 
@@ -131,11 +131,11 @@ impl Hub {
             own.map_or_else(|| limits_of_name(tenant, name, source), |user| vec![limit_of_user(user)]);
         let reason = Reason::WrongPassword;
         let refused = Refused { tenant, user: user.as_ref().map(|user| user.id), source, reason };
-        self.begin_attempt(&limits, &refused).await?;
+        self.begin_attempt(&limits, &refused)?;
         let kept = user.as_ref().and_then(|user| user.password.as_ref());
         let fits = self.people.fits(place, kept, password).await?;
         let Some(user) = user.filter(|_| fits) else {
-            self.note_refused(refused).await;
+            self.note_refused(refused);
             return Err(unauthorized(REFUSED));
         };
         self.people.tries.succeeded(&limits);
@@ -148,9 +148,9 @@ impl Hub {
     }
 
     /// Counts an attempt with a password, or refuses it because of those before.
-    pub(super) async fn begin_attempt(&self, limits: &[Limit], refused: &Refused) -> Result<()> {
+    pub(super) fn begin_attempt(&self, limits: &[Limit], refused: &Refused) -> Result<()> {
         let Err(wait) = self.people.tries.begin(limits, self.world.now()) else { return Ok(()) };
-        self.note_refused(Refused { reason: Reason::TooManyTries, ..refused.clone() }).await;
+        self.note_refused(Refused { reason: Reason::TooManyTries, ..refused.clone() });
         let text = format!("too many tries: wait {} s", error::seconds(wait));
         Err(Error::new(error::Kind::Exhausted, "too_many_tries", text).after(wait))
     }

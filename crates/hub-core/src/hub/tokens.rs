@@ -56,6 +56,13 @@ pub struct TokenView {
     pub expires: Timestamp,
 }
 
+impl Token {
+    fn view(self, owner_name: Option<String>) -> TokenView {
+        let Token { id, owner, name, created, expires, .. } = self;
+        TokenView { id, owner, owner_name, name, created, expires }
+    }
+}
+
 impl Hub {
     /// A token for an agent, or for a program of the person who asks. The secret is shown here and never again.
     pub async fn issue_token(
@@ -76,7 +83,8 @@ impl Hub {
             return Err(Error::invalid("days", text));
         }
         let name = name(text)?;
-        let parent = self.owner_of_tokens(scope.tenant(), owner).await?;
+        let (parent, version) = self.owner_of_tokens(scope.tenant(), owner).await?;
+        let owner_name = self.names(scope.tenant()).of(&owner.to_string()).await?;
         let ((id, secret, digest), created) = (token::issue(&*self.world), self.world.now());
         let expires = created + Duration::from_hours(24 * u64::from(days));
         let token =
@@ -84,15 +92,14 @@ impl Hub {
         let entry = self.entry(scope, "token.issued").with("token", id.to_string());
         let entry = entry.with("owner", &*token.owner).with("name", &*token.name);
         let token_of = document(Kind::Token, id, &token)?.of(&parent.id);
-        let batch = Batch::new().change(Change::Need(parent)).change(put(token_of, 0)).audit(entry);
+        let needed = match owner {
+            // A password change deletes the tokens of the user: one that is issued concurrently must not survive it.
+            Subject::User(_) => Change::Same(vec![(parent, version)]),
+            Subject::Agent(_) | Subject::Hub => Change::Need(parent),
+        };
+        let batch = Batch::new().change(needed).change(put(token_of, 0)).audit(entry);
         self.store.commit(scope.tenant(), batch.tell(changed(&token))).await?;
-        Ok((secret, self.view_token(scope.tenant(), token).await?))
-    }
-
-    async fn view_token(&self, tenant: TenantId, token: Token) -> Result<TokenView> {
-        let owner_name = self.subject_name(tenant, &token.owner).await?;
-        let Token { id, owner, name, created, expires, .. } = token;
-        Ok(TokenView { id, owner, owner_name, name, created, expires })
+        Ok((secret, token.view(owner_name)))
     }
 
     async fn view_tokens(
@@ -100,15 +107,16 @@ impl Hub {
         tenant: TenantId,
         tokens: impl Iterator<Item = Token>,
     ) -> Result<Vec<TokenView>> {
-        let mut views = Vec::new();
+        let (mut views, mut names) = (Vec::new(), self.names(tenant));
         for token in tokens {
-            views.push(self.view_token(tenant, token).await?);
+            let owner_name = names.of(&token.owner).await?;
+            views.push(token.view(owner_name));
         }
         Ok(views)
     }
 
-    /// Whoever can have tokens, and is there.
-    async fn owner_of_tokens(&self, tenant: TenantId, owner: Subject) -> Result<Key> {
+    /// Returns the user or agent that tokens belong to, and the version of its document.
+    async fn owner_of_tokens(&self, tenant: TenantId, owner: Subject) -> Result<(Key, u64)> {
         let key = match owner {
             Subject::User(user) => Key::new(Kind::User, user),
             Subject::Agent(agent) => Key::new(Kind::Agent, agent),
@@ -118,13 +126,15 @@ impl Hub {
             }
         };
         let found = self.store.document(tenant, &key).await?;
-        found.map(|_| key.clone()).ok_or_else(|| Error::not_found(key.kind.name(), &key.id))
+        let missing = || Error::not_found(key.kind.name(), &key.id);
+        let version = found.ok_or_else(missing)?.version;
+        Ok((key, version))
     }
 
     /// The tokens of an agent or a person.
     pub async fn tokens(&self, scope: Scope, owner: Subject) -> Result<Vec<TokenView>> {
         scope.person()?;
-        let parent = self.owner_of_tokens(scope.tenant(), owner).await?;
+        let (parent, _) = self.owner_of_tokens(scope.tenant(), owner).await?;
         let all = self.all::<Token>(scope.tenant(), Kind::Token, Some(&parent.id)).await?;
         self.view_tokens(scope.tenant(), all.into_iter().map(|(token, _)| token)).await
     }

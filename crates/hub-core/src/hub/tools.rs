@@ -323,17 +323,21 @@ impl Hub {
 
 /// The slug in the name of a tool.
 pub(super) fn slug_in(name: &str) -> Option<&str> {
-    Some(name.strip_prefix("mcp_")?.split_once("__")?.0)
+    Some(split(name)?.0)
 }
 
 fn missing(name: &str) -> Error {
     Error::not_found("tool", shortened(name))
 }
 
-/// The slug and the rest of the name of a tool.
+/// Splits the name of a tool into the slug and the rest.
+fn split(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("mcp_")?.split_once("__")
+}
+
+/// As [`split`], with an error.
 fn parts(name: &str) -> Result<(&str, &str)> {
-    let parts = name.strip_prefix("mcp_").and_then(|rest| rest.split_once("__"));
-    parts.ok_or_else(|| missing(name))
+    split(name).ok_or_else(|| missing(name))
 }
 
 /// Without its server there is no tool.

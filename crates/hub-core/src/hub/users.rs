@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::passwords::{self, Kept};
-use super::people::{Lane, name};
+use super::people::name;
+use super::queue::Lane;
 use super::refused::{Reason, Refused};
 use super::sessions::{Remote, SignedIn, limit_of_user};
 use super::{Hub, LOCAL, LOCAL_USER, document, put, told, without_parts};
@@ -182,9 +183,9 @@ impl Hub {
         let limits = [limit_of_user(user.id)];
         let source = session.and_then(Remote::source);
         let refused = Refused { tenant, user: Some(user.id), source, reason: Reason::WrongOldPassword };
-        self.begin_attempt(&limits, &refused).await?;
+        self.begin_attempt(&limits, &refused)?;
         if !self.people.fits(place, Some(kept), old).await? {
-            self.note_refused(refused).await;
+            self.note_refused(refused);
             let text = "is not the current password";
             return Err(Error::new(error::Kind::Denied, "wrong_password", text).about("old_password"));
         }

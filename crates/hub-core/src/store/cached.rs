@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
-use tokio::sync::oneshot;
-use tracing::Instrument as _;
 
 use super::{
     About, Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Changed, Copied, Document, Key, Kind,
@@ -32,7 +30,7 @@ pub struct Cached {
     events: Events,
     /// Commits that change cached documents. They finish even if the caller stops waiting: until then the store may hold
     /// either version, so that neither may be cached.
-    commits: Tasks,
+    commits: Arc<Tasks>,
 }
 
 #[derive(Default)]
@@ -161,7 +159,7 @@ impl Cached {
             });
         }
         let events = inner.shared().map(|shared| shared.events.clone()).unwrap_or_default();
-        Cached { inner, known, events, commits: Tasks::default() }
+        Cached { inner, known, events, commits: Arc::default() }
     }
 
     /// What happens to what is in it, at this hub and at all others.
@@ -169,7 +167,12 @@ impl Cached {
         &self.events
     }
 
-    async fn change(&self, tenant: TenantId, batch: Batch) -> Result<()> {
+    /// Commits that finish without their callers.
+    pub(crate) fn commits(&self) -> &Arc<Tasks> {
+        &self.commits
+    }
+
+    async fn change(&self, tenant: TenantId, batch: Batch, untold: Untold) -> Result<()> {
         let changes: Vec<_> = batch.changes.iter().filter_map(About::of).collect();
         if changes.is_empty() {
             let decided: Vec<_> = batch.changes.iter().flat_map(decided_by).collect();
@@ -181,17 +184,18 @@ impl Cached {
                     known.hear(Some((tenant, about)));
                 }
             }
+            untold.over(done.is_ok());
             return done;
         }
         let changing = ChangingGuard::new(self.known.clone(), tenant, changes);
-        let (inner, (sender, done)) = (self.inner.clone(), oneshot::channel());
+        let inner = self.inner.clone();
         let commit = async move {
             let done = inner.commit(tenant, batch).await;
             drop(changing);
-            let _ = sender.send(done); // the caller may have left
+            untold.over(done.is_ok());
+            done
         };
-        self.commits.start(commit.in_current_span());
-        done.await.unwrap_or_else(|_| Err(Error::ending()))
+        self.commits.run(commit).await
     }
 }
 
@@ -201,10 +205,8 @@ impl Store for Cached {
         // A store that several share tells all of them, with the change.
         let is_alone = self.inner.shared().is_none();
         let told = if is_alone { std::mem::take(&mut batch.told) } else { Vec::new() };
-        let untold = Untold::new(&self.events, tenant, told);
-        let done = self.change(tenant, batch).await;
-        untold.over(done.is_ok());
-        done
+        let untold = Untold::new(self.events.clone(), tenant, told);
+        self.change(tenant, batch, untold).await
     }
 
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {

@@ -1,17 +1,19 @@
-//! Clients that disconnect while something changes, and users who are signed out.
+//! Clients that disconnect while something changes, users who are signed out, and reads that must not delay a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin_hub_core::connection::Status;
-use linchpin_hub_core::hub::Hub;
+use linchpin_hub_core::events::Told;
 use linchpin_hub_core::hub::sessions::Remote;
-use linchpin_hub_core::store::{Batch, Cached, Change, Document, Key, Kind, Store};
+use linchpin_hub_core::hub::users::ChangedBy;
+use linchpin_hub_core::hub::{Hub, LOCAL_USER, Wanted, Which};
+use linchpin_hub_core::store::{self, Batch, Cached, CallFilter, Change, Document, Key, Kind, Paging, Store};
 use linchpin_hub_core::{Scope, Subject};
 use serde_json::json;
 
 use crate::aside::soon;
-use crate::gated::{Asked, Gate, Gated, put};
+use crate::gated::{Asked, Gate, Gated, Then, change, put};
 use crate::stage::{ADA, Stage, agent_of, person};
 
 /// Waits until something is so.
@@ -120,4 +122,119 @@ async fn a_user_who_signs_out_or_is_removed_has_no_connections() {
     assert_eq!(status(hub, "up").await, Status::Connected);
     hub.remove_user(person(ADA), user).await.unwrap();
     assert_eq!(status(hub, "up").await, Status::Disconnected);
+}
+
+#[tokio::test]
+async fn watchers_receive_a_change_whose_client_disconnected() {
+    let place = tempfile::tempdir().unwrap();
+    let gated = Gated::new(Arc::new(linchpin_hub_store::Sqlite::open(&place.path().join("hub.db")).unwrap()));
+    let cached = Cached::new(gated.clone());
+    let mut events = cached.events().watch(ADA, None);
+    let document = Document::new(Key::new(Kind::Agent, "a"), &json!({})).unwrap();
+    let batch = Batch::new().change(Change::Put { document, version: 0 });
+    let gate = gated.hold(put(Kind::Agent));
+    leave(cached.commit(ADA, batch.tell(Told::new("agent", json!("a")))), &gate).await;
+    assert_eq!(soon(events.next()).await.unwrap().body, json!("a"));
+}
+
+#[tokio::test]
+async fn a_token_that_is_issued_during_a_password_change_is_not_stored() {
+    let (stage, store) = Stage::gated().await;
+    let (hub, user) = (&stage.hub, Subject::User(LOCAL_USER));
+    hub.ensure_local().await.unwrap();
+    let gate = store.hold(put(Kind::Token));
+    let change_password = async {
+        gate.came().await;
+        let password = "another password".into();
+        hub.set_password(person(ADA), LOCAL_USER, &password, ChangedBy::Operator).await.unwrap();
+        gate.open();
+    };
+    let issue = hub.issue_token(person(ADA), user, "script", None);
+    let (issued, ()) = tokio::join!(issue, change_password);
+    assert_eq!(issued.unwrap_err().code(), "changed_meanwhile");
+    assert_eq!(hub.tokens(person(ADA), user).await.unwrap(), []);
+    hub.issue_token(person(ADA), user, "script", None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_is_stored_when_its_client_disconnects() {
+    let (stage, store) = Stage::gated().await;
+    let agent = stage.agent("Any", "auto", &[]).await;
+    let gate = store.hold(put(Kind::TenantKey)); // the first encryption makes the key
+    leave(stage.call(agent, "echo", json!({"message": 1})), &gate).await;
+    let call = stage.call(agent, "echo", json!({"message": 1})).await.unwrap();
+    until(async || stage.hub.call(agent, call.id).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_refusal_that_could_not_be_stored_is_counted_in_the_next_entry() {
+    let (stage, store) = Stage::gated().await;
+    let agent = stage.agent("Any", "auto", &[]).await;
+    let call = || stage.call(agent, "echo", json!({"message": 1}));
+    let is_open = |change: &Change| matches!(change, Change::Open(_));
+    for _ in 0..2 {
+        store.once(change(is_open), Then::Lose);
+        assert_eq!(call().await.unwrap_err().code(), "store_unavailable");
+    }
+    let id = call().await.unwrap().id;
+    assert_eq!(stage.hub.call(agent, id).await.unwrap().id, id);
+    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+    let refused: Vec<_> = rows.iter().filter(|row| row.action == "call.refused").collect();
+    assert_eq!(refused.len(), 1);
+    assert_eq!((&refused[0].fields["count"], &refused[0].fields["call"]), (&json!(3), &json!(id)));
+}
+
+#[tokio::test]
+async fn a_refused_sign_in_does_not_wait_for_the_audit() {
+    let (stage, store) = Stage::gated().await;
+    stage.hub.ensure_local().await.unwrap();
+    let is_refusal = |batch: &Batch| batch.audit.iter().any(|entry| entry.action == "session.refused");
+    let gate = store.hold(move |asked| matches!(asked, Asked::Commit(batch) if is_refusal(batch)));
+    let password = "a wrong password".into();
+    let signed_in = soon(stage.hub.sign_in(ADA, "local", &password, &Remote::default())).await;
+    assert_eq!(signed_in.unwrap_err().code(), "unauthorized");
+    gate.came().await;
+    gate.open();
+    until(async || {
+        let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+        rows.iter().any(|row| row.action == "session.refused")
+    })
+    .await;
+}
+
+fn is_user(asked: &Asked<'_>) -> bool {
+    matches!(asked, Asked::Document(key) if key.kind == Kind::User)
+}
+
+#[tokio::test]
+async fn an_outcome_is_stored_without_looking_up_the_caller() {
+    let (stage, store) = Stage::gated().await;
+    stage.hub.ensure_local().await.unwrap();
+    let wanted = Wanted { tool: Which::Local("mcp_up__wait".into()), arguments: json!({}) };
+    let call = stage.hub.call_tool(person(ADA), wanted, false).await.unwrap();
+    let gate = store.hold(is_user);
+    stage.upstream.go_on.notify_one();
+    let status = async || stage.store.call(ADA, call.id).await.unwrap().unwrap().status;
+    until(async || status().await == store::Status::Success).await;
+    gate.open();
+}
+
+#[tokio::test]
+async fn a_list_looks_up_each_name_once() {
+    let (stage, store) = Stage::gated().await;
+    let hub = &stage.hub;
+    hub.ensure_local().await.unwrap();
+    for _ in 0..3 {
+        stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    }
+    let reads = Arc::<AtomicUsize>::default();
+    let count = reads.clone();
+    store.tell(move |asked| {
+        count.fetch_add(usize::from(is_user(asked)), Ordering::SeqCst);
+        false
+    });
+    let paging = Paging { after: None, limit: 10 };
+    let calls = hub.calls(person(ADA), CallFilter::default(), &paging).await.unwrap().items;
+    let names: Vec<_> = calls.iter().map(|call| call.subject_name.as_deref()).collect();
+    assert_eq!((names, reads.load(Ordering::SeqCst)), (vec![Some("local"); 3], 1));
 }

@@ -71,8 +71,8 @@ async fn repeated_refusals_are_one_record_with_a_count() {
     let stage = Stage::new().await;
     let agent = agent(&stage, json!({})).await;
     let mut ids = Vec::new();
-    for number in 0..50 {
-        let call = stage.call(agent, "echo", json!({"message": number})).await.unwrap();
+    for _ in 0..50 {
+        let call = stage.call(agent, "echo", json!({"message": 7})).await.unwrap();
         assert_eq!(call.status, Status::Error);
         assert!(call.error.unwrap().starts_with("the arguments do not fit the tool: "));
         ids.push(call.id);
@@ -80,13 +80,15 @@ async fn repeated_refusals_are_one_record_with_a_count() {
     ids.dedup();
     assert_eq!((ids.len(), calls(&stage).await), (1, 1));
     assert_eq!(stage.hub.call(agent, ids[0]).await.unwrap().status, Status::Error);
-    // Another tool, another reason and another subject are told apart.
+    // Another error, another tool and another subject are told apart.
+    let other = stage.call(agent, "echo", json!({"message": 8})).await.unwrap();
+    assert_eq!(stage.hub.call(agent, other.id).await.unwrap().error, other.error);
     stage.call(agent, "big", json!({})).await.unwrap();
     stage.call(person(ADA), "echo", json!({})).await.unwrap();
-    assert_eq!(calls(&stage).await, 3);
-    assert_eq!(counts(&stage, "call.refused").await, [1, 1, 1]);
+    assert_eq!(calls(&stage).await, 4);
+    assert_eq!(counts(&stage, "call.refused").await, [1, 1, 1, 1]);
     stage.hub.end().await;
-    assert_eq!(counts(&stage, "call.refused").await, [1, 1, 1, 49]);
+    assert_eq!(counts(&stage, "call.refused").await, [1, 1, 1, 1, 49]);
 }
 
 #[tokio::test]

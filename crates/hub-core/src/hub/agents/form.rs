@@ -24,6 +24,9 @@ const MOST_NAMES: usize = 10_000;
 const LONGEST_TOOL: usize = 1_000;
 /// How alike two names must be for one to be meant by the other, from 0 to 1.
 const ALIKE: f64 = 0.6;
+/// Names that an unknown name is compared with, and the characters of the longest.
+const MAX_COMPARED: usize = 1_000;
+const MAX_COMPARED_LEN: usize = 100;
 /// How many names an error suggests, and how many it lists.
 const MOST_SUGGESTED: usize = 3;
 const MOST_LISTED: usize = 10;
@@ -147,7 +150,14 @@ impl Hub {
 /// The error for a tool that a server does not have, with the names that may be meant.
 fn unknown_tool(slug: &str, name: &str, known: &BTreeSet<String>) -> Error {
     let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
-    let mut close: Vec<_> = known.iter().map(|known| (likeness(known), known)).collect();
+    // Each comparison takes the product of both lengths. Names of very different lengths cannot reach `ALIKE`.
+    let length = name.chars().count();
+    let is_near = |known: &&String| {
+        let known = known.chars().count();
+        length.max(known) <= MAX_COMPARED_LEN && 2 * length.min(known) >= length.max(known)
+    };
+    let close = known.iter().filter(is_near).take(MAX_COMPARED);
+    let mut close: Vec<_> = close.map(|known| (likeness(known), known)).collect();
     close.retain(|(likeness, _)| *likeness >= ALIKE);
     close.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let list = |names: Vec<&String>| {
@@ -179,4 +189,22 @@ fn tool_names(form: &mut Form, field: &'static str) -> Result<Vec<String>> {
     names.sort_unstable();
     names.dedup();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_bounded_length_are_compared() {
+        let advice = |name: &str, known: &str| {
+            unknown_tool("up", name, &[known.to_owned()].into()).message().contains("did you mean")
+        };
+        assert!(advice("serch", "search"));
+        assert!(!advice("s", "search"));
+        assert!(advice(&"n".repeat(99), &"n".repeat(100)));
+        assert!(!advice(&"n".repeat(100), &"n".repeat(101)));
+        let known = (0..10_000).map(|number| format!("{number:01000}")).collect();
+        assert!(unknown_tool("up", &"n".repeat(1_000), &known).message().contains("it has `"));
+    }
 }

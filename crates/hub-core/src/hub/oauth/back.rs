@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use linchpin::auth::{Scopes, Secret};
-use tokio::sync::oneshot;
 
 use super::Whose;
 use super::grants::Grants;
@@ -52,8 +51,9 @@ impl Hub {
         }
         let callback = self.options.callback.as_deref().unwrap_or_default();
         let returned = format!("{callback}?{query}");
-        let (hub, id, (done, over)) = (self.clone(), id.to_owned(), oneshot::channel());
-        self.tasks.start(async move {
+        let (hub, id) = (self.clone(), id.to_owned());
+        // The browser may disconnect.
+        self.detached(async move {
             match hub.finish_sign_in(tenant, &server, &waiting, &away, &returned).await {
                 Ok(wanted) => {
                     waiting.progress = Progress::Done;
@@ -65,10 +65,9 @@ impl Hub {
                 tracing::warn!(%error, "how a sign-in ended could not be kept");
             }
             hub.sign_in_over(tenant, &id, &waiting).await;
-            let _ = done.send(hub.view_sign_in(tenant, &id, waiting).await); // the browser may have gone
-        });
-        let ended = |_| Error::new(error::Kind::Unavailable, "ending", "the hub ends: begin again");
-        over.await.map_err(ended)?
+            hub.view_sign_in(tenant, &id, waiting).await
+        })
+        .await
     }
 
     /// Gets the token, shows it to the server, and keeps it. Nothing is kept that the server does not take. Gives the scopes
