@@ -49,7 +49,8 @@ pub enum ExposedAbove {
     ToWriters(PathBuf),
     /// Its owner is neither this user nor root.
     #[error(
-        "the folder or link `{folder}` above it belongs to another user, who can replace what it leads to: make it yours with `chown`, or choose another folder",
+        "the folder or link `{folder}` above it belongs to another user, who can replace what it leads to: \
+         make it yours with `chown`, or choose another folder",
         folder = .0.display()
     )]
     ToOwner(PathBuf),

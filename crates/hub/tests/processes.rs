@@ -24,7 +24,6 @@ use serde_json::{Value, json};
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/reaching.py");
 /// Time after which nothing of a server may be left: two seconds, and more on a busy machine. A call may take longer.
 const SOON: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 fn start() -> (Home, Hub) {
     let home = Home::new();
@@ -131,7 +130,7 @@ fn is_gone_soon(process: Pid) {
     let begun = Instant::now();
     while test_kill_process(process).is_ok() {
         assert!(begun.elapsed() < SOON, "it still runs");
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::yield_now();
     }
 }
 
@@ -141,7 +140,7 @@ fn process_in(file: &Path) -> Pid {
     let begun = Instant::now();
     while !file.exists() {
         assert!(begun.elapsed() < SOON, "it was not started");
-        std::thread::sleep(POLL_INTERVAL);
+        std::thread::yield_now();
     }
     Pid::from_raw(fs::read_to_string(file).unwrap().trim().parse().unwrap()).unwrap()
 }

@@ -219,7 +219,7 @@ async fn no_spelling_is_connected_to_through_the_hub() {
     let mut trying = JoinSet::new();
     for site in SITES {
         let port = canary.port();
-        trying.spawn(async move { tokio::time::timeout(LONG, try_all(site, port)).await.unwrap() });
+        trying.spawn(async move { tokio::time::timeout(LONG, Box::pin(try_all(site, port))).await.unwrap() });
     }
     let refused: usize = trying.join_all().await.into_iter().sum();
     let connects = canary.connections();

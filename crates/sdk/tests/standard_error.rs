@@ -91,7 +91,7 @@ fn a_server_says_where_it_serves() {
     }
     let mut server = child("a_server_says_where_it_serves", "").stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let (found, line) = mpsc::channel();
+    let (found, line) = mpsc::sync_channel(1);
     let reader = thread::spawn(move || {
         let line = lines.map_while(std::result::Result::ok).find(|line| line.contains("site"));
         found.send(line)

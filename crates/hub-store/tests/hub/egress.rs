@@ -112,7 +112,7 @@ async fn what_signing_in_leads_to_is_denied_and_told() {
             ("metadata", honest().redirect_metadata(url)),
         ];
         for (place, behaviour) in places {
-            let found = signed_in(behaviour).await;
+            let found = Box::pin(signed_in(behaviour)).await;
             // What cannot be read as a URL is named by whoever leads there.
             let is_it =
                 |found: &Value| found["fields"]["host"] == host || found["fields"]["host"] == "127.0.0.1";

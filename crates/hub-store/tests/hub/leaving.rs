@@ -161,7 +161,7 @@ async fn a_refusal_is_stored_when_its_client_disconnects() {
     let (stage, store) = Stage::gated().await;
     let agent = stage.agent("Any", "auto", &[]).await;
     let gate = store.hold(put(Kind::TenantKey)); // the first encryption makes the key
-    leave(stage.call(agent, "echo", json!({"message": 1})), &gate).await;
+    leave(Box::pin(stage.call(agent, "echo", json!({"message": 1}))), &gate).await;
     let call = stage.call(agent, "echo", json!({"message": 1})).await.unwrap();
     until(async || stage.hub.call(agent, call.id).await.is_ok()).await;
 }

@@ -135,7 +135,7 @@ async fn who_has_lost_the_lease_keeps_nothing_in_place_of_what_is_newer() {
         assert_eq!((used(&authority).len(), authority.seen().refreshes), (before, 1));
         assert_eq!(kept(&stage).await, newer);
     };
-    still(test).await;
+    still(Box::pin(test)).await;
 }
 
 #[tokio::test]

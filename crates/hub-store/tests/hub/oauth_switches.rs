@@ -334,7 +334,7 @@ async fn outcome(switch: Switch) -> (String, SignedIn, Seen) {
 #[tokio::test]
 async fn what_people_read_and_what_is_kept() {
     for &(switch, step, part) in TABLE {
-        let (text, signed_in, seen) = outcome(switch).await;
+        let (text, signed_in, seen) = Box::pin(outcome(switch)).await;
         assert!(text.starts_with(step) && text.contains(part), "{switch:?}: {text}");
         assert!(!text.contains(char::is_control), "{switch:?}: {text:?}");
         let is_kept = !matches!(step, "beginning" | "coming back");

@@ -157,8 +157,9 @@ async fn a_lineage_is_ended_whole_and_no_other() {
     for (child, process) in children {
         assert!(!is_alive(&process));
         // A shell whose child is killed first exits with status 137.
-        let is_killed = |event: &super::Event| matches!(event, super::Event::Ended(reason) if reason.contains("SIGKILL") || reason.contains("status 137"));
-        assert!(child.record.all().last().is_some_and(is_killed), "{:?}", child.record.all());
+        let events = child.record.all();
+        let Some(Event::Ended(reason)) = events.last() else { panic!("{events:?}") };
+        assert!(reason.contains("SIGKILL") || reason.contains("status 137"), "{reason}");
     }
     assert_eq!(lineage.end(), 0, "nobody is left");
     stranger.send("still here");
