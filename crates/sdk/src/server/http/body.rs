@@ -16,9 +16,9 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::carrier::StreamBody;
-use super::listener::{Addresses, client_network};
+use super::listener::{Addresses, Origin, client_network};
 use super::options::BODY_TIMEOUT;
-use super::watch::BodyPace;
+use super::watch::{BodyPace, BodyWatch};
 use crate::sync::lock;
 
 /// The body of an answer.
@@ -117,7 +117,7 @@ impl Bodies {
     where
         B: HttpBody<Data: Buf>,
     {
-        self.read_from(Sender::of(parts), parts, body, most).await
+        read(Source { parts, origin: None, subject: None }, body, most, &self.0, BODY_TIMEOUT).await
     }
 
     /// The same, where it is known who sends the request, such as by a token.
@@ -131,20 +131,8 @@ impl Bodies {
     where
         B: HttpBody<Data: Buf>,
     {
-        self.read_from(Sender::Subject(subject.into()), parts, body, most).await
-    }
-
-    async fn read_from<B>(
-        &self,
-        sender: Sender,
-        parts: &Parts,
-        body: B,
-        most: usize,
-    ) -> Result<Whole<'_>, Unread>
-    where
-        B: HttpBody<Data: Buf>,
-    {
-        read(parts, body, most, &self.0, sender, BODY_TIMEOUT).await
+        let subject = subject.into();
+        read(Source { parts, origin: None, subject: Some(&subject) }, body, most, &self.0, BODY_TIMEOUT).await
     }
 }
 
@@ -159,11 +147,29 @@ pub(super) enum Sender {
     Subject(Arc<str>),
 }
 
-impl Sender {
-    /// The sender of a request without credentials.
-    pub(super) fn of(parts: &Parts) -> Self {
-        let addresses = parts.extensions.get::<Addresses>();
-        addresses.map_or(Sender::Unknown, |addresses| Sender::Address(client_network(addresses.peer.ip())))
+/// Where a body comes from. Most bodies are small and arrive with their head; for these nothing of it is looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) parts: &'a Parts,
+    /// Connection of the request. Default: the one among the extensions.
+    pub(super) origin: Option<&'a Origin>,
+    /// Authenticated subject of the request.
+    pub(super) subject: Option<&'a Arc<str>>,
+}
+
+impl Source<'_> {
+    fn sender(&self) -> Sender {
+        if let Some(subject) = self.subject {
+            return Sender::Subject(subject.clone());
+        }
+        let addresses = self.origin.map(|origin| &origin.addresses).or_else(|| self.parts.extensions.get());
+        let network = |addresses: &Addresses| client_network(addresses.peer.ip());
+        addresses.map(network).map_or(Sender::Unknown, Sender::Address)
+    }
+
+    fn pace(&self) -> BodyPace<'_> {
+        let watch = self.origin.map(|origin| &origin.watch);
+        BodyPace(watch.or_else(|| self.parts.extensions.get::<BodyWatch>()))
     }
 }
 
@@ -189,13 +195,17 @@ impl Budget {
 /// What one body takes of the budget.
 struct Held<'a> {
     budget: &'a Budget,
+    /// `Unknown` while it takes nothing.
     sender: Sender,
     bytes: usize,
 }
 
 impl Held<'_> {
     /// Takes more, if afterwards as much is left for others as the sender holds.
-    fn grow(&mut self, bytes: usize) -> Result<(), Unread> {
+    fn grow(&mut self, source: Source<'_>, bytes: usize) -> Result<(), Unread> {
+        if self.bytes == 0 {
+            self.sender = source.sender();
+        }
         let mut held = lock(&self.budget.held);
         let left = self.budget.most.checked_sub(held.all + bytes).ok_or(Unread::NoRoom)?;
         if self.sender != Sender::Unknown {
@@ -253,11 +263,10 @@ const FOREVER: Duration = Duration::from_hours(24 * 365);
 /// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to arrive, and time for what has
 /// arrived. A body that is too long and that the client sends only after `100 Continue` is not requested.
 pub(super) async fn read<'a, B>(
-    parts: &Parts,
+    source: Source<'_>,
     body: B,
     cap: usize,
     budget: &'a Budget,
-    sender: Sender,
     patience: Duration,
 ) -> Result<Whole<'a>, Unread>
 where
@@ -268,12 +277,13 @@ where
     let mut reading = std::pin::pin!(async move {
         let (mut body, most) = (std::pin::pin!(body), cap.saturating_mul(SKIPPED));
         if length <= cap {
-            let read = collect(body.as_mut(), cap, Held { budget, sender, bytes: 0 }, come).await;
+            let held = Held { budget, sender: Sender::Unknown, bytes: 0 };
+            let read = collect(source, body.as_mut(), cap, held, come).await;
             if !matches!(read, Err(Unread::TooLarge)) {
                 return read;
             }
         }
-        if length <= cap || (length <= most && !parts.headers.contains_key(EXPECT)) {
+        if length <= cap || (length <= most && !source.parts.headers.contains_key(EXPECT)) {
             skip(body, most).await;
         }
         Err(Unread::TooLarge)
@@ -281,7 +291,7 @@ where
     let first = std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     match first {
         Poll::Ready(read) => read,
-        Poll::Pending => in_time(reading, patience, come, BodyPace(parts.extensions.get())).await,
+        Poll::Pending => in_time(reading, patience, come, source.pace()).await,
     }
 }
 
@@ -322,6 +332,7 @@ async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
 
 /// Reads up to `cap` bytes, and counts in `come` those that are there.
 async fn collect<'a, B>(
+    source: Source<'_>,
     mut body: Pin<&mut B>,
     cap: usize,
     mut held: Held<'a>,
@@ -341,14 +352,14 @@ where
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
             if first.len() > SMALL || !body.is_end_stream() {
-                held.grow(first.len())?;
+                held.grow(source, first.len())?;
             }
             continue;
         }
         if all.is_empty() {
             all.extend_from_slice(&std::mem::take(&mut first));
         }
-        held.grow(data.remaining())?;
+        held.grow(source, data.remaining())?;
         while data.has_remaining() {
             let chunk = data.chunk();
             all.extend_from_slice(chunk);
@@ -362,13 +373,17 @@ where
 #[cfg(test)]
 mod tests {
     use super::super::options::{Connections, Options};
-    use super::super::watch::{BodyWatch, Watch};
+    use super::super::watch::Watch;
     use super::*;
 
     const LONG: Duration = Duration::from_mins(1);
 
     fn parts() -> Parts {
         ::http::Request::new(()).into_parts().0
+    }
+
+    fn unknown(parts: &Parts) -> Source<'_> {
+        Source { parts, origin: None, subject: None }
     }
 
     /// A body in pieces, which come at once or one each second. Its end never comes if it `hangs`.
@@ -412,7 +427,7 @@ mod tests {
             let second = Duration::from_secs(1);
             let seconds = Some(tokio::time::interval_at(begun + second, second));
             let body = Pieces { bytes, left, hangs: false, seconds };
-            let read = read(&parts(), body, 4 << 20, &budget, Sender::Unknown, patience).await;
+            let read = read(unknown(&parts()), body, 4 << 20, &budget, patience).await;
             assert_eq!((size(read), begun.elapsed().as_secs()), (expected, read_after));
         }
     }
@@ -427,7 +442,7 @@ mod tests {
         let parts = parts();
         let body = |left, hangs| {
             let body = Pieces { bytes: 10, left, hangs, seconds: None };
-            read(&parts, body, 1_000, &budget, Sender::Unknown, LONG)
+            read(unknown(&parts), body, 1_000, &budget, LONG)
         };
         assert_eq!(size(body(10, false).await), Ok(100));
         assert_eq!(size(body(11, false).await), Err(Unread::NoRoom));
@@ -452,7 +467,7 @@ mod tests {
         let (budget, patience) = (Budget::new(usize::MAX), Options::default().body_timeout);
         let begun = Instant::now();
         let body = Pieces { bytes: 4 << 20, left: 1, hangs: true, seconds: None };
-        let read = read(&parts(), body, 8 << 20, &budget, Sender::Unknown, patience).await;
+        let read = read(unknown(&parts()), body, 8 << 20, &budget, patience).await;
         assert_eq!((size(read), begun.elapsed()), (Err(Unread::TooSlow), patience));
     }
 
@@ -469,8 +484,7 @@ mod tests {
             parts.extensions.insert(BodyWatch(guest.watched.clone()));
             let seconds = Some(tokio::time::interval_at(Instant::now() + second / 2, second));
             let body = Pieces { bytes, left, hangs, seconds };
-            let mut reading =
-                std::pin::pin!(read(&parts, body, 4 << 20, &budget, Sender::Unknown, BODY_TIMEOUT));
+            let mut reading = std::pin::pin!(read(unknown(&parts), body, 4 << 20, &budget, BODY_TIMEOUT));
             assert!(tokio::time::timeout(second * 3 / 4, reading.as_mut()).await.is_err());
             assert_eq!(guest.watched.idle_since(), None, "{bytes} bytes in the first second");
             assert!(tokio::time::timeout(second, reading.as_mut()).await.is_err());
@@ -483,9 +497,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_sender_leaves_as_much_as_it_takes() {
         let (budget, parts) = (Budget::new(64), parts());
+        let subjects = ["a", "b", "c", "d"].map(Arc::<str>::from);
         let body = |sender: &str, left| {
             let body = Pieces { bytes: 4, left, hangs: false, seconds: None };
-            read(&parts, body, 1_000, &budget, Sender::Subject(sender.into()), LONG)
+            let subject = subjects.iter().find(|subject| ***subject == *sender);
+            read(Source { parts: &parts, origin: None, subject }, body, 1_000, &budget, LONG)
         };
         let mut held = Vec::new();
         for (sender, share) in [("a", 8), ("b", 4), ("c", 2)] {
@@ -506,11 +522,11 @@ mod tests {
         let sender = |peer: &str| {
             let mut parts = parts();
             parts.extensions.insert(Addresses { peer: peer.parse().unwrap(), local: None });
-            Sender::of(&parts)
+            unknown(&parts).sender()
         };
         assert_eq!(sender("192.0.2.1:1"), sender("[::ffff:192.0.2.1]:2"));
         assert_eq!(sender("[2001:db8::1]:1"), sender("[2001:db8::2]:1"));
         assert_ne!(sender("[2001:db8::1]:1"), sender("[2001:db8:0:1::1]:1"));
-        assert_eq!(Sender::of(&parts()), Sender::Unknown);
+        assert_eq!(unknown(&parts()).sender(), Sender::Unknown);
     }
 }

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use super::super::{Service, start};
 use super::body::Budget;
 use super::key::SessionId;
-use super::listener::Addresses;
+use super::listener::Origin;
 use super::options::Options;
 use super::reply::{self, Reply};
 use super::sessions::Sessions;
@@ -53,20 +53,13 @@ impl Endpoint {
         Arc::new(Endpoint { service, options, sessions, legacy, bodies, is_reaping })
     }
 
-    /// Serves one request. `addresses` are those of its connection, where they are known.
-    pub(super) async fn handle<B>(
-        self: &Arc<Self>,
-        request: Request<B>,
-        addresses: Option<Addresses>,
-    ) -> Reply
+    /// Serves one request. `origin` is its connection, if it is known and not among the extensions.
+    pub(super) async fn handle<B>(self: &Arc<Self>, request: Request<B>, origin: Option<Origin>) -> Reply
     where
         B: HttpBody<Data: Buf> + Send,
     {
         let (mut parts, body) = request.into_parts();
-        if let Some(addresses) = addresses {
-            parts.extensions.insert(addresses);
-        }
-        let local = addresses.and_then(|addresses| addresses.local).map(|address| address.ip());
+        let local = origin.as_ref().and_then(|origin| origin.addresses.local).map(|address| address.ip());
         for secret in [names::SESSION_ID, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
             if let Entry::Occupied(mut values) = parts.headers.entry(secret) {
                 values.iter_mut().for_each(|value| value.set_sensitive(true));
@@ -84,12 +77,14 @@ impl Endpoint {
             return metadata;
         }
         match parts.headers.get(ORIGIN).filter(|origin| self.lets_read(origin)).cloned() {
-            None => self.route(parts, body).await,
-            Some(origin) => {
-                let mut reply =
-                    if parts.method == Method::OPTIONS { preflight() } else { self.route(parts, body).await };
+            None => self.route(parts, body, origin.as_ref()).await,
+            Some(page) => {
+                let mut reply = match parts.method {
+                    Method::OPTIONS => preflight(),
+                    _ => self.route(parts, body, origin.as_ref()).await,
+                };
                 let headers = reply.headers_mut();
-                headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+                headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, page);
                 headers.insert(
                     ACCESS_CONTROL_EXPOSE_HEADERS,
                     HeaderValue::from_static("mcp-session-id, www-authenticate"),
@@ -104,7 +99,12 @@ impl Endpoint {
         origin.to_str().is_ok_and(|origin| self.options.guard.is_allowed(origin))
     }
 
-    async fn route<B: HttpBody<Data: Buf> + Send>(self: &Arc<Self>, mut parts: Parts, body: B) -> Reply {
+    async fn route<B: HttpBody<Data: Buf> + Send>(
+        self: &Arc<Self>,
+        mut parts: Parts,
+        body: B,
+        origin: Option<&Origin>,
+    ) -> Reply {
         let path = parts.uri.path();
         let is_legacy = self.options.legacy.as_deref() == Some(path);
         if path != self.options.path && !is_legacy {
@@ -116,7 +116,7 @@ impl Endpoint {
             Err(refusal) => return *refusal,
         };
         match parts.method {
-            Method::POST => post::post(self, parts, body, line, principal).await,
+            Method::POST => post::post(self, parts, body, origin, line, principal).await,
             Method::GET => {
                 let mut reply = get::get(self, &parts, principal).await;
                 self.end_with_token(&parts, &mut reply);

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::body::Body;
 use super::endpoint::Endpoint;
-use super::listener::{Addresses, Answer, Listener};
+use super::listener::{Answer, Listener, Origin};
 use super::reply::Reply;
 use crate::Result;
 
@@ -23,8 +23,8 @@ pub struct Listening {
 impl Answer for Arc<Endpoint> {
     type Body = Body;
 
-    async fn answer(self, request: Request<Incoming>, addresses: Addresses) -> Reply {
-        self.handle(request, Some(addresses)).await
+    async fn answer(self, request: Request<Incoming>, origin: Origin) -> Reply {
+        self.handle(request, Some(origin)).await
     }
 }
 

@@ -60,6 +60,13 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Connection that a request came on.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub(super) addresses: Addresses,
+    pub(super) watch: BodyWatch,
+}
+
 /// Who answers the requests of a listener.
 pub(super) trait Answer: Clone + Send + 'static {
     type Body: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
@@ -67,7 +74,7 @@ pub(super) trait Answer: Clone + Send + 'static {
     fn answer(
         self,
         request: Request<Incoming>,
-        addresses: Addresses,
+        origin: Origin,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -83,8 +90,9 @@ where
 {
     type Body = B;
 
-    async fn answer(mut self, mut request: Request<Incoming>, addresses: Addresses) -> Response<B> {
-        request.extensions_mut().insert(addresses);
+    async fn answer(mut self, mut request: Request<Incoming>, origin: Origin) -> Response<B> {
+        request.extensions_mut().insert(origin.addresses);
+        request.extensions_mut().insert(origin.watch);
         let Ok(()) = std::future::poll_fn(|cx| self.0.poll_ready(cx)).await;
         let Ok(response) = self.0.call(request).await;
         response
@@ -284,14 +292,12 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (io, watched) = (TokioIo::new(io), guest.watched.clone());
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let (answer, watched) = (answer.clone(), watched.clone());
         async move {
             watched.begin();
-            if !request.body().is_end_stream() {
-                request.extensions_mut().insert(BodyWatch(watched.clone()));
-            }
-            let reply = answer.answer(request, addresses).await;
+            let origin = Origin { addresses, watch: BodyWatch(watched.clone()) };
+            let reply = answer.answer(request, origin).await;
             Ok::<_, Infallible>(reply.map(|body| Noticed { body, watched }))
         }
     });

@@ -15,10 +15,11 @@ use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 use tokio::runtime::Handle;
 
 use super::super::{Connection, Reach, start};
-use super::body::{self, Sender, Unread};
+use super::body::{self, Source, Unread};
 use super::endpoint::{Endpoint, no_session};
 use super::exchange::{Exchange, answered};
 use super::key::SessionId;
+use super::listener::Origin;
 use super::reply::{self, Reply};
 use super::sessions::{Full, Session};
 use super::{headers, legacy, store};
@@ -35,6 +36,7 @@ pub(super) async fn post<B>(
     endpoint: &Arc<Endpoint>,
     parts: Parts,
     body: B,
+    origin: Option<&Origin>,
     line: Option<String>,
     principal: Option<Arc<str>>,
 ) -> Reply
@@ -45,9 +47,8 @@ where
         return refusal;
     }
     let cap = endpoint.service.settings().max_message;
-    let sender = principal.clone().map_or_else(|| Sender::of(&parts), Sender::Subject);
-    let timeout = endpoint.options.body_timeout;
-    let body = match body::read(&parts, body, cap, &endpoint.bodies, sender, timeout).await {
+    let source = Source { parts: &parts, origin, subject: principal.as_ref() };
+    let body = match body::read(source, body, cap, &endpoint.bodies, endpoint.options.body_timeout).await {
         Ok(body) => body,
         Err(unread) => return not_read(unread, cap),
     };

@@ -289,7 +289,7 @@ impl Watch {
     }
 }
 
-/// Extension of each request with a body: by it the reader of the body reports a slow one.
+/// By this the reader of a request body reports a slow one. It is an extension of requests to services of other kinds.
 #[derive(Clone)]
 pub(super) struct BodyWatch(pub(super) Arc<Watched>);
 
