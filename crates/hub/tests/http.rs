@@ -68,7 +68,7 @@ fn what_was_typed_wrongly_is_named() {
     run(&["inspect", "--header", "nothing", "http://127.0.0.1:1/mcp"]).said(2, &["NAME: VALUE"]);
     let refused = run(&["inspect", "--header", "Mcp-Session-Id: x", "http://127.0.0.1:1/mcp"]);
     refused.said(1, &["the header `mcp-session-id` is set by the transport"]);
-    run(&["demo", "--http", "nowhere"]).said(1, &["nowhere", "listened at"]);
+    run(&["demo", "--http", "nowhere"]).said(1, &["nowhere", "cannot listen on"]);
 }
 
 #[test]
