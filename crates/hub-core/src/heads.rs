@@ -1,5 +1,5 @@
-//! Signed heads of the audit, in a file beside the keys: how far each audit has come. Whoever can write to the data directory can
-//! recompute the chain, remove checkpoints and bring back an older copy, but cannot change this file.
+//! Signed heads of the audit, in a file beside the keys: the last entry of each audit. A user with write access to the data
+//! directory can recompute the chain, remove checkpoints and bring back an older copy, but cannot change this file.
 //!
 //! One JSON object on each line; for each place and tenant the last signed line counts. The file is written after the entries are
 //! in the store, so that it never names entries that a killed hub has lost.

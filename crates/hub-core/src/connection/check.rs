@@ -1,5 +1,5 @@
 //! Whether connections are still needed, and whether the server behind one is still there. HTTP has no end of a connection:
-//! a request that does not reach the server tells, and connections that nobody uses are checked with a ping.
+//! a request that does not reach the server tells, and idle connections are checked with a ping.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::id::{ServerId, TenantId};
 use crate::server::Server;
 use crate::sync::lock;
 
-/// How long a connection is kept that nobody uses.
+/// Idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_mins(10);
 /// How long a connection is unused before it is checked, and the time between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
@@ -76,7 +76,7 @@ impl Connections {
         true
     }
 
-    /// The connections over HTTP that nobody has used for a while.
+    /// Returns the HTTP connections that have been idle for a while.
     pub(crate) fn quiet(&self) -> Vec<Reached> {
         let (now, slots) = (self.world.now(), lock(&self.slots));
         let due = slots.iter().filter(|(_, slot)| slot.is_due(now));
@@ -102,7 +102,7 @@ impl Connections {
         }
     }
 
-    /// Ends what nobody has used for long.
+    /// Closes connections that have been idle for too long.
     pub fn end_idle(&self) {
         let now = self.world.now();
         let is_idle =

@@ -75,7 +75,7 @@ impl Hub {
     pub(super) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
         let head = self.store.head(tenant).await?;
         let last = self.store.checkpoint(tenant).await?;
-        // One that somebody else has written does not count.
+        // One that another user has written does not count.
         let last = last.filter(|last| last.is_signed_by(self.signer.public_key()));
         if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
             return Ok(());

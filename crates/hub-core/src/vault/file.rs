@@ -7,8 +7,8 @@
 //! root 11400714819323198485 01ff…
 //! ```
 //!
-//! The last root key is in use. Whoever changes the file holds the lock beside it, and writes only a file that has every root key
-//! of the one that it replaces.
+//! The last root key is in use. A process that changes the file holds the lock beside it, and writes only a file that has every
+//! root key of the one that it replaces.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};

@@ -1,4 +1,4 @@
-//! The signed head beside the keys: what somebody who can write to the data directory does to the audit is found, and named.
+//! The signed head beside the keys: `audit verify` finds and names changes by a user with write access to the data directory.
 
 use std::fs;
 use std::path::Path;

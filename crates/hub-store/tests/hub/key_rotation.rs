@@ -1,4 +1,4 @@
-//! Tenant keys while hubs rotate them: what is used stays, and nobody waits for a whole rotation.
+//! Tenant keys while hubs rotate them: keys in use stay, and no tenant waits for a whole rotation.
 
 use std::path::Path;
 use std::sync::Arc;

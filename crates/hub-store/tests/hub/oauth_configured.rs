@@ -67,7 +67,7 @@ async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
             let error = failed.error.unwrap();
             assert!(error.contains("was for another URL, client or issuer: sign in again with"), "{error}");
         }
-        // As it was: nobody has to sign in again.
+        // As it was: no user has to sign in again.
         stage.hub.operate(ADA, declared(&authority, &plain())).await.unwrap();
         assert_eq!(standing(&stage).await, SignedIn::Yes);
         assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success, "{other}");

@@ -103,7 +103,7 @@ pub struct Bodies(Budget);
 
 impl Bodies {
     /// At most so many bytes are being received or in use. One sender takes at most as many as are left for all others, so
-    /// half of them if nobody else sends anything.
+    /// half of them if no other sender is active.
     pub fn new(most: usize) -> Self {
         Bodies(Budget::new(most))
     }

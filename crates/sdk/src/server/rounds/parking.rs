@@ -43,7 +43,7 @@ struct Slot {
 pub(crate) struct Kept {
     round: u32,
     pub(crate) answer: Arc<[u8]>,
-    /// The tool that gave it: whoever gets the answer again must have its scopes.
+    /// The tool that gave it. A client that receives it again must have the scopes of this tool.
     pub(crate) tool: Option<Arc<ToolEntry>>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Census {
     start: u64,
     /// Whether the descendants of this process belong, too.
     is_below_this: bool,
-    /// Nobody carries the empty one.
+    /// Mark of the processes. Empty: no process carries it.
     mark: String,
     /// Found before. Their descendants belong, too; whoever has lost its parents since is still remembered.
     known: HashSet<(i32, u64)>,

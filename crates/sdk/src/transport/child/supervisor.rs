@@ -51,7 +51,7 @@ pub(super) struct Control(UnixStream);
 impl Control {
     /// Sends `SIGTERM` to the server and all its descendants.
     pub(super) fn terminate(&self) {
-        let _ = (&self.0).write(&[1]); // a supervisor that has ended has nobody left to signal
+        let _ = (&self.0).write(&[1]); // a supervisor that has ended has no process left to signal
     }
 
     /// Has everything killed, and returns how the server ended; `None` if the supervisor was killed or does not answer
@@ -71,7 +71,7 @@ pub(super) fn start(
 ) -> io::Result<io::Result<(Child, ChildStdin, Control)>> {
     let (control, theirs) = UnixStream::pair()?;
     let (input, stdin) = io::pipe()?;
-    // The supervisor does not carry the lineage: whoever ends the lineage must not end the supervisor first.
+    // The supervisor does not carry the lineage: the process that ends the lineage must not end the supervisor first.
     command.env_remove(LINEAGE).stdin(OwnedFd::from(theirs)).process_group(0);
     let mut child = command.spawn()?;
     drop(command); // it holds the other end of the control socket
@@ -124,7 +124,7 @@ fn read_number(mut control: &UnixStream) -> io::Result<i32> {
 pub fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE, // the process that started it notices, and there is nobody else to tell
+        Err(_) => ExitCode::FAILURE, // the process that started it notices the exit
     }
 }
 
