@@ -1,17 +1,18 @@
-//! Reading what may never come, on a thread of its own: the program must be able to end meanwhile.
+//! Blocking reads on a separate thread. A read may never return, and must not prevent the process from exiting.
 
 use std::io;
 
-/// What is read. Whoever waits no longer leaves the thread behind, which ends with the program.
+/// Runs a blocking read on a new thread. If the returned future is dropped, the thread stays blocked until the
+/// process exits.
 pub(crate) async fn apart(read: impl FnOnce() -> io::Result<String> + Send + 'static) -> io::Result<String> {
     let (sender, text) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        let _ = sender.send(read()); // nobody may wait any longer
+        let _ = sender.send(read()); // the receiver may be gone
     });
     text.await.unwrap_or_else(|_| Ok(String::new()))
 }
 
-/// A line that somebody types.
+/// Reads one line from standard input.
 pub(crate) async fn line() -> io::Result<String> {
     apart(|| {
         let mut line = String::new();
@@ -20,7 +21,7 @@ pub(crate) async fn line() -> io::Result<String> {
     .await
 }
 
-/// The text of a file, which may be a pipe.
+/// Reads a file, which may be a pipe.
 pub(crate) async fn file(path: &str) -> io::Result<String> {
     let path = path.to_owned();
     apart(move || std::fs::read_to_string(path)).await

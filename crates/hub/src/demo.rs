@@ -1,4 +1,4 @@
-//! The built-in demo server: a little of everything, without reaching outside.
+//! Built-in demo server: tools, resources, prompts and elicitation, without external effects.
 
 use std::time::Duration;
 
@@ -25,47 +25,47 @@ struct Add {
     b: f64,
 }
 
-/// What `add` gives.
+/// Result of `add`.
 #[derive(Serialize, JsonSchema)]
 struct Sum {
-    /// Both numbers together
+    /// Sum of both numbers
     sum: f64,
 }
 
 #[args]
 struct Echo {
-    /// What to say back
+    /// Text to return
     message: String,
 }
 
 #[args]
 struct Countdown {
-    /// Where to begin, at most 100
+    /// Start value, 1–100
     #[schemars(range(min = 1, max = 100))]
     from: u32,
-    /// Milliseconds between two steps; none when left out
+    /// Milliseconds between two steps. Default: 0
     #[schemars(range(max = 1000))]
     pause_ms: Option<u64>,
 }
 
 #[args]
 struct Order {
-    /// What to drink; tea when left out
+    /// Drink to order. Default: tea
     drink: Option<String>,
 }
 
-/// What the user is asked for an order.
+/// Form that the user fills in for an order.
 #[args]
 struct Cup {
-    /// How large the cup is
+    /// Size of the cup
     size: Size,
-    /// How many of them
+    /// Number of cups
     #[schemars(range(min = 1, max = 12))]
     count: u32,
-    /// Whether you take it with you
+    /// Whether the order is to go
     #[serde(default)]
     to_go: bool,
-    /// Anything else we should know
+    /// Additional wishes
     #[schemars(length(max = 80))]
     wish: Option<String>,
 }
@@ -80,24 +80,24 @@ enum Size {
 
 #[args]
 struct Note {
-    /// The name of the note
+    /// Name of the note
     name: String,
 }
 
 #[args]
 struct Review {
-    /// The programming language of the code
+    /// Programming language of the code
     language: String,
-    /// The code to look at
+    /// Code to review
     code: Option<String>,
 }
 
-/// The demo server.
+/// Builds the demo server.
 pub(crate) fn server() -> Server {
     Server::new("linchpin-demo", env!("CARGO_PKG_VERSION"))
         .title("Linchpin demo")
         .description("Shows what a Linchpin server can do")
-        .instructions("A server to try things on. Nothing it does has an effect outside.")
+        .instructions("A demo server for experiments. Its tools have no external effects.")
         .add(
             Tool::new("add")
                 .description("Adds two numbers")
@@ -106,10 +106,10 @@ pub(crate) fn server() -> Server {
                 .open_world(false)
                 .handler(|Add { a, b }| async move { Json(Sum { sum: a + b }) }),
         )
-        .tool("echo", "Says the message back", |Echo { message }| async move { message })
+        .tool("echo", "Returns the message", |Echo { message }| async move { message })
         .tool("countdown", "Counts down to zero and reports each step", countdown)
-        .tool("order", "Takes an order: asks the user for the size and the number of cups", order)
-        .tool("terms", "Sends the user to a page with terms, and says whether they agreed", terms)
+        .tool("order", "Places an order: asks the user for the size and the number of cups", order)
+        .tool("terms", "Asks the user to open a page with terms, and returns whether they agreed", terms)
         .resource("memory://status", "status", || async { json!({ "status": "ok" }) })
         .add(
             ResourceTemplate::new("notes://{name}", "note")
@@ -125,11 +125,11 @@ pub(crate) fn server() -> Server {
         .add(
             Prompt::new("review")
                 .title("Review code")
-                .description("Asks for a review of some code")
+                .description("Requests a code review")
                 .complete("language", |typed: String| async move { starting_with(LANGUAGES, &typed) })
                 .handler(|Review { language, code }| async move {
                     let code = code.map(|code| format!(":\n\n```\n{code}\n```")).unwrap_or_default();
-                    format!("Review this {language} code for mistakes and for what could be simpler{code}")
+                    format!("Review this {language} code for mistakes and possible simplifications{code}")
                 }),
         )
 }

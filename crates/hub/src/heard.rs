@@ -1,15 +1,15 @@
-//! What a server says beside the protocol, on its standard error and where it should not.
+//! Output of a stdio server outside the protocol: standard error, and stray lines on standard output.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::terminal::{Screen, clean, shorten};
 
-/// Lines of a server's standard error that are kept for when it fails.
+/// Number of recent lines of standard error that are retained for an error report.
 const KEPT: usize = 20;
 const LONGEST: usize = 500;
 
-/// What the server says beside the protocol.
+/// Collector of a server's output outside the protocol.
 pub(crate) struct Heard {
     screen: Arc<Screen>,
     verbose: bool,
@@ -34,7 +34,7 @@ impl Heard {
         lines.push_back(line);
     }
 
-    /// Keeps the first line that cannot be a message.
+    /// Records the first line that cannot be a JSON-RPC message.
     pub(crate) fn on_stdout(&self, line: &str) {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with(['{', '[']) {
@@ -43,13 +43,13 @@ impl Heard {
         }
     }
 
-    /// It is the server's mistake, and often the reason why nothing else works.
+    /// Prints a note about stray output on standard output, a server bug that often breaks the connection.
     pub(crate) fn show_stray(&self) {
         let stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stray) = stray {
             self.screen.aside(&format!(
-                "note: the server wrote something that is no message on its standard output: {stray}\n      \
-                 Only messages may go there; its logs belong on standard error."
+                "note: the server wrote a line that is not a JSON-RPC message to standard output: {stray}\n      \
+                 Standard output is reserved for messages; logs belong on standard error."
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! The folder that the program was started in, as a root for servers that ask.
+//! MCP root of the commands: the current directory.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use linchpin::model::Root;
 
-/// Nothing if the folder is gone.
+/// Returns the current directory as a root; empty if the directory no longer exists.
 pub(crate) fn current() -> Vec<Root> {
     let folder = std::env::current_dir();
     folder.iter().map(|folder| Root { uri: uri(folder), name: None, meta: None }).collect()

@@ -1,5 +1,5 @@
-//! A secret that somebody enters: read from a pipe, or typed without being shown. It is never an argument of a command,
-//! where everybody on the machine could see it.
+//! Secret input from a pipe, or from a terminal without echo. Secrets are never command-line arguments, since every
+//! user of the machine can read those.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 
@@ -12,12 +12,12 @@ use crate::signals::Signals;
 
 const LONGEST: u64 = 64 << 10;
 
-/// Reads a secret. On a terminal `question` is asked.
+/// Reads a secret. On a terminal, shows `question` as the prompt.
 pub(crate) async fn read(question: &str) -> Result<Secret, Failure> {
     let text = if io::stdin().is_terminal() {
         let mut signals = Signals::new()?;
         let hidden = Hidden::new()?;
-        let _ = write!(io::stderr(), "{question}: "); // nobody is left to be asked
+        let _ = write!(io::stderr(), "{question}: "); // the secret can be read without the prompt
         let typed = signals.or(line()).await;
         drop(hidden);
         let _ = writeln!(io::stderr());
@@ -26,12 +26,12 @@ pub(crate) async fn read(question: &str) -> Result<Secret, Failure> {
         apart(|| io::read_to_string(io::stdin().take(LONGEST))).await?
     };
     match text.trim_end_matches(['\r', '\n']) {
-        "" => Err(Failure::usage("a secret is needed: type it, or send it on standard input")),
+        "" => Err(Failure::usage("no secret was entered: type it, or pipe it to standard input")),
         text => Ok(Secret::new(text)),
     }
 }
 
-/// Nothing that is typed is shown as long as this is there.
+/// Guard that disables terminal echo until it is dropped.
 struct Hidden(Termios);
 
 impl Hidden {

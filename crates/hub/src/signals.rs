@@ -1,10 +1,10 @@
-//! The wish of the user or of the system for an end.
+//! Termination signals: SIGINT, SIGTERM and SIGHUP.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Failure, Kind};
 
-/// From when it is made on, signals no longer end the program by themselves.
+/// Signal listeners. Once created, these signals no longer terminate the process by default.
 pub(crate) struct Signals([(u8, Signal); 3]);
 
 impl Signals {
@@ -19,7 +19,7 @@ impl Signals {
         ]))
     }
 
-    /// The work's result, unless a signal comes first.
+    /// Returns the result of the work, or an error if a signal arrives first.
     pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
         let [(first, interrupt), (second, terminate), (third, hangup)] = &mut self.0;
         let signal = tokio::select! {

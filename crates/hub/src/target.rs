@@ -1,4 +1,4 @@
-//! A server for one command: started or reached, listened to, and let go with everything it started, whatever happens.
+//! Server connection of one command. The connection and all processes of the server are closed on every exit path.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::sign_in;
 use crate::signals::Signals;
 use crate::terminal::Screen;
 
-/// Where a server is.
+/// Command or URL of a server.
 pub(crate) enum Place {
-    /// A process to be started: its program and arguments.
+    /// Program and arguments of a stdio server.
     Command(Vec<OsString>),
-    /// An address, and headers for every request.
+    /// URL of a remote server, and headers for every request.
     Url(String, Vec<(String, String)>),
 }
 
 impl Place {
-    /// What was typed: a URL, or a command.
+    /// Parses the positional arguments: a URL, or a command.
     pub(crate) fn parse(words: Vec<OsString>, headers: Vec<(String, String)>) -> Result<Self, Failure> {
         let is_url = |word: &OsStr| {
             let word = word.to_string_lossy().to_ascii_lowercase();
@@ -37,33 +37,33 @@ impl Place {
             [url, extra, ..] if is_url(url) => {
                 let extra = extra.to_string_lossy();
                 Err(Failure::usage(format!(
-                    "`{extra}` comes after a URL, which takes nothing: give options before it"
+                    "unexpected argument `{extra}` after a URL: put options before the URL"
                 )))
             }
             _ if !headers.is_empty() => {
-                Err(Failure::usage("--header is for a URL: a command has no headers"))
+                Err(Failure::usage("--header requires a URL: a command has no headers"))
             }
             _ => Ok(Place::Command(words)),
         }
     }
 }
 
-/// Which server, and how patient to be with it.
+/// Server of a command, with its connection settings.
 pub(crate) struct Target {
     pub(crate) place: Place,
     pub(crate) timeout: Duration,
-    /// The protocol revision, if it is pinned.
+    /// Protocol revision, if it is pinned.
     pub(crate) revision: Option<Revision>,
     pub(crate) verbose: bool,
     pub(crate) screen: Arc<Screen>,
-    /// How to sign in.
+    /// OAuth settings.
     pub(crate) sign_in: SignIn,
-    /// Is told of every step on the way.
+    /// Recorder of the connection steps, for `linchpin doctor`.
     pub(crate) trace: Option<Arc<Trace>>,
 }
 
 impl Target {
-    /// Starts or reaches the server, does the work and lets the server go. `dress` gives the client its handlers.
+    /// Connects to the server, runs `work` and closes the connection. `dress` adds handlers to the client.
     pub(crate) async fn with<T>(
         self,
         dress: impl FnOnce(ClientBuilder) -> ClientBuilder,
@@ -84,7 +84,7 @@ impl Target {
             Ok(client) => {
                 let result = signals.or(work(&client)).await;
                 self.screen.clear();
-                // In good order; a signal while that takes its time makes it quick.
+                // Close gracefully, but let a second signal interrupt the close.
                 let _ = signals.or(client.close()).await;
                 result.and_then(|result| result)
             }
@@ -102,7 +102,7 @@ impl Target {
         for (name, value) in headers {
             client = client.header(name, value);
         }
-        // Whoever says who they are by a header of their own need not sign in.
+        // An explicit Authorization header replaces OAuth.
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
             let oauth = sign_in::oauth(&self.screen, &self.sign_in)?;
             client = match self.trace.clone() {
@@ -127,13 +127,13 @@ impl Target {
             Failure { kind: Kind::Timeout, .. } => {
                 let advice = match self.place {
                     Place::Command(_) => {
-                        "is it an MCP server that speaks on stdio? --timeout gives it longer"
+                        "check that the command is an MCP server on stdio, or increase --timeout"
                     }
-                    Place::Url(..) => "is it an MCP server? --timeout gives it longer",
+                    Place::Url(..) => "check that the URL is an MCP server, or increase --timeout",
                 };
                 Failure::new(
                     Kind::Timeout,
-                    format!("the server did not answer within {:?}: {advice}", self.timeout),
+                    format!("the server did not respond within {:?}: {advice}", self.timeout),
                 )
             }
             failure => failure,

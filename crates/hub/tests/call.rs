@@ -35,11 +35,11 @@ fn arguments_come_from_where_they_are() {
 #[test]
 fn wrong_usage_says_what_is_wrong() {
     let cases = [
-        (["--args", r#"{"a":"#], "--args: this is no JSON as it is read here: the JSON text ends too early"),
+        (["--args", r#"{"a":"#], "--args: unsupported JSON: the JSON text ends too early"),
         (["--args", r#"{"a": 1, "a": 2}"#], "the key \"a\" stands twice"),
-        (["--args", "[1]"], r#"arguments are a JSON object like {"name": "value"}, not [1]"#),
-        (["--args", "@/no/such/file"], "/no/such/file cannot be read"),
-        (["--answer", "size"], "an answer looks like field=value"),
+        (["--args", "[1]"], r#"must be a JSON object such as {"name": "value"}, not [1]"#),
+        (["--args", "@/no/such/file"], "failed to read /no/such/file"),
+        (["--answer", "size"], "must have the form field=value"),
         (["--timeout", "0"], "--timeout"),
         (["--agrs", "{}"], "'--args'"),
     ];
@@ -53,8 +53,8 @@ fn wrong_usage_says_what_is_wrong() {
 
 #[test]
 fn failures_end_with_one() {
-    run(&["call", "ad", LINCHPIN, "demo"]).said(1, &["there is no tool `ad`", "did you mean add?"]);
-    run(&["call", "zzzz", LINCHPIN, "demo"]).said(1, &["`linchpin inspect` shows"]);
+    run(&["call", "ad", LINCHPIN, "demo"]).said(1, &["unknown tool `ad`", "did you mean add?"]);
+    run(&["call", "zzzz", LINCHPIN, "demo"]).said(1, &["with `linchpin inspect`"]);
     let failed = run(&["--json", "call", "cuontdown", LINCHPIN, "demo"]);
     assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(1), &Value::from("unknown_tool")));
     // A tool's own failure is its result, and goes where it does not mix with results.
@@ -95,7 +95,7 @@ for line in sys.stdin:
 #[test]
 fn a_server_that_does_not_answer_is_explained() {
     run(&["call", "hang", "--timeout", "1", "python3", "-c", TOOLS])
-        .said(1, &["`hang` gave no result within 1.0 s: --timeout gives it longer", "  | hanging\n"]);
+        .said(1, &["`hang` returned no result within 1.0 s: increase --timeout", "  | hanging\n"]);
     run(&["call", "die", "python3", "-c", TOOLS]).said(1, &["may or may not have happened", "out of paper"]);
     run(&["call", "refuse", "python3", "-c", TOOLS]).said(1, &["linchpin: I refuse (code -32000)"]);
     let refused = run(&["--json", "call", "refuse", "python3", "-c", TOOLS]).said(1, &[]).json();
@@ -148,7 +148,7 @@ fn progress_is_a_bar_on_a_terminal() {
 #[test]
 fn a_question_without_anybody_to_answer_is_declined() {
     let run_ = run(&["call", "order", LINCHPIN, "demo"]);
-    run_.said(1, &["nobody is there to answer", "--answer size=…", "the user declined to answer"]);
+    run_.said(1, &["no input is available", "--answer size=…", "the user declined to answer"]);
     run(&["call", "terms", LINCHPIN, "demo"])
         .said(1, &["https://example.com/terms", "the user declined to open"]);
 }
@@ -167,16 +167,16 @@ fn questions_are_answered_from_the_command_line() {
         LINCHPIN,
         "demo",
     ];
-    let run_ = run(&answers).said(0, &["--answer x: the server did not ask for it"]);
+    let run_ = run(&answers).said(0, &["--answer x: unused, the server did not request this field"]);
     assert_eq!(run_.stdout, "3 × large tea, to stay\n");
     let answers = ["call", "order", "--answer", "size=huge", "--answer", "count=3", LINCHPIN, "demo"];
-    run(&answers).said(1, &["--answer size=huge: huge is none of small, medium, large", "declined"]);
+    run(&answers).said(1, &["--answer size=huge: huge is not one of small, medium, large", "declined"]);
 }
 
 #[test]
 fn questions_are_answered_from_a_pipe() {
     let run = run_with("medium\nmany\n3\n\nhot\n", &["call", "order", LINCHPIN, "demo"]);
-    assert_eq!(run.said(0, &["many is no whole number"]).stdout, "3 × medium tea, to stay (hot)\n");
+    assert_eq!(run.said(0, &["many is not an integer"]).stdout, "3 × medium tea, to stay (hot)\n");
     assert_eq!(
         run_with("!cancel\n", &["call", "order", LINCHPIN, "demo"]).said(1, &["closed the question"]).stdout,
         ""

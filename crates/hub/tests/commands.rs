@@ -60,7 +60,7 @@ fn a_timeout_means_the_same_everywhere() {
     let expected = "must be from 1s to 300s; a plain number is in seconds";
     home.run(&["server", "update", "x4", "--timeout", "60000"]).said(2, &[expected]);
     let silent = ["inspect", "--timeout", "200ms", "sh", "-c", "cat >/dev/null"];
-    run(&silent).said(1, &["did not answer within 200ms"]);
+    run(&silent).said(1, &["did not respond within 200ms"]);
     run(&["inspect", "--timeout", "1h", LINCHPIN, "demo"]).said(2, &["30s or 500ms"]);
     let _hub = home.start();
     let shown = home.ok(&["server", "show", "x1500ms"]);

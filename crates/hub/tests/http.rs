@@ -63,8 +63,9 @@ fn a_url_is_inspected_and_called_like_a_command() {
 
 #[test]
 fn what_was_typed_wrongly_is_named() {
-    run(&["inspect", "--header", "a: b", LINCHPIN, "demo"]).said(2, &["--header is for a URL"]);
-    run(&["inspect", "http://127.0.0.1:1/mcp", "extra"]).said(2, &["`extra` comes after a URL"]);
+    run(&["inspect", "--header", "a: b", LINCHPIN, "demo"]).said(2, &["--header requires a URL"]);
+    run(&["inspect", "http://127.0.0.1:1/mcp", "extra"])
+        .said(2, &["unexpected argument `extra` after a URL"]);
     run(&["inspect", "--header", "nothing", "http://127.0.0.1:1/mcp"]).said(2, &["NAME: VALUE"]);
     let refused = run(&["inspect", "--header", "Mcp-Session-Id: x", "http://127.0.0.1:1/mcp"]);
     refused.said(1, &["the header `mcp-session-id` is set by the transport"]);

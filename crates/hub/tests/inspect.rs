@@ -32,13 +32,13 @@ fn everything_is_shown_and_aligned() {
         let expected = [
             "linchpin-demo 0.1.0  Linchpin demo\n",
             "  revision      2026-07-28\n",
-            "  instructions  A server to try things on.",
+            "  instructions  A demo server for experiments.",
             "  add  [read-only]  [idempotent]  [closed world]\n    Adds two numbers\n",
-            "      from      integer 1…100   required  Where to begin, at most 100\n",
+            "      from      integer 1…100   required  Start value, 1–100\n",
             "      pause_ms  integer 0…1000            Milliseconds between",
             "\nResources (1)\n\n  memory://status",
             "\nResource templates (1)\n\n  notes://{name}  note  text/markdown  A note about this server\n",
-            "  review  Review code\n    Asks for a review of some code\n      language  required  The",
+            "  review  Review code\n    Requests a code review\n      language  required  Programming",
         ];
         for part in expected {
             assert!(shown.contains(part), "{part:?} is missing in:\n{shown}");
@@ -58,7 +58,7 @@ fn a_terminal_gets_colours_and_lines_that_fit() {
         assert!(plain.concat().trim_end().chars().count() <= 80, "{line}");
     }
     assert!(
-        run.stdout.contains("none\r\n                                          when left out"),
+        run.stdout.contains("steps.\r\n                                          Default: 0"),
         "{}",
         run.stdout
     );
@@ -71,7 +71,7 @@ fn for_programs_there_is_one_object() {
         assert_eq!(found["server"]["name"], "linchpin-demo");
         assert_eq!(found["server"]["title"], "Linchpin demo");
         assert_eq!(found["revision"], "2026-07-28");
-        assert!(found["instructions"].as_str().unwrap().starts_with("A server"));
+        assert!(found["instructions"].as_str().unwrap().starts_with("A demo server"));
         assert_eq!(found["capabilities"]["resources"]["subscribe"], true);
         let names: Vec<&str> =
             found["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
@@ -87,8 +87,8 @@ fn for_programs_there_is_one_object() {
 
 #[test]
 fn only_what_is_announced_is_asked_for() {
-    let shown =
-        run(&["inspect", "python3", "-c", OLD]).said(0, &["no message on its standard output: a stray line"]);
+    let shown = run(&["inspect", "python3", "-c", OLD])
+        .said(0, &["not a JSON-RPC message to standard output: a stray line"]);
     assert!(!shown.stderr.contains("starting"), "{}", shown.stderr);
     // What a server says cannot clear the screen.
     assert!(shown.stdout.starts_with("old\u{FFFD}[2J 1\n"), "{}", shown.stdout);
@@ -106,9 +106,9 @@ fn a_server_that_fails_is_explained() {
         .said(1, &["linchpin: cannot start `no-such-program-here`", "in PATH"]);
     run(&["inspect", "sh", "-c", "echo no database >&2; exit 3"]).said(1, &["status 3", "no database"]);
     run(&["inspect", "sh", "-c", "echo garbage; echo oh >&2"])
-        .said(1, &["status 0", "oh", "no message", ": garbage\n"]);
+        .said(1, &["status 0", "oh", "not a JSON-RPC message", ": garbage\n"]);
     let silent = ["inspect", "--timeout", "1", "sh", "-c", "echo loading >&2; cat >/dev/null"];
-    run(&silent).said(1, &["did not answer within 1s", "last words:\n  | loading\n"]);
+    run(&silent).said(1, &["did not respond within 1s", "last words:\n  | loading\n"]);
 }
 
 #[test]

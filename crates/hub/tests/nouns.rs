@@ -93,7 +93,7 @@ fn servers_at_a_url_and_their_credentials() {
     ]);
     assert_eq!((&added["slug"], &added["authentication"]["header"]), (&"far".into(), &"x-key".into()));
     home.run(&["server", "test", "far"]).said(1, &["there are no credentials for `far`"]);
-    home.run(&["server", "credential", "set", "far"]).said(2, &["a secret is needed"]);
+    home.run(&["server", "credential", "set", "far"]).said(2, &["no secret was entered"]);
     home.run_with("canary-2\n", &["server", "credential", "set", "far"]).said(0, &[]);
     let shown = home.json(&["server", "credential", "show", "far"]);
     assert_eq!(shown["kind"], "api-key");
@@ -170,7 +170,7 @@ fn tools_resources_and_prompts() {
     assert_eq!(home.json(&["server", "trust", "demo"])["trusted"], 4);
     home.run(&["tool", "describe", "mcp_demo__nothing"]).said(1, &["there is no tool"]);
     home.run(&["tool", "describe", "nothing", "--server", "demo"]).said(1, &["`demo` has no tool `nothing`"]);
-    home.run(&["tool", "call", "mcp_demo__add", "--args", "[]"]).said(2, &["arguments are a JSON object"]);
+    home.run(&["tool", "call", "mcp_demo__add", "--args", "[]"]).said(2, &["must be a JSON object"]);
     let twice = r#"{"a": 1, "b": 2, "a": 3}"#;
     home.run(&["tool", "call", "mcp_demo__add", "--args", twice])
         .said(2, &["--args", "the key \"a\" stands twice"]);

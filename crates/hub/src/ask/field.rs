@@ -1,4 +1,4 @@
-//! One field of a form: what it takes, in words, and whether an answer will do.
+//! One field of an elicitation form: a description of its accepted values, and the validation of an input.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,11 @@ use crate::terminal::one_line;
 
 pub(super) struct Field {
     pub(super) name: String,
-    /// What to call it.
+    /// Title from the schema, or the name.
     pub(super) label: String,
     pub(super) about: String,
     pub(super) required: bool,
-    /// What an empty answer stands for.
+    /// Value used for an empty input.
     pub(super) default: Option<Value>,
     pub(super) kind: Kind,
 }
@@ -32,7 +32,8 @@ pub(super) struct Choice {
     pub(super) title: String,
 }
 
-/// Where an answer comes from: a person types the number of a choice, a command line its value.
+/// Origin of an input. At the terminal a number selects a choice by position; on the command line the value of a
+/// choice takes precedence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     Person,
@@ -46,7 +47,7 @@ impl Field {
     }
 
     fn new(name: &str, schema: &Value, required: bool) -> Field {
-        // A field of a kind that is not known is taken as text.
+        // A field of an unknown type is treated as text.
         let schema: PrimitiveSchema = serde_json::from_value(schema.clone()).unwrap_or_default();
         let label = one_line(schema.title.as_deref().unwrap_or(name));
         let about = one_line(schema.description.as_deref().unwrap_or_default());
@@ -54,7 +55,7 @@ impl Field {
         Field { name: name.to_owned(), label, about, required, default, kind: Kind::of(schema) }
     }
 
-    /// What it takes, in words.
+    /// Describes the accepted values.
     pub(super) fn takes(&self) -> String {
         let between = |least: Option<String>, most: Option<String>| match (least, most) {
             (Some(least), Some(most)) => format!(" from {least} to {most}"),
@@ -75,7 +76,7 @@ impl Field {
                 text
             }
             Kind::Number { whole, least, most } => {
-                let kind = if *whole { "whole number" } else { "number" };
+                let kind = if *whole { "integer" } else { "number" };
                 format!(
                     "{kind}{}",
                     between(least.map(|least| least.to_string()), most.map(|most| most.to_string()))
@@ -88,7 +89,7 @@ impl Field {
                 let most = (*most < choices.len() as u64).then(|| most.to_string());
                 let least = least.map(|least| format!(", at least {least}")).unwrap_or_default();
                 let most = most.map(|most| format!(", at most {most}")).unwrap_or_default();
-                format!("numbers from 1 to {} with commas{least}{most}", choices.len())
+                format!("numbers from 1 to {}, separated by commas{least}{most}", choices.len())
             }
         };
         if self.required || self.default.is_some() { text } else { format!("{text}, optional") }
@@ -101,7 +102,7 @@ impl Field {
         }
     }
 
-    /// A value of this field as it would be typed.
+    /// Formats a value of this field the way a user would type it.
     pub(super) fn typed(&self, value: &Value) -> String {
         let number = |value: &Value| {
             let place = self.choices().iter().position(|choice| value == &*choice.value);
@@ -115,12 +116,12 @@ impl Field {
         }
     }
 
-    /// The answer as a value; `None` leaves an optional field out. An error says what is wrong with it.
+    /// Parses an input. `None` omits an optional field; an error says why the input is invalid.
     pub(super) fn parse(&self, typed: &str, from: From) -> Result<Option<Value>, String> {
         if typed.is_empty() && from == From::Person {
             return match &self.default {
                 Some(default) => Ok(Some(default.clone())),
-                None if self.required => Err("an answer is needed here".into()),
+                None if self.required => Err("a value is required".into()),
                 None => Ok(None),
             };
         }
@@ -130,7 +131,7 @@ impl Field {
             Kind::YesNo => match &*typed.to_lowercase() {
                 "y" | "yes" | "true" => json!(true),
                 "n" | "no" | "false" => json!(false),
-                _ => return Err(format!("{typed} is neither y nor n")),
+                _ => return Err(format!("{typed} is not valid: enter y or n")),
             },
             Kind::One(choices) => json!(chosen(choices, typed, from)?),
             Kind::Several { choices, least, most } => several(choices, typed, (*least, *most), from)?,

@@ -1,4 +1,4 @@
-//! Every kind of field, and what it makes of an answer.
+//! Tests of all field types: accepted inputs, rejected inputs and descriptions.
 
 use linchpin::model::ElicitSchema;
 use serde_json::{Value, json};
@@ -56,18 +56,18 @@ fn answers_that_will_do() {
 fn answers_that_will_not() {
     let several = json!({ "type": "array", "items": { "enum": ["a", "b"] }, "minItems": 1, "maxItems": 1 });
     let cases = [
-        (json!({ "type": "string" }), "", "an answer is needed"),
+        (json!({ "type": "string" }), "", "a value is required"),
         (json!({ "type": "string", "minLength": 3 }), "ab", "at least 3"),
         (json!({ "type": "string", "maxLength": 1 }), "äö", "at most 1"),
-        (json!({ "type": "string", "format": "email" }), "a@b", "no email"),
-        (json!({ "type": "string", "format": "date" }), "31.1.2031", "write it like"),
-        (json!({ "type": "string", "format": "date-time" }), "2031-01-31", "write it like"),
-        (json!({ "type": "string", "format": "uri" }), "a", "no uri"),
-        (json!({ "type": "integer" }), "1.5", "no whole number"),
-        (json!({ "type": "number" }), "NaN", "no number"),
+        (json!({ "type": "string", "format": "email" }), "a@b", "not a valid email"),
+        (json!({ "type": "string", "format": "date" }), "31.1.2031", "write it as"),
+        (json!({ "type": "string", "format": "date-time" }), "2031-01-31", "write it as"),
+        (json!({ "type": "string", "format": "uri" }), "a", "not a valid uri"),
+        (json!({ "type": "integer" }), "1.5", "not an integer"),
+        (json!({ "type": "number" }), "NaN", "not a number"),
         (json!({ "type": "number", "minimum": 1 }), "0.5", "at least 1"),
         (json!({ "type": "integer", "maximum": 10 }), "11", "at most 10"),
-        (json!({ "type": "boolean" }), "maybe", "neither y nor n"),
+        (json!({ "type": "boolean" }), "maybe", "enter y or n"),
         (json!({ "enum": ["a"], "type": "string" }), "2", "a number from 1 to 1"),
         (several.clone(), ",", "at least 1"),
         (several, "1,2", "at most 1"),
@@ -83,21 +83,24 @@ fn a_command_line_names_choices_by_value() {
     let numbers = field(json!({ "type": "string", "enum": ["2", "1"] }), true);
     assert_eq!(numbers.parse("2", From::Person), Ok(Some(json!("1"))));
     assert_eq!(numbers.parse("2", From::CommandLine), Ok(Some(json!("2"))));
-    assert!(numbers.parse("x", From::CommandLine).unwrap_err().contains("none of 2, 1"));
+    assert!(numbers.parse("x", From::CommandLine).unwrap_err().contains("not one of 2, 1"));
 }
 
 #[test]
 fn a_field_says_what_it_takes() {
     let cases = [
-        (json!({ "type": "integer", "minimum": 1, "maximum": 9 }), "whole number from 1 to 9"),
+        (json!({ "type": "integer", "minimum": 1, "maximum": 9 }), "integer from 1 to 9"),
         (json!({ "type": "number", "maximum": 9.5 }), "number, at most 9.5"),
         (json!({ "type": "string", "minLength": 2 }), "text, at least 2 characters"),
         (json!({ "type": "string", "format": "email" }), "email"),
         (json!({ "type": "string", "enum": ["a", "b"] }), "a number from 1 to 2"),
-        (json!({ "type": "array", "items": { "enum": ["a", "b"] } }), "numbers from 1 to 2 with commas"),
+        (
+            json!({ "type": "array", "items": { "enum": ["a", "b"] } }),
+            "numbers from 1 to 2, separated by commas",
+        ),
         (
             json!({ "type": "array", "items": { "enum": ["a", "b"] }, "minItems": 1 }),
-            "with commas, at least 1",
+            "separated by commas, at least 1",
         ),
     ];
     for (schema, expected) in cases {

@@ -1,5 +1,5 @@
-//! Lines that the user types. A thread of its own reads them, only when one is wanted: it may wait for ever,
-//! and the program must be able to end meanwhile.
+//! Line reader for standard input. A separate thread reads one line per request: the read may block without limit,
+//! and must not prevent the process from exiting.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 pub(super) struct Lines {
     wanted: SyncSender<()>,
     typed: Receiver<String>,
-    /// A line was wanted and has not come.
+    /// A line was requested and has not been received yet.
     is_waiting: bool,
 }
 
@@ -20,7 +20,7 @@ impl Lines {
         std::thread::spawn(move || {
             for () in wishes {
                 let mut line = String::new();
-                // No more can be read after an error; an empty line without its end says so.
+                // Nothing can be read after an error: the empty string signals the end of the input.
                 let _ = io::stdin().read_line(&mut line);
                 if sender.blocking_send(line).is_err() {
                     return;
@@ -30,14 +30,14 @@ impl Lines {
         Lines { wanted, typed, is_waiting: false }
     }
 
-    /// Forgets a line that was typed for a question that is over.
+    /// Discards a line typed for an earlier elicitation that has already ended.
     pub(super) fn forget(&mut self) {
         if self.is_waiting && self.typed.try_recv().is_ok() {
             self.is_waiting = false;
         }
     }
 
-    /// The next line without the space around it; `None` at the end of the input.
+    /// Returns the next line, trimmed; `None` at the end of the input.
     pub(super) async fn next(&mut self) -> Option<String> {
         if !self.is_waiting {
             self.wanted.try_send(()).ok()?;

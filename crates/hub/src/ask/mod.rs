@@ -1,7 +1,7 @@
-//! Questions of a server, asked at the terminal: forms field by field, and pages to visit.
+//! Elicitation at the terminal: forms field by field, and URLs to visit.
 //!
-//! One question is open at a time. Answers given on the command line are taken first; what they leave open is
-//! asked on standard error and read from standard input.
+//! One elicitation is open at a time. Values of `--answer` are used first; the remaining fields are prompted for on
+//! standard error and read from standard input.
 
 mod field;
 #[cfg(test)]
@@ -21,29 +21,29 @@ use self::field::{Field, From};
 use self::lines::Lines;
 use crate::terminal::{Screen, Style, one_line, shorten, wrap};
 
-/// What is shown of a message at most, in columns.
+/// Maximum displayed width of a message, in columns.
 const LONGEST_MESSAGE: usize = 4_000;
 
 pub(crate) struct Asker {
     screen: Arc<Screen>,
-    /// Whether somebody types.
+    /// Whether standard input is a terminal.
     is_terminal: bool,
     server: OnceLock<String>,
-    /// From the command line, and whether a form had the field.
+    /// Field, value and usage flag of each `--answer`.
     answers: StdMutex<Vec<(String, String, bool)>>,
     lines: Mutex<Lines>,
 }
 
-/// What the user did.
+/// Input of the user.
 enum Typed {
     Line(String),
-    /// The input is at its end.
+    /// End of the input.
     End,
     Decline,
     Cancel,
 }
 
-/// A form that is not filled in.
+/// Result of a form that was declined or cancelled.
 struct Refused(ElicitResult);
 
 impl Asker {
@@ -58,20 +58,21 @@ impl Asker {
         })
     }
 
-    /// Says who asks.
+    /// Sets the server name shown above each elicitation.
     pub(crate) fn is_for(&self, server: Option<String>) {
         let _ = self.server.set(server.unwrap_or_else(|| "The server".into()));
     }
 
-    /// Says which answers nobody asked for.
+    /// Prints a note for each `--answer` that no form used.
     pub(crate) fn show_unused(&self) {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         for (field, ..) in answers.iter().filter(|(.., used)| !used) {
-            self.screen.aside(&format!("note: --answer {field}: the server did not ask for it"));
+            self.screen
+                .aside(&format!("note: --answer {field}: unused, the server did not request this field"));
         }
     }
 
-    /// Answers a form.
+    /// Handles a form elicitation.
     pub(crate) async fn form(self: Arc<Self>, ask: ElicitParams) -> Result<ElicitResult> {
         let mut lines = self.lines.lock().await;
         let _held = self.screen.hold();
@@ -89,8 +90,8 @@ impl Asker {
         let is_given = given.iter().any(Option::is_some);
         let asks = given.iter().any(Option::is_none) || fields.is_empty();
         if self.is_terminal && asks {
-            let help = "Enter takes what stands in [ ], or leaves out what is optional. !decline refuses, \
-                        !cancel or Ctrl-D closes the question.";
+            let help = "Enter accepts the default in [ ] or skips an optional field. !decline declines the request, \
+                        !cancel or Ctrl-D cancels it.";
             let width = self.screen.look.width.saturating_sub(2);
             for line in wrap(help, width) {
                 self.screen.aside(&format!("  {line}"));
@@ -114,7 +115,7 @@ impl Asker {
         }
     }
 
-    /// One field, until its answer will do.
+    /// Prompts for one field until the input is valid.
     async fn ask_for(
         &self,
         field: &Field,
@@ -145,10 +146,10 @@ impl Asker {
         }
     }
 
-    /// Whether what was filled in is to be sent; if not, it is asked again.
+    /// Asks whether to send the form. `false` means that the user wants to edit it.
     async fn confirm(&self, lines: &mut Lines) -> Result<bool, Refused> {
         loop {
-            self.screen.prompt("\n  Send this? y sends it, e changes it, n refuses [y]: ");
+            self.screen.prompt("\n  Send this? y to send, e to edit, n to decline [y]: ");
             match self.next(lines).await {
                 Typed::Line(typed) => match &*typed.to_lowercase() {
                     "" if self.is_terminal => return Ok(true),
@@ -163,27 +164,27 @@ impl Asker {
         }
     }
 
-    /// Asks whether the user wants to visit a page. It is not opened: who agrees does that.
+    /// Handles a URL elicitation: asks the user for consent. The user opens the URL; this command never does.
     pub(crate) async fn page(self: Arc<Self>, ask: ElicitParams) -> Result<ElicitResult> {
         let mut lines = self.lines.lock().await;
         let _held = self.screen.hold();
         lines.forget();
         self.head(&ask.message);
         let (url, look) = (one_line(ask.url.as_deref().unwrap_or_default()), self.screen.look);
-        // A browser would leave out what is no part of an address, and go somewhere else than what is shown.
+        // A browser drops characters that are not allowed in a URL and would open a different one than shown.
         let is_plain = !url.contains(char::is_whitespace) && Some(&*url) == ask.url.as_deref();
         if !is_plain || (!url.starts_with("https://") && !url.starts_with("http://")) {
-            self.screen.line(&format!("  declined: `{url}` is no address of a page"));
+            self.screen.line(&format!("  declined: `{url}` is not a valid http or https URL"));
             return Ok(ElicitResult::decline());
         }
         self.screen.line(&format!("\n  {}", look.paint(Style::Name, &url)));
         self.screen.line(&format!("  on the host {}", look.paint(Style::Bold, host(&url))));
         if !url.is_ascii() || host(&url).contains("xn--") {
-            let warning = "The address has letters that may only look like those of a host you know.";
+            let warning = "The URL contains characters that may imitate the name of a host you know.";
             self.screen.line(&format!("  {}", look.paint(Style::Warning, warning)));
         }
         loop {
-            self.screen.prompt("\n  Open it in your browser. Do you agree to that? y or n: ");
+            self.screen.prompt("\n  Do you agree to open this URL in your browser? y or n: ");
             match self.next(&mut lines).await {
                 Typed::Line(typed) => match &*typed.to_lowercase() {
                     "y" | "yes" => return Ok(ElicitResult::accept(Value::Null)),
@@ -199,13 +200,13 @@ impl Asker {
     fn head(&self, message: &str) {
         let look = self.screen.look;
         let server = self.server.get().map_or("The server", |server| &**server);
-        let text = format!("{server} asks: {}", shorten(&one_line(message), LONGEST_MESSAGE));
+        let text = format!("{server} requests input: {}", shorten(&one_line(message), LONGEST_MESSAGE));
         let lines = wrap(&text, look.width);
         let lines: Vec<String> = lines.iter().map(|line| look.paint(Style::Bold, line)).collect();
         self.screen.line(&format!("\n{}", lines.join("\n")));
     }
 
-    /// What the command line says for a field, if it will do.
+    /// Returns the `--answer` for a field, if it is valid.
     fn find_answer(&self, field: &Field) -> Option<Value> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, value, used) = answers.iter_mut().find(|(name, ..)| *name == field.name)?;
@@ -225,7 +226,7 @@ impl Asker {
     async fn next(&self, lines: &mut Lines) -> Typed {
         let typed = lines.next().await;
         if !self.is_terminal || typed.is_none() {
-            // Nobody has pressed Enter.
+            // No Enter was echoed, so the cursor is still behind the prompt.
             self.screen.line("");
         }
         match typed.as_deref() {
@@ -238,8 +239,7 @@ impl Asker {
     }
 
     fn unanswered(&self, remedy: &str) -> Refused {
-        self.screen
-            .line(&format!("note: nobody is there to answer, so the question was declined; use {remedy}"));
+        self.screen.line(&format!("note: declined, because no input is available; use {remedy}"));
         Refused(ElicitResult::decline())
     }
 }
@@ -248,7 +248,7 @@ fn refusal(typed: &Typed) -> Refused {
     Refused(if matches!(typed, Typed::Cancel) { ElicitResult::cancel() } else { ElicitResult::decline() })
 }
 
-/// The host of a URL, without what can make another one look like it.
+/// Returns the host of a URL without user information, which can imitate another host.
 fn host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     // Browsers read a backslash as the end of the host, too.

@@ -1,4 +1,4 @@
-//! What was typed, as a value of a field; or what is wrong with it, for whoever typed it.
+//! Parsers from typed text to field values. Errors are written for the user who typed the text.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::terminal::one_line;
 pub(super) fn text(typed: &str, (least, most): (u64, u64), format: Option<&str>) -> Result<Value, String> {
     let length = typed.chars().count() as u64;
     if length < least {
-        return Err(format!("that is too short: at least {least} characters"));
+        return Err(format!("too short: enter at least {least} characters"));
     }
     if length > most {
-        return Err(format!("that is too long: at most {most} characters"));
+        return Err(format!("too long: enter at most {most} characters"));
     }
     let is_date = |text: &str| {
         let parts: Vec<&str> = text.split('-').collect();
@@ -34,9 +34,9 @@ pub(super) fn text(typed: &str, (least, most): (u64, u64), format: Option<&str>)
         _ => true,
     };
     match format {
-        Some("date") if !fits => Err(format!("{typed} is no date: write it like 2031-12-24")),
-        Some("date-time") if !fits => Err(format!("{typed} is no time: write it like 2031-12-24T18:30:00Z")),
-        Some(format) if !fits => Err(format!("{typed} is no {format}")),
+        Some("date") if !fits => Err(format!("{typed} is not a date: write it as 2031-12-24")),
+        Some("date-time") if !fits => Err(format!("{typed} is not a time: write it as 2031-12-24T18:30:00Z")),
+        Some(format) if !fits => Err(format!("{typed} is not a valid {format}")),
         _ => Ok(json!(typed)),
     }
 }
@@ -48,16 +48,16 @@ pub(super) fn number(
 ) -> Result<Value, String> {
     let value = match typed.parse::<i64>() {
         Ok(number) => json!(number),
-        Err(_) if whole => return Err(format!("{typed} is no whole number")),
+        Err(_) if whole => return Err(format!("{typed} is not an integer")),
         Err(_) => match typed.parse::<f64>() {
             Ok(number) if number.is_finite() => json!(number),
-            _ => return Err(format!("{typed} is no number")),
+            _ => return Err(format!("{typed} is not a number")),
         },
     };
     let number = value.as_f64().unwrap_or_default();
     match (least, most) {
-        (Some(least), _) if number < least => Err(format!("{typed} is too small: at least {least}")),
-        (_, Some(most)) if number > most => Err(format!("{typed} is too large: at most {most}")),
+        (Some(least), _) if number < least => Err(format!("{typed} is too small: enter at least {least}")),
+        (_, Some(most)) if number > most => Err(format!("{typed} is too large: enter at most {most}")),
         _ => Ok(value),
     }
 }
@@ -73,8 +73,10 @@ pub(super) fn chosen<'a>(choices: &'a [Choice], typed: &str, from: From) -> Resu
     };
     let names = || choices.iter().map(|choice| one_line(&choice.value)).collect::<Vec<_>>().join(", ");
     found.map(|choice| &*choice.value).ok_or_else(|| match from {
-        From::Person => format!("{typed} is none of the choices: give a number from 1 to {}", choices.len()),
-        From::CommandLine => format!("{typed} is none of {}", names()),
+        From::Person => {
+            format!("{typed} is not one of the choices: enter a number from 1 to {}", choices.len())
+        }
+        From::CommandLine => format!("{typed} is not one of {}", names()),
     })
 }
 
@@ -92,8 +94,8 @@ pub(super) fn several(
         }
     }
     match values.len() as u64 {
-        count if count < least => Err(format!("that is too few: at least {least}")),
-        count if count > most => Err(format!("that is too many: at most {most}")),
+        count if count < least => Err(format!("too few: select at least {least}")),
+        count if count > most => Err(format!("too many: select at most {most}")),
         _ => Ok(json!(values)),
     }
 }

@@ -1,4 +1,4 @@
-//! `linchpin call`: one call of one tool, with a person at hand who can be asked.
+//! `linchpin call`: calls one tool and handles elicitation at the terminal.
 
 pub(crate) mod arguments;
 mod output;
@@ -21,12 +21,12 @@ use crate::roots;
 use crate::target::Target;
 use crate::terminal::{Look, Screen, one_line, shorten};
 
-/// A name is close enough to be meant from this likeness on.
+/// Minimum similarity (0–1) of a suggested tool name.
 const ALIKE: f64 = 0.6;
 const SUGGESTIONS: usize = 3;
-/// How many times the timeout a call may take that shows progress.
+/// Total time limit of a call that reports progress, in multiples of the timeout.
 const LONGEST: u32 = 10;
-/// How long a server should keep the result of a call that it makes a task of.
+/// Requested retention of the result of a call that runs as a task.
 const KEEP: Duration = Duration::from_hours(1);
 
 pub(crate) struct Options {
@@ -85,44 +85,43 @@ async fn call(
     call.await.map_err(|error| match error {
         ClientError::Call(CallError::TimedOut(after)) => {
             let after = after.as_secs_f64();
-            let text =
-                format!("`{}` gave no result within {after:.1} s: --timeout gives it longer", tool.name);
+            let text = format!("`{}` returned no result within {after:.1} s: increase --timeout", tool.name);
             Failure::new(Kind::Timeout, text)
         }
         error => error.into(),
     })
 }
 
-/// A name that the server does not have is most often misspelt.
+/// Finds a tool by name. The error suggests similar names, since most unknown names are misspelt.
 async fn find_tool(client: &Client, name: &str) -> Result<Tool, Failure> {
     if client.capabilities().tools.is_none() {
         return Err(Failure::new(
             Kind::UnknownTool,
-            format!("there is no tool `{name}`: the server has no tools"),
+            format!("unknown tool `{name}`: the server has no tools"),
         ));
     }
     let tools = client
         .tools()
         .all()
         .await
-        .map_err(|error| Failure::from(error).during("the tools could not be listed"))?;
+        .map_err(|error| Failure::from(error).during("failed to list the tools"))?;
     if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
         return Ok(tool.clone());
     }
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     let alike = alike(name, &names);
     let advice = if alike.is_empty() {
-        "`linchpin inspect` shows what the server has".to_owned()
+        "list the tools of the server with `linchpin inspect`".to_owned()
     } else {
         format!(
             "did you mean {}?",
             alike.iter().map(|name| shorten(&one_line(name), 128)).collect::<Vec<_>>().join(" or ")
         )
     };
-    Err(Failure::new(Kind::UnknownTool, format!("there is no tool `{name}`: {advice}")))
+    Err(Failure::new(Kind::UnknownTool, format!("unknown tool `{name}`: {advice}")))
 }
 
-/// The names that may have been meant, the likeliest first.
+/// Returns similar names, best match first.
 fn alike<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['_', '.', '/'], "-");
     let wanted = plain(name);
@@ -150,8 +149,8 @@ fn show(result: &CallToolResult, screen: &Screen) -> Result<(), Failure> {
     let is_error = result.is_error == Some(true);
     let text = output::text(result, if is_error { screen.look } else { Look::stdout() });
     match text.is_empty() {
-        true if is_error => screen.line("linchpin: the tool failed and does not say why"),
-        true => screen.aside("note: the tool gave an empty result"),
+        true if is_error => screen.line("linchpin: the tool failed without an error message"),
+        true => screen.aside("note: the tool returned an empty result"),
         false if is_error => screen.line(&text),
         false => print(&format!("{text}\n"))?,
     }

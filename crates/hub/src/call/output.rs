@@ -1,4 +1,4 @@
-//! What a tool gave, for people: text as it is, the rest in a line.
+//! Text form of a tool result: text blocks unchanged, every other block as one line.
 
 use linchpin::Content;
 use linchpin::model::{CallToolResult, ResourceContents};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::terminal::{Look, Style, clean, one_line};
 
-/// Everything in it. What is for programs is shown when there is nothing for people.
+/// Formats a result. Structured content is shown only if there is no text.
 pub(super) fn text(result: &CallToolResult, look: Look) -> String {
     let has_text =
         result.content.iter().any(|content| content.as_text().is_some_and(|text| !text.is_empty()));
@@ -18,7 +18,7 @@ pub(super) fn text(result: &CallToolResult, look: Look) -> String {
     parts.join("\n")
 }
 
-/// What is there for programs, as it was sent.
+/// Returns the structured content as the server sent it.
 pub(super) fn structured(result: &CallToolResult) -> Option<Value> {
     let structured = result.structured_content.as_ref()?;
     serde_json::from_str(structured.json.get()).ok()
@@ -47,7 +47,7 @@ fn resource(resource: &ResourceContents, look: Look) -> String {
     }
 }
 
-/// Programs that read it get every byte.
+/// Removes control characters for a terminal. Piped output stays unchanged, byte for byte.
 fn shown(text: &str, look: Look) -> String {
     if look.is_terminal { clean(text) } else { text.to_owned() }
 }
@@ -56,7 +56,7 @@ fn aside(text: &str, look: Look) -> String {
     look.paint(Style::Dim, &format!("[{}]", one_line(text)))
 }
 
-/// The size of what is written in Base64.
+/// Formats the decoded size of a Base64 string.
 fn size(base64: &str) -> String {
     let bytes = base64.trim_end_matches('=').len() * 3 / 4;
     match bytes {

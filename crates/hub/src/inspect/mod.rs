@@ -1,4 +1,4 @@
-//! `linchpin inspect`: who a server is and what it offers.
+//! `linchpin inspect`: shows the identity, capabilities, tools, resources and prompts of a server.
 
 mod schema;
 mod text;
@@ -18,13 +18,13 @@ use crate::roots;
 use crate::target::Target;
 use crate::terminal::Look;
 
-/// What was found.
+/// Result of an inspection.
 struct Found {
     server: Option<Implementation>,
     revision: Revision,
     instructions: Option<String>,
     capabilities: ServerCapabilities,
-    /// A list that the server does not announce is not asked for.
+    /// `None` for a list that the server does not announce; it is not requested.
     tools: Option<Listing<Tool>>,
     resources: Option<Listing<Resource>>,
     templates: Option<Listing<ResourceTemplate>>,
@@ -41,7 +41,8 @@ pub(crate) async fn run(target: Target, json: bool) -> Result<(), Failure> {
     })?)
 }
 
-/// Some servers have tools only for clients that can be asked; they shall be seen. Nobody is asked here.
+/// Announces elicitation, since some servers list certain tools only for clients that support it. Every request is
+/// declined.
 fn dress(client: ClientBuilder) -> ClientBuilder {
     let decline = |_: ElicitParams| std::future::ready(Ok(ElicitResult::decline()));
     client.roots(roots::current()).on_elicit(decline).on_elicit_url(decline)
@@ -97,10 +98,10 @@ async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<O
     }
     match pages.listing().await {
         Ok(listing) => Ok(Some(listing)),
-        // Who has resources need not have templates, and some servers announce more than they have.
+        // A server with resources need not have templates, and some servers announce more than they implement.
         Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
             Ok(Some(Listing::default()))
         }
-        Err(error) => Err(Failure::from(error).during(&format!("the {what} could not be listed"))),
+        Err(error) => Err(Failure::from(error).during(&format!("failed to list the {what}"))),
     }
 }

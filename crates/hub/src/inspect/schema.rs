@@ -1,4 +1,4 @@
-//! JSON Schemas in a few words: what a parameter takes.
+//! Short descriptions of JSON Schemas: type, choices and default of a parameter.
 
 use std::collections::HashSet;
 
@@ -6,15 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::terminal::{first_paragraph, shorten};
 
-/// References that are followed for one parameter.
+/// Maximum number of `$ref` references followed for one parameter.
 const DEPTH: usize = 8;
-/// Types inside types that are looked into, and types of one union: what refers to itself has no end.
+/// Maximum nesting depth of types. Recursive schemas would never end without it and [`UNION`].
 const NESTED: usize = 3;
+/// Maximum number of types listed for one union.
 const UNION: usize = 8;
-/// Choices that are named.
+/// Maximum number of choices listed.
 const CHOICES: usize = 12;
 
-/// One parameter of a tool.
+/// Parameter of a tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     pub(super) name: String,
@@ -24,7 +25,7 @@ pub(super) struct Parameter {
     pub(super) about: String,
 }
 
-/// The parameters of a schema of type `object`, in order, with descriptions of at most `longest` columns.
+/// Returns the parameters of a schema of type `object`, in order. Descriptions are cut to `longest` columns.
 pub(super) fn parameters(schema: &Value, longest: usize) -> Vec<Parameter> {
     let required: HashSet<&str> = schema["required"]
         .as_array()
@@ -65,7 +66,7 @@ fn about(property: &Value, root: &Value, longest: usize) -> String {
     text
 }
 
-/// The values that a schema allows, if it names them.
+/// Returns the values that a schema enumerates.
 fn choices(schema: &Value, root: &Value) -> Option<Vec<String>> {
     let schema = resolve(schema, root, DEPTH);
     if let Some(values) = schema["enum"].as_array() {
@@ -84,7 +85,7 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
     }
 }
 
-/// The type in a word or two.
+/// Returns a short name of the type.
 fn kind(schema: &Value, root: &Value, depth: usize) -> String {
     let schema = resolve(schema, root, depth);
     let Some(depth) = depth.checked_sub(1) else { return "any".into() };

@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! Text form of an inspection.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,12 @@ use super::Found;
 use super::schema::parameters;
 use crate::terminal::{Cell, Look, Style, clean, first_paragraph, one_line, shorten, table, width_of, wrap};
 
-/// What is shown of a name at most, in columns.
+/// Maximum displayed width of a name, in columns.
 const LONGEST_NAME: usize = 128;
 
-/// Lines of a description, and columns of one in a table; all of it with `-v`.
+/// Maximum lines of a description. `-v` removes the limit.
 const LINES: usize = 3;
+/// Maximum columns of a description in a table. `-v` removes the limit.
 const LONGEST: usize = 160;
 
 struct Page {
@@ -43,7 +44,7 @@ impl Page {
                 self.about(server.description.as_deref(), 2);
             }
             None => {
-                let _ = writeln!(self.out, "{}", look.paint(Style::Name, "a server without a name"));
+                let _ = writeln!(self.out, "{}", look.paint(Style::Name, "unnamed server"));
             }
         }
         let mut rows = vec![("revision", found.revision.to_string()), ("offers", offers(found))];
@@ -89,7 +90,7 @@ impl Page {
         self.left_out(left_out);
     }
 
-    /// The entries of a list that no client can use, each with the reason.
+    /// Appends the entries that no client can use, each with the reason.
     fn left_out(&mut self, left_out: &[LeftOut]) {
         if left_out.is_empty() {
             return;
@@ -139,7 +140,7 @@ impl Page {
         self.out.push_str(&table(&rows, 6, self.look));
     }
 
-    /// What a description says first; all of it, line by line, with `-v`.
+    /// Appends the first paragraph of a description, or all of it with `-v`.
     fn about(&mut self, description: Option<&str>, indent: usize) {
         let Some(description) = description else { return };
         let width = self.look.width.saturating_sub(indent);
@@ -161,12 +162,12 @@ impl Page {
     }
 }
 
-/// What a server calls something: on one line, and not longer than anybody reads.
+/// Formats a name on one line, cut to [`LONGEST_NAME`] columns.
 fn short(name: &str) -> String {
     shorten(&one_line(name), LONGEST_NAME)
 }
 
-/// A name for people, if it says more than the one for programs.
+/// Formats a title that differs from the name.
 fn title(name: &str, title: Option<&str>) -> String {
     let title = title.map(short).filter(|title| !title.is_empty() && title != name);
     title.map(|title| format!("  {title}")).unwrap_or_default()
@@ -190,7 +191,7 @@ fn offers(found: &Found) -> String {
     if offers.is_empty() { "nothing".into() } else { offers.join(", ") }
 }
 
-/// What a tool says of its effects. It is the server's word, nothing more.
+/// Returns the effects that a tool declares. They are hints of the server and not verified.
 fn hints_of(tool: &Tool) -> Vec<(&'static str, Style)> {
     let hints = tool.annotations.clone().unwrap_or_default();
     let task = tool.execution.as_ref().and_then(|execution| execution.task_support);
