@@ -1,12 +1,12 @@
-//! The algorithms of signatures. There is no `none`, and none with a secret that both sides know: a public key can
-//! never be taken for such a secret.
+//! Signature algorithms of JOSE (RFC 7518, RFC 8037). `none` and the HMAC algorithms are left out on purpose: a public
+//! key can never be mistaken for a shared secret.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::error::JoseError;
 
-/// How a token is signed.
+/// Signature algorithm of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -31,7 +31,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All supported algorithms.
     pub const ALL: [Algorithm; 9] = [
         Algorithm::Rs256,
         Algorithm::Rs384,
@@ -44,7 +44,7 @@ impl Algorithm {
         Algorithm::EdDsa,
     ];
 
-    /// The name that the header of a token has for it: `ES256`.
+    /// Returns the `alg` value of the JOSE header, for example `ES256`.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Rs256 => "RS256",
@@ -59,7 +59,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of this name, which is written exactly so.
+    /// Returns the algorithm with this exact name; the comparison is case-sensitive.
     pub(crate) fn find(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }

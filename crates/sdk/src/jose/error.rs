@@ -1,9 +1,9 @@
-//! Why a key or a token is refused. Texts hold nothing of a key, and of a token at most the name of its algorithm.
+//! Errors of keys and tokens. Their texts contain nothing of a key, and of a token at most the name of its algorithm.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a key or a token is refused.
+/// Reason why a key or a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JoseError(Cow<'static, str>);
 

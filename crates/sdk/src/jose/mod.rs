@@ -1,5 +1,5 @@
-//! Signed tokens: keys, signatures and what a token says (RFC 7515, 7517, 7518, 7638, 8037). It knows nothing of who
-//! trusts whom, of HTTP or of clocks: those who ask for a token to be checked say by which key and which algorithms.
+//! Signed tokens and keys (RFC 7515, 7517, 7518, 7638, 8037). This module knows nothing about trust, HTTP or clocks:
+//! the caller names the key and the algorithms that a token is verified with.
 
 mod algorithm;
 mod error;
@@ -25,17 +25,17 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-/// Base64url as tokens have it: without padding.
+/// Encodes bytes as base64url without padding.
 pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The SHA-256 digest of a text, as tokens have it.
+/// Returns the SHA-256 digest of a text, as base64url.
 pub(crate) fn digest(text: impl AsRef<[u8]>) -> String {
     encode(Sha256::digest(text))
 }
 
-/// The bytes of a base64url text; `None` for anything that [`encode`] would not have written.
+/// Decodes base64url without padding; `None` for input that [`encode`] cannot produce.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }

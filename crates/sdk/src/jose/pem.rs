@@ -1,4 +1,4 @@
-//! Private keys in PEM files.
+//! PEM parser for private keys.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,15 +6,15 @@ use zeroize::Zeroizing;
 
 use super::error::JoseError;
 
-/// What the first block of a PEM text holds.
+/// Content of the first PEM block.
 pub(super) enum Block {
     Pkcs8(Zeroizing<Vec<u8>>),
-    /// An RSA key in the form that came before PKCS #8.
+    /// An RSA key in PKCS #1, the format before PKCS #8.
     Pkcs1(Zeroizing<Vec<u8>>),
 }
 
 pub(super) fn private_key(text: &str) -> Result<Block, JoseError> {
-    let no_key = || JoseError::new("there is no private key: `-----BEGIN PRIVATE KEY-----` is expected");
+    let no_key = || JoseError::new("no private key found: expected `-----BEGIN PRIVATE KEY-----`");
     let (_, from_label) = text.split_once("-----BEGIN ").ok_or_else(no_key)?;
     let (label, rest) = from_label.split_once("-----").ok_or_else(no_key)?;
     let (body, _) = rest
@@ -23,19 +23,19 @@ pub(super) fn private_key(text: &str) -> Result<Block, JoseError> {
     let bytes = || {
         let packed: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
         let bytes = STANDARD.decode(packed.as_bytes());
-        bytes.map(Zeroizing::new).map_err(|_| JoseError::new("the PEM text is damaged: it is no Base64"))
+        bytes.map(Zeroizing::new).map_err(|_| JoseError::new("the PEM text is damaged: it is not Base64"))
     };
     match label {
         "PRIVATE KEY" => bytes().map(Block::Pkcs8),
         "RSA PRIVATE KEY" if !body.contains("Proc-Type") => bytes().map(Block::Pkcs1),
         "EC PRIVATE KEY" => Err(JoseError::new(
-            "the key is in the SEC 1 form: `openssl pkcs8 -topk8 -nocrypt` turns it into PKCS #8",
+            "the key is in SEC 1 format: convert it to PKCS #8 with `openssl pkcs8 -topk8 -nocrypt`",
         )),
         "ENCRYPTED PRIVATE KEY" | "RSA PRIVATE KEY" => Err(JoseError::new(
-            "the key is encrypted: `openssl pkcs8 -topk8 -nocrypt` takes the password off",
+            "the key is encrypted: remove the password with `openssl pkcs8 -topk8 -nocrypt`",
         )),
         "PUBLIC KEY" | "CERTIFICATE" => {
-            Err(JoseError::new("this is the public side; the private key is needed to sign"))
+            Err(JoseError::new("this is a public key; the private key is required to sign"))
         }
         _ => Err(no_key()),
     }

@@ -1,4 +1,4 @@
-//! Keys that check signatures, from JWKs that somebody else wrote.
+//! Public keys that verify signatures, parsed from untrusted JWKs.
 
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
@@ -13,18 +13,18 @@ use super::algorithm::Algorithm;
 use super::decode;
 use super::error::JoseError;
 
-/// Members of a JWK that must not be in public.
+/// Members of a JWK that are private or symmetric key material.
 const PRIVATE: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
-/// Bits of an RSA modulus.
+/// Accepted size of an RSA modulus, in bits.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
-/// Bytes of an RSA exponent; nearly everybody has three.
+/// Maximum length of an RSA exponent, in bytes; nearly all keys use three.
 const MAX_EXPONENT: usize = 4;
 
-/// A public key and what its owner lets it be used for.
+/// Public key and the uses that its JWK permits.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     kind: Kind,
-    /// The one algorithm that the key is for, if its JWK says so.
+    /// The only permitted algorithm, if the JWK has `alg`.
     algorithm: Option<Algorithm>,
     id: Option<String>,
 }
@@ -40,20 +40,20 @@ enum Kind {
 }
 
 impl PublicKey {
-    /// The key that a JWK describes, if it can be used to check signatures.
+    /// Parses a JWK that can be used to verify signatures.
     pub(crate) fn from_jwk(jwk: &Value) -> Result<Self, JoseError> {
-        let Value::Object(members) = jwk else { return Err(JoseError::new("a key is an object")) };
+        let Value::Object(members) = jwk else { return Err(JoseError::new("the key must be a JSON object")) };
         if PRIVATE.iter().any(|name| members.contains_key(*name)) {
-            return Err(JoseError::new("the key has private members, which must not be shown to anybody"));
+            return Err(JoseError::new("the key has private members: publish only the public key"));
         }
         if members.get("use").is_some_and(|usage| usage != "sig") {
-            return Err(JoseError::new("the key is not for signatures"));
+            return Err(JoseError::new("the key is not for signatures: use must be sig"));
         }
         let verifies = |operations: &Value| {
             operations.as_array().is_some_and(|all| all.iter().any(|operation| operation == "verify"))
         };
         if members.get("key_ops").is_some_and(|operations| !verifies(operations)) {
-            return Err(JoseError::new("the key is not for checking signatures"));
+            return Err(JoseError::new("the key is not for verification: key_ops must contain verify"));
         }
         let algorithm = match members.get("alg") {
             None => None,
@@ -62,24 +62,24 @@ impl PublicKey {
         let id = members.get("kid").and_then(Value::as_str).map(str::to_owned);
         let key = PublicKey { kind: Kind::read(jwk)?, algorithm, id };
         match algorithm.filter(|algorithm| !key.kind.fits(*algorithm)) {
-            Some(algorithm) => {
-                Err(JoseError::new(format!("the key is for {algorithm}, which it does not fit")))
-            }
+            Some(algorithm) => Err(JoseError::new(format!(
+                "the alg of the key is {algorithm}, which does not match its type"
+            ))),
             None => Ok(key),
         }
     }
 
-    /// What the key is called by those who sign with it.
+    /// Returns the key id (`kid`).
     pub(crate) fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// Whether the key can have made signatures of this algorithm.
+    /// Returns whether the key can verify signatures of this algorithm.
     pub(crate) fn fits(&self, algorithm: Algorithm) -> bool {
         self.algorithm.is_none_or(|own| own == algorithm) && self.kind.fits(algorithm)
     }
 
-    /// Checks a signature.
+    /// Verifies a signature.
     pub(crate) fn verify(
         &self,
         algorithm: Algorithm,
@@ -87,7 +87,7 @@ impl PublicKey {
         signature: &[u8],
     ) -> Result<(), JoseError> {
         if !self.fits(algorithm) {
-            return Err(JoseError::new(format!("the key does not fit {algorithm}")));
+            return Err(JoseError::new(format!("the key cannot be used with {algorithm}")));
         }
         let with = |how: &'static dyn VerificationAlgorithm, key: &[u8]| {
             UnparsedPublicKey::new(how, key).verify(input, signature)
@@ -98,7 +98,7 @@ impl PublicKey {
             Kind::Ed25519(key) => with(&ED25519, key),
             Kind::Rsa(key) => key.verify(rsa_parameters(algorithm), input, signature),
         };
-        checked.map_err(|_| JoseError::new("the signature is wrong"))
+        checked.map_err(|_| JoseError::new("the signature is invalid"))
     }
 }
 
@@ -107,7 +107,7 @@ impl Kind {
         let text = |name: &str| jwk.get(name).and_then(Value::as_str);
         let number = |name: &str| {
             let bytes = text(name).and_then(decode);
-            bytes.ok_or_else(|| JoseError::new(format!("{name} of the key is missing or no base64url")))
+            bytes.ok_or_else(|| JoseError::new(format!("{name} of the key is missing or not base64url")))
         };
         let point = |length: usize| {
             let (x, y) = (number("x")?, number("y")?);
@@ -124,7 +124,7 @@ impl Kind {
                 _ => Err(JoseError::new("the key has the wrong length")),
             },
             (Some("RSA"), _) => rsa(number("n")?, number("e")?).map(Kind::Rsa),
-            _ => Err(JoseError::new("the key is of a kind that is not supported")),
+            _ => Err(JoseError::new("the key type is not supported")),
         }
     }
 
@@ -145,11 +145,13 @@ fn named(name: &Value) -> Result<Algorithm, JoseError> {
 
 fn rsa(n: Vec<u8>, e: Vec<u8>) -> Result<PublicKeyComponents<Vec<u8>>, JoseError> {
     let Some(first) = n.first().filter(|first| **first != 0) else {
-        return Err(JoseError::new("the modulus of the key begins with zeros"));
+        return Err(JoseError::new("the modulus of the key must not start with a zero byte"));
     };
     let bits = n.len() * 8 - first.leading_zeros() as usize;
     if !RSA_BITS.contains(&bits) {
-        return Err(JoseError::new(format!("an RSA key of {bits} bits is not accepted: 2048 to 8192 are")));
+        return Err(JoseError::new(format!(
+            "an RSA key of {bits} bits is not accepted: use 2048 to 8192 bits"
+        )));
     }
     let is_odd = e.last().is_some_and(|last| last % 2 == 1);
     if e.len() > MAX_EXPONENT || !is_odd || e.first() == Some(&0) || *e == [1] {

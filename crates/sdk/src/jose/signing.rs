@@ -1,4 +1,4 @@
-//! Keys that sign.
+//! Private keys that sign tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use super::encode;
 use super::error::JoseError;
 use super::pem::{self, Block};
 
-/// A private key and the one algorithm that it signs with. Cheap to clone; nothing prints it.
+/// Private key with the only algorithm that it signs with. Cheap to clone; `Debug` does not print the key.
 #[derive(Clone)]
 pub(crate) struct SigningKey(Arc<Inner>);
 
 struct Inner {
     algorithm: Algorithm,
     pair: Pair,
-    /// How the key is kept, where it was made here or came from where it is kept.
+    /// The PKCS #8 form of a generated or restored key, so that it can be stored; `None` for a key from a PEM file.
     pkcs8: Option<Zeroizing<Vec<u8>>>,
 }
 
@@ -37,7 +37,7 @@ enum Pair {
 }
 
 impl SigningKey {
-    /// A key from a PEM file: PKCS #8, for RSA also PKCS #1.
+    /// Parses a PEM file: PKCS #8, for RSA also PKCS #1.
     pub(crate) fn from_pkcs8_pem(pem: &str, algorithm: Algorithm) -> Result<Self, JoseError> {
         let pair = match pem::private_key(pem)? {
             Block::Pkcs8(der) => Pair::from_pkcs8(&der, algorithm)?,
@@ -49,20 +49,20 @@ impl SigningKey {
         Ok(SigningKey(Arc::new(Inner { algorithm, pair, pkcs8: None })))
     }
 
-    /// A key as [`Self::to_pkcs8_der`] gave it.
+    /// Restores a key from [`Self::to_pkcs8_der`].
     pub(crate) fn from_pkcs8_der(der: &[u8], algorithm: Algorithm) -> Result<Self, JoseError> {
         let pkcs8 = Some(Zeroizing::new(der.to_vec()));
         Ok(SigningKey(Arc::new(Inner { algorithm, pair: Pair::from_pkcs8(der, algorithm)?, pkcs8 })))
     }
 
-    /// A new key for ES256.
+    /// Generates a key for ES256.
     pub(crate) fn generate_es256() -> Self {
         let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).ok();
         let key = made.and_then(|made| Self::from_pkcs8_der(made.as_ref(), Algorithm::Es256).ok());
-        key.expect("the operating system gives random numbers")
+        key.expect("the operating system provides random numbers")
     }
 
-    /// The whole key, for a place that keeps secrets. `None` for a key from a PEM file, which is kept already.
+    /// Returns the complete private key for a secret store; `None` for a key from a PEM file, which is already stored.
     pub(crate) fn to_pkcs8_der(&self) -> Option<Zeroizing<Vec<u8>>> {
         self.0.pkcs8.clone()
     }
@@ -71,8 +71,8 @@ impl SigningKey {
         self.0.algorithm
     }
 
-    /// A signed token in the compact form. `header` is an object, or null for nothing besides `alg`, which is always
-    /// the key's.
+    /// Signs a token in the compact serialization. `header` must be an object, or null for `alg` only; `alg` is always
+    /// that of the key.
     pub(crate) fn sign(&self, header: &Value, claims: &impl Serialize) -> Result<String, JoseError> {
         let mut members = Map::new();
         members.insert("alg".into(), self.0.algorithm.name().into());
@@ -83,10 +83,10 @@ impl SigningKey {
                     more.iter().filter(|(name, _)| *name != "alg").map(|(k, v)| (k.clone(), v.clone())),
                 );
             }
-            _ => return Err(JoseError::new("the header of a token is an object")),
+            _ => return Err(JoseError::new("the header of a token must be an object")),
         }
         let claims = serde_json::to_vec(claims)
-            .map_err(|error| JoseError::new(format!("the claims cannot be written: {error}")))?;
+            .map_err(|error| JoseError::new(format!("cannot serialize the claims: {error}")))?;
         let mut token = format!("{}.{}", encode(Value::Object(members).to_string()), encode(claims));
         let signature = self.sign_bytes(token.as_bytes())?;
         token.push('.');
@@ -96,7 +96,7 @@ impl SigningKey {
 
     fn sign_bytes(&self, input: &[u8]) -> Result<Vec<u8>, JoseError> {
         let random = SystemRandom::new();
-        let failed = |_| JoseError::new("the key could not sign");
+        let failed = |_| JoseError::new("signing failed");
         match &self.0.pair {
             Pair::Ecdsa(pair) => Ok(pair.sign(&random, input).map_err(failed)?.as_ref().to_vec()),
             Pair::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
@@ -109,11 +109,11 @@ impl SigningKey {
         }
     }
 
-    /// The public side, as a JWK.
+    /// Returns the public key as a JWK.
     pub(crate) fn public_jwk(&self) -> Value {
         match &self.0.pair {
             Pair::Ecdsa(pair) => {
-                // An uncompressed point: 4, x, y.
+                // Uncompressed point: 0x04, x, y.
                 let point = &pair.public_key().as_ref()[1..];
                 let (x, y) = point.split_at(point.len() / 2);
                 let curve = if self.0.algorithm == Algorithm::Es384 { "P-384" } else { "P-256" };
@@ -136,7 +136,7 @@ impl Pair {
         let pair = match algorithm {
             Algorithm::Es256 => ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random),
             Algorithm::Es384 => ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING, der, &random),
-            // OpenSSL writes the private half alone, from which the other follows.
+            // OpenSSL writes only the private half; the public half is derived from it.
             Algorithm::EdDsa => Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(Pair::Ed25519),
             _ => RsaKeyPair::from_pkcs8(der).ok().map(|pair| Pair::Rsa(Box::new(pair))),
         };
@@ -150,12 +150,12 @@ fn ecdsa(curve: &'static EcdsaSigningAlgorithm, der: &[u8], random: &SystemRando
 
 fn wrong(algorithm: Algorithm) -> JoseError {
     let kind = match algorithm {
-        Algorithm::Es256 => "a P-256 key with its public side",
-        Algorithm::Es384 => "a P-384 key with its public side",
+        Algorithm::Es256 => "a P-256 key that includes its public key",
+        Algorithm::Es384 => "a P-384 key that includes its public key",
         Algorithm::EdDsa => "an Ed25519 key",
         _ => "an RSA key of 2048 to 4096 bits",
     };
-    JoseError::new(format!("the key does not fit {algorithm}, which needs {kind} as PKCS #8"))
+    JoseError::new(format!("the key cannot be used with {algorithm}, which needs {kind} as PKCS #8"))
 }
 
 fn rsa_encoding(algorithm: Algorithm) -> Option<&'static dyn RsaEncoding> {

@@ -1,4 +1,4 @@
-//! Keys and tokens, good and bad, with the examples of the RFCs.
+//! Valid and invalid keys and tokens, including the examples of the RFCs.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const P256_SEC1: &str = include_str!("../../tests/keys/p256_sec1.pem");
 const P384: &str = include_str!("../../tests/keys/p384.pem");
 const ED25519: &str = include_str!("../../tests/keys/ed25519.pem");
 
-/// Every algorithm with a key for it.
+/// Returns one key for every algorithm.
 fn keys() -> impl Iterator<Item = SigningKey> {
     Algorithm::ALL.into_iter().map(|algorithm| {
         let pem = match algorithm {
@@ -34,7 +34,7 @@ fn refusal(token: &str) -> String {
     error.to_string()
 }
 
-/// A token of these two texts, whose signature nobody made.
+/// Builds a token from a header and claims, with an invalid signature.
 fn unsigned(header: &str, claims: &str) -> String {
     format!("{}.{}.{}", encode(header), encode(claims), encode([1; 64]))
 }
@@ -59,7 +59,7 @@ fn what_is_signed_is_believed_and_nothing_else() {
         let error = token.verify(&public(&key), &others).unwrap_err();
         assert_eq!(error.to_string(), format!("the algorithm {algorithm} is not accepted"));
 
-        // Another content, another header, another signature, a shorter one.
+        // Changed claims, changed header, changed signature, truncated signature.
         let parts: Vec<_> = signed.split('.').collect();
         let other = key.sign(&Value::Null, &json!({"sub": "mallory"})).unwrap();
         let other: Vec<_> = other.split('.').collect();
@@ -72,7 +72,7 @@ fn what_is_signed_is_believed_and_nothing_else() {
             [parts[0], parts[1], &encode(&shorter)].join("."),
         ] {
             let error = Token::parse(&forged).unwrap().verify(&public(&key), &Algorithm::ALL).unwrap_err();
-            assert_eq!(error.to_string(), "the signature is wrong", "{algorithm}");
+            assert_eq!(error.to_string(), "the signature is invalid", "{algorithm}");
         }
     }
 }
@@ -98,7 +98,7 @@ fn a_key_fits_only_its_own_algorithms() {
     for key in keys() {
         for (algorithm, token) in &signed {
             let verified = Token::parse(token).unwrap().verify(&public(&key), &Algorithm::ALL).is_ok();
-            // The three RSA paddings share a key; the JWK of ours names no algorithm.
+            // All RSA algorithms share one key, and the generated JWK has no `alg`.
             let same_key = public(&key).fits(*algorithm);
             assert_eq!(verified, same_key, "{algorithm} with a key for {}", key.algorithm());
         }
@@ -123,21 +123,21 @@ fn tokens_that_are_none() {
     let long = "a".repeat(16 << 10) + ".b.c";
     let good = encode("{}");
     for (token, text) in [
-        ("", "the token is no JWT: three parts with dots between them are expected"),
-        ("a.b", "the token is no JWT: three parts with dots between them are expected"),
-        ("a.b.c.d", "the token is no JWT: three parts with dots between them are expected"),
-        ("a.b.c.d.e", "the token is no JWT: three parts with dots between them are expected"),
+        ("", "the token is not a JWT: expected three parts separated by dots"),
+        ("a.b", "the token is not a JWT: expected three parts separated by dots"),
+        ("a.b.c.d", "the token is not a JWT: expected three parts separated by dots"),
+        ("a.b.c.d.e", "the token is not a JWT: expected three parts separated by dots"),
         (&long, "the token is longer than 16384 bytes"),
-        ("=.b.c", "the header of the token is no base64url"),
-        (&unsigned("{", "{}"), "the header of the token is no JSON"),
-        (&unsigned("[]", "{}"), "the header of the token is no JSON object"),
-        (&unsigned("{}", "{}"), "the token does not name its algorithm"),
-        (&unsigned(r#"{"alg":null}"#, "{}"), "alg in the header of the token is no text"),
+        ("=.b.c", "the header of the token is not base64url"),
+        (&unsigned("{", "{}"), "the header of the token is not JSON"),
+        (&unsigned("[]", "{}"), "the header of the token is not a JSON object"),
+        (&unsigned("{}", "{}"), "the header of the token has no alg"),
+        (&unsigned(r#"{"alg":null}"#, "{}"), "alg in the header of the token must be a string"),
         (&unsigned(r#"{"alg":"none"}"#, "{}"), "the algorithm none is not supported"),
         (&unsigned(r#"{"alg":"None"}"#, "{}"), "the algorithm None is not supported"),
         (&unsigned(r#"{"alg":"es256"}"#, "{}"), "the algorithm es256 is not supported"),
         (&unsigned(r#"{"alg":"<b>"}"#, "{}"), "the algorithm is not supported"),
-        (&unsigned(r#"{"alg":"ES256","alg":"none"}"#, "{}"), "the header of the token has a key twice"),
+        (&unsigned(r#"{"alg":"ES256","alg":"none"}"#, "{}"), "the header of the token has a duplicate key"),
         (
             &unsigned(r#"{"alg":"ES256","crit":["exp"]}"#, "{}"),
             "the header of the token has crit, which is not accepted",
@@ -146,32 +146,35 @@ fn tokens_that_are_none() {
             &unsigned(r#"{"alg":"ES256","b64":false}"#, "{}"),
             "the header of the token has b64, which is not accepted",
         ),
-        (&unsigned(r#"{"alg":"ES256","kid":1}"#, "{}"), "kid in the header of the token is no text"),
-        (&unsigned(r#"{"alg":"ES256","typ":[]}"#, "{}"), "typ in the header of the token is no text"),
-        (&unsigned(r#"{"alg":"ES256"}"#, "null"), "the content of the token is no JSON object"),
+        (&unsigned(r#"{"alg":"ES256","kid":1}"#, "{}"), "kid in the header of the token must be a string"),
+        (&unsigned(r#"{"alg":"ES256","typ":[]}"#, "{}"), "typ in the header of the token must be a string"),
+        (&unsigned(r#"{"alg":"ES256"}"#, "null"), "the payload of the token is not a JSON object"),
         (
             &unsigned(r#"{"alg":"ES256"}"#, r#"{"sub":"a","s\u0075b":"b"}"#),
-            "the content of the token has a key twice",
+            "the payload of the token has a duplicate key",
         ),
         (
             &unsigned(r#"{"alg":"ES256"}"#, &format!("{{\"a\":{}1{}}}", "[".repeat(20), "]".repeat(20))),
-            "the content of the token holds too much",
+            "the payload of the token exceeds the JSON limits",
         ),
-        (&unsigned(r#"{"alg":"ES256"}"#, r#"{"exp":1e999}"#), "the content of the token is no JSON object"),
-        (&format!("{}.{good}.", encode(r#"{"alg":"ES256"}"#)), "the signature of the token is no base64url"),
+        (
+            &unsigned(r#"{"alg":"ES256"}"#, r#"{"exp":1e999}"#),
+            "the payload of the token is not a JSON object",
+        ),
+        (&format!("{}.{good}.", encode(r#"{"alg":"ES256"}"#)), "the signature of the token is not base64url"),
         (
             &format!("{}.{good}.AA==", encode(r#"{"alg":"ES256"}"#)),
-            "the signature of the token is no base64url",
+            "the signature of the token is not base64url",
         ),
         (
             &format!("{}.{good}.A+/A", encode(r#"{"alg":"ES256"}"#)),
-            "the signature of the token is no base64url",
+            "the signature of the token is not base64url",
         ),
         (
             &format!("{}.{good}.AB", encode(r#"{"alg":"ES256"}"#)),
-            "the signature of the token is no base64url",
+            "the signature of the token is not base64url",
         ),
-        (&format!(" {}.{good}.AA", encode(r#"{"alg":"ES256"}"#)), "the header of the token is no base64url"),
+        (&format!(" {}.{good}.AA", encode(r#"{"alg":"ES256"}"#)), "the header of the token is not base64url"),
     ] {
         assert_eq!(refusal(token), text, "{token}");
     }
@@ -188,28 +191,34 @@ fn keys_that_are_refused() {
     };
     let zeros = encode([&[0], &*decode(rsa["n"].as_str().unwrap()).unwrap()].concat());
     for (jwk, text) in [
-        (json!([]), "a key is an object"),
-        (json!({}), "the key is of a kind that is not supported"),
-        (json!({"kty": "oct", "k": "AA"}), "the key has private members, which must not be shown to anybody"),
-        (with(&ec, "d", json!("AA")), "the key has private members, which must not be shown to anybody"),
-        (with(&ec, "use", json!("enc")), "the key is not for signatures"),
-        (with(&ec, "key_ops", json!(["sign"])), "the key is not for checking signatures"),
-        (with(&ec, "key_ops", json!("verify")), "the key is not for checking signatures"),
-        (with(&ec, "crv", json!("secp256k1")), "the key is of a kind that is not supported"),
+        (json!([]), "the key must be a JSON object"),
+        (json!({}), "the key type is not supported"),
+        (json!({"kty": "oct", "k": "AA"}), "the key has private members: publish only the public key"),
+        (with(&ec, "d", json!("AA")), "the key has private members: publish only the public key"),
+        (with(&ec, "use", json!("enc")), "the key is not for signatures: use must be sig"),
+        (
+            with(&ec, "key_ops", json!(["sign"])),
+            "the key is not for verification: key_ops must contain verify",
+        ),
+        (
+            with(&ec, "key_ops", json!("verify")),
+            "the key is not for verification: key_ops must contain verify",
+        ),
+        (with(&ec, "crv", json!("secp256k1")), "the key type is not supported"),
         (with(&ec, "crv", json!("P-384")), "the coordinates of the key have the wrong length"),
         (with(&ec, "x", json!("AA")), "the coordinates of the key have the wrong length"),
-        (with(&ec, "y", json!(1)), "y of the key is missing or no base64url"),
+        (with(&ec, "y", json!(1)), "y of the key is missing or not base64url"),
         (with(&ec, "alg", json!("HS256")), "the algorithm HS256 is not supported"),
-        (with(&ec, "alg", json!("RS256")), "the key is for RS256, which it does not fit"),
+        (with(&ec, "alg", json!("RS256")), "the alg of the key is RS256, which does not match its type"),
         (with(&rsa, "e", json!("AQ")), "the exponent of the key is not accepted"),
         (with(&rsa, "e", json!("Ag")), "the exponent of the key is not accepted"),
         (with(&rsa, "e", json!("AQAAAAAB")), "the exponent of the key is not accepted"),
-        (with(&rsa, "n", json!("AQAB")), "an RSA key of 17 bits is not accepted: 2048 to 8192 are"),
+        (with(&rsa, "n", json!("AQAB")), "an RSA key of 17 bits is not accepted: use 2048 to 8192 bits"),
         (
             with(&rsa, "n", json!(encode([255; 1025]))),
-            "an RSA key of 8200 bits is not accepted: 2048 to 8192 are",
+            "an RSA key of 8200 bits is not accepted: use 2048 to 8192 bits",
         ),
-        (with(&rsa, "n", json!(zeros)), "the modulus of the key begins with zeros"),
+        (with(&rsa, "n", json!(zeros)), "the modulus of the key must not start with a zero byte"),
     ] {
         assert_eq!(PublicKey::from_jwk(&jwk).unwrap_err().to_string(), text, "{jwk}");
     }
@@ -230,24 +239,24 @@ fn points_that_are_not_on_the_curve_verify_nothing() {
 #[test]
 fn private_keys_say_what_is_wrong_with_them() {
     let refusal = |pem: &str, algorithm| SigningKey::from_pkcs8_pem(pem, algorithm).unwrap_err().to_string();
-    let no_key = "there is no private key: `-----BEGIN PRIVATE KEY-----` is expected";
+    let no_key = "no private key found: expected `-----BEGIN PRIVATE KEY-----`";
     assert_eq!(refusal("hunter2", Algorithm::Es256), no_key);
     assert_eq!(
         refusal("-----BEGIN PRIVATE KEY-----\nhunter2", Algorithm::Es256),
         "the PEM text has no `-----END PRIVATE KEY-----`"
     );
     let damaged = "-----BEGIN PRIVATE KEY-----\nhunter*2\n-----END PRIVATE KEY-----";
-    assert_eq!(refusal(damaged, Algorithm::Es256), "the PEM text is damaged: it is no Base64");
+    assert_eq!(refusal(damaged, Algorithm::Es256), "the PEM text is damaged: it is not Base64");
     assert!(refusal(P256_SEC1, Algorithm::Es256).contains("SEC 1"));
     assert!(refusal(&P256.replace("PRIVATE", "ENCRYPTED PRIVATE"), Algorithm::Es256).contains("encrypted"));
-    assert!(refusal(&P256.replace("PRIVATE", "PUBLIC"), Algorithm::Es256).contains("public side"));
+    assert!(refusal(&P256.replace("PRIVATE", "PUBLIC"), Algorithm::Es256).contains("public key"));
     assert_eq!(
         refusal(P384, Algorithm::Es256),
-        "the key does not fit ES256, which needs a P-256 key with its public side as PKCS #8"
+        "the key cannot be used with ES256, which needs a P-256 key that includes its public key as PKCS #8"
     );
     assert!(refusal(RSA, Algorithm::EdDsa).contains("needs an Ed25519 key"));
     assert!(refusal(SMALL, Algorithm::Rs256).contains("2048"));
-    assert!(refusal(RSA_PKCS1, Algorithm::Es256).contains("does not fit ES256"));
+    assert!(refusal(RSA_PKCS1, Algorithm::Es256).contains("cannot be used with ES256"));
     let (one, other) = (RSA, RSA_PKCS1);
     let jwk = |pem| SigningKey::from_pkcs8_pem(pem, Algorithm::Ps256).unwrap().public_jwk();
     assert_eq!(jwk(one), jwk(other));

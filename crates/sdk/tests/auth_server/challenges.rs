@@ -20,7 +20,7 @@ async fn who_sends_no_token_learns_where_to_get_one() {
     let (key, calls) = (Key::new("k1"), Calls::default());
     let web = calls.serve(auth(&key));
     let usual = format!("Bearer resource_metadata=\"{METADATA}\", scope=\"mcp:basic\"");
-    let text = "this server must know who asks: send an access token";
+    let text = "authentication required: send an access token";
     for headers in [
         &[][..],
         &[("authorization", "Basic YTpi")],
@@ -54,7 +54,7 @@ async fn headers_that_nobody_can_read_are_bad_requests() {
         );
         (400, vec![challenge], text.to_owned())
     };
-    let written = "the header Authorization is not written as: Bearer token";
+    let written = "the Authorization header must have the form: Bearer token";
     let long = format!("Bearer {}", "a".repeat(16_385));
     for (value, text) in [
         ("Bearer", written),
@@ -76,10 +76,10 @@ async fn headers_that_nobody_can_read_are_bad_requests() {
     let twice = [("authorization", &*good), ("authorization", &*good)];
     assert_eq!(
         refusal(call(&web, "plain", &twice).await, &token).await,
-        said("the header Authorization is there more than once")
+        said("the Authorization header occurs more than once")
     );
 
-    let in_url = said("tokens are sent in the header Authorization, never in the URL");
+    let in_url = said("send the token in the Authorization header, not in the URL");
     for query in [format!("access_token={token}"), format!("a=b&access_token={token}"), "access_token".into()]
     {
         for header in [&[][..], &[("authorization", &*good)]] {
@@ -89,7 +89,7 @@ async fn headers_that_nobody_can_read_are_bad_requests() {
     }
     let form = request(Method::POST, "/mcp").body(format!("access_token={token}")).unwrap();
     let form = with(form, &[("content-type", "application/x-www-form-urlencoded; charset=utf-8")]);
-    assert_eq!(send(&web, form).await, said("tokens are sent in the header Authorization, never in a form"));
+    assert_eq!(send(&web, form).await, said("send the token in the Authorization header, not in a form"));
     assert_eq!(calls.count(), 0);
 }
 
@@ -118,12 +118,13 @@ async fn each_way_to_send_a_token_has_its_challenge() {
     assert_eq!(challenges(&call(&required, "plain", &[]).await.headers), std::slice::from_ref(&proof));
 
     // What is wrong stands in the challenge of the way that was used.
-    let wrong = ", error=\"invalid_token\", error_description=\"the token is bound to no key: use Bearer\"";
+    let wrong =
+        ", error=\"invalid_token\", error_description=\"the token is not bound to a key: use Bearer\"";
     let unbound = format!("DPoP {}", key.sign(&claims()));
     let found = challenges(&call(&optional, "plain", &[("authorization", &unbound)]).await.headers);
     assert_eq!(found, [bearer, format!("{proof}{wrong}")]);
     let plain = format!("Bearer {}", key.sign(&claims()));
-    let text = "only tokens that are bound to a key are accepted: use DPoP";
+    let text = "only DPoP-bound tokens are accepted";
     let found = challenges(&call(&required, "plain", &[("authorization", &plain)]).await.headers);
     assert_eq!(found, [format!("{proof}, error=\"invalid_token\", error_description=\"{text}\"")]);
     assert_eq!(calls.count(), 0);
@@ -140,7 +141,7 @@ fn what_cannot_be_is_told_when_the_server_is_built() {
     for (auth, text) in [
         (
             jwt("http://auth.example.com", RESOURCE),
-            "the issuer http://auth.example.com/ is not https, which only this machine need not be",
+            "the issuer http://auth.example.com/ must use https; plain http is accepted only for this machine",
         ),
         (jwt("auth.example.com", RESOURCE), "the issuer: the URL cannot be used"),
         (jwt(ISSUER, "http://mcp.example.com/mcp"), "the resource http://mcp.example.com/mcp is not https"),
@@ -156,17 +157,17 @@ fn what_cannot_be_is_told_when_the_server_is_built() {
         ),
         (auth(&key).scopes_supported(["offline_access"]), "offline_access is between"),
         (auth(&key).scope_implies("admin", ["\""]), "\"\\\"\" is no scope"),
-        (auth(&key).skew(std::time::Duration::from_secs(61)), "clocks may be at most 60 seconds apart"),
+        (auth(&key).skew(std::time::Duration::from_secs(61)), "the clock skew must be at most 60 seconds"),
         (auth(&key).algorithms([]), "at least one algorithm must be accepted"),
-        (auth(&key).keys(serde_json::json!({"keys": []})), "there is no key that can be used"),
-        (auth(&key).keys(serde_json::json!([])), "there is no set of keys"),
+        (auth(&key).keys(serde_json::json!({"keys": []})), "no usable key found"),
+        (auth(&key).keys(serde_json::json!([])), "no JWK set found"),
         (
             auth(&key).jwks_uri("http://keys.example.com/"),
             "the URL of the keys http://keys.example.com/ is not https",
         ),
         (
             Auth::opaque(Vec::<String>::new(), RESOURCE, |_| async { Ok(None) }),
-            "an authorization server is needed",
+            "an authorization server is required",
         ),
     ] {
         let found = fault(auth);

@@ -83,7 +83,7 @@ async fn a_good_proof_is_good_once() {
         let proof = holder.good();
         assert_eq!(holder.call(&web, &proof).await.0, 200);
         for _ in 0..3 {
-            assert_eq!(holder.call(&web, &proof).await, (401, "the proof was used already".into()));
+            assert_eq!(holder.call(&web, &proof).await, (401, "the proof has already been used".into()));
         }
         assert_eq!(holder.call(&web, &holder.good()).await.0, 200);
         for (name, value) in [
@@ -141,28 +141,28 @@ async fn no_bad_proof_is_believed() {
     let (head, signature) = good.rsplit_once('.').unwrap();
     let by_thief = thief.proof(&holder.header(), &holder.claims());
     let own_key = thief.proof(&thief.header(), &holder.claims());
-    let htm = "htm of the proof is not the method of the request";
-    let htu = "htu of the proof is not the URL of this server";
-    let iat = "iat of the proof is not now";
-    let ath = "ath of the proof is not the digest of the token";
+    let htm = "htm of the proof does not match the request method";
+    let htu = "htu of the proof does not match the URL of this server";
+    let iat = "iat of the proof must be within 60 seconds of the current time";
+    let ath = "ath of the proof does not match the token";
     let cases = [
-        (String::new(), "there is no proof: send one in the header DPoP"),
-        ("x".into(), "the proof is no JWT: three parts with dots between them are expected"),
-        (head.to_owned(), "the proof is no JWT: three parts with dots between them are expected"),
-        (format!("{head}.{}", &signature[..80]), "the signature is wrong"),
-        (format!("{head}.{}", encode([1; 64])), "the signature is wrong"),
-        (by_thief, "the signature is wrong"),
-        (own_key, "the proof is by another key than the token is bound to"),
-        (header("typ", Value::Null), "the typ of the proof is not dpop+jwt"),
-        (header("typ", json!("JWT")), "the typ of the proof is not dpop+jwt"),
-        (header("typ", json!("at+jwt")), "the typ of the proof is not dpop+jwt"),
+        (String::new(), "the proof is missing: send it in the DPoP header"),
+        ("x".into(), "the proof is not a JWT: expected three parts separated by dots"),
+        (head.to_owned(), "the proof is not a JWT: expected three parts separated by dots"),
+        (format!("{head}.{}", &signature[..80]), "the signature is invalid"),
+        (format!("{head}.{}", encode([1; 64])), "the signature is invalid"),
+        (by_thief, "the signature is invalid"),
+        (own_key, "the proof is signed by another key than the token is bound to"),
+        (header("typ", Value::Null), "the typ of the proof must be dpop+jwt"),
+        (header("typ", json!("JWT")), "the typ of the proof must be dpop+jwt"),
+        (header("typ", json!("at+jwt")), "the typ of the proof must be dpop+jwt"),
         (header("alg", json!("none")), "the algorithm none is not supported"),
         (header("alg", json!("HS256")), "the algorithm HS256 is not supported"),
         (header("alg", json!("RS256")), "the key does not fit RS256"),
         (header("alg", json!("RS512")), "the key does not fit RS512"),
         (header("jwk", Value::Null), "the proof has no jwk"),
-        (header("jwk", json!("k1")), "a key is an object"),
-        (header("jwk", private), "the key has private members, which must not be shown to anybody"),
+        (header("jwk", json!("k1")), "the key must be a JSON object"),
+        (header("jwk", private), "the key has private members: publish only the public key"),
         (header("crit", json!(["x"])), "the header of the proof has crit, which is not accepted"),
         (holder.but("htm", json!("GET")), htm),
         (holder.but("htm", json!("post")), htm),
@@ -194,7 +194,7 @@ async fn no_bad_proof_is_believed() {
     }
     let (one, two, sent) = (holder.good(), holder.good(), format!("DPoP {}", holder.token));
     let answer = call(&web, "plain", &[("authorization", &*sent), ("dpop", &*one), ("dpop", &*two)]).await;
-    assert_eq!(refusal(answer, &holder.token).await.2, "the header DPoP is there more than once");
+    assert_eq!(refusal(answer, &holder.token).await.2, "the DPoP header occurs more than once");
     eprintln!("bad proofs: rejected={} accepted={}", rejected + 1, calls.count());
     assert_eq!((rejected, calls.count()), (40, 0));
 }
@@ -210,13 +210,13 @@ async fn a_bound_token_is_no_bearer_token_and_the_other_way_round() {
     let off = calls.serve(auth(&issuer));
     let proof = holder.good();
     for (web, scheme, token, text) in [
-        (&optional, "Bearer", &bound, "the token is bound to a key: use DPoP, with a proof"),
-        (&required, "Bearer", &bound, "the token is bound to a key: use DPoP, with a proof"),
-        (&off, "Bearer", &bound, "the token is bound to a key, which this server cannot check"),
-        (&optional, "DPoP", &free, "the token is bound to no key: use Bearer"),
-        (&required, "DPoP", &free, "the token is bound to no key: use Bearer"),
-        (&required, "Bearer", &free, "only tokens that are bound to a key are accepted: use DPoP"),
-        (&off, "DPoP", &bound, "this server must know who asks: send an access token"),
+        (&optional, "Bearer", &bound, "the token is bound to a key: use DPoP with a proof"),
+        (&required, "Bearer", &bound, "the token is bound to a key: use DPoP with a proof"),
+        (&off, "Bearer", &bound, "the token is bound to a key, but this server does not support DPoP"),
+        (&optional, "DPoP", &free, "the token is not bound to a key: use Bearer"),
+        (&required, "DPoP", &free, "the token is not bound to a key: use Bearer"),
+        (&required, "Bearer", &free, "only DPoP-bound tokens are accepted"),
+        (&off, "DPoP", &bound, "authentication required: send an access token"),
     ] {
         let sent = format!("{scheme} {token}");
         let answer = call(web, "plain", &[("authorization", &*sent), ("dpop", &*proof)]).await;

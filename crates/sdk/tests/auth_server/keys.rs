@@ -72,7 +72,7 @@ async fn keys_are_found_once_for_all() {
     let strange = Key::new("k2").sign(&but("iss", json!(script.origin())));
     for _ in 0..20 {
         let (status, _, text) = refusal(call_with(&web, "plain", &strange).await, &strange).await;
-        assert_eq!((status, &*text), (401, "the token is signed with a key that is not known"));
+        assert_eq!((status, &*text), (401, "the token is signed with an unknown key"));
     }
     assert_eq!(paths(&script).len(), 2);
 }
@@ -188,7 +188,7 @@ async fn an_issuer_that_answers_badly_lets_nobody_in() {
         let token = token(&key, &script.origin());
         for _ in 0..3 {
             let (status, challenges, text) = refusal(call_with(&web, "plain", &token).await, &token).await;
-            assert_eq!((status, &*text), (503, "tokens cannot be checked now: try again later"), "{what}");
+            assert_eq!((status, &*text), (503, "tokens cannot be verified now: try again later"), "{what}");
             assert!(challenges.is_empty());
         }
         assert!(paths(&script).len() <= 6, "{what}: it is asked once: {:?}", paths(&script));

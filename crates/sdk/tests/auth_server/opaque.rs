@@ -29,10 +29,10 @@ async fn who_knows_them_says_who_asks() {
     let who = text_of(&call_with(&web, "who", "good").await.message().await);
     assert_eq!(who, "ada Some(\"https://auth.example.com\") None a 7");
     for (token, status, text) in [
-        ("unknown", 401, "the token is not known"),
+        ("unknown", 401, "the token is unknown"),
         ("old", 401, "the token has expired"),
-        ("bound", 401, "the token is bound to a key, which this server cannot check"),
-        ("broken", 503, "tokens cannot be checked now: try again later"),
+        ("bound", 401, "the token is bound to a key, but this server does not support DPoP"),
+        ("broken", 503, "tokens cannot be verified now: try again later"),
     ] {
         let answer = call_with(&web, "plain", token).await;
         assert_eq!(answer.header("retry-after"), (status == 503).then_some("5"));
@@ -42,6 +42,6 @@ async fn who_knows_them_says_who_asks() {
     }
     let web = calls.serve(auth().dpop(Dpop::Optional));
     let (_, _, text) = refusal(call_with(&web, "plain", "bound").await, "").await;
-    assert_eq!(text, "the token is bound to a key: use DPoP, with a proof");
+    assert_eq!(text, "the token is bound to a key: use DPoP with a proof");
     assert_eq!(calls.count(), 0);
 }

@@ -35,7 +35,7 @@ fn guest(web: &HttpService, revision: Revision, scopes: &str) -> Guest {
 fn insufficient(scopes: &str) -> Vec<String> {
     vec![format!(
         "Bearer resource_metadata=\"{METADATA}\", scope=\"{scopes}\", error=\"insufficient_scope\", \
-         error_description=\"the token has not all scopes that this needs\""
+         error_description=\"the token lacks scopes that this request needs\""
     )]
 }
 

@@ -23,10 +23,10 @@ fn with_claim(key: &Key, name: &str, value: Value) -> String {
 
 /// Tokens that are not as they must be, whoever signed them.
 fn misshapen(key: &Key) -> Vec<(String, &'static str)> {
-    const PARTS: &str = "the token is no JWT: three parts with dots between them are expected";
-    const SIGNATURE: &str = "the signature of the token is no base64url";
-    const WRONG: &str = "the signature is wrong";
-    const TYP: &str = "the token is no access token, by its typ";
+    const PARTS: &str = "the token is not a JWT: expected three parts separated by dots";
+    const SIGNATURE: &str = "the signature of the token is not base64url";
+    const WRONG: &str = "the signature is invalid";
+    const TYP: &str = "the token is not an access token: its typ must be at+jwt or JWT";
     let good = key.sign(&claims());
     let parts: Vec<&str> = good.split('.').collect();
     let (head, body, signature) = (parts[0], parts[1], parts[2]);
@@ -54,10 +54,10 @@ fn misshapen(key: &Key) -> Vec<(String, &'static str)> {
         (format!("{head}.{}.{signature}", encode(but("scope", json!("admin")).to_string())), WRONG),
         (signed(r#"{"alg":"ES256","typ":"at+jwt","kid":"k1","a":1}"#), WRONG),
         (Key::new("k1").sign(&claims()), WRONG),
-        (Key::new("k2").sign(&claims()), "the token is signed with a key that is not known"),
-        (headed(key, r#"{"alg":"ES256","kid":""}"#), "the token is signed with a key that is not known"),
-        (headed(key, r#"{"alg":"ES256","kid":"K1"}"#), "the token is signed with a key that is not known"),
-        (headed(key, r#"{"alg":"ES256","kid":"../k1"}"#), "the token is signed with a key that is not known"),
+        (Key::new("k2").sign(&claims()), "the token is signed with an unknown key"),
+        (headed(key, r#"{"alg":"ES256","kid":""}"#), "the token is signed with an unknown key"),
+        (headed(key, r#"{"alg":"ES256","kid":"K1"}"#), "the token is signed with an unknown key"),
+        (headed(key, r#"{"alg":"ES256","kid":"../k1"}"#), "the token is signed with an unknown key"),
         (unsigned(r#"{"alg":"none"}"#), "the algorithm none is not supported"),
         (signed(r#"{"alg":"none"}"#), "the algorithm none is not supported"),
         (signed(r#"{"alg":"NONE"}"#), "the algorithm NONE is not supported"),
@@ -68,13 +68,13 @@ fn misshapen(key: &Key) -> Vec<(String, &'static str)> {
         (signed(r#"{"alg":"ES256K"}"#), "the algorithm ES256K is not supported"),
         (signed(r#"{"alg":"\"a\\"}"#), "the algorithm is not supported"),
         (signed(r#"{"alg":"RS512"}"#), "the algorithm RS512 is not accepted"),
-        (signed(r#"{"alg":"RS256","kid":"k1"}"#), "the token is signed with a key that is not known"),
-        (signed(r#"{"alg":"ES384","kid":"k1"}"#), "the token is signed with a key that is not known"),
-        (signed(r#"{"alg":"EdDSA","kid":"k1"}"#), "the token is signed with a key that is not known"),
-        (headed(key, r#"{"kid":"k1"}"#), "the token does not name its algorithm"),
-        (headed(key, r#"{"alg":["ES256"]}"#), "alg in the header of the token is no text"),
-        (headed(key, r#"{"alg":"ES256","kid":1}"#), "kid in the header of the token is no text"),
-        (headed(key, r#"{"alg":"ES256","alg":"ES256"}"#), "the header of the token has a key twice"),
+        (signed(r#"{"alg":"RS256","kid":"k1"}"#), "the token is signed with an unknown key"),
+        (signed(r#"{"alg":"ES384","kid":"k1"}"#), "the token is signed with an unknown key"),
+        (signed(r#"{"alg":"EdDSA","kid":"k1"}"#), "the token is signed with an unknown key"),
+        (headed(key, r#"{"kid":"k1"}"#), "the header of the token has no alg"),
+        (headed(key, r#"{"alg":["ES256"]}"#), "alg in the header of the token must be a string"),
+        (headed(key, r#"{"alg":"ES256","kid":1}"#), "kid in the header of the token must be a string"),
+        (headed(key, r#"{"alg":"ES256","alg":"ES256"}"#), "the header of the token has a duplicate key"),
         (
             headed(key, r#"{"alg":"ES256","crit":[]}"#),
             "the header of the token has crit, which is not accepted",
@@ -87,27 +87,27 @@ fn misshapen(key: &Key) -> Vec<(String, &'static str)> {
             headed(key, r#"{"alg":"ES256","zip":"DEF"}"#),
             "the header of the token has zip, which is not accepted",
         ),
-        (headed(key, "[]"), "the header of the token is no JSON object"),
-        (headed(key, "{"), "the header of the token is no JSON"),
+        (headed(key, "[]"), "the header of the token is not a JSON object"),
+        (headed(key, "{"), "the header of the token is not JSON"),
         (headed(key, r#"{"alg":"ES256","kid":"k1","typ":"dpop+jwt"}"#), TYP),
         (headed(key, r#"{"alg":"ES256","kid":"k1","typ":"id+jwt"}"#), TYP),
         (headed(key, r#"{"alg":"ES256","kid":"k1","typ":"logout+jwt"}"#), TYP),
         (headed(key, r#"{"alg":"ES256","kid":"k1","typ":""}"#), TYP),
         (
             headed(key, r#"{"alg":"ES256","kid":"k1","typ":null}"#),
-            "typ in the header of the token is no text",
+            "typ in the header of the token must be a string",
         ),
-        (saying(key, &format!("{open},\"sub\":\"root\"}}")), "the content of the token has a key twice"),
+        (saying(key, &format!("{open},\"sub\":\"root\"}}")), "the payload of the token has a duplicate key"),
         (
             saying(key, &format!("{open},\"s\\u0075b\":\"root\"}}")),
-            "the content of the token has a key twice",
+            "the payload of the token has a duplicate key",
         ),
         (
             saying(key, &format!("{open},\"a\":{}{}}}", "[".repeat(40), "]".repeat(40))),
-            "the content of the token holds too much",
+            "the payload of the token exceeds the JSON limits",
         ),
-        (saying(key, "[]"), "the content of the token is no JSON object"),
-        (saying(key, "null"), "the content of the token is no JSON object"),
+        (saying(key, "[]"), "the payload of the token is not a JSON object"),
+        (saying(key, "null"), "the payload of the token is not a JSON object"),
         (saying(key, "{}"), "the token has no issuer"),
     ]
 }
@@ -127,7 +127,7 @@ fn wrong(key: &Key) -> Vec<(String, &'static str)> {
         (with_claim(key, "iss", json!("https://AUTH.example.com")), ISS),
         (with_claim(key, "iss", json!("https://auth.example.com:443")), ISS),
         (with_claim(key, "iss", json!("http://auth.example.com")), ISS),
-        (with_claim(key, "iss", json!([ISSUER])), "iss of the token is no text"),
+        (with_claim(key, "iss", json!([ISSUER])), "iss of the token must be a string"),
         (with_claim(key, "aud", Value::Null), "the token has no audience"),
         (with_claim(key, "aud", json!("https://other.example/mcp")), AUD),
         (with_claim(key, "aud", json!(format!("{RESOURCE}/"))), AUD),
@@ -145,27 +145,24 @@ fn wrong(key: &Key) -> Vec<(String, &'static str)> {
         (with_claim(key, "exp", json!(NOW - 3600)), EXPIRED),
         (with_claim(key, "exp", json!(0)), EXPIRED),
         (with_claim(key, "exp", json!(-1)), EXPIRED),
-        (with_claim(key, "exp", json!("2999999999")), "exp of the token is no time"),
-        (with_claim(key, "exp", json!([NOW + 600])), "exp of the token is no time"),
-        (huge, "the content of the token is no JSON object"),
+        (with_claim(key, "exp", json!("2999999999")), "exp of the token must be a number"),
+        (with_claim(key, "exp", json!([NOW + 600])), "exp of the token must be a number"),
+        (huge, "the payload of the token is not a JSON object"),
         (with_claim(key, "nbf", json!(NOW + 31)), "the token is not valid yet"),
-        (with_claim(key, "nbf", json!(true)), "nbf of the token is no time"),
+        (with_claim(key, "nbf", json!(true)), "nbf of the token must be a number"),
         (with_claim(key, "iat", json!(NOW + 31)), "the token was issued in the future"),
-        (with_claim(key, "iat", json!("now")), "iat of the token is no time"),
+        (with_claim(key, "iat", json!("now")), "iat of the token must be a number"),
         (key.sign(&nameless), "the token has no subject"),
-        (with_claim(key, "sub", json!(7)), "sub of the token is no text"),
-        (with_claim(key, "client_id", json!({})), "client_id of the token is no text"),
-        (with_claim(key, "scope", json!(1)), "the scopes of the token are no texts"),
-        (with_claim(key, "scope", json!(["a", 1])), "the scopes of the token are no texts"),
-        (
-            with_claim(key, "cnf", json!({"x5t#S256": "abc"})),
-            "the token is bound to something that cannot be checked here",
-        ),
-        (with_claim(key, "cnf", json!({})), "the token is bound to something that cannot be checked here"),
-        (with_claim(key, "cnf", json!("jkt")), "the token is bound to something that cannot be checked here"),
+        (with_claim(key, "sub", json!(7)), "sub of the token must be a string"),
+        (with_claim(key, "client_id", json!({})), "client_id of the token must be a string"),
+        (with_claim(key, "scope", json!(1)), "the scopes of the token must be strings"),
+        (with_claim(key, "scope", json!(["a", 1])), "the scopes of the token must be strings"),
+        (with_claim(key, "cnf", json!({"x5t#S256": "abc"})), "the token has an unsupported cnf claim"),
+        (with_claim(key, "cnf", json!({})), "the token has an unsupported cnf claim"),
+        (with_claim(key, "cnf", json!("jkt")), "the token has an unsupported cnf claim"),
         (
             with_claim(key, "cnf", json!({"jkt": key.thumbprint()})),
-            "the token is bound to a key, which this server cannot check",
+            "the token is bound to a key, but this server does not support DPoP",
         ),
     ]
 }

@@ -1,4 +1,4 @@
-//! How a server is told whom to believe.
+//! Builder of the OAuth configuration of a server.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ const SKEW: Duration = Duration::from_secs(30);
 const KEYS: &str = "URL of the keys";
 const LONGEST_SKEW: Duration = Duration::from_mins(1);
 
-/// Whom a server believes: access tokens of an authorization server, for [`Http::auth`](crate::Http::auth).
+/// Accepted access tokens and their authorization server, for [`Http::auth`](crate::Http::auth).
 ///
 /// ```no_run
 /// # async fn example() -> linchpin::Result {
@@ -40,7 +40,7 @@ const LONGEST_SKEW: Duration = Duration::from_mins(1);
 ///     .await
 /// # }
 /// ```
-#[must_use = "it does nothing until it is given to an endpoint"]
+#[must_use = "does nothing until it is passed to an endpoint"]
 pub struct Auth {
     pub(super) issuers: Vec<String>,
     pub(super) resource: String,
@@ -58,36 +58,38 @@ pub struct Auth {
     pub(super) documentation: Option<String>,
 }
 
-/// Where keys come from, or who knows tokens.
+/// Source of the verification keys, or the lookup function for opaque tokens.
 enum Source {
     Discover,
     Uri(String),
     Fixed(Value),
     Opaque(Lookup),
-    /// Tokens that are looked up, and keys.
+    /// The builder was called with a lookup function and with keys.
     Contradiction,
 }
 
-/// Whether senders prove that they hold the key of their token (RFC 9449).
+/// Whether clients must prove possession of the key their token is bound to (RFC 9449).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dpop {
-    /// Those whose token is bound to a key.
+    /// Only clients with a key-bound token send a proof; other tokens are accepted without one.
     Optional,
-    /// All: other tokens are refused.
+    /// All clients send a proof; tokens without a key binding are rejected.
     Required,
 }
 
 impl Auth {
-    /// Believes JWTs that `issuer` has signed for `resource`, which is the URL of the endpoint as its clients know it.
-    /// The keys are found by the metadata of the issuer.
+    /// Accepts JWTs that `issuer` has signed for `resource`, the URL of the endpoint as clients know it. The keys are
+    /// discovered through the metadata of the issuer.
     pub fn jwt(issuer: impl Into<String>, resource: impl Into<String>) -> Self {
         Self::new(vec![issuer.into()], resource.into(), Source::Discover)
     }
 
-    /// Believes tokens that `lookup` knows, which are issued by one of `issuers`. `Ok(None)`: it is not known. `Err`:
-    /// nobody can tell now. It is asked about every request, and has to see to it that the token was issued for this
-    /// server: what is good for another one must not be known here. If there are several issuers, it has to say which
-    /// one knows the subject ([`Identity::with_issuer`]).
+    /// Accepts opaque tokens that `lookup` resolves to an identity.
+    ///
+    /// `lookup` returns `Ok(None)` for an unknown token and `Err` if the token cannot be checked at the moment. It is
+    /// called for every request and must verify that the token was issued for this server: a token for another server
+    /// must be unknown here. With several `issuers`, it must name the issuer of the subject
+    /// ([`Identity::with_issuer`]).
     pub fn opaque<F, Fut>(
         issuers: impl IntoIterator<Item = impl Into<String>>,
         resource: impl Into<String>,
@@ -121,20 +123,20 @@ impl Auth {
         }
     }
 
-    /// What a token must allow for any request at all. What single tools need is said by
+    /// Adds scopes that every request requires. Scopes of single tools are set with
     /// [`Tool::scopes`](crate::Tool::scopes).
     pub fn require(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.required.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// What clients ask their users for at first: the scopes of [`Self::require`] when nothing is said.
+    /// Adds to the scopes that clients request at first (`scopes_supported`). Default: the scopes of [`Self::require`].
     pub fn scopes_supported(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.supported.get_or_insert_default().extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// Whoever has `scope` has these as well, and what follows from them.
+    /// Declares that `scope` includes the scopes `others`, transitively.
     pub fn scope_implies(
         mut self,
         scope: impl Into<String>,
@@ -144,32 +146,32 @@ impl Auth {
         self
     }
 
-    /// Believes tokens for this audience as well: for issuers that know the server by another name than its URL. If that
-    /// is the id of a client, [`Self::require`] a scope, which tokens about a sign-in do not have.
+    /// Accepts tokens for this audience as well, for issuers that know the server by a name other than its URL. If the
+    /// audience is a client id, also [`Self::require`] a scope: ID tokens do not have one.
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
     }
 
-    /// The algorithms of tokens that are accepted, instead of RS256, PS256, ES256, ES384 and `EdDSA`. Proofs may have
-    /// any that there is.
+    /// Sets the accepted signature algorithms of tokens. Default: RS256, PS256, ES256, ES384 and `EdDSA`. `DPoP` proofs
+    /// may use any supported algorithm.
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = algorithms.into_iter().collect();
         self
     }
 
-    /// How far clocks may be apart: 30 seconds when nothing is said, and at most 60.
+    /// Sets the tolerated clock skew, at most 60 s. Default: 30 s.
     pub fn skew(mut self, skew: Duration) -> Self {
         self.skew = skew;
         self
     }
 
-    /// The URL of the keys, for an issuer without metadata.
+    /// Sets the URL of the JWK set, for an issuer without metadata.
     pub fn jwks_uri(self, url: impl Into<String>) -> Self {
         self.with_keys(Source::Uri(url.into()))
     }
 
-    /// The keys themselves, as a JWK set: nothing is fetched.
+    /// Sets the keys as a JWK set; nothing is fetched.
     pub fn keys(self, set: Value) -> Self {
         self.with_keys(Source::Fixed(set))
     }
@@ -182,48 +184,48 @@ impl Auth {
         self
     }
 
-    /// The way on which keys are fetched, with its policy, proxy and certificates.
+    /// Sets the egress that fetches the keys, with its policy, proxy and certificates.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = Some(egress);
         self
     }
 
-    /// Where the time of day comes from: the server's own clock when nothing is said.
+    /// Sets the source of the current time. Default: the clock of the server.
     pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Some(Clock::new(now));
         self
     }
 
-    /// Accepts tokens that are bound to a key, with a proof for each request. Without this they are refused.
+    /// Accepts key-bound tokens with a `DPoP` proof for each request. Default: key-bound tokens are rejected.
     pub fn dpop(mut self, dpop: Dpop) -> Self {
         self.dpop = Some(dpop);
         self
     }
 
-    /// The name of the server, for users.
+    /// Sets the human-readable name of the server (`resource_name`).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// A page for developers.
+    /// Sets the URL of the developer documentation (`resource_documentation`).
     pub fn documentation(mut self, url: impl Into<String>) -> Self {
         self.documentation = Some(url.into());
         self
     }
 
-    /// All that is needed to serve, and the host that clients use; `Err` says what cannot be.
+    /// Builds the protected resource and returns it with the host name that clients use.
     pub(crate) fn finish(self, clock: Clock) -> Result<(Resource, String), String> {
         let target = secure("resource", &self.resource)?;
         let issuers = self.issuers.iter().map(|issuer| secure("issuer", issuer));
         let issuers = issuers.collect::<Result<Vec<_>, _>>()?;
         let issuer =
-            issuers.into_iter().next().ok_or("an authorization server is needed: give its issuer")?;
+            issuers.into_iter().next().ok_or("an authorization server is required: set its issuer")?;
         let implied = self.implied.iter().flat_map(|(scope, others)| std::iter::once(scope).chain(others));
         let mut scopes = self.required.iter().chain(self.supported.iter().flatten()).chain(implied);
         scopes.try_for_each(|scope| check_scope_name(scope))?;
         if self.skew > LONGEST_SKEW {
-            return Err(format!("clocks may be at most {} seconds apart", LONGEST_SKEW.as_secs()));
+            return Err(format!("the clock skew must be at most {} seconds", LONGEST_SKEW.as_secs()));
         }
         if self.algorithms.is_empty() {
             return Err("at least one algorithm must be accepted".into());
@@ -252,7 +254,7 @@ impl Auth {
         let keys = match self.source {
             Source::Opaque(lookup) => return Ok(Verifier::Opaque(lookup, only)),
             Source::Contradiction => {
-                return Err("tokens that are looked up have no keys: use `Auth::jwt`".into());
+                return Err("`Auth::opaque` does not use keys: use `Auth::jwt`".into());
             }
             Source::Fixed(set) => Keys::fixed(fetch::keys(&set)?),
             Source::Uri(url) => {
@@ -271,7 +273,7 @@ impl Auth {
             }
         };
         let mut audiences = self.audiences;
-        // Some clients cannot name a host without the slash after it.
+        // Some clients cannot send a host without a trailing slash.
         let bare = self.resource.strip_suffix('/').unwrap_or(&self.resource);
         if resource.path() == "/" {
             audiences.extend([bare.to_owned(), format!("{bare}/")]);
@@ -283,14 +285,16 @@ impl Auth {
     }
 }
 
-/// A URL that tokens may depend on.
+/// Parses a URL that token verification depends on: it must use https, except on this machine.
 fn secure(what: &str, url: &str) -> Result<Target, String> {
     let target = Target::typed(url).map_err(|error| format!("the {what}: {error}"))?;
     if !target.is_secure() {
-        return Err(format!("the {what} {target} is not https, which only this machine need not be"));
+        return Err(format!(
+            "the {what} {target} must use https; plain http is accepted only for this machine"
+        ));
     }
     if what != KEYS && url.contains(['?', '#']) {
-        return Err(format!("the {what} {target} has a query or a fragment, which it cannot have"));
+        return Err(format!("the {what} {target} must not have a query or a fragment"));
     }
     Ok(target)
 }

@@ -1,5 +1,5 @@
-//! Tokens that were found good a moment ago, known by their digest. Bounded in number, in bytes and in time, so that a
-//! key that is withdrawn is not believed for long.
+//! Cache of recently verified tokens, keyed by their digest. It is bounded in entries, bytes and age, so that a token
+//! signed with a withdrawn key is not accepted for long.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,24 +11,24 @@ use tokio::time::Instant;
 use super::super::Identity;
 use crate::sync::lock;
 
-/// How long a token is believed without being looked at.
+/// How long a token is accepted without being verified again.
 const LONGEST: Duration = Duration::from_mins(5);
 const MAX_COUNT: usize = 4_096;
-/// Bytes of all tokens that are remembered; what they say takes about as much.
+/// Maximum total length of the cached tokens; their identities take about as much memory.
 const MAX_BYTES: usize = 8 << 20;
 
-/// What stands for a token.
+/// SHA-256 digest of a token.
 pub(super) type Mark = [u8; 32];
 
 pub(super) fn mark(token: &str) -> Mark {
     Sha256::digest(token).into()
 }
 
-/// Who was found to be behind a token.
+/// Identity behind a verified token.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub(crate) identity: Arc<Identity>,
-    /// What everything of theirs is bound to.
+    /// The principal that the sessions and tasks of this identity are bound to.
     pub(crate) principal: Arc<str>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Cache(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     known: HashMap<Mark, (Known, Instant)>,
-    /// The oldest first, with the length of the token.
+    /// Entries in insertion order, with the length of the token.
     order: VecDeque<(Mark, Instant, usize)>,
     bytes: usize,
 }
@@ -68,7 +68,7 @@ impl Cache {
 }
 
 impl Table {
-    /// Forgets what is too old, and the oldest until there is room.
+    /// Evicts expired entries, then the oldest ones until `more` bytes fit.
     fn shrink(&mut self, now: Instant, more: usize) {
         while let Some((mark, since, length)) = self.order.front() {
             let full = self.known.len() >= MAX_COUNT || self.bytes + more > MAX_BYTES;
@@ -98,7 +98,7 @@ mod tests {
         }
         assert_eq!(lock(&cache.0).known.len(), MAX_COUNT);
         assert_eq!(lock(&cache.0).order.len(), MAX_COUNT);
-        assert!(cache.find(&mark("0")).is_none(), "the oldest went");
+        assert!(cache.find(&mark("0")).is_none(), "the oldest is evicted");
         assert!(cache.find(&mark(&(3 * MAX_COUNT - 1).to_string())).is_some());
         for number in 0..2_000 {
             cache.add(mark(&format!("long {number}")), 16 << 10, known("bob"));

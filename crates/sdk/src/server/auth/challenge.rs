@@ -1,4 +1,4 @@
-//! Refusals, with all that a client needs to do better.
+//! Rejections of requests, with the `WWW-Authenticate` challenges that tell a client how to proceed.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::proof::ALGORITHMS;
 use super::resource::Resource;
 use crate::jose::Algorithm;
 
-/// A request that is not let in.
+/// Response to a rejected request.
 #[derive(Debug)]
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
@@ -18,7 +18,7 @@ pub(crate) struct Rejection {
     pub(crate) challenges: Vec<HeaderValue>,
 }
 
-/// What a challenge says is wrong.
+/// Error parameters of a challenge.
 #[derive(Clone, Copy)]
 struct Fault<'a> {
     scheme: Scheme,
@@ -30,7 +30,7 @@ impl Resource {
     pub(super) fn no_token(&self) -> Rejection {
         Rejection {
             status: StatusCode::UNAUTHORIZED,
-            text: "this server must know who asks: send an access token".into(),
+            text: "authentication required: send an access token".into(),
             challenges: self.challenges(&self.required, None),
         }
     }
@@ -59,24 +59,25 @@ impl Resource {
         Rejection { status, text, challenges }
     }
 
-    /// The token is good, and not enough: `scopes` are all that this request needs.
+    /// The token is valid but lacks scopes; `scopes` are all scopes that this request needs.
     pub(super) fn insufficient(&self, scheme: Scheme, scopes: &[String]) -> Rejection {
-        let text = "the token has not all scopes that this needs";
+        let text = "the token lacks scopes that this request needs";
         let fault = Fault { scheme, code: "insufficient_scope", text };
         let challenges = self.challenges(scopes, Some(fault));
         Rejection { status: StatusCode::FORBIDDEN, text: text.into(), challenges }
     }
 
-    /// Nobody can tell now whether the token is good: keeping it is better than asking for another one.
+    /// The token cannot be verified at the moment: 503 without a challenge, so that the client retries with the same
+    /// token.
     pub(super) fn unavailable() -> Rejection {
         Rejection {
             status: StatusCode::SERVICE_UNAVAILABLE,
-            text: "tokens cannot be checked now: try again later".into(),
+            text: "tokens cannot be verified now: try again later".into(),
             challenges: Vec::new(),
         }
     }
 
-    /// One challenge for each way in which tokens may be sent. What is wrong stands in the one that was used.
+    /// Returns one challenge for each supported scheme. The error is in the challenge of the scheme that was used.
     fn challenges(&self, scopes: &[String], fault: Option<Fault<'_>>) -> Vec<HeaderValue> {
         let schemes = self.schemes();
         let used =
@@ -101,7 +102,8 @@ impl Resource {
     }
 }
 
-/// A value as a quoted string. What cannot stand in one is left out: whoever reads it must not be led astray.
+/// Formats a value as a quoted string without the characters that are not allowed in one, so that it cannot break out
+/// of the quotes.
 fn quoted(value: &str) -> String {
     let plain = value.chars().filter(|char| matches!(char, ' ' | '!' | '#'..='[' | ']'..='~'));
     format!("\"{}\"", plain.collect::<String>())

@@ -1,4 +1,4 @@
-//! What an issuer publishes: where its keys are (RFC 8414, `OpenID` Connect Discovery), and the keys themselves.
+//! Issuer metadata (RFC 8414, `OpenID` Connect Discovery) and JWK sets, fetched over HTTP.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::auth::locations;
 use crate::egress::{Body, Egress, Redirects, Target};
 use crate::jose::PublicKey;
 
-/// Bytes of a document.
+/// Maximum size of a document, in bytes.
 const MAX_DOCUMENT: usize = 1 << 20;
-/// Keys that are looked at; what comes after is left out.
+/// Maximum number of keys read from a set; the rest is ignored.
 const MAX_KEYS: usize = 64;
 const REDIRECTS: usize = 3;
 
-/// The keys of an issuer, which are where its metadata says.
+/// Fetches the keys of an issuer from the `jwks_uri` of its metadata.
 pub(super) async fn discover(egress: &Egress, issuer: &Target, name: &str) -> Result<Fetched, String> {
     let mut failure = None;
     for url in locations(issuer) {
@@ -37,34 +37,34 @@ pub(super) async fn discover(egress: &Egress, issuer: &Target, name: &str) -> Re
     Err(failure.unwrap_or_else(nowhere))
 }
 
-/// Where the metadata at `target` says that the keys are; `None` if there is no metadata.
+/// Returns the `jwks_uri` of the metadata at `target`; `None` if there is no metadata.
 async fn keys_uri(egress: &Egress, target: &Target, issuer: &str) -> Result<Option<String>, String> {
     let Some((document, _)) = get(egress, target).await? else { return Ok(None) };
     if document.get("issuer").and_then(Value::as_str) != Some(issuer) {
-        return Err(format!("the metadata at {target} is of another issuer"));
+        return Err(format!("the metadata at {target} belongs to another issuer"));
     }
     let uri = document.get("jwks_uri").and_then(Value::as_str);
     uri.map(|uri| Some(uri.to_owned())).ok_or_else(|| format!("the metadata at {target} has no jwks_uri"))
 }
 
-/// The keys at a URL.
+/// Fetches the keys at a URL.
 pub(super) async fn fetch(egress: &Egress, target: &Target) -> Result<Fetched, String> {
     let (document, max_age) =
-        get(egress, target).await?.ok_or_else(|| format!("there are no keys at {target}"))?;
+        get(egress, target).await?.ok_or_else(|| format!("no keys found at {target}"))?;
     Ok(Fetched { keys: keys(&document).map_err(|error| format!("{error} at {target}"))?, max_age })
 }
 
-/// The keys in a set that can be used here; others are for others.
+/// Returns the usable keys of a JWK set. Unusable keys are skipped, because a set may contain keys for other purposes.
 pub(super) fn keys(set: &Value) -> Result<Vec<PublicKey>, String> {
-    let all = set.get("keys").and_then(Value::as_array).ok_or("there is no set of keys")?;
+    let all = set.get("keys").and_then(Value::as_array).ok_or("no JWK set found")?;
     let usable: Vec<_> = all.iter().take(MAX_KEYS).filter_map(|key| PublicKey::from_jwk(key).ok()).collect();
     if usable.is_empty() {
-        return Err("there is no key that can be used".into());
+        return Err("no usable key found".into());
     }
     Ok(usable)
 }
 
-/// A document and for how long it is fresh; `None` if there is none.
+/// Fetches a JSON document with its `max-age`; `None` for a 4xx response.
 async fn get(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<Duration>)>, String> {
     let mut request = Request::new(Body::empty());
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -74,13 +74,13 @@ async fn get(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<D
         return Ok(None);
     }
     if response.status() != StatusCode::OK {
-        return Err(format!("{target} answered {}", response.status().as_u16()));
+        return Err(format!("{target} responded with {}", response.status().as_u16()));
     }
     let max_age = max_age(response.headers());
     let body = response.into_body().read_to_end(MAX_DOCUMENT).await.map_err(|error| error.to_string())?;
     let text = std::str::from_utf8(&body).ok().filter(|text| check(text, Limits::default()).is_ok());
     let document = text.and_then(|text| serde_json::from_str(text).ok());
-    document.map(|document| Some((document, max_age))).ok_or_else(|| format!("{target} is no JSON"))
+    document.map(|document| Some((document, max_age))).ok_or_else(|| format!("{target} is not JSON"))
 }
 
 fn max_age(headers: &HeaderMap) -> Option<Duration> {

@@ -1,4 +1,4 @@
-//! Access tokens that are JWTs: who signed them, for whom, until when, and who is meant.
+//! Verification of JWT access tokens (RFC 9068): signature, issuer, audience, lifetime and subject.
 
 use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,12 +10,12 @@ use super::Refused;
 use super::keys::Keys;
 use crate::jose::{Algorithm, Token};
 
-/// Keys that are tried for a token that names none: each try costs time, and anybody can ask for it.
+/// Maximum number of keys tried for a token without `kid`: each attempt costs time, and any client can cause it.
 const MAX_TRIES: usize = 16;
 
 pub(super) struct Jwt {
     pub(super) issuer: String,
-    /// The resource, and what else it is called by.
+    /// The resource and its other accepted audiences.
     pub(super) audiences: Vec<String>,
     pub(super) algorithms: Vec<Algorithm>,
     pub(super) skew: Duration,
@@ -26,17 +26,17 @@ type Claims = Map<String, Value>;
 type Read<T> = Result<T, Cow<'static, str>>;
 
 impl Jwt {
-    /// Who is behind a token. `now` is since 1970.
+    /// Verifies a token and returns its identity. `now` is the time since the Unix epoch.
     pub(super) async fn verify(&self, token: &str, now: Duration) -> Result<Identity, Refused> {
         let token = Token::parse(token).map_err(|error| Refused::token(error.to_string()))?;
         let header = token.header();
         if !header.kind.as_deref().is_none_or(is_access_token) {
-            return Err(Refused::token("the token is no access token, by its typ"));
+            return Err(Refused::token("the token is not an access token: its typ must be at+jwt or JWT"));
         }
         if !self.algorithms.contains(&header.algorithm) {
             return Err(Refused::Token(format!("the algorithm {} is not accepted", header.algorithm).into()));
         }
-        // What is wrong anyway leads to no fetch.
+        // Check the claims first, so that an invalid token never causes a fetch.
         self.check(token.unverified_claims(), now).map_err(Refused::Token)?;
         let keys = self.keys.find(header.key_id.as_deref(), header.algorithm).await?;
         let mut wrong = None;
@@ -46,7 +46,7 @@ impl Jwt {
                 Err(error) => wrong = Some(error),
             }
         }
-        let text = wrong.map_or_else(|| "the signature is wrong".to_owned(), |error| error.to_string());
+        let text = wrong.map_or_else(|| "the signature is invalid".to_owned(), |error| error.to_string());
         Err(Refused::token(text))
     }
 
@@ -87,27 +87,27 @@ fn text<'a>(claims: &'a Claims, name: &str) -> Read<Option<&'a str>> {
     match claims.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("{name} of the token is no text").into()),
+        Some(_) => Err(format!("{name} of the token must be a string").into()),
     }
 }
 
-/// Seconds since 1970.
+/// Returns a claim as seconds since the Unix epoch.
 fn time(claims: &Claims, name: &str) -> Read<Option<f64>> {
     match claims.get(name).map(Value::as_f64) {
         None => Ok(None),
         Some(Some(time)) => Ok(Some(time)),
-        Some(None) => Err(format!("{name} of the token is no time").into()),
+        Some(None) => Err(format!("{name} of the token must be a number").into()),
     }
 }
 
-/// Who is meant by a token that is believed.
+/// Builds the identity from verified claims.
 fn identity(claims: &Claims) -> Read<Identity> {
-    // What several issuers call the program that asks.
+    // Issuers use different claims for the client id.
     let mut client_id = None;
     for name in ["client_id", "azp", "cid", "appid"] {
         client_id = client_id.or(text(claims, name)?.filter(|id| !id.is_empty()));
     }
-    // Nobody stands in for a subject that is missing: all users of one program would be the same.
+    // `sub` has no fallback: with the client id in its place, all users of one client would share one identity.
     let subject = text(claims, "sub")?.filter(|subject| !subject.is_empty());
     let mut identity = Identity::new(subject.ok_or("the token has no subject")?).with_scopes(scopes(claims)?);
     if let Some(issuer) = text(claims, "iss")? {
@@ -127,9 +127,9 @@ fn identity(claims: &Claims) -> Read<Identity> {
     Ok(claims.iter().fold(identity, |identity, (name, value)| identity.with_claim(name, value.clone())))
 }
 
-/// `scope` as in RFC 9068, or `scp` as some write it.
+/// Returns `scope` (RFC 9068), or `scp`, which some issuers use instead.
 fn scopes(claims: &Claims) -> Read<Vec<&str>> {
-    let wrong = || Cow::from("the scopes of the token are no texts");
+    let wrong = || Cow::from("the scopes of the token must be strings");
     match claims.get("scope").or_else(|| claims.get("scp")) {
         None => Ok(Vec::new()),
         Some(Value::String(all)) => Ok(all.split(' ').filter(|scope| !scope.is_empty()).collect()),
@@ -138,9 +138,9 @@ fn scopes(claims: &Claims) -> Read<Vec<&str>> {
     }
 }
 
-/// The thumbprint of the key that whoever sends the token must hold.
+/// Returns the thumbprint of the key that the token is bound to (`cnf.jkt`).
 fn bound_to(claims: &Claims) -> Read<Option<&str>> {
     let Some(bound) = claims.get("cnf") else { return Ok(None) };
     let key = bound.as_object().filter(|bound| bound.len() == 1).and_then(|bound| bound.get("jkt")?.as_str());
-    key.map(Some).ok_or_else(|| "the token is bound to something that cannot be checked here".into())
+    key.map(Some).ok_or_else(|| "the token has an unsupported cnf claim".into())
 }

@@ -1,5 +1,5 @@
-//! The keys of an issuer: fetched when they are needed, by one request for all who wait, and never more often than is
-//! decent, whatever tokens come in.
+//! JWK cache of an issuer. Keys are fetched on demand by one request for all waiting callers, and the fetch rate is
+//! limited regardless of the tokens that arrive.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,35 +13,35 @@ use super::Refused;
 use crate::jose::{Algorithm, PublicKey};
 use crate::sync::lock;
 
-/// How long a fetch may take, with all that belongs to it.
+/// Timeout of a fetch, including metadata and redirects.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// For how long keys are fresh when nothing is said, at least and at most.
+/// How long keys are fresh: default, minimum and maximum.
 const FRESH: Duration = Duration::from_hours(1);
 const SHORTEST_FRESH: Duration = Duration::from_mins(5);
 const LONGEST_FRESH: Duration = Duration::from_hours(24);
-/// For how long keys that are no longer fresh are used while no others can be had.
+/// How long keys are used after they are no longer fresh, if fetching fails.
 const STALE: Duration = Duration::from_hours(6);
-/// The time between two fetches, also after failures at the latest.
+/// Minimum time between two fetches, and the maximum backoff after failures.
 const PAUSE: Duration = Duration::from_secs(30);
-/// The time after a first failure; it doubles.
+/// Backoff after the first failure; it doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What was fetched.
+/// Fetched keys.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) keys: Vec<PublicKey>,
-    /// For how long it is fresh, if that was said.
+    /// The `max-age` of the response, if present.
     pub(super) max_age: Option<Duration>,
 }
 
 type Fetch = Box<dyn Fn() -> BoxFuture<Result<Fetched, String>> + Send + Sync>;
 
-/// Keys to check tokens with. Cheap to clone.
+/// Verification keys of an issuer. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Keys(Arc<Inner>);
 
 struct Inner {
-    /// None where the keys are given once and for all.
+    /// `None` for fixed keys.
     fetch: Option<Fetch>,
     state: Mutex<State>,
     fetched: Notify,
@@ -50,7 +50,7 @@ struct Inner {
 struct State {
     known: Option<Known>,
     is_fetching: bool,
-    /// Not before this is anything fetched again.
+    /// Earliest time of the next fetch.
     next: Instant,
     failures: u32,
 }
@@ -70,9 +70,9 @@ impl Known {
     }
 }
 
-/// What to do about a token.
+/// Next step of a key lookup.
 enum Step {
-    /// These may have signed it.
+    /// Keys that may have signed the token.
     Found(Vec<PublicKey>),
     Fetch,
     Wait,
@@ -80,12 +80,12 @@ enum Step {
 }
 
 impl Keys {
-    /// Keys that never change.
+    /// Creates a set of keys that never changes.
     pub(super) fn fixed(keys: Vec<PublicKey>) -> Self {
         Self::with(None, Some(Known { keys: keys.into(), fresh_until: None }))
     }
 
-    /// Keys that are fetched.
+    /// Creates a set of keys that is fetched on demand.
     pub(super) fn fetched(
         fetch: impl Fn() -> BoxFuture<Result<Fetched, String>> + Send + Sync + 'static,
     ) -> Self {
@@ -97,7 +97,7 @@ impl Keys {
         Keys(Arc::new(Inner { fetch, state: Mutex::new(state), fetched: Notify::new() }))
     }
 
-    /// The keys that may have signed a token: those of this id, or all if it names none.
+    /// Returns the keys that may have signed a token: the keys with this id, or all if `id` is `None`.
     pub(super) async fn find(
         &self,
         id: Option<&str>,
@@ -118,12 +118,13 @@ impl Keys {
         }
     }
 
-    /// Fetches beside the request: whoever sent it may leave, and the others still wait.
+    /// Fetches in a separate task, so that other callers still get the keys if this request is cancelled.
     fn start(&self) {
-        let mut guard = Fetching { inner: self.0.clone(), result: Err("it was given up".to_owned()) };
+        let mut guard = Fetching { inner: self.0.clone(), result: Err("the fetch was cancelled".to_owned()) };
         start(&Handle::current(), async move {
             if let Some(fetch) = &guard.inner.fetch {
-                let too_long = || Err(format!("it took longer than {} seconds", FETCH_TIMEOUT.as_secs()));
+                let too_long =
+                    || Err(format!("the fetch took longer than {} seconds", FETCH_TIMEOUT.as_secs()));
                 guard.result = timeout(FETCH_TIMEOUT, fetch()).await.unwrap_or_else(|_| too_long());
             }
             drop(guard);
@@ -141,15 +142,15 @@ impl Inner {
         let fits = |key: &&PublicKey| key.fits(algorithm) && is_named(key);
         let found: Vec<_> =
             usable.map(|known| known.keys.iter().filter(fits).cloned().collect()).unwrap_or_default();
-        // Old ones are good as long as nobody answers: one of them may have been withdrawn.
+        // Stale keys are used only if fetching fails: one of them may have been withdrawn.
         let is_fresh = usable.is_some_and(|known| known.is_fresh(now));
         let no_more = waited || !(may_fetch || state.is_fetching);
         let step = if !found.is_empty() && (is_fresh || no_more) {
             Step::Found(found)
         } else if no_more {
-            // A new key may be among those that could not be had.
+            // After a failed fetch the key may be a new one, so the token cannot be called invalid.
             Step::Give(match usable.filter(|_| state.failures == 0) {
-                Some(_) => Refused::token("the token is signed with a key that is not known"),
+                Some(_) => Refused::token("the token is signed with an unknown key"),
                 None => Refused::Unavailable,
             })
         } else if may_fetch {
@@ -176,7 +177,7 @@ impl Inner {
                 let pause = FIRST_PAUSE * (1 << state.failures.min(5));
                 state.failures += 1;
                 state.next = now + pause.min(PAUSE);
-                tracing::warn!(error, "the keys of the issuer could not be fetched");
+                tracing::warn!(error, "failed to fetch the keys of the issuer");
             }
         }
         drop(state);
@@ -184,7 +185,7 @@ impl Inner {
     }
 }
 
-/// A fetch under way. However it ends, nobody waits for it in vain.
+/// Guard of a running fetch: wakes all waiting callers even if the fetch is cancelled or panics.
 struct Fetching {
     inner: Arc<Inner>,
     result: Result<Fetched, String>,

@@ -1,4 +1,4 @@
-//! What clients read before they ask for a token (RFC 9728).
+//! Protected resource metadata (RFC 9728).
 
 use serde_json::{Map, Value};
 
@@ -8,12 +8,12 @@ use crate::auth::WELL_KNOWN;
 use crate::egress::Target;
 use crate::jose::Algorithm;
 
-/// The path of the document that belongs to this resource.
+/// Returns the well-known path of the metadata of this resource.
 pub(super) fn path(resource: &Target) -> String {
     format!("{WELL_KNOWN}{}", resource.path().trim_end_matches('/'))
 }
 
-/// Every path at which the document is found: clients that were not told look at the root, too.
+/// Returns all paths that serve the metadata, including the root path that clients try without a challenge.
 pub(super) fn paths(resource: &Target) -> Vec<String> {
     let mut paths = vec![path(resource), WELL_KNOWN.to_owned()];
     paths.dedup();

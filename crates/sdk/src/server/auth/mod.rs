@@ -1,14 +1,15 @@
-//! A server that wants to know who asks: an OAuth 2.1 resource server (RFC 6750, 8707, 9068, 9449, 9728).
+//! OAuth 2.1 resource server: verification of access tokens (RFC 6750, 8707, 9068, 9449, 9728).
 //!
 //! ```text
-//! request ─► credentials ─► cache ─► jwt ─► keys ─► fetch     (or a function that knows opaque tokens)
+//! request ─► credentials ─► cache ─► jwt ─► keys ─► fetch     (or a lookup function for opaque tokens)
 //!               │             └──────┴─► Identity ─► proof (DPoP) ─► the endpoint
-//!               └─► challenge, when something is wrong
+//!               └─► challenge, if the request is rejected
 //! ```
 //!
-//! It knows nothing of the protocol and of sessions: the endpoint asks who sends a request, gets an
-//! [`Identity`](super::Identity) or a [`Rejection`], and asks again once it knows what the request wants. Tokens are
-//! looked at and forgotten; `docs/design/authorization-server.md` says why it is as it is.
+//! This module knows nothing about MCP or sessions. The endpoint calls it twice: first to authenticate the sender,
+//! which yields an [`Identity`](super::Identity) or a [`Rejection`], then to check the scopes once the request is
+//! parsed. Tokens are verified and not stored; the cache is keyed by digest. `docs/design/authorization-server.md`
+//! explains the design.
 
 mod builder;
 mod cache;
@@ -29,12 +30,12 @@ pub use builder::{Auth, Dpop};
 pub(crate) use challenge::Rejection;
 pub(crate) use resource::Resource;
 
-/// Why a token is not believed.
+/// Reason why a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Refused {
-    /// What is wrong with it. Whoever sent it may read this.
+    /// The token is invalid. The text is sent to the client.
     Token(std::borrow::Cow<'static, str>),
-    /// Nobody can tell now.
+    /// The token cannot be verified at the moment.
     Unavailable,
 }
 

@@ -1,4 +1,4 @@
-//! Proofs that whoever sends a token holds the key it is bound to (RFC 9449).
+//! `DPoP` proof verification (RFC 9449).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,21 +12,22 @@ use crate::auth::PROOF;
 use crate::egress::Target;
 use crate::jose::{Algorithm, PublicKey, Token, digest, thumbprint};
 
-/// How far the clock of a client may be off, in both directions.
+/// Tolerated clock skew of a client, in both directions.
 const SKEW: Duration = Duration::from_mins(1);
-/// Longer than a proof can be accepted.
+/// How long used proofs are remembered; longer than a proof can be accepted (twice the skew).
 const WINDOW: Duration = Duration::from_secs(125);
 const MAX_ID: usize = 512;
 
-/// Those of proofs are not those of tokens: the keys are made by clients, and most make only one kind.
+/// Accepted algorithms of proofs. All of them, unlike for tokens: clients generate the keys, and most support only one
+/// type.
 pub(super) const ALGORITHMS: [Algorithm; 9] = Algorithm::ALL;
 
 pub(super) struct Proofs(Replay);
 
-/// Why a proof is not enough.
+/// Reason why a proof is rejected.
 pub(super) enum Doubt {
     Wrong(Cow<'static, str>),
-    /// Nobody can tell whether it was used before.
+    /// The replay cache is full, so reuse cannot be ruled out.
     Busy,
 }
 
@@ -41,7 +42,8 @@ impl Proofs {
         Proofs(Replay::new(WINDOW))
     }
 
-    /// Checks that the sender of `token` to `target` holds the key with this thumbprint, and says so for the first time.
+    /// Verifies that the sender of `token` to `target` holds the key with this thumbprint, and that the proof is not
+    /// reused.
     pub(super) fn check(
         &self,
         parts: &Parts,
@@ -54,32 +56,32 @@ impl Proofs {
             .map_err(|error| error.to_string().replace("token", "proof"))?;
         let header = proof.header();
         if header.kind.as_deref() != Some("dpop+jwt") {
-            return Err("the typ of the proof is not dpop+jwt".into());
+            return Err("the typ of the proof must be dpop+jwt".into());
         }
         let jwk = header.jwk.as_ref().ok_or("the proof has no jwk")?;
         let public = PublicKey::from_jwk(jwk).map_err(|error| error.to_string())?;
         let claims = proof.verify(&public, &ALGORITHMS).map_err(|error| error.to_string())?;
         if thumbprint(jwk).ok().as_deref() != Some(key) {
-            return Err("the proof is by another key than the token is bound to".into());
+            return Err("the proof is signed by another key than the token is bound to".into());
         }
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         if text("htm") != Some(parts.method.as_str()) {
-            return Err("htm of the proof is not the method of the request".into());
+            return Err("htm of the proof does not match the request method".into());
         }
         if !text("htu").is_some_and(|url| is_same(url, target)) {
-            return Err("htu of the proof is not the URL of this server".into());
+            return Err("htu of the proof does not match the URL of this server".into());
         }
         let off = claims.get("iat").and_then(Value::as_f64).map(|time| (time - now.as_secs_f64()).abs());
         if off.is_none_or(|off| off > SKEW.as_secs_f64()) {
-            return Err("iat of the proof is not now".into());
+            return Err("iat of the proof must be within 60 seconds of the current time".into());
         }
         if text("ath") != Some(&digest(token)) {
-            return Err("ath of the proof is not the digest of the token".into());
+            return Err("ath of the proof does not match the token".into());
         }
         let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_ID);
         match self.0.note(key, id.ok_or("the proof has no jti")?) {
             Ok(()) => Ok(()),
-            Err(Again::Used) => Err("the proof was used already".into()),
+            Err(Again::Used) => Err("the proof has already been used".into()),
             Err(Again::Full) => Err(Doubt::Busy),
         }
     }
@@ -87,14 +89,14 @@ impl Proofs {
 
 fn only(headers: &HeaderMap) -> Result<&str, Doubt> {
     let mut values = headers.get_all(PROOF).iter();
-    let first = values.next().ok_or("there is no proof: send one in the header DPoP")?;
+    let first = values.next().ok_or("the proof is missing: send it in the DPoP header")?;
     if values.next().is_some() {
-        return Err("the header DPoP is there more than once".into());
+        return Err("the DPoP header occurs more than once".into());
     }
-    first.to_str().map_err(|_| "the header DPoP is no proof".into())
+    first.to_str().map_err(|_| "the DPoP header contains invalid characters".into())
 }
 
-/// Whether a URL is that of the server. Queries do not count.
+/// Compares a URL with that of the server, ignoring the query.
 fn is_same(url: &str, target: &Target) -> bool {
     Target::typed(url).is_ok_and(|url| url.same_origin(target) && url.path() == target.path())
 }

@@ -1,5 +1,5 @@
-//! Proofs that were used, so that none is used twice. Two generations: the older one is forgotten as a whole, once
-//! everything in it is too old to be accepted anyway.
+//! Replay cache of used `DPoP` proofs. It consists of two generations; the older one is dropped as a whole once all its
+//! proofs have expired.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::cache::{Mark, mark};
 use crate::sync::lock;
 
-/// Proofs of one generation.
+/// Maximum number of proofs per generation.
 const MOST: usize = 1 << 19;
 
 pub(super) struct Replay {
     seen: Mutex<Seen>,
-    /// For how long a proof could be accepted.
+    /// How long a proof can be accepted.
     window: Duration,
     most: usize,
 }
@@ -26,11 +26,11 @@ struct Seen {
     since: Instant,
 }
 
-/// Why a proof is not taken.
+/// Reason why a proof is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Again {
     Used,
-    /// Too many were used lately to remember one more, and none is forgotten early.
+    /// The cache is full; entries are never evicted early.
     Full,
 }
 
@@ -40,7 +40,7 @@ impl Replay {
         Replay { seen: Mutex::new(seen), window, most: MOST }
     }
 
-    /// Notes that a proof by this key is used.
+    /// Records the use of a proof by this key.
     pub(super) fn note(&self, key: &str, id: &str) -> Result<(), Again> {
         let whole: Mark = mark(&format!("{key}.{id}"));
         let mut short = [0; 16];
@@ -82,7 +82,7 @@ mod tests {
             assert_eq!(replay.note("k", "2"), Err(Again::Used));
         }
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!(replay.note("k", "3"), Ok(()), "there is room again");
+        assert_eq!(replay.note("k", "3"), Ok(()), "free space after the window");
         tokio::time::advance(Duration::from_secs(201)).await;
         assert_eq!(replay.note("k", "2"), Ok(()));
         assert_eq!(lock(&replay.seen).before.len(), 0);

@@ -1,4 +1,4 @@
-//! The finished side of a server that wants to know who asks.
+//! OAuth protected resource: authenticates requests and checks scopes.
 
 use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,26 +18,26 @@ use crate::Result;
 use crate::auth::{PROOF, Secret};
 use crate::egress::Target;
 
-/// Knows opaque tokens.
+/// Resolves an opaque token to an identity.
 pub(super) type Lookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Identity>>> + Send + Sync>;
 
-/// How it is found out who is behind a token.
+/// Token verification by signature or by lookup.
 pub(super) enum Verifier {
     Jwt(Box<Jwt>, Cache),
-    /// And the issuer of all that it knows, if there is only one.
+    /// Lookup function, and the issuer of all its tokens if there is only one.
     Opaque(Lookup, Option<String>),
 }
 
-/// A server as those see it who want to get in.
+/// Protected resource (RFC 9728) that an endpoint represents.
 pub(crate) struct Resource {
     /// The URL of the endpoint.
     pub(super) target: Target,
     pub(super) metadata_url: String,
     pub(super) metadata_paths: Vec<String>,
     pub(super) document: Vec<u8>,
-    /// What every request needs.
+    /// Scopes that every request requires.
     pub(super) required: Vec<String>,
-    /// What follows from a scope.
+    /// Scopes implied by another scope.
     pub(super) implied: Vec<(String, Vec<String>)>,
     pub(super) verifier: Verifier,
     pub(super) dpop: Option<(Dpop, Proofs)>,
@@ -45,7 +45,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// Who sends a request. `path` is where it was sent, if that is not the endpoint itself.
+    /// Authenticates the sender of a request. `path` is the request path if it is not that of the endpoint.
     pub(crate) async fn authenticate(&self, parts: &Parts, path: Option<&str>) -> Result<Known, Rejection> {
         let credentials = credentials::read(parts).map_err(|text| self.invalid_request(text))?;
         let is_known = |scheme| scheme == Scheme::Bearer || self.dpop.is_some();
@@ -58,11 +58,11 @@ impl Resource {
         })?;
         match (scheme, known.identity.key()) {
             (Scheme::Bearer, None) if self.requires_proof() => {
-                Err(self.invalid_token(scheme, "only tokens that are bound to a key are accepted: use DPoP"))
+                Err(self.invalid_token(scheme, "only DPoP-bound tokens are accepted"))
             }
             (Scheme::Bearer, Some(_)) => Err(self.invalid_token(scheme, self.bearer_is_bound())),
             (Scheme::Dpop, None) => {
-                Err(self.invalid_token(scheme, "the token is bound to no key: use Bearer"))
+                Err(self.invalid_token(scheme, "the token is not bound to a key: use Bearer"))
             }
             (Scheme::Dpop, Some(key)) => self.check_proof(parts, token, key, path).map(|()| known.clone()),
             (Scheme::Bearer, None) => Ok(known),
@@ -75,12 +75,12 @@ impl Resource {
 
     fn bearer_is_bound(&self) -> &'static str {
         match self.dpop {
-            Some(_) => "the token is bound to a key: use DPoP, with a proof",
-            None => "the token is bound to a key, which this server cannot check",
+            Some(_) => "the token is bound to a key: use DPoP with a proof",
+            None => "the token is bound to a key, but this server does not support DPoP",
         }
     }
 
-    /// Who is behind a token.
+    /// Verifies a token.
     async fn verify(&self, token: &str) -> Result<Known, Refused> {
         let has_expired = |identity: &Identity| self.time_left(identity).is_some_and(|left| left.is_zero());
         match &self.verifier {
@@ -96,7 +96,7 @@ impl Resource {
             }
             Verifier::Opaque(lookup, issuer) => match lookup(Secret::new(token)).await {
                 Ok(Some(identity)) if identity.issuer().is_none() && issuer.is_none() => {
-                    tracing::error!("a token was looked up, and of several issuers none was named for it");
+                    tracing::error!("the token lookup named no issuer, but several issuers are configured");
                     Err(Refused::Unavailable)
                 }
                 Ok(Some(identity)) if has_expired(&identity) => Err(Refused::token("the token has expired")),
@@ -107,16 +107,16 @@ impl Resource {
                     };
                     Ok(Known::from(self.with_implied(identity)))
                 }
-                Ok(None) => Err(Refused::token("the token is not known")),
+                Ok(None) => Err(Refused::token("the token is unknown")),
                 Err(error) => {
-                    tracing::error!(%error, "a token could not be looked up");
+                    tracing::error!(%error, "token lookup failed");
                     Err(Refused::Unavailable)
                 }
             },
         }
     }
 
-    /// For how long somebody is still believed, if that has an end.
+    /// Returns how long an identity is still valid; `None` if it does not expire.
     pub(crate) fn time_left(&self, identity: &Identity) -> Option<Duration> {
         let skew = match &self.verifier {
             Verifier::Jwt(jwt, _) => jwt.skew,
@@ -126,7 +126,7 @@ impl Resource {
         Some(expiry.saturating_add(skew).saturating_sub(self.clock.since_epoch()))
     }
 
-    /// With all that follows from what was granted.
+    /// Adds all scopes implied by the granted ones.
     fn with_implied(&self, mut identity: Identity) -> Identity {
         loop {
             let follows = |(scope, _): &&(String, Vec<String>)| identity.has_scope(scope);
@@ -157,7 +157,7 @@ impl Resource {
         })
     }
 
-    /// Whether a token is enough for a request that needs these scopes beside those that every request needs.
+    /// Checks that a token has the scopes `more` in addition to those that every request requires.
     pub(crate) fn permit(&self, identity: &Identity, more: &[String]) -> Result<(), Rejection> {
         if identity.has_all(&self.required) && identity.has_all(more) {
             return Ok(());
@@ -172,25 +172,25 @@ impl Resource {
         Err(self.insufficient(scheme, &all))
     }
 
-    /// Takes what proved who asks out of a request: nobody behind this needs it, and nobody can pass it on.
+    /// Removes the credentials from a request, so that no handler can see or forward them, and inserts the identity.
     pub(crate) fn consume(parts: &mut Parts, known: &Known) {
         parts.headers.remove(::http::header::AUTHORIZATION);
         parts.headers.remove(PROOF);
         parts.extensions.insert(known.identity.clone());
     }
 
-    /// The document for clients, if this is its path.
+    /// Returns the metadata document if this is one of its paths.
     pub(crate) fn document_at(&self, path: &str) -> Option<&[u8]> {
         self.metadata_paths.iter().any(|own| own == path).then_some(&*self.document)
     }
 
-    /// The paths of that document.
+    /// Returns the paths of the metadata document.
     #[cfg(feature = "axum")]
     pub(crate) fn paths(&self) -> &[String] {
         &self.metadata_paths
     }
 
-    /// The ways in which tokens may be sent.
+    /// Returns the accepted authentication schemes.
     pub(super) fn schemes(&self) -> &'static [Scheme] {
         match self.dpop {
             None => &[Scheme::Bearer],

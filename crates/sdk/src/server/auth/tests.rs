@@ -1,4 +1,4 @@
-//! Keys that are fetched: by one for all, not too often, and kept while nobody answers.
+//! Fetching of issuer keys: one fetch for all callers, rate limits, and stale keys while the issuer is unavailable.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use crate::sync::lock;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// An issuer whose answers are in the hands of a test.
+/// Issuer whose responses the test controls.
 #[derive(Clone)]
 struct Issuer {
     fetches: Arc<AtomicUsize>,
     answer: Arc<Mutex<Answer>>,
-    /// Each permit lets one fetch end.
+    /// Each permit lets one fetch finish.
     gate: Arc<Semaphore>,
 }
 
@@ -80,7 +80,7 @@ async fn find(keys: &Keys, id: &str) -> Result<usize, Refused> {
 }
 
 fn unknown() -> Result<usize, Refused> {
-    Err(Refused::token("the token is signed with a key that is not known"))
+    Err(Refused::token("the token is signed with an unknown key"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn keys_are_fresh_for_as_long_as_is_said_within_bounds() {
         assert_eq!(issuer.fetches(), 1, "{said:?}");
         advance(SECOND).await;
         assert_eq!(find(&keys, "a").await, Ok(1));
-        assert_eq!(issuer.fetches(), 2, "newer ones are waited for: {said:?}");
+        assert_eq!(issuer.fetches(), 2, "waits for newer keys: {said:?}");
     }
 }
 
@@ -172,7 +172,7 @@ async fn old_keys_are_used_for_a_while_when_nobody_answers() {
             assert_eq!(find(&keys, "a").await, Ok(1));
         }
         assert!(issuer.fetches() > 1);
-        assert_eq!(find(&keys, "b").await, Err(Refused::Unavailable), "it is waited for once");
+        assert_eq!(find(&keys, "b").await, Err(Refused::Unavailable), "waits once");
         advance(140 * SECOND).await;
         assert_eq!(find(&keys, "a").await, Err(Refused::Unavailable));
     }
@@ -184,7 +184,7 @@ async fn a_new_key_is_not_denied_while_nobody_answers() {
     let keys = issuer.keys();
     assert_eq!(find(&keys, "old").await, Ok(1));
     issuer.answer(Answer::Fails);
-    assert_eq!(find(&keys, "new").await, unknown(), "asked a moment ago");
+    assert_eq!(find(&keys, "new").await, unknown(), "fetched a moment ago");
     advance(30 * SECOND).await;
     for _ in 0..3 {
         assert_eq!(find(&keys, "new").await, Err(Refused::Unavailable));
