@@ -82,11 +82,9 @@ fn goes_from(one: &Home, other: Home) {
     let entries = exported(&other);
     let again = other.run(&["restore", text(&file)]);
     assert_eq!(again.code, Some(1));
-    assert!(again.stderr.contains("the audit went on to entry"), "{}", again.stderr);
+    assert!(again.stderr.contains("has a checkpoint of audit entry"), "{}", again.stderr);
     fs::rename(other.data().join("checkpoints"), other.file("checkpoints")).unwrap();
-    other
-        .run(&["restore", text(&file)])
-        .said(1, &["there is something in", "already: restore into an empty"]);
+    other.run(&["restore", text(&file)]).said(1, &["is not empty: restore into an empty"]);
     assert_eq!(exported(&other), entries);
 }
 
@@ -136,7 +134,9 @@ fn calls_that_were_under_way_are_unknown() {
 fn the_keys_are_in_it_if_they_are_asked_for() {
     let (home, file) = backed_up(&["--with-keys"]);
     assert!(
-        home.run(&["backup", text(&home.file("other")), "--with-keys"]).stderr.contains("The keys are in it")
+        home.run(&["backup", text(&home.file("other")), "--with-keys"])
+            .stderr
+            .contains("The backup contains the keys")
     );
     let other = Home::new();
     other.ok(&["restore", text(&file)]);
@@ -149,7 +149,7 @@ fn the_keys_are_in_it_if_they_are_asked_for() {
 fn nothing_is_overwritten_and_nothing_is_left_over() {
     let (home, file) = backed_up(&[]);
     let before = fs::read(&file).unwrap();
-    home.run(&["backup", text(&file)]).said(1, &["is there already: give another file, or --force"]);
+    home.run(&["backup", text(&file)]).said(1, &["already exists: choose another file, or add --force"]);
     assert_eq!(fs::read(&file).unwrap(), before);
     home.ok(&["backup", text(&file), "--force"]);
     home.run(&["backup", text(&home.file("hub.backup/x"))]).said(1, &["hub.backup/x`: "]);

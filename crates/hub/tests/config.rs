@@ -140,7 +140,7 @@ fn a_backup_is_not_restored_while_a_hub_runs() {
     home.ok(&["backup", backup.to_str().unwrap()]);
     let hub = home.start();
     let expected =
-        ["a hub runs on `", &hub.url, "End that hub first, or give another directory with --data-dir"];
+        ["a hub runs on `", &hub.url, "stop it first, or choose an empty directory with --data-dir"];
     home.run(&["restore", backup.to_str().unwrap()]).said(1, &expected);
 }
 

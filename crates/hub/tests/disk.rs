@@ -48,5 +48,5 @@ fn what_is_kept_survives_what_was_asked_for() {
     assert!(ready(Some("process"), &[]).contains("durability=Process"));
     assert!(ready(Some("process"), &["--audit-durability", "power"]).contains("durability=Power"));
     home.run(&["--audit-durability", "disk"]).said(2, &["process, power"]);
-    home.run(&["--audit-durability", "power", "calls"]).said(2, &["are for serving"]);
+    home.run(&["--audit-durability", "power", "calls"]).said(2, &["are options of `serve`"]);
 }

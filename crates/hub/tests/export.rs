@@ -154,8 +154,8 @@ fn each_client_has_its_own_way_to_name_a_secret() {
         assert!(notes.contains(note), "{notes}");
     }
     home.run(&["export", "cursor", "--server", "nobody"]).said(1, &["nobody"]);
-    home.run(&["export", "cursor", "--agent", "a"]).said(2, &["--agent is for tools"]);
-    home.run(&["export", "openai", "--server", "a", "--server", "b"]).said(2, &["give --server once"]);
+    home.run(&["export", "cursor", "--agent", "a"]).said(2, &["--agent requires a tool format"]);
+    home.run(&["export", "openai", "--server", "a", "--server", "b"]).said(2, &["at most one --server"]);
 
     let rest = rest::Rest::ready(&home.data().join("hub.json"));
     let answer = rest.send("GET", "/api/v1/export/clients/cursor?servers=open,far", None).unwrap().json();

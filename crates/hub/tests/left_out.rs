@@ -63,7 +63,7 @@ fn the_hub_stores_what_is_left_out_and_shows_it() {
     home.ok(&["server", "add", "Sloppy", "--", "python3", file.to_str().unwrap()]);
     let table = |run: Run| {
         let shown = words(&run);
-        assert!(shown.contains("tool left out reason"), "{shown}");
+        assert!(shown.contains("skipped tool reason"), "{shown}");
         assert!(shown.contains(&format!("bad {REASON}")), "{shown}");
         assert!(shown.contains(&format!("good {DOUBLED}")), "{shown}");
     };

@@ -27,7 +27,7 @@ fn programs_are_added_to_the_operators_file() {
         "demo",
     ];
     let said = home.ok(&add);
-    assert!(said.contains("`my-server` is in") && said.contains("the next hub has it"), "{said}");
+    assert!(said.contains("server `my-server` added to") && said.contains("start the hub"), "{said}");
     let _hub = home.start();
     let server = home.json(&["server", "connect", "my-server"]);
     assert_eq!((&server["status"], &server["timeout_ms"]), (&"connected".into(), &5_000.into()));
@@ -112,9 +112,9 @@ fn servers_at_a_url_and_their_credentials() {
     let data = home.data();
     let arguments = ["--data-dir", data.to_str().unwrap(), "server", "credential", "set", "again"];
     home.ok(&["server", "add", "Again", "--url", &demo.url, "--auth", "bearer"]);
-    let shown = on_terminal(&[("The secret for `again`: ", "canary-3\n")], &arguments).said(0, &[]).stdout;
-    assert!(shown.contains("kept, sealed") && !shown.contains("canary"), "{shown}");
-    let interrupted = on_terminal(&[("The secret for `again`: ", "\u{3}")], &arguments);
+    let shown = on_terminal(&[("Credential for `again`: ", "canary-3\n")], &arguments).said(0, &[]).stdout;
+    assert!(shown.contains("credential for `again` stored") && !shown.contains("canary"), "{shown}");
+    let interrupted = on_terminal(&[("Credential for `again`: ", "\u{3}")], &arguments);
     assert_eq!(interrupted.code, Some(130), "{}", interrupted.stdout);
 }
 
@@ -139,7 +139,7 @@ fn servers_are_changed_where_they_are_kept() {
     let said =
         home.ok(&["server", "update", "far", "--url", "https://b.example/mcp", "--header", "x-team: a"]);
     assert!(
-        said.contains("`far` is changed") && said.contains("linchpin server credential set far"),
+        said.contains("server `far` updated") && said.contains("linchpin server credential set far"),
         "{said}"
     );
     let far = home.json(&["server", "update", "far", "--retries", "0", "--description", "Elsewhere"]);
@@ -149,7 +149,7 @@ fn servers_are_changed_where_they_are_kept() {
         home.json(&["server", "update", "far", "--auth", "api-key", "--no-headers", "--description", ""]);
     assert_eq!((&far["authentication"]["header"], &far["headers"]), (&"x-api-key".into(), &json!({})));
     assert_eq!(far["description"], Value::Null);
-    home.run(&["server", "update", "far"]).said(2, &["say what is to change"]);
+    home.run(&["server", "update", "far"]).said(2, &["nothing to update"]);
     home.run(&["server", "update", "demo", "--timeout", "5s"]).said(1, &["`demo` is built in"]);
     home.run(&["server", "update", "nothing", "--timeout", "5s"]).said(1, &["there is no server `nothing`"]);
 }
@@ -230,7 +230,7 @@ fn an_agent_asks_and_a_person_answers() {
     home.ok(&["approvals", "approve", &yes, "--args", r#"{"message": "three"}"#]);
     home.ok(&["approvals", "deny", &no, "--reason", "not today"]);
     home.run(&["approvals", "approve", &no]).said(1, &[]);
-    assert_eq!(home.ok(&["approvals", "list"]), "nothing waits for an answer\n");
+    assert_eq!(home.ok(&["approvals", "list"]), "no approvals\n");
     assert_eq!(home.json(&["approvals", "list", "--decision", "all"]).as_array().unwrap().len(), 2);
     let second = home.json(&["calls", "show", &second]);
     assert_eq!(second["status"], "denied");
@@ -243,7 +243,7 @@ fn an_agent_asks_and_a_person_answers() {
     assert_eq!(denied.as_array().unwrap().len(), 1);
     home.run(&["calls", "cancel", first["id"].as_str().unwrap()]).said(1, &[]);
 
-    home.run(&["agent", "update", "Helper"]).said(2, &["say what to change", "--approval"]);
+    home.run(&["agent", "update", "Helper"]).said(2, &["nothing to update", "--approval"]);
     let changed = home.json(&["agent", "update", "Helper", "--name", "Aide", "--disabled"]);
     assert_eq!((&changed["name"], &changed["enabled"]), (&"Aide".into(), &false.into()));
     as_agent(&["tool", "list"]).said(1, &[]);
@@ -257,7 +257,7 @@ fn an_agent_asks_and_a_person_answers() {
     let refused = as_agent(&["tool", "list"]);
     assert_eq!((refused.code, &refused.json()["error"]["status"]), (Some(1), &401.into()));
     home.ok(&["agent", "remove", "Aide"]);
-    home.run(&["agent", "show", "Aide"]).said(1, &["there is no agent `Aide`"]);
+    home.run(&["agent", "show", "Aide"]).said(1, &["no such agent `Aide`"]);
     run_in(&[("LINCHPIN_TOKEN", "")], &["--hub", &hub.url, "tool", "list"]).said(2, &["LINCHPIN_TOKEN"]);
 }
 
@@ -291,7 +291,7 @@ fn a_user_of_another_machine_gives_the_current_password() {
     let remote = Home::new().with("LINCHPIN_TOKEN", token);
     let command = ["--hub", &*hub.url, "user", "password", "local"];
     let new = "the second password";
-    remote.run_with(new, &command).said(1, &["two lines", "old_password"]);
+    remote.run_with(new, &command).said(1, &["one per line", "old_password"]);
     remote
         .run_with(&format!("a wrong password\n{new}\n"), &command)
         .said(1, &["is not the current password"]);

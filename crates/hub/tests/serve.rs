@@ -60,7 +60,7 @@ fn options_stand_before_or_after_the_command() {
     assert!(written.lines().any(|line| line.starts_with('{')), "{written}");
     let _hub = home.start_with(&["--ready-file", before, "serve", "--ready-file", after]);
     assert!(second.exists());
-    home.run(&["--listen", "127.0.0.1:0", "calls"]).said(2, &["are for serving"]);
+    home.run(&["--listen", "127.0.0.1:0", "calls"]).said(2, &["are options of `serve`"]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
 #[test]
 fn what_is_for_serving_is_not_for_other_commands() {
     let home = Home::new();
-    home.run(&["--listen", "127.0.0.1:0", "server", "list"]).said(2, &["are for serving"]);
+    home.run(&["--listen", "127.0.0.1:0", "server", "list"]).said(2, &["are options of `serve`"]);
     let wrong = support::run(&["dmeo"]).said(2, &["dmeo", "demo"]);
     assert_eq!(wrong.stdout, "");
     for shell in ["bash", "zsh", "fish"] {

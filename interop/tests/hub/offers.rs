@@ -28,7 +28,7 @@ fn resources_and_prompts_by_rest_and_on_the_command_line() {
         let shown = home.ok(&["resource", "read", server, "demo://resource/dynamic/text/7"]);
         assert!(shown.starts_with("Resource 7: "), "{shown}");
         let shown = home.ok(&["resource", "read", server, "demo://resource/dynamic/blob/7"]);
-        assert!(shown.contains("--json shows it"), "{shown}");
+        assert!(shown.contains("use --json to show it"), "{shown}");
         let page = hub.get(&format!("{path}/resources?limit=2"));
         let rest = hub.list(&format!("{path}/resources?limit=500&after={}", text(&page["next"])));
         assert_eq!(rest.len() + 2, resources.len());

@@ -1,4 +1,4 @@
-//! `linchpin agent`: programs that act for people, within what they allow.
+//! `linchpin agent`: manages agents, their tool selection, approval mode and limits.
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -23,8 +23,8 @@ const ONE: [Field; 12] = [
     field("model", "/model"),
     field("approval", "/approval"),
     field("enabled", "/enabled"),
-    field("calls a minute", "/calls_per_minute"),
-    field("calls at once", "/calls_at_once"),
+    field("calls per minute", "/calls_per_minute"),
+    field("concurrent calls", "/calls_at_once"),
     field("servers", "/servers"),
     field("tools", "/tool_count"),
     field("created", "/created"),
@@ -38,23 +38,23 @@ pub(crate) enum Command {
     ///
     /// Example: linchpin agent add Helper --server demo --server files:read,list --approval trusted-only
     Add {
-        /// What people call it
+        /// Display name
         name: String,
         #[command(flatten)]
         said: Said,
     },
     /// List agents
     List,
-    /// Show everything that is known of an agent
+    /// Show an agent
     Show(Which),
-    /// Change what is given of an agent
+    /// Update an agent; fields without an option stay unchanged
     Update {
         #[command(flatten)]
         which: Which,
-        /// Call it something else
+        /// New display name
         #[arg(long)]
         name: Option<String>,
-        /// Let it act again
+        /// Enable the agent
         #[arg(long, conflicts_with = "disabled")]
         enabled: bool,
         #[command(flatten)]
@@ -66,35 +66,35 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct Which {
-    /// The name of the agent, or its id
+    /// Name or id of the agent
     agent: String,
 }
 
 #[derive(Args)]
 pub(crate) struct Said {
-    /// What it is told before anything else; @FILE reads it from a file
+    /// System instructions; @FILE reads them from a file
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
-    /// The model that it uses
+    /// Model that the agent uses
     #[arg(long)]
     model: Option<String>,
-    /// When a person is asked: auto, always-ask or trusted-only
+    /// Approval mode: auto, always-ask or trusted-only. Default: always-ask
     #[arg(long, value_name = "MODE")]
     approval: Option<String>,
-    /// A server that it may use, by its slug, and the tools of it, all when none is named; may be given again.
-    /// All that are given replace those that were
+    /// Server that the agent may use, by slug; with :TOOL,… only these tools, else all tools, resources and prompts;
+    /// repeatable. Replaces the current selection
     #[arg(long = "server", value_name = "SERVER[:TOOL,…]")]
     servers: Vec<String>,
-    /// Tools of such a server for which nobody is asked with trusted-only; may be given again
+    /// Tools that need no approval in mode trusted-only; the server must be given with --server; repeatable
     #[arg(long = "trust", value_name = "SERVER:TOOL,…", requires = "servers")]
     trusted: Vec<String>,
-    /// How many calls a minute it may make; 0 for as many as it wants
+    /// Rate limit in calls per minute; 0 removes the limit
     #[arg(long, value_name = "COUNT")]
     calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once; 0 for as many as it wants
+    /// Concurrency limit: maximum number of running calls; 0 removes the limit
     #[arg(long, value_name = "COUNT")]
     calls_at_once: Option<u32>,
-    /// Let it do nothing for now
+    /// Disable the agent
     #[arg(long)]
     disabled: bool,
 }
@@ -106,7 +106,7 @@ impl Said {
         let instructions = match self.instructions.as_deref().map(|text| (text, text.strip_prefix('@'))) {
             Some((_, Some(path))) => {
                 let read = apart::file(path).await;
-                Some(json!(read.map_err(|error| Failure::usage(format!("{path} cannot be read: {error}")))?))
+                Some(json!(read.map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?))
             }
             Some((text, None)) => Some(json!(text)),
             None => None,
@@ -122,19 +122,20 @@ impl Said {
         ])
     }
 
-    /// The servers, each with its tools.
+    /// Builds the field `servers` from the options `--server` and `--trust`.
     fn servers(&self) -> Result<Value, Failure> {
         let mut servers = Map::new();
         for typed in &self.servers {
-            // Without a word about tools the agent has all of them.
+            // A missing `tools` field selects all tools.
             let Some((server, tools)) = typed.split_once(':') else {
                 servers.insert(typed.clone(), json!({}));
                 continue;
             };
             let tools = names(tools);
             if tools.is_empty() {
-                let text =
-                    format!("--server {typed}: name tools behind the `:`, or leave it out for all of them");
+                let text = format!(
+                    "--server {typed}: add tool names after the `:`, or remove the `:` to select all tools"
+                );
                 return Err(Failure::usage(text));
             }
             servers.insert(server.to_owned(), json!({ "tools": tools }));
@@ -142,7 +143,7 @@ impl Said {
         for typed in &self.trusted {
             let (server, tools) = typed.split_once(':').unwrap_or((typed, ""));
             let Some(selection) = servers.get_mut(server) else {
-                return Err(Failure::usage(format!("--trust {typed}: there is no --server {server}")));
+                return Err(Failure::usage(format!("--trust {typed}: add --server {server}")));
             };
             selection["trusted"] = json!(names(tools));
         }
@@ -161,11 +162,11 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             let mut fields = said.fields().await?;
             fields.push(("name", Some(json!(name))));
             let agent = api.post("/agents", &object(fields)).await?;
-            let next = "give it a token with `linchpin token add NAME --agent";
-            output.done(&agent, &format!("`{name}` is added: {next} '{name}'`"))?;
+            let next = "create a token with `linchpin token add NAME --agent";
+            output.done(&agent, &format!("agent `{name}` added: {next} '{name}'`"))?;
         }
         Command::List => {
-            let none = "there are no agents: add one with `linchpin agent add`";
+            let none = "no agents: add one with `linchpin agent add`";
             output.list(&api.list("/agents", usize::MAX).await?, &LIST, none)?;
         }
         Command::Show(which) => {
@@ -180,22 +181,22 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             fields.push(("name", name.map(|name| json!(name))));
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));
             if fields.iter().all(|(_, value)| value.is_none()) {
-                let text = "say what to change: --name, --instructions, --model, --approval, --server, --trust, \
+                let text = "nothing to update: add --name, --instructions, --model, --approval, --server, --trust, \
                             --calls-per-minute, --calls-at-once, --enabled or --disabled";
                 return Err(Failure::usage(text));
             }
             let agent = api.patch(&which.path(&api).await?, &object(fields)).await?;
-            output.done(&agent, &format!("`{}` is changed", which.agent))?;
+            output.done(&agent, &format!("agent `{}` updated", which.agent))?;
         }
         Command::Remove(which) => {
             api.delete(&which.path(&api).await?).await?;
-            output.done(&json!({ "removed": which.agent }), &format!("`{}` is removed", which.agent))?;
+            output.done(&json!({ "removed": which.agent }), &format!("agent `{}` removed", which.agent))?;
         }
     }
     Ok(())
 }
 
-/// The servers of an agent by their slugs, each with its tools.
+/// Formats the servers of an agent as `SLUG:TOOL,…`, with the trusted tools in parentheses.
 async fn selected(api: &Api, servers: &Value) -> Result<Value, Failure> {
     let known = api.list("/servers", usize::MAX).await?;
     let line = |(id, selection): (&String, &Value)| {
@@ -223,12 +224,12 @@ impl Which {
     }
 }
 
-/// The id of an agent, by its name or id.
+/// Finds an agent by name or id and returns its id.
 pub(super) async fn find(api: &Api, typed: &str) -> Result<String, Failure> {
     named(&api.list("/agents", usize::MAX).await?, "agent", typed)
 }
 
-/// The same, if one was typed.
+/// Like [`find`], for an optional argument.
 pub(crate) async fn find_if(api: &Api, typed: Option<&str>) -> Result<Option<String>, Failure> {
     match typed {
         None => Ok(None),
@@ -236,14 +237,14 @@ pub(crate) async fn find_if(api: &Api, typed: Option<&str>) -> Result<Option<Str
     }
 }
 
-/// The id of what was typed by its name or id.
+/// Finds an item by name or id and returns its id. A name must be unique.
 pub(super) fn named(all: &[Value], what: &str, typed: &str) -> Result<String, Failure> {
     let mut found = all.iter().filter(|item| item["id"] == typed || item["name"] == typed);
     let fail = |text: &str| Failure::new(Kind::Other, format!("{text} {what} `{typed}`"));
     match (found.next().and_then(|item| item["id"].as_str()), found.next()) {
         (Some(id), None) => Ok(id.to_owned()),
-        (Some(_), Some(_)) => Err(fail("give the id: there is more than one")),
-        (None, _) => Err(fail("there is no")),
+        (Some(_), Some(_)) => Err(fail("use the id: there is more than one")),
+        (None, _) => Err(fail("no such")),
     }
 }
 
@@ -267,9 +268,9 @@ mod tests {
         let expected = json!({"demo": {}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});
         assert_eq!(said.servers().unwrap(), expected);
         said.servers = texts(&["demo:", "files"]);
-        assert!(said.servers().unwrap_err().to_string().contains("name tools behind the `:`"));
+        assert!(said.servers().unwrap_err().to_string().contains("add tool names after the `:`"));
         (said.servers, said.trusted) = (texts(&["files"]), texts(&["other:x"]));
-        assert_eq!(said.servers().unwrap_err().to_string(), "--trust other:x: there is no --server other");
+        assert_eq!(said.servers().unwrap_err().to_string(), "--trust other:x: add --server other");
     }
 
     #[test]
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(named(&all, "agent", "a").unwrap(), "1");
         assert_eq!(named(&all, "agent", "3").unwrap(), "3");
         let error = named(&all, "agent", "b").unwrap_err().to_string();
-        assert_eq!(error, "give the id: there is more than one agent `b`");
-        assert_eq!(named(&all, "agent", "c").unwrap_err().to_string(), "there is no agent `c`");
+        assert_eq!(error, "use the id: there is more than one agent `b`");
+        assert_eq!(named(&all, "agent", "c").unwrap_err().to_string(), "no such agent `c`");
     }
 }

@@ -1,4 +1,4 @@
-//! `linchpin approvals`: calls that wait for a yes or no.
+//! `linchpin approvals`: lists, approves and denies calls that require approval.
 
 use clap::Subcommand;
 use serde_json::json;
@@ -11,8 +11,8 @@ use crate::failure::Failure;
 
 const LIST: [Field; 6] = [
     name("id", "/id"),
-    field("decision", "/decision"),
-    either("who", "/call/subject_name", "/call/subject"),
+    field("status", "/decision"),
+    either("subject", "/call/subject_name", "/call/subject"),
     field("expires", "/expires"),
     either("tool", "/call/name", "/call/tool"),
     field("arguments", "/call/arguments"),
@@ -20,10 +20,10 @@ const LIST: [Field; 6] = [
 
 const ONE: [Field; 9] = [
     name("id", "/id"),
-    field("decision", "/decision"),
-    either("by", "/decided_by_name", "/decided_by"),
-    either("who", "/call/subject_name", "/call/subject"),
-    field("asked", "/created"),
+    field("status", "/decision"),
+    either("decided by", "/decided_by_name", "/decided_by"),
+    either("subject", "/call/subject_name", "/call/subject"),
+    field("requested", "/created"),
     field("expires", "/expires"),
     either("tool", "/call/name", "/call/tool"),
     field("call", "/call/id"),
@@ -32,30 +32,30 @@ const ONE: [Field; 9] = [
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List what waits for an answer
+    /// List approvals
     List {
-        /// Filter by decision: open, approved, denied, expired, used, withdrawn or all
+        /// Filter by status: open, approved, denied, expired, used, withdrawn or all
         #[arg(long, default_value = "open")]
         decision: String,
     },
-    /// Show a question with the exact arguments of the call
+    /// Show an approval with the exact arguments of the call
     Show {
-        /// The id of the question
+        /// Id of the approval
         approval: String,
     },
-    /// Say yes
+    /// Approve a call
     Approve {
-        /// The id of the question
+        /// Id of the approval
         approval: String,
-        /// Other arguments, in place of those that were asked for: a JSON object, @FILE or -
+        /// Arguments that replace those of the request: a JSON object, @FILE or - (standard input)
         #[arg(long, value_name = "JSON")]
         args: Option<String>,
     },
-    /// Say no
+    /// Deny a call
     Deny {
-        /// The id of the question
+        /// Id of the approval
         approval: String,
-        /// Why not: told to whoever wanted the call
+        /// Reason, shown to the caller
         #[arg(long)]
         reason: Option<String>,
     },
@@ -69,9 +69,9 @@ pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), F
             let path = format!("/approvals{}", query([("decision", decision)]));
             let mut open = api.list(&path, 1_000).await?;
             for item in open.iter_mut().filter(|item| !output.json && item["call"]["arguments"].is_null()) {
-                item["call"]["arguments"] = json!("too long for a list: see `linchpin approvals show`");
+                item["call"]["arguments"] = json!("too long for the list: run `linchpin approvals show`");
             }
-            output.list(&open, &LIST, "nothing waits for an answer")?;
+            output.list(&open, &LIST, "no approvals")?;
         }
         Command::Show { approval } => {
             output.one(&api.get(&format!("/approvals/{}", encoded(&approval))).await?, &ONE)?;

@@ -1,5 +1,5 @@
-//! `linchpin audit`: the record of everything that was done and decided. It is read from the database itself, so that
-//! nobody has to believe a hub, and none has to run.
+//! `linchpin audit`: verifies, accepts and exports the audit log. Reads the database directly, so the result does not
+//! depend on a hub, and no hub has to run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,34 +20,35 @@ use crate::config::{Config, Place};
 use crate::failure::{Failure, Kind};
 
 const VERIFIED: [Field; 10] = [
-    field("whole", "/is_whole"),
+    field("intact", "/is_whole"),
     field("entries", "/entries"),
     field("last checkpoint", "/checkpoint"),
     field("signed head", "/head"),
     field("segments", "/segments"),
     field("note", "/note"),
     field("kind", "/kind"),
-    field("first that is wrong", "/broken"),
+    field("first bad entry", "/broken"),
     field("problem", "/problem"),
     field("digest", "/hash"),
 ];
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Check that every entry is as it was written, and that none is missing
+    /// Verify that no audit entry was changed or removed
     ///
-    /// The exit code is 0 if it is whole and 1 if not; then `kind` names what happened: `entry_changed`, `rewritten`,
+    /// Exits with 0 if the audit log is intact, else with 1; `kind` then names the cause: `entry_changed`, `rewritten`,
     /// `end_missing`, `no_checkpoint`, `older_copy`, `all_removed` or `other_store`.
     Verify,
-    /// Accept the history as it is, after you have put an older copy of the data directory in place yourself
+    /// Accept the current audit log after you restored an older copy of the data directory by hand
     ///
-    /// Records that in the audit and signs a new head. End the hub first. `linchpin restore` does this by itself.
+    /// Records the acceptance in the audit log and signs a new chain head. Stop the hub first. `linchpin restore` does
+    /// this automatically.
     Accept,
-    /// Write every entry as a line of JSON
+    /// Export audit entries as JSON lines
     ///
-    /// Entries that have left the database come after a line that names their segment and its file.
+    /// Entries that were moved to a segment file follow a line that names the segment and its file.
     Export {
-        /// Only those after this number
+        /// Export only entries after this number
         #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
         after: u64,
     },
@@ -65,19 +66,19 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
         }
         Command::Accept => {
             accept(asked).await?;
-            asked.output.done(&json!({}), "the history is accepted as it is, and a new head is signed")?;
+            asked.output.done(&json!({}), "audit log accepted; a new chain head was signed")?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Export { mut after } => {
             if asked.hub.is_some() {
-                let text = "the audit is exported on the machine of the hub: run this there, without --hub";
+                let text = "--hub is not supported: run `linchpin audit export` on the machine of the hub";
                 return Err(Failure::usage(text));
             }
             let place = asked.place()?;
             let (store, folder) = (place.found_store().await?, place.segments(&Config::open(&place.config)?));
             loop {
                 let rows = store.audit(LOCAL, after, MOST_ON_PAGE).await?;
-                // Those that are not in the store are in a segment, perhaps since a moment ago.
+                // Entries missing from the store are in a segment; they may have been moved since the last read.
                 if rows.first().is_none_or(|first| first.number != after + 1) {
                     let before = after;
                     for segment in every_segment(&*store, LOCAL).await? {
@@ -125,16 +126,16 @@ async fn verified(place: &Place) -> Result<Value, Failure> {
     Ok(json!(verify(&*store, LOCAL, signer.public_key(), &beside).await?))
 }
 
-/// What belongs to the audit beside the database.
+/// Returns the audit files outside the database: checkpoints, chain heads and segments.
 pub(super) fn beside(place: &Place, config: &Config) -> Beside {
     let (checkpoints, segments) = (Some(place.checkpoints()), Some(place.segments(config)));
     Beside { checkpoints, heads: Some(place.heads(config)), segments }
 }
 
-/// Signs the history as it is now.
+/// Signs the current chain head while no hub runs.
 async fn accept(asked: &Asked) -> Result<(), Failure> {
     if asked.hub.is_some() {
-        let text = "a history is accepted on the machine of the hub: run this there, without --hub";
+        let text = "--hub is not supported: run `linchpin audit accept` on the machine of the hub";
         return Err(Failure::usage(text));
     }
     let place = asked.place()?;
@@ -147,7 +148,7 @@ async fn accept(asked: &Asked) -> Result<(), Failure> {
     Ok(hub.accept_audit().await?)
 }
 
-/// Which entries are in a segment, and they themselves if its file is at hand.
+/// Prints a line about a segment, then its entries after `after` if its file exists.
 fn print_segment(segment: &Segment, folder: &Path, after: u64) -> Result<(), Failure> {
     let file = folder.join(segment.file());
     let mut line = json!(segment);

@@ -1,5 +1,5 @@
-//! `linchpin backup` and `linchpin restore`: everything that the hub keeps, in one file, whatever database it is in. Both work on
-//! the database itself; a backup also while a hub uses it.
+//! `linchpin backup` and `linchpin restore`: one file with all data of the hub, independent of the database. Both
+//! access the database directly; a backup may run while a hub uses it.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -25,50 +25,50 @@ use crate::config::{Config, Durability, Place, Running};
 use crate::failure::{Failure, Kind};
 use crate::terminal::Screen;
 
-/// How much is on its way between the file and the database.
+/// Number of records buffered between the file and the database.
 const ON_THE_WAY: usize = 64;
-/// How often it is shown how far it is.
+/// Number of records between two progress updates.
 const SHOWN: u64 = 1_000;
 
 const WRITTEN: [Field; 5] = [
     field("file", "/file"),
     field("records", "/records"),
-    field("entries of the audit", "/entries"),
-    field("keys in it", "/with_keys"),
+    field("audit entries", "/entries"),
+    field("with keys", "/with_keys"),
     field("digest", "/digest"),
 ];
 const RESTORED: [Field; 7] = [
-    field("made", "/at"),
+    field("created", "/at"),
     field("records", "/records"),
-    field("calls that were under way", "/unknown"),
-    field("audit whole", "/audit/is_whole"),
-    field("entries of the audit", "/audit/entries"),
+    field("calls with unknown outcome", "/unknown"),
+    field("audit intact", "/audit/is_whole"),
+    field("audit entries", "/audit/entries"),
     field("note", "/audit/note"),
     field("problem", "/audit/problem"),
 ];
 
 #[derive(Args)]
 pub(crate) struct Backup {
-    /// The file to write, for you alone
+    /// File to write; readable only by you
     file: PathBuf,
-    /// Overwrite a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
-    /// Put the keys into it, too: whoever has the file can then open every secret in it
+    /// Include the keys: anyone with the file can then decrypt all secrets in it
     #[arg(long)]
     with_keys: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Restore {
-    /// A file that `linchpin backup` has written
+    /// Backup file written by `linchpin backup`
     file: PathBuf,
 }
 
 pub(super) async fn backup(asked: &Asked, Backup { file, force, with_keys }: Backup) -> Result<(), Failure> {
     let place = here(asked)?;
     if file.exists() && !force {
-        let text = format!("`{}` is there already: give another file, or --force", file.display());
+        let text = format!("`{}` already exists: choose another file, or add --force", file.display());
         return Err(Failure::new(Kind::Other, text));
     }
     let (store, keys) = (place.found_store().await?, place.found_keys()?);
@@ -77,7 +77,7 @@ pub(super) async fn backup(asked: &Asked, Backup { file, force, with_keys }: Bac
     let mut writer = Writer::new(draft, &keys, System.now(), with_keys)?;
     let (screen, (to, from)) = (Screen::new(), channel(ON_THE_WAY));
     let write = async {
-        let mut from = from; // it goes with whoever writes
+        let mut from = from; // moved in: dropped when writing fails, so that the copy stops
         while let Some(copied) = from.recv().await {
             writer.add(copied)?;
             if writer.records().is_multiple_of(SHOWN) {
@@ -90,7 +90,7 @@ pub(super) async fn backup(asked: &Asked, Backup { file, force, with_keys }: Bac
     screen.clear();
     let (draft, contents) = match (copied, written) {
         (Ok(()), written) => written?,
-        // Whoever does not write is also who takes nothing more.
+        // A failed writer closes the channel, which fails the copy: the writer's error is the cause.
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
     draft.into_inner().map_err(|error| unwritten(error.into_error()))?.keep().map_err(unwritten)?;
@@ -100,9 +100,9 @@ pub(super) async fn backup(asked: &Asked, Backup { file, force, with_keys }: Bac
     asked.output.one(&answer, &WRITTEN)?;
     if !asked.output.json {
         screen.aside(if with_keys {
-            "The keys are in it: keep it as you would keep every secret that is in the hub."
+            "The backup contains the keys: protect it like the secrets of the hub."
         } else {
-            "The keys are not in it, and without them nobody opens its secrets: keep a copy of the key file, too."
+            "The backup does not contain the keys, and its secrets cannot be decrypted without them: back up the key file, too."
         });
     }
     Ok(())
@@ -112,8 +112,7 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
     let place = here(asked)?;
     if let Some(Running { url, pid, .. }) = place.running() {
         let text = format!(
-            "a hub runs on `{}` at {url} (process {pid}): a backup is restored into an empty place while no hub runs. End \
-             that hub first, or give another directory with --data-dir",
+            "a hub runs on `{}` at {url} (process {pid}): stop it first, or choose an empty directory with --data-dir",
             place.data().display()
         );
         return Err(Failure::new(Kind::Other, text));
@@ -144,7 +143,8 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
     let lock = place.lock()?;
     let store = place.store(Durability::Power).await?;
     if !store.tenants().await?.is_empty() {
-        let text = format!("there is something in {} already: restore into an empty place", place.kept_in());
+        let text =
+            format!("{} is not empty: restore into an empty data directory or database", place.kept_in());
         return Err(Failure::new(Kind::Other, text));
     }
     if are_new {
@@ -155,11 +155,11 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
         let (mut count, mut last) = (0, None);
         loop {
             let next = reader.next(&keys)?;
-            // The last one goes only when the end is found to be right: without it nothing is kept.
+            // Hold the last record back until the end of the file is verified: the store commits only a complete copy.
             if let Some(copied) = last.take()
                 && to.send(copied).await.is_err()
             {
-                break; // the store says why
+                break; // `copy_in` returns the error
             }
             count += 1;
             if next.is_none() {
@@ -177,7 +177,7 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
     screen.clear();
     if let Err(error) = read.and(kept) {
         if are_new {
-            let _ = std::fs::remove_file(&place.keys); // it is in the backup
+            let _ = std::fs::remove_file(&place.keys); // the backup contains the keys
         }
         return Err(wrong(error));
     }
@@ -194,16 +194,17 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
     Ok(ExitCode::from(u8::from(!audit.is_whole)))
 }
 
-/// Where the hub is, which must be here.
+/// Returns the paths of the local hub; `--hub` is an error.
 fn here(asked: &Asked) -> Result<Place, Failure> {
     if asked.hub.is_some() {
-        let text = "backups are made and restored on the machine of the hub: run this there, without --hub";
+        let text = "--hub is not supported: back up and restore on the machine of the hub";
         return Err(Failure::usage(text));
     }
     asked.place()
 }
 
-/// Checkpoints that are here must not know of more than the backup: the audit would be found to be cut off, as it would be.
+/// Checks that no local checkpoint is newer than the backup: after the restore, the audit log would verify as
+/// truncated.
 fn is_the_last(place: &Place, contents: &Contents, public_key: &[u8]) -> Result<(), Failure> {
     let file = place.checkpoints();
     for (tenant, last) in &contents.heads {
@@ -211,8 +212,8 @@ fn is_the_last(place: &Place, contents: &Contents, public_key: &[u8]) -> Result<
         let known = known.map_or(0, |checkpoint| checkpoint.head.number);
         if known > *last {
             let text = format!(
-                "`{}` says that the audit went on to entry {known}, and the backup ends with entry {last}: to go back to it, put that file \
-                 elsewhere, and keep it",
+                "`{}` has a checkpoint of audit entry {known}, but the backup ends with entry {last}: to restore the older state, move \
+                 that file elsewhere and archive it",
                 file.display()
             );
             return Err(Failure::new(Kind::Other, text));
@@ -225,7 +226,7 @@ fn about(file: &Path, failure: Failure) -> Failure {
     failure.during(&format!("`{}`", file.display()))
 }
 
-/// Shows people how far it is.
+/// Shows the progress on a terminal.
 fn show(asked: &Asked, screen: &Screen, done: u64, total: Option<u64>, what: &str) {
     if screen.look.is_terminal && !asked.output.json {
         let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));

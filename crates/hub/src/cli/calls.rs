@@ -1,4 +1,4 @@
-//! `linchpin calls`: what was called, by whom, and what came of it.
+//! `linchpin calls`: lists, shows and cancels calls.
 
 use clap::{Args, Subcommand};
 
@@ -11,7 +11,7 @@ const LIST: [Field; 6] = [
     name("id", "/id"),
     field("status", "/status"),
     field("created", "/created"),
-    either("who", "/subject_name", "/subject"),
+    either("subject", "/subject_name", "/subject"),
     either("tool", "/name", "/tool"),
     field("error", "/error"),
 ];
@@ -19,8 +19,8 @@ const ONE: [Field; 15] = [
     name("id", "/id"),
     either("tool", "/name", "/tool"),
     either("server", "/server", "/server_id"),
-    field("its name there", "/tool"),
-    either("who", "/subject_name", "/subject"),
+    field("upstream name", "/tool"),
+    either("subject", "/subject_name", "/subject"),
     field("status", "/status"),
     field("error", "/error"),
     field("approval", "/approval"),
@@ -35,44 +35,44 @@ const ONE: [Field; 15] = [
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List calls, the newest first
+    /// List calls, newest first
     List(Filter),
-    /// Show a call with its arguments and its result
+    /// Show a call with its arguments and result
     Show {
-        /// The id of the call
+        /// Id of the call
         call: String,
     },
-    /// Stop a call that is not over
+    /// Cancel a pending or running call
     Cancel {
-        /// The id of the call
+        /// Id of the call
         call: String,
     },
 }
 
 #[derive(Args, Default)]
 pub(crate) struct Filter {
-    /// Those of this server, by its slug or id
+    /// Filter by server (slug or id)
     #[arg(long)]
     server: Option<String>,
-    /// Those of this tool, as its server calls it
+    /// Filter by the upstream name of the tool
     #[arg(long)]
     tool: Option<String>,
-    /// Those that are so far: pending, running, success, error, denied, cancelled, unknown
+    /// Filter by status: pending, running, success, error, denied, cancelled, unknown
     #[arg(long)]
     status: Option<String>,
-    /// Filter by agent, by its name or id
+    /// Filter by agent (name or id)
     #[arg(long, conflicts_with = "subject")]
     agent: Option<String>,
-    /// Filter by caller, such as agent:ID or user:ID
+    /// Filter by subject, for example agent:ID or user:ID
     #[arg(long)]
     subject: Option<String>,
-    /// Those from this time on, such as 2026-01-31T12:00:00Z
+    /// Show calls from this time on, for example 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Those before this time
+    /// Show calls before this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// How many at most; 50 when left out
+    /// Maximum number of calls. Default: 50
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }
@@ -90,7 +90,7 @@ pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), F
             );
             let path =
                 format!("/calls{}", query(about.into_iter().chain([("subject", subject)]).chain(when)));
-            output.list(&api.list(&path, limit.unwrap_or(50)).await?, &LIST, "there are no calls")?;
+            output.list(&api.list(&path, limit.unwrap_or(50)).await?, &LIST, "no calls")?;
         }
         Command::Show { call } => output.one(&api.get(&format!("/calls/{}", encoded(&call))).await?, &ONE)?,
         Command::Cancel { call } => {

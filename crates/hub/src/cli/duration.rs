@@ -15,10 +15,10 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     };
     let parsed = number.parse::<u32>().ok().zip(factor).map(|(number, factor)| u64::from(number) * factor);
     let duration = parsed.filter(|millis| *millis > 0).map(Duration::from_millis);
-    duration.ok_or_else(|| "must be a time such as 30s or 500ms; a plain number is in seconds".to_owned())
+    duration.ok_or_else(|| "must be a duration such as 30s or 500ms; a plain number is in seconds".to_owned())
 }
 
-/// Parses the timeout of a server of the hub, as milliseconds.
+/// Parses the request timeout of a server into milliseconds.
 pub(super) fn parse_timeout(text: &str) -> Result<u64, String> {
     let millis = u64::try_from(parse(text)?.as_millis()).unwrap_or(u64::MAX);
     let limits = || format!("must be from {} to {}", show(*TIMEOUTS.start()), show(*TIMEOUTS.end()));
@@ -26,7 +26,7 @@ pub(super) fn parse_timeout(text: &str) -> Result<u64, String> {
     TIMEOUTS.contains(&millis).then_some(millis).ok_or_else(text)
 }
 
-/// Formats milliseconds in the same way.
+/// Formats milliseconds as `30s` or `1500ms`.
 pub(super) fn show(millis: u64) -> String {
     if millis.is_multiple_of(1_000) { format!("{}s", millis / 1_000) } else { format!("{millis}ms") }
 }

@@ -1,4 +1,4 @@
-//! `linchpin export`: tools as providers of models want them described, and servers as the files of other clients name them.
+//! `linchpin export`: tools in the format of a model provider, or servers in the configuration format of a client.
 
 use std::io::{self, Write as _};
 
@@ -12,12 +12,13 @@ use crate::terminal::clean;
 
 #[derive(Args)]
 pub(crate) struct Export {
-    /// Whose format: of a provider of models, tools for `tools` of a request; of a client, servers for its file
+    /// Format: of a model provider (tools, for the field `tools` of a request) or of a client (servers, for its
+    /// configuration file)
     format: Format,
-    /// Those that this agent may use, by its name or id; for tools
+    /// Export only tools that this agent may use (name or id); tool formats only
     #[arg(long)]
     agent: Option<String>,
-    /// Those of this server, or this server, by its slug or id; for a client it may be given several times
+    /// Export only this server or its tools (slug or id); repeatable for client formats
     #[arg(long)]
     server: Vec<String>,
 }
@@ -42,20 +43,22 @@ pub(super) async fn run(asked: &Asked, export: Export) -> Result<(), Failure> {
     if matches!(format, Format::OpenAi | Format::Anthropic | Format::Gemini) {
         let agent = agent::find_if(&api, agent.as_deref()).await?;
         if server.len() > 1 {
-            return Err(Failure::usage("tools are exported of one server, or of all: give --server once"));
+            return Err(Failure::usage(
+                "tool formats accept at most one --server: give it once, or omit it to export all tools",
+            ));
         }
         let path =
             format!("/export/{name}{}", query([("agent", agent), ("server", server.into_iter().next())]));
         return Ok(asked.output.value(&api.get(&path).await?)?);
     }
     if agent.is_some() {
-        return Err(Failure::usage("--agent is for tools: a client has servers, each with all of its tools"));
+        return Err(Failure::usage("--agent requires a tool format: client formats contain whole servers"));
     }
     let servers = Some(server.join(",")).filter(|servers| !servers.is_empty());
     let path = format!("/export/clients/{}{}", encoded(&name), query([("servers", servers)]));
     let snippet = api.get(&path).await?;
     for note in snippet["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let _ = writeln!(io::stderr(), "linchpin: {}", clean(note)); // nobody may be there to read it
+        let _ = writeln!(io::stderr(), "linchpin: {}", clean(note)); // stderr may be closed
     }
     Ok(asked.output.value(&snippet["file"])?)
 }

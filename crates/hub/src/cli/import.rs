@@ -1,4 +1,4 @@
-//! `linchpin import`: the servers of files that people already have.
+//! `linchpin import`: arguments of the import of servers from the configuration files of other clients.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,17 +11,17 @@ use crate::import::{self, Format};
 
 #[derive(Args)]
 pub(crate) struct Import {
-    /// Files of Claude Desktop, Claude Code, Cursor or VS Code; those of this user and this folder when left out
+    /// Files of Claude Desktop, Claude Code, Cursor or VS Code. Default: the files of the current user and directory
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Whose files they are; known by their names when left out
+    /// Client that the files belong to. Default: detected from file name and content
     #[arg(long)]
     format: Option<Format>,
-    /// Show what would be done, and do nothing
+    /// Show the plan without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// Import without asking. Servers stay disabled until `linchpin server enable`, and no variable of your environment is
-    /// read unless you confirm it at a terminal
+    /// Import without confirmation. Servers stay disabled until `linchpin server enable`, and an environment variable
+    /// is read only if you confirm it at a terminal
     #[arg(long)]
     yes: bool,
 }

@@ -8,12 +8,12 @@ use crate::failure::Failure;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Rotate the root key in the key file; the hub keeps running
+    /// Rotate the root key without downtime
     ///
-    /// The new root key wraps all tenant keys. Copy the key file afterwards: to your backup, and to other hubs on the same
-    /// database.
+    /// The new root key in the key file wraps all tenant keys. Afterwards, copy the key file to your backup and to the
+    /// other hubs of the cluster.
     Rotate {
-        /// Also make a new tenant key, and encrypt all secrets with it again. The call history stays readable
+        /// Also create a new tenant key and re-encrypt all secrets with it. The call history stays readable
         #[arg(long)]
         data: bool,
     },
@@ -30,13 +30,13 @@ pub(super) async fn run(asked: &Asked, command: &Command) -> Result<(), Failure>
         done.push(format!("{secrets} with a new tenant key"));
     }
     if count("unreadable") > 0 {
-        done.push(counted(count("unreadable"), "secret", "unreadable and left as before"));
+        done.push(counted(count("unreadable"), "secret", "unreadable and left unchanged"));
     }
     let text = format!("{}. Copy the key file to your backup again", done.join("; "));
     Ok(asked.output.done(&answer, &text)?)
 }
 
-/// Such as `2 secrets re-encrypted`.
+/// Formats a count, for example `2 secrets re-encrypted`.
 fn counted(count: u64, noun: &str, done: &str) -> String {
     format!("{count} {noun}{} {done}", if count == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! The command line: what can be typed. One file for each noun of the hub.
+//! Command line of `linchpin`: arguments and dispatch. Each noun of the hub has a file of its own.
 
 pub(crate) mod agent;
 mod approvals;
@@ -36,13 +36,13 @@ use tried::{Examined, Tried};
 pub(crate) use server::taken_over;
 pub(crate) use tried::SignIn;
 
-/// The Model Context Protocol hub.
+/// Model Context Protocol hub
 ///
-/// Without a command it serves: it prints one URL, where you see the servers, their tools and every call.
+/// Without a command, `linchpin` runs the hub and prints the URL of its web page, which shows servers, tools and calls.
 #[derive(Parser)]
 #[command(name = "linchpin", version, about)]
 pub(crate) struct Cli {
-    /// Say more on standard error; twice for details, three times for everything
+    /// Increase log verbosity; repeatable (-v, -vv, -vvv)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
 
@@ -53,8 +53,8 @@ pub(crate) struct Cli {
     #[command(flatten)]
     place: Typed,
 
-    /// The URL of a hub elsewhere; its token is taken from the variable `LINCHPIN_TOKEN`
-    #[arg(long, global = true, value_name = "URL", help_heading = "Where the hub is")]
+    /// URL of a remote hub; the API token is read from `$LINCHPIN_TOKEN`
+    #[arg(long, global = true, value_name = "URL", help_heading = "Hub location")]
     hub: Option<String>,
 
     #[command(flatten)]
@@ -66,134 +66,133 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve: the same as without a command
+    /// Run the hub (default without a command)
     Serve(serve::Options),
-    /// Servers that the hub connects to
+    /// Manage servers
     Server {
         #[command(subcommand)]
         command: server::Command,
     },
-    /// Tools of all servers
+    /// List, describe, call and trust tools
     Tool {
         #[command(subcommand)]
         command: tool::Command,
     },
-    /// Resources of servers
+    /// List and read resources of servers
     Resource {
         #[command(subcommand)]
         command: offers::Resource,
     },
-    /// Prompts of servers
+    /// List and render prompts of servers
     Prompt {
         #[command(subcommand)]
         command: offers::Prompt,
     },
-    /// Programs that act for people, within what they allow
+    /// Manage agents
     Agent {
         #[command(subcommand)]
         command: agent::Command,
     },
-    /// Calls that wait for a yes or no
+    /// List, approve and deny calls that require approval
     Approvals {
         #[command(subcommand)]
         command: Option<approvals::Command>,
     },
-    /// Calls that were made
+    /// List, show and cancel calls
     Calls {
         #[command(subcommand)]
         command: Option<calls::Command>,
     },
-    /// The record of everything that was done and decided
+    /// Verify and export the audit log
     Audit {
         #[command(subcommand)]
         command: audit::Command,
     },
-    /// Tokens by which agents and programs ask the hub
+    /// Manage API tokens of users and agents
     Token {
         #[command(subcommand)]
         command: token::Command,
     },
-    /// People
+    /// Manage users
     User {
         #[command(subcommand)]
         command: user::Command,
     },
-    /// Print a new link that signs in to the page of the running hub
+    /// Create a one-time login link for the web page of the running hub
     ///
-    /// Only on the machine of the hub. The link works once, within 15 minutes.
+    /// Works only on the machine of the hub. The link expires after 15 minutes.
     LoginLink,
-    /// The key that everything is sealed with
+    /// Manage the root encryption key
     Key {
         #[command(subcommand)]
         command: key::Command,
     },
-    /// Write everything that the hub keeps into one file
+    /// Back up all data of the hub to one file
     ///
-    /// A hub may run meanwhile. Secrets stay sealed in it. Example: linchpin backup hub.backup
+    /// The hub may be running. Secrets stay encrypted. Example: linchpin backup hub.backup
     Backup(backup::Backup),
-    /// Take over everything from a backup, into a data directory or a database that is empty
+    /// Restore a backup into an empty data directory or database
     ///
-    /// The file is checked before anything is written, and the audit after. The exit code is 1 if the audit is not whole.
-    /// Example: linchpin --data-dir /srv/hub restore hub.backup
+    /// Verifies the file before anything is written, and the audit log afterwards. Exits with 1 if the audit log is not
+    /// intact. Example: linchpin --data-dir /srv/hub restore hub.backup
     Restore(backup::Restore),
-    /// Import the servers of Claude Desktop, Claude Code, Cursor or VS Code
+    /// Import servers from Claude Desktop, Claude Code, Cursor or VS Code
     ///
     /// Example: linchpin import ~/.cursor/mcp.json --dry-run
     Import(import::Import),
-    /// Print the tools that can be called, in the format of a provider of models
+    /// Print callable tools in the format of a model provider, or servers in the format of a client
     ///
     /// Example: linchpin export anthropic --agent Helper
     Export(export::Export),
-    /// Print what a shell needs to complete these commands
+    /// Print a shell completion script
     Completions {
-        /// The shell
+        /// Shell to generate the script for
         shell: clap_complete::Shell,
     },
-    /// Serve the built-in demo server on standard input and output, or over HTTP
+    /// Run the built-in demo server on standard input and output, or over HTTP
     Demo {
-        /// Serve clients of every revision at the path /mcp of this address, such as 127.0.0.1:8080
+        /// Serve HTTP clients of every protocol revision at path /mcp of this address, for example 127.0.0.1:8080
         #[arg(long, value_name = "ADDRESS")]
         http: Option<String>,
     },
-    /// Start or reach a server and show what it offers
+    /// Connect to a server and show its tools, resources and prompts
     ///
     /// Example: linchpin inspect npx -y @modelcontextprotocol/server-everything
     Inspect(Tried),
-    /// Start or reach a server and call one of its tools
+    /// Connect to a server and call one of its tools
     ///
     /// Example: linchpin call add --args '{"a": 2, "b": 40}' -- linchpin demo
     Call {
-        /// The name of the tool
+        /// Name of the tool
         tool: String,
 
-        /// The tool's arguments: a JSON object, @FILE to read it from a file, - to read it from standard
-        /// input
+        /// Arguments as a JSON object; @FILE reads them from a file, - from standard input
         #[arg(long, value_name = "JSON", default_value = "{}")]
         args: String,
 
-        /// Answer a field of a form that the server shows; may be given again
+        /// Value for a field of an elicitation form; repeatable
         #[arg(long = "answer", value_name = "FIELD=VALUE", value_parser = call::parse_answer)]
         answers: Vec<(String, String)>,
 
         #[command(flatten)]
         server: Tried,
     },
-    /// Show step by step how the connection to a server comes about, and what to do where it fails
+    /// Diagnose the connection to a server step by step
     ///
     /// Example: linchpin doctor npx -y @modelcontextprotocol/server-everything
     Doctor(Examined),
-    /// Forget the sign-in to a server, and give its token back
+    /// Sign out of a server: delete its stored tokens and revoke them
     SignOut {
-        /// The id of the client, if the sign-in was made with one
+        /// OAuth client id, if the sign-in used one
         #[arg(long, value_name = "ID")]
         client_id: Option<String>,
 
-        /// The URL of the server
+        /// URL of the server
         url: String,
     },
 }
 
-/// What every command about the hub needs.
+/// Global options of the commands that talk to the hub.
 pub(crate) struct Asked {
     place: Typed,
     pub(crate) hub: Option<String>,
@@ -201,24 +200,24 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The hub that runs.
+    /// Returns a REST client of the running hub.
     pub(crate) fn api(&self) -> Result<Api, Failure> {
         Api::find(&self.place, self.hub.as_deref())
     }
 
-    /// Where everything is.
+    /// Resolves the paths of the local hub.
     pub(crate) fn place(&self) -> Result<Place, Failure> {
         Place::find(&self.place, &variable)
     }
 }
 
 impl Cli {
-    /// What is logged unless something else is said. Of a server that is tried out the mistakes are shown in
-    /// other words.
+    /// Returns the log filter. `inspect`, `call` and `doctor` print the errors of a server themselves, so they log
+    /// errors only.
     pub(crate) fn log_level(&self) -> &'static str {
         match (self.verbose, &self.command) {
             (0, Some(Command::Inspect(_) | Command::Call { .. } | Command::Doctor(_))) => "error",
-            // The hub lets go of connections all the time, and the client warns of each.
+            // The hub closes connections routinely, and the client logs a warning for each.
             (0, None | Some(Command::Serve(_))) => "info,linchpin::client::subscription=error",
             (0, _) => "warn",
             (1, None | Some(Command::Serve(_))) | (2, _) => "debug",
@@ -229,12 +228,12 @@ impl Cli {
 }
 
 impl Cli {
-    /// Whether it is the hub itself.
+    /// Whether the command runs the hub.
     pub(crate) fn is_serving(&self) -> bool {
         matches!(self.command, None | Some(Command::Serve(_)))
     }
 
-    /// How the log is written.
+    /// Returns the log format, from the `serve` command or from the global options.
     pub(crate) fn log(&self) -> Option<serve::Log> {
         match &self.command {
             Some(Command::Serve(options)) => options.log.or(self.serve.log),
@@ -243,9 +242,9 @@ impl Cli {
     }
 }
 
-/// `name=value`.
+/// Parses `NAME=VALUE`.
 fn parse_pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("it is written as NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -254,7 +253,7 @@ fn parse_revision(text: &str) -> Result<Revision, String> {
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("a header is written as NAME: VALUE")?;
+    let (name, value) = text.split_once(':').ok_or("must be NAME: VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -263,7 +262,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let asked = Asked { place: cli.place, hub: cli.hub, output: Output { json } };
     if !is_serving && cli.serve != serve::Options::default() {
         return Err(Failure::usage(
-            "--listen, --ready-file, --log and --audit-durability are for serving: give no other command",
+            "--listen, --ready-file, --log and --audit-durability are options of `serve`: remove them or the command",
         ));
     }
     match cli.command {
@@ -302,25 +301,25 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a one-time sign-in link.
+/// Prints a one-time login link.
 async fn login_link(asked: &Asked) -> Result<(), Failure> {
     let link = asked.api()?.ask("/session/links").await?;
     Ok(asked.output.done(&link, &crate::terminal::clean(link["url"].as_str().unwrap_or_default()))?)
 }
 
-/// The work's result, unless a signal comes first.
+/// Returns the result of `work`, or an error if a signal arrives first.
 async fn ended<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     Signals::new()?.or(Box::pin(work)).await?
 }
 
-/// What a shell needs, on standard output.
+/// Writes the completion script to standard output.
 fn complete(shell: clap_complete::Shell) -> io::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "linchpin", &mut text);
     print(&String::from_utf8_lossy(&text))
 }
 
-/// Serves the demo server over HTTP until the program is asked to end.
+/// Runs the demo server over HTTP until a signal arrives.
 async fn serve_demo(address: &str, json: bool) -> Result<(), Failure> {
     let bound = demo::server().http().legacy_sse().bind(address).await;
     let endpoint = bound.map_err(from_linchpin)?;
@@ -336,7 +335,8 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// `linchpin::Error` takes in any error and so cannot be one itself.
+/// Converts the error of a handler. `linchpin::Error` has a blanket `From` for every error, so it cannot implement
+/// `std::error::Error` itself.
 pub(crate) fn from_linchpin(error: linchpin::Error) -> anyhow::Error {
     anyhow!(Box::<dyn std::error::Error + Send + Sync>::from(error))
 }

@@ -1,4 +1,4 @@
-//! `linchpin resource` and `linchpin prompt`: what servers offer beside tools.
+//! `linchpin resource` and `linchpin prompt`: lists, reads and renders resources and prompts of servers.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -22,17 +22,17 @@ const PROMPTS: [Field; 2] = [name("name", "/name"), field("description", "/descr
 pub(crate) enum Resource {
     /// List the resources and resource templates of a server
     List {
-        /// The server, by its slug or id
+        /// Slug or id of the server
         server: String,
-        /// Only its resource templates
+        /// List only resource templates
         #[arg(long)]
         templates: bool,
     },
     /// Read a resource
     Read {
-        /// The server, by its slug or id
+        /// Slug or id of the server
         server: String,
-        /// The URI of the resource
+        /// URI of the resource
         uri: String,
     },
 }
@@ -41,16 +41,16 @@ pub(crate) enum Resource {
 pub(crate) enum Prompt {
     /// List the prompts of a server
     List {
-        /// The server, by its slug or id
+        /// Slug or id of the server
         server: String,
     },
-    /// Fill in a prompt
+    /// Render a prompt
     Get {
-        /// The server, by its slug or id
+        /// Slug or id of the server
         server: String,
-        /// The name of the prompt
+        /// Name of the prompt
         prompt: String,
-        /// An argument; may be given again
+        /// Argument of the prompt; repeatable
         #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = super::parse_pair)]
         arguments: Vec<(String, String)>,
     },
@@ -68,7 +68,7 @@ pub(super) async fn resource(asked: &Asked, command: Resource) -> Result<(), Fai
                     listed.into_iter().map(|item| if asked.output.json { item } else { row(item, kind) }),
                 );
             }
-            asked.output.list(&items, &RESOURCES, "the server has no resources")?;
+            asked.output.list(&items, &RESOURCES, "no resources")?;
         }
         Resource::Read { server, uri } => {
             let path = format!("/servers/{}/resources/read", encoded(&server));
@@ -78,7 +78,8 @@ pub(super) async fn resource(asked: &Asked, command: Resource) -> Result<(), Fai
             }
             for part in read["contents"].as_array().into_iter().flatten().filter(|_| !asked.output.json) {
                 let kind = part["mimeType"].as_str().unwrap_or("bytes");
-                let text = part["text"].as_str().map_or_else(|| format!("[{kind}: --json shows it]"), shown);
+                let text =
+                    part["text"].as_str().map_or_else(|| format!("[{kind}: use --json to show it]"), shown);
                 print(&format!("{text}\n"))?;
             }
         }
@@ -91,7 +92,7 @@ pub(super) async fn prompt(asked: &Asked, command: Prompt) -> Result<(), Failure
     match command {
         Prompt::List { server } => {
             let prompts = api.list(&format!("/servers/{}/prompts", encoded(&server)), usize::MAX).await?;
-            asked.output.list(&prompts, &PROMPTS, "it has none")?;
+            asked.output.list(&prompts, &PROMPTS, "no prompts")?;
         }
         Prompt::Get { server, prompt, arguments } => {
             let arguments: serde_json::Map<_, _> =
@@ -112,7 +113,7 @@ pub(super) async fn prompt(asked: &Asked, command: Prompt) -> Result<(), Failure
     Ok(())
 }
 
-/// A resource or a template as a row of the table.
+/// Turns a resource or resource template into a row of the table.
 fn row(mut item: Value, kind: &str) -> Value {
     if let Some(template) = item.get("uriTemplate").cloned() {
         item["uri"] = template;
@@ -121,7 +122,7 @@ fn row(mut item: Value, kind: &str) -> Value {
     item
 }
 
-/// Programs that read it get every byte.
+/// Removes control characters on a terminal; a pipe receives every byte.
 fn shown(text: &str) -> String {
     if Look::stdout().is_terminal { clean(text) } else { text.to_owned() }
 }

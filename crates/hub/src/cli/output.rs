@@ -1,4 +1,4 @@
-//! What commands show of the hub's answers: tables for people, one JSON value for programs.
+//! Output of commands: a table, or one JSON value with `--json`.
 
 use std::io;
 
@@ -7,34 +7,34 @@ use serde_json::Value;
 use super::print;
 use crate::terminal::{Cell, Look, Style, clean, one_line, table};
 
-/// A column of a table, or a line about one thing: its heading, the JSON pointers of its value, and its style.
-/// The second pointer is for values without the first one.
+/// Column of a list, or line of a single item: heading, JSON pointers of the value, and style. The second pointer is
+/// used if the first one has no value.
 pub(crate) struct Field(&'static str, [&'static str; 2], Style);
 
-/// A field that stands at this JSON pointer.
+/// Creates a column for the value at this JSON pointer.
 pub(crate) const fn field(heading: &'static str, pointer: &'static str) -> Field {
     Field(heading, [pointer, pointer], Style::Plain)
 }
 
-/// A field at the first of these JSON pointers that has a value, such as a name or else an id.
+/// Creates a column for the first of these JSON pointers that has a value, for example a name or else an id.
 pub(crate) const fn either(heading: &'static str, pointer: &'static str, otherwise: &'static str) -> Field {
     Field(heading, [pointer, otherwise], Style::Plain)
 }
 
-/// The same for the name of the thing.
+/// Like [`field`], highlighted as the name of the item.
 pub(crate) const fn name(heading: &'static str, pointer: &'static str) -> Field {
     Field(heading, [pointer, pointer], Style::Name)
 }
 
-/// How to show something.
+/// Output format of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
-    /// For programs.
+    /// Prints one JSON value instead of text.
     pub(crate) json: bool,
 }
 
 impl Output {
-    /// A list; `none` if it is empty.
+    /// Prints a list as a table, or the text `none` if it is empty.
     pub(crate) fn list(self, items: &[Value], fields: &[Field], none: &str) -> io::Result<()> {
         if self.json {
             return self.value(&Value::Array(items.to_vec()));
@@ -48,7 +48,7 @@ impl Output {
         print(&table(&rows, 0, Look::stdout()))
     }
 
-    /// One thing, with a line for each field that it has.
+    /// Prints one item, with a line for each field that has a value.
     pub(crate) fn one(self, item: &Value, fields: &[Field]) -> io::Result<()> {
         if self.json {
             return self.value(item);
@@ -59,12 +59,12 @@ impl Output {
         print(&table(&rows, 0, Look::stdout()))
     }
 
-    /// That something is done: the answer for programs, a text for people.
+    /// Prints the result of a change: the response as JSON, or the text.
     pub(crate) fn done(self, answer: &Value, text: &str) -> io::Result<()> {
         if self.json { self.value(answer) } else { print(&format!("{text}\n")) }
     }
 
-    /// A value as it is: on one line for programs, on several for people.
+    /// Prints a JSON value: on one line with `--json`, else indented.
     pub(crate) fn value(self, value: &Value) -> io::Result<()> {
         print(&if self.json { format!("{value}\n") } else { format!("{value:#}\n") })
     }
@@ -101,7 +101,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// A value on one line, made safe to show.
+/// Formats a value on one line, without control characters.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -110,7 +110,7 @@ fn shown(value: &Value) -> String {
         Value::Array(list) if list.iter().all(|item| !item.is_object()) => {
             list.iter().map(shown).collect::<Vec<_>>().join(", ")
         }
-        // Such as arguments that somebody says yes to: as they are.
+        // A user approves arguments by this text: print them exactly, with all spaces.
         other => clean(&other.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! `linchpin token`: by which agents, and programs of people, ask the hub.
+//! `linchpin token`: manages API tokens of users and agents.
 
 use clap::Subcommand;
 use serde_json::json;
@@ -19,28 +19,28 @@ const LIST: [Field; 5] = [
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Make a token for an agent, or for a program of yours; it is shown once
+    /// Create an API token for an agent or for yourself; it is shown only once
     Add {
-        /// What it is for
+        /// Name of the token, for example its purpose
         name: String,
-        /// The agent whose it is, by its name or id; yours without it
+        /// Agent that owns the token (name or id). Default: you
         #[arg(long)]
         agent: Option<String>,
-        /// How many days it counts; 90 when left out
+        /// Lifetime in days. Default: 90
         #[arg(long)]
         days: Option<u32>,
     },
-    /// List your tokens and those of all agents
+    /// List your tokens and the tokens of all agents
     List {
-        /// Only those of this agent, by its name or id
+        /// Filter by agent (name or id)
         #[arg(long)]
         agent: Option<String>,
     },
-    /// Take a token back
+    /// Revoke a token
     Revoke {
-        /// The id of the token
+        /// Id of the token
         token: String,
-        /// The agent whose it is, by its name or id; yours without it
+        /// Agent that owns the token (name or id). Default: you
         #[arg(long)]
         agent: Option<String>,
     },
@@ -53,17 +53,17 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
             let agent = agent::find_if(&api, agent.as_deref()).await?;
             let body = object([("name", Some(json!(name))), ("days", days.map(|days| json!(days)))]);
             let issued = api.post(&tokens(agent), &body).await?;
-            // Alone on its line, for whoever puts it into a variable.
+            // Nothing else on standard output, so that a script can capture the token.
             output.done(&issued, issued["token"].as_str().unwrap_or_default())?;
         }
         Command::List { agent } => {
             let agent = agent::find_if(&api, agent.as_deref()).await?;
             let path = agent.map_or_else(|| "/tokens?owner=all".to_owned(), |agent| tokens(Some(agent)));
-            output.list(&api.list(&path, usize::MAX).await?, &LIST, "there are no tokens")?;
+            output.list(&api.list(&path, usize::MAX).await?, &LIST, "no tokens")?;
         }
         Command::Revoke { token, agent } => {
             revoke(&api, &token, agent.as_deref()).await?;
-            output.done(&json!({ "revoked": token }), "the token counts for nothing any more")?;
+            output.done(&json!({ "revoked": token }), "token revoked")?;
         }
     }
     Ok(())
@@ -85,7 +85,7 @@ async fn revoke(api: &Api, token: &str, agent: Option<&str>) -> Result<(), Failu
     Err(failure)
 }
 
-/// Where the tokens of an agent are, or one's own.
+/// Returns the path of the tokens of an agent, or of the caller.
 fn tokens(agent: Option<String>) -> String {
     agent.map_or_else(|| "/tokens".to_owned(), |agent| format!("/agents/{}/tokens", encoded(&agent)))
 }

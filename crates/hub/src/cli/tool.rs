@@ -1,4 +1,4 @@
-//! `linchpin tool`: the tools of all servers, as the hub knows them, and calls of them by way of the hub.
+//! `linchpin tool`: lists, describes, calls and trusts the tools of all servers through the hub.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -22,12 +22,12 @@ const LIST: [Field; 4] = [
 const ONE: [Field; 13] = [
     name("name", "/name"),
     field("server", "/server"),
-    field("its name there", "/tool"),
+    field("upstream name", "/tool"),
     field("title", "/definition/title"),
     field("state", "/state"),
     field("callable", "/is_callable"),
     field("stale", "/is_stale"),
-    field("gone", "/is_gone"),
+    field("removed", "/is_gone"),
     field("hidden characters", "/hidden_characters"),
     field("pin", "/pin"),
     field("first seen", "/first_seen"),
@@ -39,39 +39,41 @@ const ONE: [Field; 13] = [
 pub(crate) enum Command {
     /// List tools
     List {
-        /// Those of this server, by its slug or id
+        /// Filter by server (slug or id)
         #[arg(long)]
         server: Option<String>,
-        /// Those in this state: new, trusted, changed
+        /// Filter by trust state: new, trusted, changed
         #[arg(long)]
         state: Option<String>,
-        /// Those that this agent may use, by its name or id
+        /// List only tools that this agent may use (name or id)
         #[arg(long)]
         agent: Option<String>,
-        /// Those with this in their name or description
+        /// Filter by text in name or description
         #[arg(short, value_name = "TEXT")]
         q: Option<String>,
     },
-    /// Show everything that is known of a tool, with its schema and what changed since it was trusted
+    /// Show a tool with its schemas and the changes since it was trusted
     Describe(Which),
-    /// Call a tool by way of the hub: it is recorded
+    /// Call a tool through the hub; the call is recorded
     ///
     /// Example: linchpin tool call `mcp_demo__add` --args '{"a": 2, "b": 40}'
     Call {
         #[command(flatten)]
         which: Which,
-        /// The arguments: a JSON object, @FILE to read it from a file, - to read it from standard input
+        /// Arguments as a JSON object; @FILE reads them from a file, - from standard input
         #[arg(long, value_name = "JSON", default_value = "{}")]
         args: String,
-        /// Do not wait until the call is over
+        /// Do not wait until the call has finished
         #[arg(long)]
         no_wait: bool,
     },
-    /// Trust a tool as it is now; one that has changed is shown first, and trusted with the pin of what was shown
+    /// Trust the current definition of a tool
+    ///
+    /// A changed tool is only shown at first: review it, then run the command again with the --pin that it prints.
     Trust {
         #[command(flatten)]
         which: Which,
-        /// The pin of the tool as you have looked at it: if it is another one by now, nothing is trusted
+        /// Pin of the definition that you reviewed; fails if the tool has changed since
         #[arg(long)]
         pin: Option<String>,
     },
@@ -79,15 +81,15 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct Which {
-    /// The name of the tool, such as `mcp_demo__add`; with --server, as that server calls it
+    /// Qualified name of the tool, for example `mcp_demo__add`; with --server, its upstream name
     tool: String,
-    /// The server, by its slug or id
+    /// Slug or id of the server
     #[arg(long)]
     server: Option<String>,
 }
 
 impl Which {
-    /// Where it is.
+    /// Returns the API path of the tool, followed by `rest`.
     async fn path(&self, api: &Api, rest: &str) -> Result<String, Failure> {
         let Some(server) = &self.server else { return Ok(format!("/tools/{}{rest}", encoded(&self.tool))) };
         let tools =
@@ -100,7 +102,7 @@ impl Which {
         }
     }
 
-    /// Why a server does not have the tool: the hub knows whether its tools are known at all.
+    /// Explains why a server does not have the tool. The hub returns 409 if the tools of the server are not known yet.
     async fn missing(&self, api: &Api, server: &str) -> Result<Failure, Failure> {
         let known = api.get(&format!("/servers/{}", encoded(server))).await?;
         let slug = known["slug"].as_str().unwrap_or(server);
@@ -121,7 +123,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
                 "/tools{}",
                 query([("server", server), ("state", state), ("agent", agent), ("q", q)])
             );
-            output.list(&api.list(&path, usize::MAX).await?, &LIST, "there are no tools")?;
+            output.list(&api.list(&path, usize::MAX).await?, &LIST, "no tools")?;
         }
         Command::Describe(which) => {
             let tool = api.get(&which.path(&api, "").await?).await?;
@@ -143,13 +145,13 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
             };
             let tool = api.post(&which.path(&api, "/trust").await?, &json!({ "pin": pin })).await?;
             let name = tool["name"].as_str().unwrap_or(&which.tool);
-            output.done(&tool, &format!("`{name}` is trusted as it is now"))?;
+            output.done(&tool, &format!("`{name}` is trusted"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The pin of a tool of which nobody has said anything yet. One that has changed is shown: somebody must look first.
+/// Returns the pin of a tool. A changed tool is printed and fails: the user must review it first.
 fn seen(asked: &Asked, mut tool: Value) -> Result<Value, Failure> {
     if tool["state"] != "changed" {
         return Ok(tool["pin"].take());
@@ -160,11 +162,11 @@ fn seen(asked: &Asked, mut tool: Value) -> Result<Value, Failure> {
     let (name, pin) = (&tool["name"], &tool["pin"]);
     let [name, pin] = [name, pin].map(|text| text.as_str().unwrap_or_default());
     Err(Failure::usage(format!(
-        "`{name}` has changed: look at what it says now, and if that is well, run `linchpin tool trust {name} --pin {pin}`"
+        "`{name}` has changed: review its definition, then run `linchpin tool trust {name} --pin {pin}`"
     )))
 }
 
-/// The schemas of a tool, and what changed since somebody looked.
+/// Formats the schemas of a tool and the changes since it was trusted.
 fn schemas(tool: &Value) -> String {
     let mut text = String::new();
     for (heading, pointer) in
@@ -181,7 +183,7 @@ fn schemas(tool: &Value) -> String {
     text
 }
 
-/// What came of a call: its result, or why there is none.
+/// Prints the outcome of a call: its result, or the error.
 pub(super) fn called(asked: &Asked, call: &Value) -> Result<ExitCode, Failure> {
     let text = |name: &str| call[name].as_str();
     let status = text("status").unwrap_or_default();
@@ -195,14 +197,14 @@ pub(super) fn called(asked: &Asked, call: &Value) -> Result<ExitCode, Failure> {
     if !has_failed {
         let id = text("id").unwrap_or_default();
         if status != "success" && !asked.output.json {
-            print(&format!("the call is {status}: see `linchpin calls show {id}`\n"))?;
+            print(&format!("the call is {status}: run `linchpin calls show {id}`\n"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     if asked.output.json {
         return Ok(ExitCode::FAILURE);
     }
-    // `error` is the first line of the result of a tool that failed: print the whole text, once.
+    // `error` is only the first line of the result of a failed tool: print the complete text, once.
     let summary = text("summary").filter(|summary| !summary.is_empty());
     let why = summary.or(text("error")).or(text("warning")).unwrap_or("the tool failed without a message");
     Err(Failure::new(Kind::Other, format!("{status}: {}", clean(why))))

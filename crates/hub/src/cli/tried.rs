@@ -1,4 +1,4 @@
-//! A server that is tried out by itself, without the hub.
+//! Arguments of `inspect`, `call` and `doctor`: the server that they connect to without the hub.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use crate::target::{Place, Target};
 use crate::terminal::Screen;
 
-/// A server that is tried out.
+/// Server to connect to without the hub: a URL or a command.
 #[derive(Args)]
 pub(super) struct Tried {
-    /// Request timeout, such as 45s or 500ms; a plain number is in seconds. Progress extends it, up to ten times
+    /// Request timeout, for example 45s or 500ms; a plain number is in seconds. Progress extends it up to tenfold
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
 
@@ -25,51 +25,50 @@ pub(super) struct Tried {
     #[arg(long, value_parser = parse_revision)]
     revision: Option<Revision>,
 
-    /// A header for every request to a URL, such as 'Authorization: Bearer …'; may be given again
+    /// Header for every HTTP request, for example 'Authorization: Bearer …'; repeatable
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
 
     #[command(flatten)]
     sign_in: SignIn,
 
-    /// The URL of the server, or the command that starts it, as you would type it; everything after the command's
-    /// name is the server's
+    /// URL of the server, or the command that starts it; everything after the command belongs to it
     #[arg(trailing_var_arg = true, value_name = "URL|COMMAND")]
     place: Vec<OsString>,
 }
 
-/// How to sign in to a URL.
+/// OAuth options for a server at a URL.
 #[derive(Args)]
 pub(crate) struct SignIn {
-    /// Sign in when the server wants that, also where no terminal shows the URL to open
+    /// Sign in if the server requires it, even without a terminal to show the URL
     #[arg(long = "sign-in")]
     pub(crate) ask: bool,
 
-    /// The id of a client that was registered for this by hand
+    /// OAuth client id, if the client is preregistered
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
 
-    /// The file that holds the secret of that client
+    /// File with the OAuth client secret
     #[arg(long, value_name = "FILE", requires = "client_id")]
     pub(crate) client_secret_file: Option<PathBuf>,
 
-    /// Ask for this scope; may be given again
+    /// OAuth scope to request; repeatable
     #[arg(long = "scope", value_name = "SCOPE")]
     pub(crate) scopes: Vec<String>,
 
-    /// The port that the browser comes back to, http://127.0.0.1:PORT/callback, for clients that were registered with it
+    /// Port of the redirect URI `http://127.0.0.1:PORT/callback`, if it is registered; 0 picks a free port
     #[arg(long, value_name = "PORT", default_value = "0")]
     pub(crate) redirect_port: u16,
 }
 
-/// A server that is tried out, or one of the hub that is asked about.
+/// Arguments of `doctor`: a server to connect to, or a server of the hub.
 #[derive(Args)]
 pub(super) struct Examined {
-    /// A server of the hub that runs, by its short name or id: what the hub knows of it
+    /// Diagnose a server of the running hub (slug or id)
     #[arg(long, value_name = "SERVER", conflicts_with = "place")]
     pub(super) server: Option<String>,
 
-    /// The agent whose sign-in it is about, by its name or id, where each has its own
+    /// Agent whose sign-in to check (name or id), if each agent has its own credentials
     #[arg(long, requires = "server")]
     pub(super) agent: Option<String>,
 
@@ -80,7 +79,7 @@ pub(super) struct Examined {
 impl Tried {
     pub(super) fn target(self, verbose: bool) -> Result<Target, Failure> {
         if self.place.is_empty() {
-            let text = "<URL|COMMAND> is missing: give the URL of a server, or the command that starts it";
+            let text = "missing <URL|COMMAND>: give the URL of a server, or the command that starts it";
             return Err(Failure::usage(text));
         }
         let place = Place::parse(self.place, self.headers)?;

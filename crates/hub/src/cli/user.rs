@@ -1,4 +1,4 @@
-//! `linchpin user`: people.
+//! `linchpin user`: manages users and their passwords.
 
 use std::io::{self, IsTerminal as _};
 
@@ -20,54 +20,55 @@ const LIST: [Field; 4] = [
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List people
+    /// List users
     List,
-    /// Add somebody, who cannot sign in before they have a password
+    /// Add a user; set a password before the user can log in
     Add {
-        /// The name that they sign in with
+        /// Login name
         name: String,
     },
-    /// Set the password of a user; all sessions and tokens of the user end. It is asked for, or read from standard input
+    /// Set the password of a user and end all sessions and tokens of the user
     ///
-    /// On the machine of the hub the operator sets any password. With --hub a user sets their own, and the current one is
-    /// asked for, too; on standard input it is the first line, and the new one the second.
+    /// Prompts for the password, or reads it from standard input. On the machine of the hub, the operator can set any
+    /// password. With --hub, users can set only their own and must enter the current password, too; on standard input,
+    /// the first line is the current password and the second line the new one.
     Password(Which),
-    /// Remove somebody with their sessions and tokens
+    /// Remove a user with all sessions and tokens
     Remove(Which),
 }
 
 #[derive(Args)]
 pub(crate) struct Which {
-    /// The name of the person, or the id
+    /// Name or id of the user
     user: String,
 }
 
 pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
     let (api, output) = (asked.api()?, asked.output);
     match command {
-        Command::List => output.list(&api.list("/users", usize::MAX).await?, &LIST, "there is nobody")?,
+        Command::List => output.list(&api.list("/users", usize::MAX).await?, &LIST, "no users")?,
         Command::Add { name } => {
             let user = api.post("/users", &json!({ "name": name })).await?;
-            let next = format!("give them a password with `linchpin user password '{name}'`");
-            output.done(&user, &format!("`{name}` is added: {next}"))?;
+            let next = format!("set a password with `linchpin user password '{name}'`");
+            output.done(&user, &format!("user `{name}` added: {next}"))?;
         }
         Command::Password(which) => {
             let user = set_password(&api, &which).await?;
             let text = format!(
-                "the password of `{}` is set; all sessions and tokens of the user have ended",
+                "password of `{}` changed; all sessions and tokens of the user were ended",
                 which.user
             );
             output.done(&user, &text)?;
         }
         Command::Remove(which) => {
             api.delete(&which.path(&api, "").await?).await?;
-            output.done(&json!({ "removed": which.user }), &format!("`{}` is removed", which.user))?;
+            output.done(&json!({ "removed": which.user }), &format!("user `{}` removed", which.user))?;
         }
     }
     Ok(())
 }
 
-/// Sets a password. The hub says whether it needs the current one.
+/// Sets a password. Asks for the current one only if the hub requires it.
 async fn set_password(api: &Api, which: &Which) -> Result<Value, Failure> {
     let path = which.path(api, "/password").await?;
     let given = secret::read(&format!("New password of `{}`", which.user)).await?;
@@ -80,7 +81,7 @@ async fn set_password(api: &Api, which: &Which) -> Result<Value, Failure> {
     match put(old).await {
         Err(failure) if old.is_none() && failure.has_field("old_password") => {
             if !io::stdin().is_terminal() {
-                let text = "write two lines to standard input, the current password and the new one";
+                let text = "write the current password and the new one to standard input, one per line";
                 return Err(failure.during(text));
             }
             let old = secret::read(&format!("Current password of `{}`", which.user)).await?;
@@ -92,7 +93,7 @@ async fn set_password(api: &Api, which: &Which) -> Result<Value, Failure> {
 
 impl Which {
     async fn path(&self, api: &Api, rest: &str) -> Result<String, Failure> {
-        let id = agent::named(&api.list("/users", usize::MAX).await?, "person", &self.user)?;
+        let id = agent::named(&api.list("/users", usize::MAX).await?, "user", &self.user)?;
         Ok(format!("/users/{}{rest}", encoded(&id)))
     }
 }

@@ -32,20 +32,20 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Typed {
     /// The directory for everything that the hub keeps; else `$LINCHPIN_DATA_DIR`, else ~/.local/share/linchpin
-    #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Where the hub is")]
+    #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Hub location")]
     pub(crate) data_dir: Option<PathBuf>,
 
     /// The operator's file; else linchpin.toml in the data directory
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Where the hub is")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Hub location")]
     pub(crate) config: Option<PathBuf>,
 
     /// The file with the keys; else ~/.config/linchpin/hub.keys, or NAME.keys beside the data directory NAME
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Where the hub is")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Hub location")]
     pub(crate) key_file: Option<PathBuf>,
 
     /// A PostgreSQL database in place of a file in the data directory, such as `postgres://user@host/name`; else
     /// `$LINCHPIN_DATABASE`, which keeps a password out of the list of processes
-    #[arg(long, global = true, value_name = "URL", help_heading = "Where the hub is")]
+    #[arg(long, global = true, value_name = "URL", help_heading = "Hub location")]
     pub(crate) database: Option<Secret>,
 }
 

@@ -1,5 +1,5 @@
-//! Carries out the plan: stdio servers into the configuration file, remote servers to the hub, secrets into the vault. A server
-//! is disabled until a user has approved it.
+//! Carries out the plan: stdio servers into the configuration file, remote servers to the hub, secrets into the vault.
+//! A server is disabled until a user has approved it.
 
 use std::path::Path;
 

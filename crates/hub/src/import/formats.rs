@@ -207,8 +207,8 @@ pub(super) struct Confirmation {
     pub(super) target: Option<String>,
 }
 
-/// What a user has confirmed for each server. The variables of a server that is not listed are read to compare it with the one
-/// that the hub has, and for nothing else.
+/// What a user has confirmed for each server. The variables of a server that is not listed are read to compare it with
+/// the one that the hub has, and for nothing else.
 pub(super) type Confirmed = BTreeMap<Position, Confirmation>;
 
 fn readable(confirmed: &Confirmed, position: Position, is_program: bool) -> Readable {

@@ -1,5 +1,5 @@
-//! JSON as people write it in settings: with comments, and with a comma after the last item. It is made into plain JSON of
-//! the same length, so that every place in it stays what it was.
+//! JSON as people write it in settings: with comments, and with a comma after the last item. It is made into plain JSON
+//! of the same length, so that every place in it stays what it was.
 
 use std::path::Path;
 

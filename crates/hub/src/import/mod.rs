@@ -81,8 +81,8 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What would be done with each server of the files, with those variables of the environment that the user has confirmed. A
-/// server that is unchanged needs none.
+/// What would be done with each server of the files, with those variables of the environment that the user has
+/// confirmed. A server that is unchanged needs none.
 async fn confirmed_rows(sources: &[Source], known: &Known<'_>, can_ask: bool) -> Result<Vec<Row>, Failure> {
     // Each file is read once: a confirmation must not count for what is written to it afterwards.
     let mut contents = Vec::new();
@@ -125,8 +125,8 @@ async fn rows(
     Ok(rows)
 }
 
-/// Asks for each variable of the environment whether a server may have it: others may have written the file. Without a terminal
-/// it may have none.
+/// Asks for each variable of the environment whether a server may have it: others may have written the file. Without a
+/// terminal it may have none.
 async fn confirm(row: &Row, can_ask: bool) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     for name in row.references.iter().filter(|_| can_ask) {

@@ -72,8 +72,8 @@ impl Row {
         matches!(self.step, Step::Added | Step::Changed)
     }
 
-    /// Whether it is new, or has another command or URL than the one that a user has approved: it stays disabled until a
-    /// user enables it.
+    /// Whether it is new, or has another command or URL than the one that a user has approved: it stays disabled until
+    /// a user enables it.
     pub(super) fn needs_enabling(&self) -> bool {
         let counts = |(field, ..): &Change| !field.starts_with("secret ");
         self.step == Step::Added || self.step == Step::Changed && self.changes.iter().any(counts)
@@ -186,7 +186,8 @@ fn slugs(name: &str) -> impl Iterator<Item = Slug> + use<> {
 }
 
 impl Wanted {
-    /// With what the file cannot say as it is: how somebody signs in, and what was left empty because it is in the vault.
+    /// With what the file cannot say as it is: how somebody signs in, and what was left empty because it is in the
+    /// vault.
     fn keeping(mut self, there: &There) -> Self {
         if there.is_unsaid && !self.is_program {
             let known = there.fields.get("authentication").cloned();

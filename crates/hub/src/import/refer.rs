@@ -1,5 +1,5 @@
-//! References in the files of clients: `${env:NAME}`, `${input:id}`, `${VAR:-default}` and the like, in the syntax of each
-//! client. A variable of the environment is read only if a user has confirmed it for the server that refers to it.
+//! References in the files of clients: `${env:NAME}`, `${input:id}`, `${VAR:-default}` and the like, in the syntax of
+//! each client. A variable of the environment is read only if a user has confirmed it for the server that refers to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{MAIN_SEPARATOR_STR, PathBuf};
@@ -55,7 +55,8 @@ pub(super) enum Text {
     Known(String, bool),
     /// A part of it is not known here: why, and whether that part is secret.
     Open(String, bool),
-    /// It refers to this variable of the environment, which no user has confirmed; and whether that is secret by its name.
+    /// It refers to this variable of the environment, which no user has confirmed; and whether that is secret by its
+    /// name.
     Withheld(String, bool),
 }
 

@@ -1,4 +1,5 @@
-//! The secret that a server at a URL wants: entered, and never shown again.
+//! `linchpin server credential`: stores, deletes and describes the credential of a remote server. The secret is never
+//! shown.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -12,11 +13,11 @@ use crate::secret;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Keep a token, a key or a password: it is asked for, or read from standard input, and never shown again
+    /// Store a token, API key or password; prompts for it, or reads it from standard input
     Set(Whose),
-    /// Forget it
+    /// Delete the credential
     Drop(Whose),
-    /// Show what is known of it
+    /// Show the kind and origin of the credential, not the secret
     Show(Whose),
 }
 
@@ -24,7 +25,7 @@ pub(crate) enum Command {
 pub(crate) struct Whose {
     #[command(flatten)]
     pub(super) which: Which,
-    /// The agent whose it is, by its name or id; everybody's without it
+    /// Agent that owns the credential (name or id). Default: shared by all
     #[arg(long)]
     pub(super) agent: Option<String>,
 }
@@ -37,19 +38,18 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
     let server = &whose.which.server;
     match command {
         Command::Set(_) => {
-            let secret = secret::read(&format!("The secret for `{server}`")).await?;
+            let secret = secret::read(&format!("Credential for `{server}`")).await?;
             let answer = api.put(&path, &json!({ "secret": secret.expose() })).await?;
-            asked.output.done(&answer, &format!("the credential for `{server}` is kept, sealed"))?;
+            asked.output.done(&answer, &format!("credential for `{server}` stored"))?;
         }
         Command::Drop(_) => {
             api.delete(&path).await?;
-            asked.output.done(
-                &json!({ "dropped": server }),
-                &format!("the credential for `{server}` is forgotten"),
-            )?;
+            asked
+                .output
+                .done(&json!({ "dropped": server }), &format!("credential for `{server}` deleted"))?;
         }
         Command::Show(_) => {
-            let fields = [field("kind", "/kind"), field("only for", "/bound_to"), field("agent", "/agent")];
+            let fields = [field("kind", "/kind"), field("origin", "/bound_to"), field("agent", "/agent")];
             asked.output.one(&api.get(&path).await?, &fields)?;
         }
     }

@@ -1,4 +1,4 @@
-//! What can be said of a server when it is added and later.
+//! Options that `server add` and `server update` share.
 
 use clap::Args;
 use linchpin::Revision;
@@ -10,54 +10,54 @@ use crate::cli::{parse_header, parse_revision};
 
 #[derive(Args)]
 pub(crate) struct Fields {
-    /// What it is for
+    /// Description
     #[arg(long)]
     description: Option<String>,
-    /// Request timeout, from 1s to 300s, such as 45s or 1500ms; a plain number is in seconds. Default: 30s
+    /// Request timeout, 1s–300s, for example 45s or 1500ms; a plain number is in seconds. Default: 30s
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     timeout: Option<u64>,
-    /// How often connecting and listing is tried again, 0 to 5; 3 when nothing is said
+    /// Retries of connecting and listing, 0–5. Default: 3
     #[arg(long, value_name = "COUNT")]
     retries: Option<u32>,
-    /// How many calls a minute it takes
+    /// Rate limit in calls per minute. Default: none
     #[arg(long, value_name = "COUNT")]
     calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once
+    /// Concurrency limit: maximum number of running calls. Default: none
     #[arg(long, value_name = "COUNT")]
     calls_at_once: Option<u32>,
-    /// Pin the protocol revision of its connections. Default: the newest that both sides support
+    /// Pin the protocol revision. Default: the newest that both sides support
     #[arg(long, value_parser = parse_revision)]
     revision: Option<Revision>,
 
-    /// A server on the network
-    #[arg(long, help_heading = "At a URL")]
+    /// URL of the server
+    #[arg(long, help_heading = "Remote server")]
     pub(super) url: Option<String>,
-    /// http, or sse for the first revision of the protocol
-    #[arg(long, help_heading = "At a URL")]
+    /// Transport: http, or sse for servers of revision 2024-11-05. Default: http
+    #[arg(long, help_heading = "Remote server")]
     transport: Option<String>,
-    /// A header for every request, nothing secret; may be given again
-    #[arg(long = "header", help_heading = "At a URL", value_name = "NAME: VALUE", value_parser = parse_header)]
+    /// Header for every request, not for secrets; repeatable
+    #[arg(long = "header", help_heading = "Remote server", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
-    /// How requests say who asks: none, bearer, api-key, basic or oauth; the secret is entered with `credential set`,
-    /// and with oauth somebody signs in with `sign-in`
-    #[arg(long, help_heading = "At a URL", value_name = "KIND")]
+    /// Authentication: none, bearer, api-key, basic or oauth. Store the secret with `server credential set`; for oauth
+    /// run `server sign-in`
+    #[arg(long, help_heading = "Remote server", value_name = "KIND")]
     pub(super) auth: Option<String>,
-    /// The header of an api-key; x-api-key when left out
-    #[arg(long, help_heading = "At a URL", value_name = "NAME", requires = "auth")]
+    /// Header of an api-key. Default: x-api-key
+    #[arg(long, help_heading = "Remote server", value_name = "NAME", requires = "auth")]
     auth_header: Option<String>,
-    /// The user name for basic
-    #[arg(long, help_heading = "At a URL", value_name = "NAME", requires = "auth")]
+    /// User name for basic
+    #[arg(long, help_heading = "Remote server", value_name = "NAME", requires = "auth")]
     username: Option<String>,
-    /// The id of the hub at the authorization server, for oauth where it is registered there already
-    #[arg(long, help_heading = "At a URL", value_name = "ID", requires = "auth")]
+    /// OAuth client id, if the hub is preregistered at the authorization server
+    #[arg(long, help_heading = "Remote server", value_name = "ID", requires = "auth")]
     client_id: Option<String>,
-    /// What to ask for with oauth; may be given again
-    #[arg(long = "scope", help_heading = "At a URL", value_name = "SCOPE", requires = "auth")]
+    /// OAuth scope to request; repeatable
+    #[arg(long = "scope", help_heading = "Remote server", value_name = "SCOPE", requires = "auth")]
     scopes: Vec<String>,
 }
 
 impl Fields {
-    /// What is said, in the words of the operator's file and of the API, which are the same.
+    /// Returns the given fields. The configuration file and the API use the same names.
     pub(super) fn said(&self) -> Map<String, Value> {
         let authentication = self.auth.as_ref().map(|kind| {
             object([
@@ -84,12 +84,12 @@ impl Fields {
     }
 }
 
-/// Those that have a value.
+/// Returns the members that have a value.
 pub(super) fn members<const N: usize>(all: [(&str, Option<Value>); N]) -> Map<String, Value> {
     all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Pairs as an object, if there are any.
+/// Converts pairs into an object; `None` if there are no pairs.
 pub(super) fn pairs(pairs: &[(String, String)]) -> Option<Value> {
     let object: Map<_, _> = pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     (!object.is_empty()).then_some(Value::Object(object))

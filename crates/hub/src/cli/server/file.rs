@@ -1,4 +1,4 @@
-//! Commands on configured servers: they change the configuration file, and wait until a hub that runs has applied it.
+//! Changes of configured servers: edits the configuration file and waits until a running hub has applied it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::config;
 use crate::failure::{Failure, Kind};
 use crate::serve::programs;
 
-/// How long the hub has to take over what was written.
+/// Time limit for the hub to apply the configuration file.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a server is kept.
+/// Where the settings of a server are stored.
 #[derive(PartialEq, Eq)]
 pub(super) enum Home {
-    /// In the hub.
+    /// In the store of the hub.
     Hub,
-    /// In the operator's file.
+    /// In the configuration file.
     File,
-    /// In this program: the demo server, of which the file says whether it is used.
+    /// Built in: the demo server. The configuration file only enables or disables it.
     Demo,
 }
 
 impl Which {
-    /// Where it is kept. The hub knows, if one runs; else the operator's file does.
+    /// Finds out where the server is stored: from the hub if one runs, else from the configuration file.
     pub(super) async fn home(&self, asked: &Asked) -> Result<Home, Failure> {
         if asked.hub.is_some() {
             return Ok(Home::Hub);
@@ -69,7 +69,7 @@ pub(super) async fn switch(asked: &Asked, which: &Which, is_enabled: bool) -> Re
         }
     };
     let done = if is_enabled { "enabled" } else { "disabled" };
-    Ok(asked.output.done(&answer, &format!("`{}` is {done}", which.server))?)
+    Ok(asked.output.done(&answer, &format!("server `{}` {done}", which.server))?)
 }
 
 pub(super) async fn remove(asked: &Asked, which: &Which) -> Result<(), Failure> {
@@ -77,14 +77,16 @@ pub(super) async fn remove(asked: &Asked, which: &Which) -> Result<(), Failure> 
         Home::Hub => drop(asked.api()?.delete(&which.path("")).await?),
         Home::File => remove_configured(asked, which).await?,
         Home::Demo => {
-            let text = "the demo server is built in: `linchpin server disable demo` has the hub not use it";
+            let text = "the demo server is built in: run `linchpin server disable demo` instead";
             return Err(Failure::new(Kind::Other, text));
         }
     }
-    Ok(asked.output.done(&json!({ "removed": which.server }), &format!("`{}` is removed", which.server))?)
+    Ok(asked
+        .output
+        .done(&json!({ "removed": which.server }), &format!("server `{}` removed", which.server))?)
 }
 
-/// Removes a server from the configuration file, and from the hub with its secrets.
+/// Removes a server from the configuration file, and from the store with its secrets.
 async fn remove_configured(asked: &Asked, which: &Which) -> Result<(), Failure> {
     let place = asked.place()?;
     if place.running().is_some() {
@@ -102,14 +104,14 @@ async fn remove_configured(asked: &Asked, which: &Which) -> Result<(), Failure> 
     if !place.has_store() {
         return Ok(config::remove(&place.config, &which.server)?);
     }
-    let _lock = place.lock()?; // no hub starts meanwhile
+    let _lock = place.lock()?; // prevents a hub from starting
     let (store, keys) = (place.found_store().await?, place.found_keys()?);
     config::remove(&place.config, &which.server)?;
     let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default());
     Ok(hub.delete_configured(LOCAL, &which.server).await?)
 }
 
-/// Waits until the hub has taken over what the operator's file says of a server.
+/// Makes the hub reload the configuration file, and waits until the server satisfies `is_so`.
 pub(crate) async fn taken_over(
     asked: &Asked,
     api: &Api,
@@ -134,7 +136,7 @@ pub(crate) async fn taken_over(
         }
     };
     let late = || {
-        let text = "the file is written, but the hub has not taken it over yet: its log says why";
+        let text = "the configuration file was written, but the hub has not applied it yet: check its log";
         Failure::new(Kind::Timeout, text)
     };
     tokio::time::timeout(PATIENCE, wait).await.map_err(|_| late())?

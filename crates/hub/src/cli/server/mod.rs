@@ -1,5 +1,5 @@
-//! `linchpin server`: servers that the hub connects to. Programs are written into the operator's file, on the machine of
-//! the hub alone; servers at a URL are told to the hub.
+//! `linchpin server`: manages the servers of the hub. Stdio servers are written to the configuration file, only on the
+//! machine of the hub; remote servers are managed through the API.
 
 mod add;
 mod credential;
@@ -40,16 +40,16 @@ const ONE: [Field; 27] = [
     field("variables", "/env"),
     field("secrets", "/secrets"),
     field("missing secrets", "/missing_secrets"),
-    field("from the operator's file", "/is_from_file"),
+    field("configured", "/is_from_file"),
     field("authentication", "/authentication/type"),
     field("credentials", "/credentials"),
     field("timeout", "/timeout"),
     field("retries", "/retry_attempts"),
     field("revision", "/revision"),
-    field("calls a minute", "/calls_per_minute"),
-    field("calls at once", "/calls_at_once"),
+    field("calls per minute", "/calls_per_minute"),
+    field("concurrent calls", "/calls_at_once"),
     field("enabled", "/enabled"),
-    field("keeps history", "/keep_history"),
+    field("stores history", "/keep_history"),
     field("status", "/status"),
     field("error", "/error"),
     field("tools", "/tools"),
@@ -57,25 +57,25 @@ const ONE: [Field; 27] = [
     field("last synced", "/last_synced"),
     field("created", "/created"),
 ];
-const LEFT_OUT: [Field; 2] = [name("tool left out", "/name"), field("reason", "/reason")];
+const LEFT_OUT: [Field; 2] = [name("skipped tool", "/name"), field("reason", "/reason")];
 const TRIED: [Field; 6] = [
     name("server", "/name"),
     field("version", "/version"),
     field("revision", "/revision"),
     field("instructions", "/instructions"),
     field("tools", "/tools"),
-    field("took, ms", "/took_ms"),
+    field("duration (ms)", "/took_ms"),
 ];
 
 pub(crate) use file::taken_over;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Add a server: a program on this machine, or a URL
+    /// Add a stdio server on this machine, or a remote server
     ///
     /// Example: linchpin server add Everything -- npx -y @modelcontextprotocol/server-everything
     Add(Box<add::Add>),
-    /// Change what is known of a server, but for what starts a program
+    /// Update a server, except the command of a stdio server; fields without an option stay unchanged
     ///
     /// Example: linchpin server update tracker --timeout 60s
     Update(Box<update::Update>),
@@ -84,40 +84,40 @@ pub(crate) enum Command {
         /// Filter by status: disconnected, connecting, connected, error, disabled
         #[arg(long)]
         status: Option<String>,
-        /// Those with this in their name, slug or description
+        /// Filter by text in name, slug or description
         #[arg(short, value_name = "TEXT")]
         q: Option<String>,
     },
-    /// Show everything that is known of a server
+    /// Show a server
     Show(Which),
-    /// Connect to a server anew, beside the connections that there are, and show what it says
+    /// Test a server with a separate connection and show its name, revision and tools
     Test(Which),
-    /// Look at the tools of a server now
+    /// Sync the tools of a server now
     Sync {
         #[command(flatten)]
         which: Which,
-        /// With the credentials of this agent, by its name or id
+        /// Use the credentials of this agent (name or id)
         #[arg(long)]
         agent: Option<String>,
     },
-    /// Trust all tools of a server as they are now
+    /// Trust all new tools of a server; trust changed tools with `tool trust`
     Trust(Which),
-    /// Use a server again
+    /// Enable a server
     Enable(Which),
-    /// Stop using a server
+    /// Disable a server
     Disable(Which),
     /// Remove a server with its tools and credentials
     Remove(Which),
-    /// Connect to a server and look at its tools
+    /// Connect to a server and sync its tools
     Connect(Which),
-    /// End all connections to a server; the next call opens one again
+    /// Close all connections to a server; the next call opens a new one
     Disconnect(Which),
-    /// The credential of a server at a URL
+    /// Manage the credential of a remote server
     Credential {
         #[command(subcommand)]
         command: credential::Command,
     },
-    /// The secrets of a program
+    /// Manage the environment secrets of a stdio server
     Secret {
         #[command(subcommand)]
         command: secret::Command,
@@ -126,19 +126,19 @@ pub(crate) enum Command {
     SignIn {
         #[command(flatten)]
         whose: credential::Whose,
-        /// Show the address and do not wait
+        /// Print the sign-in URL and do not wait
         #[arg(long)]
         no_wait: bool,
     },
-    /// Forget a sign-in, and give its tokens back
+    /// Sign out of a server: delete the grant and revoke its tokens
     SignOut(credential::Whose),
-    /// Show the last hops of signing in and renewing
+    /// Show the HTTP trace of recent sign-ins and token refreshes
     Trace(credential::Whose),
 }
 
 #[derive(Args)]
 pub(crate) struct Which {
-    /// The slug of the server, or its id
+    /// Slug or id of the server
     server: String,
 }
 
@@ -149,7 +149,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         Command::Update(update) => update::run(asked, &update).await?,
         Command::List { status, q } => {
             let path = format!("/servers{}", query([("status", status), ("q", q)]));
-            let none = "there are no servers: add one with `linchpin server add`";
+            let none = "no servers: add one with `linchpin server add`";
             output.list(&asked.api()?.list(&path, usize::MAX).await?, &LIST, none)?;
         }
         Command::Show(which) => show(asked, asked.api()?.get(&which.path("")).await?)?,
@@ -162,10 +162,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         Command::Trust(which) => {
             let answer = asked.api()?.ask(&which.path("/trust")).await?;
             let count = &answer["trusted"];
-            output.done(
-                &answer,
-                &format!("{count} tools of `{}` are trusted that were not before", which.server),
-            )?;
+            output.done(&answer, &format!("{count} new tools of `{}` trusted", which.server))?;
         }
         Command::Enable(which) => file::switch(asked, &which, true).await?,
         Command::Disable(which) => file::switch(asked, &which, false).await?,
@@ -173,7 +170,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         Command::Connect(which) => show(asked, asked.api()?.ask(&which.path("/connect")).await?)?,
         Command::Disconnect(which) => {
             let answer = asked.api()?.ask(&which.path("/disconnect")).await?;
-            output.done(&answer, &format!("`{}` is disconnected", which.server))?;
+            output.done(&answer, &format!("server `{}` disconnected", which.server))?;
         }
         Command::Credential { command } => credential::run(asked, command).await?,
         Command::Secret { command } => secret::run(asked, command).await?,
@@ -184,10 +181,10 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Prints the error of a server that was stored although it cannot be reached.
+/// Prints a warning if a stored server cannot be reached.
 fn warn(server: &Value) {
     if let Some(error) = server["error"].as_str() {
-        let _ = writeln!(io::stderr(), "linchpin: warning: {}", clean(error)); // the server is stored all the same
+        let _ = writeln!(io::stderr(), "linchpin: warning: {}", clean(error)); // the server is stored anyway
     }
 }
 
@@ -203,7 +200,7 @@ fn show(asked: &Asked, mut server: Value) -> Result<(), Failure> {
     show_left_out(asked, &server)
 }
 
-/// The tools that the hub does not use, each with the reason, below the rest.
+/// Prints the tools that the hub skips, each with the reason.
 fn show_left_out(asked: &Asked, answer: &Value) -> Result<(), Failure> {
     match answer["left_out"].as_array() {
         Some(tools) if !tools.is_empty() && !asked.output.json => {
@@ -222,8 +219,8 @@ async fn sync(asked: &Asked, which: &Which, agent: Option<String>) -> Result<(),
         field("tools", "/tools"),
         field("new", "/added"),
         field("changed", "/changed"),
-        field("gone", "/gone"),
-        field("back", "/back"),
+        field("removed", "/gone"),
+        field("restored", "/back"),
     ];
     asked.output.one(&answer, &fields)?;
     show_left_out(asked, &answer)

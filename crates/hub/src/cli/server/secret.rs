@@ -1,4 +1,4 @@
-//! The secrets of a program: variables whose values are entered, and never shown again.
+//! `linchpin server secret`: stores and deletes the environment secrets of a stdio server. Values are never shown.
 
 use clap::Subcommand;
 use serde_json::json;
@@ -11,18 +11,18 @@ use crate::secret;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Keep the value of a variable: it is asked for, or read from standard input, and never shown again
+    /// Store the value of an environment secret; prompts for it, or reads it from standard input
     Set {
         #[command(flatten)]
         which: Which,
-        /// The variable, one of `secrets` in the operator's file
+        /// Name of the variable, listed under `secrets` in the configuration file
         variable: String,
     },
-    /// Forget it: the program is ended, and not started without it
+    /// Delete the value; the server process is stopped and cannot start without it
     Drop {
         #[command(flatten)]
         which: Which,
-        /// The variable
+        /// Name of the variable
         variable: String,
     },
 }
@@ -33,10 +33,10 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
     let path = which.path(&format!("/secrets/{}", encoded(variable)));
     if matches!(command, Command::Drop { .. }) {
         api.delete(&path).await?;
-        let said = format!("`{variable}` for `{}` is forgotten", which.server);
+        let said = format!("`{variable}` of `{}` deleted", which.server);
         return Ok(asked.output.done(&json!({ "dropped": variable }), &said)?);
     }
     let secret = secret::read(&format!("`{variable}` for `{}`", which.server)).await?;
     let answer = api.put(&path, &json!({ "secret": secret.expose() })).await?;
-    Ok(asked.output.done(&answer, &format!("`{variable}` for `{}` is kept, sealed", which.server))?)
+    Ok(asked.output.done(&answer, &format!("`{variable}` of `{}` stored", which.server))?)
 }

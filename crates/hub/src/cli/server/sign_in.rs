@@ -1,4 +1,5 @@
-//! Signing in to a server that wants OAuth: the address is shown, and the command waits until somebody has done it.
+//! `linchpin server sign-in`, `sign-out` and `trace`: prints the sign-in URL and waits until the user has signed in
+//! with OAuth.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::cli::{Asked, agent, print};
 use crate::failure::{Failure, Kind};
 use crate::terminal::clean;
 
-/// How often it is looked whether somebody has signed in.
+/// Interval between two requests for the status of the sign-in.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Result<(), Failure> {
@@ -20,12 +21,12 @@ pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Resu
     let path = format!("{}{}", whose.which.path("/sign-in"), query([("agent", agent)]));
     let mut sign_in = api.post(&path, &json!({})).await?;
     if sign_in["status"] == "waiting" && asked.output.json && !no_wait {
-        asked.output.value(&sign_in)?; // it says where to go; how it ends comes after it
+        asked.output.value(&sign_in)?; // the first value has the URL, a second one the result
     } else if sign_in["status"] == "waiting" && !asked.output.json {
         let (how, url) = match (sign_in["link"].as_str(), sign_in["url"].as_str()) {
-            (Some(link), _) => ("Open this in a browser to sign in; it works once", link),
+            (Some(link), _) => ("Open this URL in a browser to sign in; it works once", link),
             (None, url) => {
-                ("Sign in with a browser in which you are signed in to the hub", url.unwrap_or_default())
+                ("Open this URL in a browser that is logged in to the hub", url.unwrap_or_default())
             }
         };
         print(&format!("{how}:\n\n  {}\n\n", clean(url)))?;
@@ -39,18 +40,16 @@ pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Resu
     match sign_in["status"].as_str() {
         Some("failed") => {
             let error = clean(sign_in["error"].as_str().unwrap_or_default());
-            Err(Failure::new(Kind::Other, format!("nobody is signed in to `{server}`: {error}")))
+            Err(Failure::new(Kind::Other, format!("sign-in to `{server}` failed: {error}")))
         }
-        Some("not-needed") => {
-            Ok(asked.output.done(&sign_in, &format!("`{server}` lets the hub in without"))?)
-        }
+        Some("not-needed") => Ok(asked.output.done(&sign_in, &format!("`{server}` requires no sign-in"))?),
         Some("done") => {
             let but = sign_in["sync_error"]
                 .as_str()
-                .map(|error| format!(", but its tools could not be looked at: {}", clean(error)));
+                .map(|error| format!(", but syncing its tools failed: {}", clean(error)));
             Ok(asked.output.done(&sign_in, &format!("signed in to `{server}`{}", but.unwrap_or_default()))?)
         }
-        _ => Ok(asked.output.done(&sign_in, "it waits for you")?),
+        _ => Ok(asked.output.done(&sign_in, "sign-in pending: open the URL in a browser")?),
     }
 }
 
@@ -68,12 +67,12 @@ pub(super) async fn trace(asked: &Asked, whose: &Whose) -> Result<(), Failure> {
     let hops =
         api.list(&format!("{}{}", whose.which.path("/trace"), query([("agent", agent)])), usize::MAX).await?;
     let fields = [
-        field("when", "/at"),
-        field("what", "/what"),
-        field("where", "/url"),
+        field("time", "/at"),
+        field("purpose", "/what"),
+        field("url", "/url"),
         field("status", "/status"),
         field("ms", "/took_ms"),
         field("error", "/error"),
     ];
-    Ok(asked.output.list(&hops, &fields, "nobody has begun to sign in yet")?)
+    Ok(asked.output.list(&hops, &fields, "no sign-in was started yet")?)
 }

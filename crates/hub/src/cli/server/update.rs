@@ -1,4 +1,4 @@
-//! `linchpin server update`: what is given is changed, in the hub or in the operator's file, and the rest stays.
+//! `linchpin server update`: changes the given fields, in the store of the hub or in the configuration file.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -14,24 +14,24 @@ use crate::failure::{Failure, Kind};
 pub(crate) struct Update {
     #[command(flatten)]
     which: Which,
-    /// What people call it
+    /// Display name
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
     fields: Fields,
-    /// Take as many calls as there are, and as many at once
+    /// Remove the rate limit and the concurrency limit
     #[arg(long, conflicts_with_all = ["calls_per_minute", "calls_at_once"])]
     no_limit: bool,
-    /// Use the newest protocol revision that both sides support again
+    /// Remove the pinned revision; use the newest that both sides support
     #[arg(long, conflicts_with = "revision")]
     no_revision: bool,
-    /// Send no headers any more
-    #[arg(long, help_heading = "At a URL", conflicts_with = "headers")]
+    /// Remove all headers
+    #[arg(long, help_heading = "Remote server", conflicts_with = "headers")]
     no_headers: bool,
 }
 
 impl Update {
-    /// What is to change; null for what shall not be there any more.
+    /// Returns the changed fields; `null` removes a field.
     fn changes(&self) -> Map<String, Value> {
         let mut changes = members([
             ("name", self.name.as_ref().map(|name| json!(name))),
@@ -51,14 +51,16 @@ impl Update {
 pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
     let (which, changes) = (&update.which, update.changes());
     if changes.is_empty() {
-        return Err(Failure::usage("say what is to change, such as --timeout 60s"));
+        return Err(Failure::usage("nothing to update: add an option, for example --timeout 60s"));
     }
     let slug = &which.server;
     let answer = match which.home(asked).await? {
         Home::Hub => asked.api()?.patch(&which.path(""), &Value::Object(changes)).await?,
         Home::File => in_file(asked, which, &changes).await?,
         Home::Demo => {
-            let text = format!("`{slug}` is built in and stays as it is: it can be disabled");
+            let text = format!(
+                "`{slug}` is built in and cannot be changed: disable it with `linchpin server disable {slug}`"
+            );
             return Err(Failure::new(Kind::Other, text));
         }
     };
@@ -68,19 +70,19 @@ pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
     let whose = if answer["credentials"] == "per-agent" { " --agent NAME" } else { "" };
     let next = if may_lack {
         format!(
-            "; if its place or the kind of its secret is another one, that is gone: enter it with `linchpin server credential set {slug}{whose}`"
+            "; a new origin or authentication type deletes the credential: set it again with `linchpin server credential set {slug}{whose}`"
         )
     } else {
         String::new()
     };
-    asked.output.done(&answer, &format!("`{slug}` is changed{next}"))?;
+    asked.output.done(&answer, &format!("server `{slug}` updated{next}"))?;
     if update.fields.url.is_some() {
         warn(&answer);
     }
     Ok(())
 }
 
-/// Writes it into the operator's file. The server as the hub that runs has it then, if one does.
+/// Writes the changes to the configuration file. Returns the server as applied by the hub, if one runs.
 async fn in_file(asked: &Asked, which: &Which, changes: &Map<String, Value>) -> Result<Value, Failure> {
     let (place, slug) = (asked.place()?, &which.server);
     let api = place.running().is_some().then(|| asked.api()).transpose()?;
