@@ -254,7 +254,7 @@ fn the_demo_server_is_replaced_on_request_alone() {
 fn an_address_that_is_not_allowed_is_named_with_its_setting_at_once() {
     let (home, demo) = (Home::new(), Demo::start());
     let _hub = home.start();
-    let expected = ["127.0.0.1 is an address of this machine", "`[egress] allow = [\"127.0.0.0/8\"]`"];
+    let expected = ["127.0.0.1 is a loopback address", "`[egress] allow = [\"127.0.0.0/8\"]`"];
     home.run(&["server", "add", "Near", "--url", &demo.url, "--retries", "0"]).said(0, &expected);
     home.run(&["server", "connect", "near"]).said(1, &expected);
     let local = demo.url.replace("127.0.0.1", "localhost");

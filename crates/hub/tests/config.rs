@@ -185,7 +185,7 @@ fn a_server_that_prints_something_else_fails_soon_with_its_first_lines() {
     home.write(&file);
     let _hub = home.start();
     home.run_with(&format!("{SECRET}\n"), &["server", "secret", "set", "noise", "API_TOKEN"]).said(0, &[]);
-    let expected = ["instead of messages of the protocol", "\"*** is stray\", \"more\""];
+    let expected = ["instead of protocol messages", "\"*** is stray\", \"more\""];
     let failed = home.run(&["server", "test", "noise"]).said(1, &expected);
     assert!(!failed.stderr.contains("canary"), "{}", failed.stderr);
     run(&["inspect", "--", "yes", "no protocol"]).said(1, &["\"no protocol\""]);

@@ -83,7 +83,7 @@ fn networks_count_as_soon_as_the_file_says_so() {
     let (home, demo) = (Home::new(), Demo::start());
     let mut running = home.start();
     home.ok(&["server", "add", "Far", "--url", &demo.url, "--retries", "0"]);
-    home.run(&["server", "connect", "far"]).said(1, &["127.0.0.1 is an address of this machine"]);
+    home.run(&["server", "connect", "far"]).said(1, &["127.0.0.1 is a loopback address"]);
     let mut say = |text: &str| {
         home.write(text);
         running.signal(Signal::HUP);
@@ -96,7 +96,7 @@ fn networks_count_as_soon_as_the_file_says_so() {
     assert_eq!(home.json(&["server", "show", "far"])["status"], "connected");
     say("");
     assert_eq!(home.json(&["server", "show", "far"])["status"], "disconnected");
-    home.run(&["server", "connect", "far"]).said(1, &["127.0.0.1 is an address of this machine"]);
+    home.run(&["server", "connect", "far"]).said(1, &["127.0.0.1 is a loopback address"]);
     assert!(asked(&home, "status")["file_problem"].is_null());
     let denied = asked(&home, "audit").to_string();
     assert!(denied.contains("egress.denied"), "{denied}");

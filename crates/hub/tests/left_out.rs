@@ -28,7 +28,7 @@ for line in sys.stdin:
     if "id" in message:
         print(json.dumps(answer), flush=True)
 "#;
-const REASON: &str = "it is malformed at \"/description\": ";
+const REASON: &str = "malformed at \"/description\": ";
 const DOUBLED: &str = "the list contains another tool of this name";
 
 /// What was shown, with single spaces.
@@ -105,7 +105,7 @@ fn warnings_of_the_hub_name_the_server() {
     }
     let (_, log) = hub.end();
     let warnings: Vec<_> =
-        log.lines().filter(|line| line.contains("cannot subscribe to list changes")).collect();
+        log.lines().filter(|line| line.contains("failed to subscribe to list changes")).collect();
     assert!(!warnings.is_empty(), "{log}");
     assert!(warnings.iter().all(|line| line.contains("server=\"loud\"")), "{log}");
 }

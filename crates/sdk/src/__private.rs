@@ -1,4 +1,4 @@
-//! What the macros and the fuzz targets refer to. Not part of the public interface.
+//! Items used by the macros and the fuzz targets. Not part of the public API.
 
 pub use schemars;
 pub use serde;
@@ -13,7 +13,7 @@ pub use crate::auth::outside as auth;
 
 use crate::Result;
 
-/// Notes the types of state that the handler of an item takes.
+/// Records the state types that the handler of an item requires.
 pub fn with_state(item: Result<Item>, required: &[RequiredState]) -> Result<Item> {
     item.map(|mut item| {
         item.require_state(required);
@@ -21,7 +21,7 @@ pub fn with_state(item: Result<Item>, required: &[RequiredState]) -> Result<Item
     })
 }
 
-/// Asks for a future that may move between threads where rustc can say why one may not.
+/// Requires a `Send` future at a point where rustc can explain why a future is not `Send`.
 pub fn sendable<F: Future + Send + 'static>(future: F) -> impl Future<Output = F::Output> + Send + 'static {
     future
 }

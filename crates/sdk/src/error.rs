@@ -1,7 +1,7 @@
-//! The error of handlers, and of building and running a server.
+//! Error type of handlers, server setup and server runs.
 //!
-//! Any error converts into it with `?`. That is why it does not implement `std::error::Error` itself; to hand it
-//! to code that wants one, convert it into a `Box<dyn std::error::Error + Send + Sync>`.
+//! Any error converts into it with `?`. For that reason it does not implement `std::error::Error` itself; to pass it
+//! to code that requires that trait, convert it into a `Box<dyn std::error::Error + Send + Sync>`.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,20 +9,20 @@ use std::fmt;
 use linchpin_protocol as protocol;
 use serde_json::Value;
 
-/// Why something failed, and how much of it the other side may see.
+/// Error of a handler or a server. Its kind decides how much of it the peer sees.
 pub struct Error(Box<ErrorKind>);
 
 /// The kinds of [`Error`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A failure that the model should read: its text becomes the result of the tool call.
+    /// A failure for the model: the text becomes the result of the tool call.
     Tool(String),
-    /// A protocol error with a code; the other side sees it as it is.
+    /// A protocol error with a code, sent to the peer unchanged.
     Protocol(protocol::Error),
-    /// Any other error. The other side sees a general text; the detail goes to the reporter.
+    /// Any other error. The peer receives a generic text; the detail goes to the reporter.
     Foreign(Box<dyn StdError + Send + Sync>),
-    /// Something about the server's own definition or start is wrong.
+    /// The definition or the start of the server is invalid.
     Setup(String),
 }
 
@@ -31,33 +31,33 @@ impl Error {
         Error(Box::new(kind))
     }
 
-    /// A failure that the model should read and can act on.
+    /// Creates an error for the model: the text becomes the result of the tool call.
     pub fn tool(text: impl Into<String>) -> Self {
         Self::new(ErrorKind::Tool(text.into()))
     }
 
-    /// A JSON-RPC error with a code of your own. Codes from -32768 to -32000 are the protocol's.
+    /// Creates a JSON-RPC error with an application code. Codes from -32768 to -32000 are reserved by the protocol.
     pub fn rpc(code: i64, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Protocol(protocol::Error::Custom { code, message: message.into(), data: None }))
     }
 
-    /// A JSON-RPC error with a code of your own and more to say.
+    /// Creates a JSON-RPC error with an application code and additional data.
     pub fn rpc_with(code: i64, message: impl Into<String>, data: Value) -> Self {
         let data = Some(data);
         Self::new(ErrorKind::Protocol(protocol::Error::Custom { code, message: message.into(), data }))
     }
 
-    /// Wrong parameters; `path` is a JSON pointer, empty for all of them.
+    /// Creates an invalid-params error; `path` is a JSON pointer to the parameter, empty for the whole object.
     pub fn invalid_params(path: impl Into<String>, reason: impl Into<String>) -> Self {
         protocol::Error::invalid(path, reason).into()
     }
 
-    /// No such resource. The code depends on the revision.
+    /// Creates a resource-not-found error. Its code depends on the revision.
     pub fn resource_not_found(uri: impl Into<String>) -> Self {
         protocol::Error::ResourceNotFound { uri: uri.into() }.into()
     }
 
-    /// The client lacks a capability; `required` is the capabilities object that would have been enough.
+    /// Creates a missing-capability error; `required` is the capabilities object that the request needs.
     pub fn missing_capability(required: Value) -> Self {
         protocol::Error::MissingClientCapability { required }.into()
     }
@@ -66,7 +66,7 @@ impl Error {
         Self::new(ErrorKind::Setup(text.into()))
     }
 
-    /// What kind it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
@@ -108,7 +108,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Shows the message and its causes, each once, since this is what a failing `main` prints.
+/// Prints the message and each distinct cause, since a failing `main` prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = self.to_string();
@@ -117,7 +117,7 @@ impl fmt::Debug for Error {
             let mut source = error.source();
             while let Some(cause) = source {
                 let text = cause.to_string();
-                // Many errors repeat the text of their source in their own.
+                // Many errors already include the text of their source.
                 if !said.contains(&text) {
                     write!(f, "\n  because: {text}")?;
                     said = text;

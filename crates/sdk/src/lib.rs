@@ -1,6 +1,6 @@
-//! The Model Context Protocol in Rust: servers and clients for every revision.
+//! Servers and clients for every revision of the Model Context Protocol.
 //!
-//! The smallest complete server has a typed tool, a resource and a prompt, and speaks on stdio:
+//! The smallest complete server has a typed tool, a resource and a prompt, and uses stdio:
 //!
 //! ```no_run
 //! use linchpin::{Server, args};
@@ -18,13 +18,13 @@
 //! }
 //! ```
 //!
-//! A request takes one road: a transport cuts bytes into messages, `linchpin_jsonrpc` decodes the envelope,
-//! `linchpin_protocol::wire` decodes the parameters for the revision in use, `server::dispatch` finds the
-//! handler, and the answer goes the same way back.
+//! Path of a request: a transport splits bytes into messages, `linchpin_jsonrpc` decodes the envelope,
+//! `linchpin_protocol::wire` decodes the parameters for the negotiated revision, and `server::dispatch` finds the
+//! handler. The response takes the same path in reverse.
 
 #![cfg_attr(
     not(feature = "rounds"),
-    expect(dead_code, reason = "some of it is only used by calls over several rounds")
+    expect(dead_code, reason = "some items are only used by multi round-trip requests")
 )]
 
 #[cfg(feature = "http-client")]
@@ -75,10 +75,10 @@ pub use server::{Http, HttpService, Listening};
 #[cfg(feature = "rounds")]
 pub use server::{Key, Keys};
 
-/// The result of a handler, or of running a server.
+/// Result of a handler or of a server run.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// The code of the README and of the guide, as tests.
+/// Code blocks of the README and the guide, compiled as doc tests.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../README.md")]

@@ -1,7 +1,8 @@
-//! Marks of texts that leave the process: SipHash-2-4 with a key of zeros, which does not change with the compiler as
-//! the hasher of the standard library may. Marks tell things apart; they prove nothing.
+//! SipHash-2-4 with a zero key, for hashes that leave the process. Unlike the hasher of the standard library, it
+//! does not change with the compiler. The hashes are identifiers, not a security mechanism.
 
-/// The mark of several parts, each with its length, so that no two lists of parts run together.
+/// Returns the hash of several parts. Each part is prefixed with its length, so that different lists never produce
+/// the same input.
 pub(crate) fn mark_of(parts: &[&[u8]]) -> u64 {
     let mut bytes = Vec::new();
     for part in parts {
@@ -28,7 +29,7 @@ fn sip_hash_2_4(key: [u64; 2], bytes: &[u8]) -> u64 {
     for word in &mut words {
         take_in(little_endian(word));
     }
-    // The last word holds what is left, and the length modulo 256 in its highest byte.
+    // The last word holds the remaining bytes, and the length modulo 256 in its highest byte.
     take_in(little_endian(words.remainder()) | ((bytes.len() as u64) << 56));
     state[2] ^= 0xff;
     for _ in 0..4 {

@@ -1,5 +1,5 @@
-//! What a server can ask of its client: by a request of its own in the session era, inside a result in the
-//! stateless era. Both sides use the same types.
+//! Requests of a server to its client: sent as JSON-RPC requests in the session era, as input requests inside a
+//! result in the stateless era. Client and server share these types.
 
 use linchpin_protocol::encode::{Encode, Encoder, to_value};
 use linchpin_protocol::model::{
@@ -11,18 +11,18 @@ use linchpin_protocol::wire::{Invalid, decode};
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use serde_json::{Value, json};
 
-/// A question.
+/// A request of the server to its client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Question {
-    /// To the user.
+    /// Elicitation: a form or a URL for the user.
     Elicit(Box<ElicitParams>),
-    /// To the model.
+    /// Sampling: a prompt for the client's model.
     Sample(Box<CreateMessageParams>),
-    /// For the folders that the client works in.
+    /// The list of the client's roots.
     Roots,
 }
 
-/// The answer to a question.
+/// The client's result for a server request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Reply {
     Elicit(ElicitResult),
@@ -31,7 +31,7 @@ pub(crate) enum Reply {
 }
 
 impl Question {
-    /// Reads a question.
+    /// Decodes the request with this method and these parameters.
     pub(crate) fn decode(method: &str, params: &str) -> Result<Self, ProtocolError> {
         let invalid = |Invalid { path, reason }| ProtocolError::InvalidParams { path, reason };
         match Method::find(method) {
@@ -54,7 +54,7 @@ impl Question {
         matches!(self, Question::Elicit(params) if params.mode == Some(ElicitMode::Url))
     }
 
-    /// The capability that the other side lacks to be asked this, if it lacks one.
+    /// Returns the client capability that this request needs and `capabilities` lacks.
     pub(crate) fn lacks(&self, capabilities: &ClientCapabilities, revision: Revision) -> Option<Value> {
         let missing = |lacking: bool, required: Value| lacking.then_some(required);
         match self {
@@ -64,7 +64,7 @@ impl Question {
                 let can = declared && revision.has(Feature::UrlElicitation);
                 missing(!can, json!({ "elicitation": { "url": {} } }))
             }
-            // A client that names no mode takes forms.
+            // A client that declares no mode supports forms.
             Question::Elicit(_) => {
                 let can = capabilities.elicitation.as_ref();
                 let can = can.is_some_and(|can| can.form.is_some() || can.url.is_none());
@@ -80,8 +80,8 @@ impl Question {
         }
     }
 
-    /// The field of a form that a revision cannot show, if there is one: in the first ones with forms nobody can
-    /// choose several things.
+    /// Returns the first form field that the revision cannot express. Multiple-choice fields require
+    /// `Feature::RichForms`.
     pub(crate) fn unfit_field(&self, revision: Revision) -> Option<&str> {
         let Question::Elicit(params) = self else { return None };
         let form = params.requested_schema.as_ref()?;
@@ -89,13 +89,13 @@ impl Question {
         fields.find(|(_, field)| field["type"] == "array").map(|(name, _)| name.as_str())
     }
 
-    /// The question as it travels inside a result.
+    /// Converts the request into an input request of a result.
     pub(crate) fn to_input_request(&self, revision: Revision) -> InputRequest {
         let params = (!matches!(self, Question::Roots)).then(|| to_value(self, revision));
         InputRequest { method: self.method().name().to_owned(), params }
     }
 
-    /// Reads the answer to this question.
+    /// Decodes the result for this request.
     pub(crate) fn reply(&self, result: &str) -> Result<Reply, Invalid> {
         Ok(match self {
             Question::Elicit(_) => Reply::Elicit(decode(result)?),
@@ -106,7 +106,7 @@ impl Question {
 }
 
 impl Reply {
-    /// Adds the task that the question belongs to.
+    /// Adds the related task to the metadata of the result.
     pub(crate) fn relate(&mut self, task: Value) {
         let meta = match self {
             Reply::Elicit(result) => &mut result.meta,
@@ -117,7 +117,7 @@ impl Reply {
     }
 }
 
-/// The parameters.
+/// Encodes the parameters.
 impl Encode for Question {
     fn encode(&self, to: &mut Encoder<'_>) {
         match self {

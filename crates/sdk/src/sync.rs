@@ -1,4 +1,4 @@
-//! Locks that survive a panic elsewhere: what they guard is always left in order.
+//! Mutex helper that ignores poisoning: no panic can leave the guarded data inconsistent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,8 @@
-//! Characters of foreign text that deceive a reader. Everything that shows or accepts such text uses this one list.
+//! Detection of deceptive characters in untrusted text. All code that shows or accepts such text uses this list.
 
-/// Returns whether a character is invisible or changes the direction of the text around it: zero-width characters,
+/// Returns whether a character is invisible or changes the direction of the surrounding text: zero-width characters,
 /// blank letters, bidirectional controls, interlinear annotations, variation selectors and tags. Control characters
-/// are not in this list: see [`char::is_control`].
+/// are not included: see [`char::is_control`].
 pub fn is_hidden(char: char) -> bool {
     matches!(char,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

@@ -94,8 +94,8 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ResourceMetadataRedirects,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
-         failed: `SERVER` redirects to `CANARY`: another place, which is not followed here; use its URL \
-         instead if you trust it (HTTP_AUTHORIZATION)",
+         failed: `SERVER` redirects to `CANARY`: redirects to another origin are not followed; use its \
+         URL instead if you trust it (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::IssuerWrong,
@@ -138,24 +138,24 @@ const TABLE: &[(Switch, &str)] = &[
     ),
     (
         Switch::TokenEndpointPrivate,
-        "connecting: token request at `https://10.0.0.1/token` failed: no connection to `10.0.0.1` was \
-         tried: 10.0.0.1 is a private address, and this URL was not typed but learned from the network, so \
-         it may only lead to public addresses: if it is meant, allow its network in the egress policy \
+        "connecting: token request at `https://10.0.0.1/token` failed: refused to connect to `10.0.0.1`: \
+         10.0.0.1 is a private address, and this URL was discovered on the network, not configured, so it \
+         may only lead to public addresses: to permit it, allow its network in the egress policy \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenEndpointLinkLocal,
-        "connecting: token request at `https://169.254.169.254/token` failed: no connection to \
-         `169.254.169.254` was tried: 169.254.169.254 is a link-local or metadata address, and this URL was \
-         not typed but learned from the network, so it may only lead to public addresses: if it is meant, \
-         allow its network in the egress policy (HTTP_AUTHORIZATION)",
+        "connecting: token request at `https://169.254.169.254/token` failed: refused to connect to \
+         `169.254.169.254`: 169.254.169.254 is a link-local or metadata address, and this URL was \
+         discovered on the network, not configured, so it may only lead to public addresses: to permit \
+         it, allow its network in the egress policy (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenEndpointPrivateIpv6,
-        "connecting: token request at `https://[fd00::1]/token` failed: no connection to `[fd00::1]` was \
-         tried: fd00::1 is a private address, and this URL was not typed but learned from the network, so \
-         it may only lead to public addresses: if it is meant, allow its network in the egress policy \
-         (HTTP_AUTHORIZATION)",
+        "connecting: token request at `https://[fd00::1]/token` failed: refused to connect to \
+         `[fd00::1]`: fd00::1 is a private address, and this URL was discovered on the network, not \
+         configured, so it may only lead to public addresses: to permit it, allow its network in the \
+         egress policy (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenEndpointMissing,
@@ -165,10 +165,10 @@ const TABLE: &[(Switch, &str)] = &[
     ),
     (
         Switch::RegistrationEndpointPrivate,
-        "connecting: client registration at `https://10.0.0.1/register` failed: no connection to `10.0.0.1` \
-         was tried: 10.0.0.1 is a private address, and this URL was not typed but learned from the network, \
-         so it may only lead to public addresses: if it is meant, allow its network in the egress policy \
-         (HTTP_AUTHORIZATION)",
+        "connecting: client registration at `https://10.0.0.1/register` failed: refused to connect to \
+         `10.0.0.1`: 10.0.0.1 is a private address, and this URL was discovered on the network, not \
+         configured, so it may only lead to public addresses: to permit it, allow its network in the \
+         egress policy (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::AuthorizationEndpointJavascript,
@@ -182,21 +182,21 @@ const TABLE: &[(Switch, &str)] = &[
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is no safe place: the URL cannot be used: only https:// and http:// are \
-         known (HTTP_AUTHORIZATION)",
+         supported (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::AuthorizationEndpointUserinfo,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
-         `authorization_endpoint` is no safe place: the URL cannot be used: it has a user name or password; \
-         put them into a header instead (HTTP_AUTHORIZATION)",
+         `authorization_endpoint` is no safe place: the URL cannot be used: it contains a user name or \
+         password; send them in a header instead (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::AuthorizationEndpointCommand,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
-         `authorization_endpoint` is no safe place: the URL cannot be used: it has the character ' '; write \
-         it as %20 (HTTP_AUTHORIZATION)",
+         `authorization_endpoint` is no safe place: the URL cannot be used: it contains the character ' \
+         '; encode it as %20 (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataTooLarge,
@@ -220,14 +220,14 @@ const TABLE: &[(Switch, &str)] = &[
         Switch::MetadataRedirects,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
-         `CANARY`: another place, which is not followed here; use its URL instead if you trust it \
+         `CANARY`: redirects to another origin are not followed; use its URL instead if you trust it \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataRedirectLoop,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
-         `AUTHORITY`: that is one redirect too many, at most 3 are followed (HTTP_AUTHORIZATION)",
+         `AUTHORITY`: too many redirects, at most 3 are followed (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataHtml,

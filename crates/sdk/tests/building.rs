@@ -333,13 +333,13 @@ fn parameters_that_cannot_be_mirrored_are_refused() {
         |tool: Tool| refused(Server::new("test", "1").add(tool.handler(|Add { a, b }| async move { a + b })));
     assert_eq!(
         add(Tool::new("add").header("c", "C")),
-        "the tool `add` cannot be registered: the header `C` is for the parameter `c`, which it does not have: it has \
-         `a`, `b`"
+        "the tool `add` cannot be registered: the header `C` is for the parameter `c`, which the tool \
+         does not have: it has `a`, `b`"
     );
     assert!(
         add(Tool::new("add").header("a", "A").header("b", "a")).contains("the same header as the one of `a`")
     );
-    assert!(add(Tool::new("add").header("a", "A b")).contains("must be made of letters"));
+    assert!(add(Tool::new("add").header("a", "A b")).contains("must consist of letters"));
     let schema = json!({"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}});
     let raw = Tool::raw("raw", schema).handler(|_: Map<String, Value>| async {});
     assert_eq!(

@@ -61,7 +61,10 @@ async fn log_events_name_the_server() {
     let script = with(Revision::LATEST, json!({ "tools": { "listChanged": true } }));
     client(&script).on_list_changed(|_| ()).label("files").connect().await.unwrap();
     let said = ears.take();
-    assert!(said.contains("cannot subscribe to list changes") && said.contains("server=\"files\""), "{said}");
+    assert!(
+        said.contains("failed to subscribe to list changes") && said.contains("server=\"files\""),
+        "{said}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,8 +235,8 @@ async fn malformed_entries_of_lists_are_left_out_with_the_reason() {
         let left_out: Vec<_> = tools.left_out.iter().map(|left| (&*left.name, &*left.reason)).collect();
         assert_eq!(left_out.len(), 6);
         assert_eq!(left_out[0].0, "bad");
-        assert!(left_out[0].1.starts_with("it is malformed at \"/description\": "), "{left_out:?}");
-        assert_eq!(left_out[1], ("entry 2", "it is malformed: missing field `name`"));
+        assert!(left_out[0].1.starts_with("malformed at \"/description\": "), "{left_out:?}");
+        assert_eq!(left_out[1], ("entry 2", "malformed: missing field `name`"));
         assert_eq!(left_out[2].0, "entry 3");
         assert_eq!(left_out[4].0, "entry 7", "the position in the list, not in the page");
         let resources = client.resources().listing().await.unwrap();

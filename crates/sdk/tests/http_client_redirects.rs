@@ -174,7 +174,7 @@ async fn redirects_stay_at_home_if_they_are_told_to() {
         let ClientError::Call(CallError::Transport { code, .. }) = &refused else { panic!("{refused:?}") };
         assert_eq!(*code, "HTTP_REDIRECT");
         let (from, to) = (script.origin(), elsewhere.origin());
-        let text = format!("`{from}` redirects to `{to}`: another place, which is not followed here");
+        let text = format!("`{from}` redirects to `{to}`: redirects to another origin are not followed");
         assert!(refused.to_string().contains(&text), "{refused}");
         assert!(refused.to_string().contains("use its URL instead"), "{refused}");
         client.close().await;

@@ -81,7 +81,7 @@ fn files_are_resources_everywhere_and_skills_where_the_revision_has_extensions()
 async fn without(client: &Client) -> Result<(), ClientError> {
     assert!(!client.offers(extension::SKILLS));
     let error = client.skills().all().await.unwrap_err();
-    assert_eq!(error.to_string(), "the server does not offer skills/list");
+    assert_eq!(error.to_string(), "the server does not support skills/list");
     assert_eq!(code(&client.skill(PDF).await.unwrap_err()), -32601);
     assert!(matches!(
         client.folder("skill://pdf-processing").all().await,
@@ -346,18 +346,18 @@ fn what_no_client_could_load_is_refused() {
     };
     let many = (0..512).fold(Skill::new("many", "d"), |skill, number| skill.file(format!("{number}"), ""));
     let cases = [
-        (Skill::new("Bad Name", "d"), "`Bad Name` cannot be its name: use up to 64 lowercase"),
-        (Skill::new("a", ""), "`description` in its head is not a text"),
+        (Skill::new("Bad Name", "d"), "invalid name `Bad Name`: use up to 64 lowercase"),
+        (Skill::new("a", ""), "`description` in its frontmatter must be a non-empty string"),
         (Skill::new("a", "d".repeat(1025)), "its description has more than 1024 characters"),
         (
             Skill::from_text("no head"),
-            "it does not begin with a head between two lines of `---` (in SKILL.md)",
+            "it must start with a frontmatter between two lines of `---` (in SKILL.md)",
         ),
-        (Skill::from_text("---\nname: a\n---\n"), "its head has no `description`"),
+        (Skill::from_text("---\nname: a\n---\n"), "its frontmatter has no `description`"),
         (Skill::from_text(SKILL_MD).instructions("x"), "its instructions stand in its SKILL.md"),
         (Skill::from_text(SKILL_MD).field("x", 1), "its head stands in its SKILL.md"),
         (Skill::new("a", "d").field("name", "b"), "the key `name` stands there twice"),
-        (Skill::new("a", "d").file("../b", ""), "`../b` is no path below its folder"),
+        (Skill::new("a", "d").file("../b", ""), "`../b` is not a path below the skill directory"),
         (Skill::new("a", "d").file("SKILL.md", ""), "it has two files `SKILL.md`"),
         (Skill::new("a", "d").file("b", "").file("b", ""), "it has two files `b`"),
         (Skill::new("a", "d").under("x//y"), "`x//y` is no path"),

@@ -93,7 +93,7 @@ async fn files_are_read_in(revision: Revision) {
     assert_eq!(skill.read("GUIDE.md").await.unwrap().text(), Some("Guide"));
     assert_eq!(reads(&script), 2);
     let error = skill.read("other.md").await.unwrap_err().to_string();
-    assert_eq!(error, "skill://tidy/other.md cannot be used: the entry of the skill has no such file");
+    assert_eq!(error, "skill://tidy/other.md cannot be used: the skill entry does not list this file");
     assert_eq!(reads(&script), 2, "what is not listed is not asked for");
     assert!(matches!(client.folder("skill://tidy").all().await, Err(ClientError::NotServed { .. })));
     assert_eq!(script.received("resources/directory/read").len(), 0);
@@ -103,15 +103,15 @@ async fn files_are_read_in(revision: Revision) {
 async fn contents_that_differ_from_the_entry_are_refused() {
     let text = |text: String| move |uri: &str| json!({"uri": uri, "text": text});
     let cases: [(Serve, &str); 6] = [
-        (Box::new(text(TEXT.replace("Do.", "No!"))), "its digest is not the one"),
-        (Box::new(text(format!("{TEXT}more"))), "bytes, and its skill's entry says"),
+        (Box::new(text(TEXT.replace("Do.", "No!"))), "its digest does not match"),
+        (Box::new(text(format!("{TEXT}more"))), "bytes, but the skill entry says"),
         (
             Box::new(|_| json!({"uri": "skill://other/SKILL.md", "text": TEXT})),
-            "did not answer with this file",
+            "must contain exactly this file",
         ),
-        (Box::new(|uri| json!({"uri": uri, "blob": "?"})), "its bytes are not Base64"),
-        (Box::new(|uri| json!({"uri": uri})), "it is neither text nor bytes"),
-        (Box::new(|uri| json!({"uri": uri, "text": TEXT, "blob": ""})), "it is neither text nor bytes"),
+        (Box::new(|uri| json!({"uri": uri, "blob": "?"})), "invalid Base64"),
+        (Box::new(|uri| json!({"uri": uri})), "it must have either text or a blob"),
+        (Box::new(|uri| json!({"uri": uri, "text": TEXT, "blob": ""})), "it must have either text or a blob"),
     ];
     for (contents, reason) in cases {
         let script = script(Revision::LATEST, entry(), contents);
@@ -141,7 +141,10 @@ async fn a_head_that_differs_from_the_entry_is_refused() {
         let client = connect(&script).await;
         let skills = client.skills().all().await.unwrap();
         let error = client.load(&skills[0]).await.unwrap_err().to_string();
-        assert!(error.contains(&format!("`{key}` in its head is not what the entry")), "{key}: {error}");
+        assert!(
+            error.contains(&format!("`{key}` in its frontmatter differs from the skill entry")),
+            "{key}: {error}"
+        );
     }
 }
 
@@ -151,15 +154,15 @@ async fn an_entry_that_cannot_be_right_is_refused_before_anything_is_read() {
     let many: Vec<_> =
         (0..512).map(|number| file(&format!("skill://tidy/{number}"), 1)).chain([file(URI, 1)]).collect();
     let cases = [
-        ("/uri", json!("skill://tidy/README.md"), "its URI does not end with /SKILL.md"),
-        ("/uri", json!("skill://other/SKILL.md"), "its folder is not called `tidy`"),
-        ("/frontmatter/name", json!("Tidy"), "`Tidy` cannot be its name"),
-        ("/resources", json!([file(GUIDE, 1)]), "its files do not include its SKILL.md"),
+        ("/uri", json!("skill://tidy/README.md"), "its URI must end with /SKILL.md"),
+        ("/uri", json!("skill://other/SKILL.md"), "its directory must be named `tidy`"),
+        ("/frontmatter/name", json!("Tidy"), "invalid name `Tidy`"),
+        ("/resources", json!([file(GUIDE, 1)]), "its files do not include SKILL.md"),
         ("/resources", json!([file(URI, 1), file(URI, 1)]), "is listed twice"),
         (
             "/resources",
             json!([file(URI, 1), file("skill://tidy2/a", 1)]),
-            "skill://tidy2/a is not in its folder",
+            "skill://tidy2/a is outside its directory",
         ),
         ("/resources", json!([file(URI, 16 << 20), file(GUIDE, 1)]), "more than 16777216 bytes"),
         ("/resources", json!([file(URI, u64::MAX), file(GUIDE, u64::MAX)]), "more than 16777216 bytes"),
@@ -180,7 +183,7 @@ async fn an_entry_that_cannot_be_right_is_refused_before_anything_is_read() {
     let client = connect(&script(Revision::LATEST, entry, honest)).await;
     let skills = client.skills().listing().await.unwrap();
     assert_eq!((skills.items.len(), &*skills.left_out[0].name), (0, URI), "a malformed entry is left out");
-    assert!(skills.left_out[0].reason.starts_with("it is malformed at \"/resources\""), "{skills:?}");
+    assert!(skills.left_out[0].reason.starts_with("malformed at \"/resources\""), "{skills:?}");
 }
 
 #[tokio::test]
@@ -192,5 +195,5 @@ async fn of_a_skill_without_digests_anything_within_its_folder_is_read() {
     let skill = client.load(&client.skills().all().await.unwrap()[0]).await.unwrap();
     assert!(!skill.is_verified());
     assert_eq!(skill.read("any.md").await.unwrap().text(), Some("Guide"));
-    assert!(skill.read("../other/x").await.unwrap_err().to_string().contains("is not within the skill"));
+    assert!(skill.read("../other/x").await.unwrap_err().to_string().contains("is outside the skill"));
 }

@@ -65,7 +65,7 @@ async fn a_server_that_leads_elsewhere_is_not_followed() {
         let problem = site.post("/servers/test", form).await.problem(503, "server_unavailable");
         let place = site.upstream.trim_end_matches("/mcp");
         let text = format!(
-            "`{origin}` redirects to `{place}`: another place, which is not followed here; use its URL"
+            "`{origin}` redirects to `{place}`: redirects to another origin are not followed; use its URL"
         );
         assert!(problem["detail"].as_str().unwrap().contains(&text), "{problem}");
     }

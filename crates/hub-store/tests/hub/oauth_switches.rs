@@ -51,7 +51,7 @@ const TABLE: &[(Switch, &str, &str)] = &[
     (
         Switch::ResourceMetadataRedirects,
         "beginning",
-        "`SERVER` redirects to `CANARY`: another place, which is not followed here",
+        "`SERVER` redirects to `CANARY`: redirects to another origin are not followed",
     ),
     (
         Switch::IssuerWrong,
@@ -93,26 +93,30 @@ const TABLE: &[(Switch, &str, &str)] = &[
     (
         Switch::AuthorizationEndpointFile,
         "beginning",
-        "the URL cannot be used: only https:// and http:// are known",
+        "the URL cannot be used: only https:// and http:// are supported",
     ),
     (
         Switch::AuthorizationEndpointUserinfo,
         "beginning",
-        "the URL cannot be used: it has a user name or password",
+        "the URL cannot be used: it contains a user name or password",
     ),
-    (Switch::AuthorizationEndpointCommand, "beginning", "the URL cannot be used: it has the character ' '"),
+    (
+        Switch::AuthorizationEndpointCommand,
+        "beginning",
+        "the URL cannot be used: it contains the character ' '",
+    ),
     (Switch::MetadataTooLarge, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
     (Switch::MetadataEndless, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
     (Switch::MetadataSilent, "beginning", "there was no answer in 10 seconds"),
     (
         Switch::MetadataRedirects,
         "beginning",
-        "`AUTHORITY` redirects to `CANARY`: another place, which is not followed here",
+        "`AUTHORITY` redirects to `CANARY`: redirects to another origin are not followed",
     ),
     (
         Switch::MetadataRedirectLoop,
         "beginning",
-        "`AUTHORITY` redirects to `AUTHORITY`: that is one redirect too many, at most 3 are",
+        "`AUTHORITY` redirects to `AUTHORITY`: too many redirects, at most 3 are",
     ),
     (Switch::MetadataHtml, "beginning", "it is not what RFC 8414 says (line 1, column 1)"),
     (Switch::MetadataInvalidJson, "beginning", "it is not what RFC 8414 says (line 1, column 16)"),

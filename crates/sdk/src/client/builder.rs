@@ -1,4 +1,4 @@
-//! Describing a client: where its server is, and what it can do for it.
+//! Client builder: transport, settings and handlers.
 
 use std::io;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use super::settings::Settings;
 use crate::Result;
 use crate::transport::{Transport, Wire};
 
-/// A client that is being described. [`ClientBuilder::connect`] finishes it. What only some ways to a server have is
-/// said of those alone: of `ClientBuilder<Http>`, or of a [`Command`](super::Command).
+/// Builder of a [`Client`]; [`ClientBuilder::connect`] connects it. Options of a single transport are methods of
+/// `ClientBuilder<Http>` or of [`Command`](super::Command).
 #[must_use = "a client does nothing until it is connected"]
 pub struct ClientBuilder<T = Box<dyn Transport>> {
     pub(super) transport: T,
@@ -40,74 +40,75 @@ impl<T: Transport> ClientBuilder<T> {
         ClientBuilder { transport, settings: Settings::default(), handlers, eras: Eras::of_process() }
     }
 
-    /// Who the client is.
+    /// Sets the name and version that the client reports.
     pub fn info(mut self, info: Implementation) -> Self {
         self.settings.info = info;
         self
     }
 
-    /// How long a request may take; 30 seconds when nothing is said.
+    /// Sets the request timeout. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self
     }
 
-    /// Each sign of progress gives a request its whole time again, up to this long in all.
+    /// Restarts the request timeout on each progress notification, up to `most` in total.
     pub fn extend_on_progress(mut self, most: Duration) -> Self {
         self.settings.extend_to = Some(most);
         self
     }
 
-    /// How long the server may take to start and to say what it speaks; 60 seconds when nothing is said.
+    /// Sets the timeout for starting the server and negotiating a revision. Default: 60 s.
     pub fn open_timeout(mut self, timeout: Duration) -> Self {
         self.settings.open_timeout = timeout;
         self
     }
 
-    /// How long to wait for a sign of the stateless era before a session is opened; 5 seconds when nothing is said.
+    /// Sets how long to wait for a stateless-era response before a session is opened as well. Default: 5 s.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.settings.probe_timeout = timeout;
         self
     }
 
-    /// The longest message that is read, in bytes; 8 MiB when nothing is said.
+    /// Sets the maximum size of a received message in bytes. Default: 8 MiB.
     pub fn max_response(mut self, bytes: usize) -> Self {
         self.settings.max_message = bytes;
         self
     }
 
-    /// Pages of one list that are read at most; 1,000 when nothing is said.
+    /// Sets the maximum number of pages read per list. Default: 1,000.
     pub fn max_pages(mut self, pages: usize) -> Self {
         self.settings.max_pages = pages;
         self
     }
 
-    /// Rounds of questions that one request may take; 32 when nothing is said.
+    /// Sets the maximum number of round trips of one request. Default: 32.
     pub fn max_rounds(mut self, rounds: usize) -> Self {
         self.settings.max_rounds = rounds;
         self
     }
 
-    /// Speaks only these revisions.
+    /// Restricts the negotiation to these revisions.
     pub fn revisions(mut self, revisions: impl IntoIterator<Item = Revision>) -> Self {
         self.settings.revisions = revisions.into_iter().collect();
         self
     }
 
-    /// The same client, whatever the way to its server.
+    /// Erases the transport type.
     pub fn boxed(self) -> ClientBuilder {
         let ClientBuilder { transport, settings, handlers, eras } = self;
         ClientBuilder { transport: Box::new(transport), settings, handlers, eras }
     }
 
-    /// Always asks the server. Otherwise lists, and resources that were read, are kept for as long as the server says
-    /// that they are fresh; [`Call::fresh`](super::Call::fresh) and [`Pages::fresh`](super::Pages::fresh) ask once.
+    /// Disables the response cache. By default, lists and read resources are cached for as long as the server
+    /// declares them fresh; [`Call::fresh`](super::Call::fresh) and [`Pages::fresh`](super::Pages::fresh) bypass the
+    /// cache once.
     pub fn without_cache(mut self) -> Self {
         self.settings.cache = false;
         self
     }
 
-    /// Gives requests ids that are strings.
+    /// Uses strings as request ids.
     pub fn string_ids(mut self) -> Self {
         self.settings.text_ids = true;
         self
@@ -119,13 +120,13 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Where to remember what servers speak, in place of the memory that all clients of the process share.
+    /// Sets the revision cache. Default: one cache shared by all clients of the process.
     pub fn eras(mut self, eras: Eras) -> Self {
         self.eras = eras;
         self
     }
 
-    /// Answers forms: `|ask: ElicitParams| async move { Ok(ElicitResult::accept(…)) }`.
+    /// Sets the handler of form elicitations: `|ask: ElicitParams| async move { Ok(ElicitResult::accept(…)) }`.
     pub fn on_elicit<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
@@ -135,7 +136,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Sends the user to a URL: to be shown in full, and opened only if the user agrees.
+    /// Sets the handler of URL elicitations. It must show the full URL and open it only with the user's consent.
     pub fn on_elicit_url<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
@@ -145,7 +146,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Asks a model on behalf of the server.
+    /// Sets the handler of sampling requests.
     pub fn on_sample<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
@@ -155,7 +156,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// As [`Self::on_sample`], by a model that can use the tools of a request.
+    /// Like [`Self::on_sample`], for a model that supports the tools of a request.
     pub fn on_sample_with_tools<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
@@ -165,52 +166,52 @@ impl<T: Transport> ClientBuilder<T> {
         self.on_sample(handler)
     }
 
-    /// The folders that the client works in; [`Client::set_roots`] changes them.
+    /// Declares the client's roots; [`Client::set_roots`] replaces them.
     pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
         *crate::sync::lock(&self.handlers.roots) = Some(roots.into_iter().collect());
         self
     }
 
-    /// Is told the server's log messages of at least this level. This, as all that is told, happens on the thread that
-    /// reads: it must not block.
+    /// Sets the minimum log level and the callback for the server's log messages. Like all notification callbacks,
+    /// it runs on the thread that reads messages and must not block.
     pub fn on_log(mut self, least: LogLevel, told: impl Fn(LogParams) + Send + Sync + 'static) -> Self {
         self.settings.log_level = Some(least);
         self.handlers.log = Some(Box::new(told));
         self
     }
 
-    /// Is told when a list of the server has changed.
+    /// Sets the callback for changed lists of the server.
     pub fn on_list_changed(mut self, told: impl Fn(Changed) + Send + Sync + 'static) -> Self {
         self.handlers.list_changed = Some(Box::new(told));
         self
     }
 
-    /// Is told when a resource has changed that [`Client::subscribe`] watches.
+    /// Sets the callback for updates of resources subscribed to with [`Client::subscribe`].
     pub fn on_resource_updated(mut self, told: impl Fn(String) + Send + Sync + 'static) -> Self {
         self.handlers.resource_updated = Some(Box::new(told));
         self
     }
 
-    /// Is told every notification, by its method and parameters.
+    /// Sets the callback for all notifications; it receives method and parameters.
     pub fn on_notification(mut self, told: impl Fn(&str, Value) + Send + Sync + 'static) -> Self {
         self.handlers.notification = Some(Box::new(told));
         self
     }
 
-    /// Offers everything a client can be asked for, and leaves the answers to whoever made the call that a
-    /// question came with: for a client behind [`crate::Server::proxy`].
+    /// Declares all client capabilities and forwards each server request to the caller whose call caused it: for a
+    /// client behind [`crate::Server::proxy`].
     pub fn forwarding(mut self) -> Self {
         self.handlers.forward = true;
         self
     }
 
-    /// Does not offer to take results as tasks, which servers may otherwise make of slow calls.
+    /// Does not declare the tasks capability. By default, servers may run slow calls as tasks.
     pub fn without_tasks(mut self) -> Self {
         self.handlers.tasks = false;
         self
     }
 
-    /// Starts or reaches the server and agrees with it on a revision.
+    /// Opens the transport and negotiates a revision.
     pub async fn connect(self) -> Result<Client, ClientError> {
         let ClientBuilder { transport, settings, handlers, eras } = self;
         let handlers = Arc::new(handlers);
@@ -224,24 +225,22 @@ impl<T: Transport> ClientBuilder<T> {
             let wire = Wire::new(Arc::new(Inbox(core.clone())), core.outbox.clone(), settings.max_message);
             let line = match tokio::time::timeout(settings.open_timeout, transport.open(wire)).await {
                 Ok(line) => line,
-                Err(_) => Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    format!("`{name}` could not be opened in time"),
-                )),
+                Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("timed out opening `{name}`"))),
             };
             let line = line.map_err(|source| ClientError::Open { server: name.clone(), source })?;
             match Box::pin(agree(&core, opening)).await {
                 Ok(agreed) => {
                     let era = agreed.revision.era();
-                    // A client of one era alone does not find out what the server would choose.
+                    // A client restricted to one era does not learn which era the server would choose.
                     if speaks(Era::Session) && speaks(Era::Stateless) {
                         eras.set(&name, agreed.revision);
                     }
                     let _ = core.agreed.set(agreed);
-                    // Only now: the server may ask as soon as it reads this, and is answered in what was agreed on.
+                    // The revision is set before this notification: the server may send requests as soon as it reads
+                    // it, and the responses use that revision.
                     if era == Era::Session {
                         core.notify(Method::Initialized.name(), &EmptyParams::default());
-                        // A server that does not take it is found out by the next request.
+                        // If the notification does not get through, the next request fails.
                         let _ = tokio::time::timeout(settings.open_timeout, line.flush()).await;
                     }
                     return Client::new(core, line).opened().await;
@@ -249,10 +248,10 @@ impl<T: Transport> ClientBuilder<T> {
                 Err(error) => {
                     line.close().await;
                     if is_refusal(&error) {
-                        return Err(error); // whatever it speaks
+                        return Err(error); // rejected independently of the era
                     }
-                    // A server of old may die of a request it does not know, and one that is remembered may have
-                    // been replaced: the other beginning is tried once.
+                    // A session-era server may exit on an unknown request, and a remembered server may have been
+                    // replaced: try the other era once.
                     opening = match (opening, &error) {
                         (Opening::Probe, ClientError::Call(CallError::Closed(_) | CallError::Lost(_)))
                             if speaks(Era::Session) =>
@@ -269,7 +268,7 @@ impl<T: Transport> ClientBuilder<T> {
     }
 }
 
-/// A server that was not reached at all.
+/// Converts a failure to connect into [`ClientError::Open`].
 fn unreached(server: &str, error: ClientError) -> ClientError {
     match error {
         ClientError::Call(CallError::Transport { code: NOT_CONNECTED, message, .. }) => {
@@ -279,7 +278,7 @@ fn unreached(server: &str, error: ClientError) -> ClientError {
     }
 }
 
-/// Whether the server, or somebody before it, does not let the client in.
+/// Returns whether the server, or a proxy in front of it, rejected the client.
 fn is_refusal(error: &ClientError) -> bool {
     matches!(error, ClientError::Call(CallError::Transport { status: Some(401 | 403 | 407), .. }))
 }

@@ -1,7 +1,7 @@
-//! Lists and what was read, kept for as long as the server says that they are fresh.
+//! Response cache for lists and read resources.
 //!
-//! A client has one cache of its own, since what it is told may depend on who it is. Nothing is kept that the server
-//! did not say a time for, and a notice of a change ends that time.
+//! Each client has its own cache, since responses may depend on the client's identity. Only results with a TTL from
+//! the server are cached, and a change notification invalidates them early.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
-/// Results that are kept at most, and their bytes.
+/// Limits of the cache: number of results, and their total size.
 const MAX_RESULTS: usize = 1_000;
 const MAX_BYTES: usize = 16 << 20;
-/// The longest time that is believed.
+/// Upper bound of the TTL.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Results of requests that only read.
+/// Cached results of read-only requests.
 #[derive(Default)]
 pub(crate) struct Cache(Mutex<Kept>);
 
@@ -28,7 +28,7 @@ pub(crate) struct Cache(Mutex<Kept>);
 struct Kept {
     results: HashMap<Key, Fresh>,
     bytes: usize,
-    /// Goes up whenever something has become stale, so that an answer that was under way is not kept.
+    /// Incremented on each invalidation, so that a response in flight at that time is not cached.
     changes: u64,
 }
 
@@ -43,7 +43,7 @@ struct Fresh {
     until: Instant,
 }
 
-/// A request whose result is not known.
+/// A request without a cached result.
 pub(crate) struct Miss {
     key: Key,
     changes: u64,
@@ -55,7 +55,7 @@ struct Hints {
     ttl: Option<f64>,
 }
 
-/// Whether results of a method can be kept.
+/// Returns whether results of a method may be cached.
 pub(crate) fn is_kept(method: Method) -> bool {
     use Method as M;
     matches!(
@@ -65,7 +65,7 @@ pub(crate) fn is_kept(method: Method) -> bool {
 }
 
 impl Cache {
-    /// The result of a request if a fresh one is kept; otherwise what [`Self::keep`] wants.
+    /// Returns the cached result of a request if it is fresh, otherwise the token for [`Self::keep`].
     pub(crate) fn find(&self, method: Method, params: &[u8]) -> Result<String, Miss> {
         let key = Key { method, params: params.into() };
         let kept = lock(&self.0);
@@ -75,12 +75,12 @@ impl Cache {
         }
     }
 
-    /// A request that is sent whatever is kept.
+    /// Returns the token for a request that bypasses the cache.
     pub(crate) fn pass(&self, method: Method, params: &[u8]) -> Miss {
         Miss { key: Key { method, params: params.into() }, changes: lock(&self.0).changes }
     }
 
-    /// Keeps a complete result for as long as it says.
+    /// Caches a complete result for its TTL.
     pub(crate) fn keep(&self, miss: Miss, text: &str) {
         let ttl = wire::decode::<Hints>(text).ok().and_then(|hints| hints.ttl).unwrap_or_default();
         let size = text.len() + miss.key.params.len();
@@ -95,26 +95,26 @@ impl Cache {
         }
         kept.remove(|key, fresh| *key == miss.key || fresh.until <= now);
         if kept.results.len() >= MAX_RESULTS || kept.bytes + size > MAX_BYTES {
-            kept.remove(|_, _| true); // asking again costs one message each
+            kept.remove(|_, _| true); // a miss costs one request
         }
         kept.bytes += size;
         kept.results.insert(miss.key, Fresh { text: text.to_owned(), until: now + ttl });
     }
 
-    /// What a method gave is no longer fresh.
+    /// Invalidates the results of a method.
     pub(crate) fn forget(&self, method: Method) {
         let mut kept = lock(&self.0);
         kept.changes += 1;
         kept.remove(|key, _| key.method == method);
     }
 
-    /// A resource has changed.
+    /// Invalidates a resource and everything below it.
     pub(crate) fn forget_resource(&self, uri: &str) {
         let mut kept = lock(&self.0);
         kept.changes += 1;
         kept.remove(|key, _| {
             let read: Option<Read> = serde_json::from_slice(&key.params).ok();
-            // Whatever is below a folder that has changed may have changed, too.
+            // Resources below a changed directory may have changed, too.
             key.method == Method::ReadResource && read.is_none_or(|read| read.uri.starts_with(uri))
         });
     }

@@ -1,4 +1,4 @@
-//! One request: what it asks, how long it may take, and what is told meanwhile.
+//! Requests with options: timeout, progress hook, metadata.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::tasks::{Started, TaskHandle};
 use super::{Client, ClientError, Options};
 use crate::server::{BoxFuture, Progress};
 
-/// A request that is sent when it is awaited. Dropping the future cancels it on the wire.
+/// A request that is sent when it is awaited. Dropping the future cancels the request on the server.
 #[must_use = "a request is sent when it is awaited"]
 pub struct Call<T = CallToolResult> {
     client: Client,
@@ -36,37 +36,37 @@ impl<T> Call<T> {
         Call { client, request, params, of: PhantomData }
     }
 
-    /// How long an answer may take, in place of the client's own timeout.
+    /// Sets the timeout, instead of the client's.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.options.timeout = Some(timeout);
         self
     }
 
-    /// Each sign of progress gives the request its whole time again, up to this long in all.
+    /// Restarts the timeout on each progress notification, up to `most` in total.
     pub fn extend_on_progress(mut self, most: Duration) -> Self {
         self.request.options.extend_to = Some(most);
         self
     }
 
-    /// Is told how far the request has come.
+    /// Sets the progress callback.
     pub fn progress(mut self, told: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.request.options.progress = Some(Arc::new(told));
         self
     }
 
-    /// Metadata for the server.
+    /// Sets the request metadata (`_meta`).
     pub fn meta(mut self, meta: Meta) -> Self {
         self.request.options.meta = Some(Box::new(meta));
         self
     }
 
-    /// Asks the server, also where a result is known that counts as fresh.
+    /// Bypasses the response cache.
     pub fn fresh(mut self) -> Self {
         self.request.options.fresh = true;
         self
     }
 
-    /// Has the questions that come with this request answered by somebody else than the client's handlers.
+    /// Passes server requests that belong to this call to `answerer` instead of the client's handlers.
     pub(crate) fn answered_by(
         mut self,
         answerer: Arc<dyn Answerer>,
@@ -79,8 +79,8 @@ impl<T> Call<T> {
 }
 
 impl Call<CompleteResult> {
-    /// Sets the arguments that are already known, which servers use to narrow the completions. They are not sent in
-    /// revisions without a completion context.
+    /// Sets the arguments that are already known, so that the server can narrow the completions. Revisions without a
+    /// completion context do not send them.
     pub fn context<K: Into<String>, V: Into<String>>(
         mut self,
         arguments: impl IntoIterator<Item = (K, V)>,
@@ -111,14 +111,14 @@ impl Call {
         call
     }
 
-    /// Asks for the call to be run as a task that is kept for `ttl`, where the revision leaves that to the client.
-    /// Awaiting the call waits for the result all the same; [`Self::start`] does not.
+    /// Requests to run the call as a task with this TTL, in revisions where the client decides that. Awaiting the
+    /// call still waits for the result; [`Self::start`] does not.
     pub fn as_task(mut self, ttl: Duration) -> Self {
         self.request.ttl = Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Begins the call and does not wait for a task to end.
+    /// Sends the call and returns without waiting for a task to finish.
     pub async fn start(self) -> Result<Started, ClientError> {
         match rounds::begin(&self.client, &self.request, self.params?).await? {
             rounds::Begun::Done(text) => {
@@ -143,7 +143,7 @@ impl<T: Outcome> IntoFuture for Call<T> {
     }
 }
 
-/// Decodes a result and holds it against what the server promised.
+/// Decodes a result and validates it against the output schema of the tool.
 pub(super) fn finish<T: Outcome>(client: &Client, request: &Request, text: &str) -> Result<T, ClientError> {
     let result = T::received(text)
         .map_err(|invalid| ClientError::Malformed { method: request.method.name().to_owned(), invalid })?;
@@ -153,7 +153,7 @@ pub(super) fn finish<T: Outcome>(client: &Client, request: &Request, text: &str)
     }
 }
 
-/// The result of a request.
+/// Result type of a request.
 pub trait Outcome: DeserializeOwned + Send + 'static {
     #[doc(hidden)]
     fn received(text: &str) -> Result<Self, Invalid> {
@@ -181,7 +181,7 @@ impl Outcome for CompleteResult {}
 impl Outcome for EmptyResult {}
 impl Outcome for ReadResourceDirectoryResult {}
 
-/// Without what is said of its freshness.
+/// Decodes the skill without its cache hints.
 impl Outcome for Skill {
     fn received(text: &str) -> Result<Self, Invalid> {
         wire::decode::<GetSkillResult>(text).map(|result| result.skill)
@@ -192,7 +192,7 @@ pub(super) fn decoded<T: DeserializeOwned>(method: &str, text: &str) -> Result<T
     wire::decode(text).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })
 }
 
-/// A value as the text of a JSON object; nothing is an empty one.
+/// Serializes a value as a JSON object; `null` becomes `{}`.
 pub(super) fn object(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
     let mut text = Vec::with_capacity(128);
     append_object(value, &mut text)?;

@@ -1,4 +1,4 @@
-//! Structured results, held against the output schemas that the server announced.
+//! Validation of structured results against the output schemas of listed tools.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,23 +10,23 @@ use super::ClientError;
 use crate::server::Validator;
 use crate::sync::lock;
 
-/// The output schemas of tools that were listed.
+/// Output schemas of the listed tools.
 #[derive(Default)]
 pub(crate) struct Outputs(Mutex<HashMap<String, Arc<Output>>>);
 
 enum Output {
     Checked(Validator),
-    /// There is a schema, and it cannot be used; the text says why.
+    /// The schema cannot be compiled, for this reason.
     Unusable(String),
 }
 
 impl Outputs {
-    /// Remembers what tools promise.
+    /// Stores the output schemas of listed tools.
     pub(crate) fn note(&self, tools: &[Tool]) {
         let mut known = lock(&self.0);
         for tool in tools {
             let output = tool.output_schema.as_ref().map(|schema| {
-                match Validator::new(&schema.0, "its output schema") {
+                match Validator::new(&schema.0, "the output schema") {
                     Ok(validator) => Output::Checked(validator),
                     Err(reason) => Output::Unusable(reason),
                 }
@@ -38,12 +38,12 @@ impl Outputs {
         }
     }
 
-    /// The tools have changed: what was promised no longer counts.
+    /// Removes all schemas after the tool list has changed.
     pub(crate) fn forget(&self) {
         lock(&self.0).clear();
     }
 
-    /// Whether a result keeps the promise of its tool.
+    /// Validates a result against the output schema of its tool.
     pub(crate) fn check(&self, server: &str, tool: &str, result: &CallToolResult) -> Result<(), ClientError> {
         let Some(output) = lock(&self.0).get(tool).cloned() else { return Ok(()) };
         if result.is_error == Some(true) {
@@ -51,7 +51,7 @@ impl Outputs {
         }
         let bad = |fault: String| ClientError::BadResult { tool: tool.to_owned(), fault };
         let Some(structured) = &result.structured_content else {
-            return Err(bad("it has no structured content".into()));
+            return Err(bad("the structured content is missing".into()));
         };
         match &*output {
             Output::Checked(validator) => {
@@ -60,7 +60,7 @@ impl Outputs {
                 validator.check(&value).map_err(bad)
             }
             Output::Unusable(reason) => {
-                tracing::warn!(server, tool, reason, "a result was not checked");
+                tracing::warn!(server, tool, reason, "result not validated: unusable output schema");
                 Ok(())
             }
         }

@@ -1,5 +1,4 @@
-//! Agreeing on a revision: the stateless era is tried first, and a server that does not know it is greeted as of
-//! old.
+//! Era and revision negotiation. The stateless era is tried first, with a fallback to the session era.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +13,17 @@ use serde_json::Value;
 use super::core::{Agreed, Core, Options};
 use super::error::ClientError;
 
-/// How to begin.
+/// Which eras to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// Find out.
+    /// The era of the server is not known: try both.
     Probe,
-    /// The server is known to want this era.
+    /// The server last used this era.
     Known(Era),
 }
 
 impl Opening {
-    /// Whether the server should be asked for this era at all.
+    /// Returns whether this era may be tried.
     fn allows(self, era: Era) -> bool {
         match self {
             Opening::Probe => true,
@@ -33,14 +32,14 @@ impl Opening {
     }
 }
 
-/// What a server's answer to `server/discover` means.
+/// Outcome of `server/discover`.
 enum Verdict {
     Stateless(Box<Agreed>),
-    /// It does not know the stateless era.
+    /// The server does not support the stateless era.
     Legacy,
 }
 
-/// Finds out what the server speaks.
+/// Negotiates era and revision.
 pub(super) async fn agree(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientError> {
     let limit = core.settings.open_timeout;
     let agreed = tokio::select! {
@@ -57,7 +56,7 @@ pub(super) async fn agree(core: &Arc<Core>, opening: Opening) -> Result<Agreed, 
     }
 }
 
-/// The work, if it is done in time. While time stands still, because a person is asked, it does not run out.
+/// Runs a future with a timeout. The timeout does not expire while the peer is paused for user interaction.
 async fn within<T>(core: &Core, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {
@@ -93,11 +92,11 @@ async fn probe(core: &Arc<Core>, stateless: Revision, session: Revision) -> Resu
         Some(Err(error)) => return Err(error),
         None => {}
     }
-    // Silent: a server of old that ignores what it does not know, or one that takes long to start. It is greeted,
-    // and whichever answer comes first decides.
+    // No response: a session-era server that ignores unknown requests, or a slow start. Send `initialize` too; the
+    // first response decides.
     let mut greeting = std::pin::pin!(initialize(core, session));
     tokio::select! {
-        biased; // of two answers that come together the newer era counts, always
+        biased; // if both responses are ready, prefer the stateless era
         verdict = &mut discover => match verdict? {
             Verdict::Stateless(agreed) => Ok(*agreed),
             Verdict::Legacy => greeting.await,
@@ -116,13 +115,14 @@ fn unsupported(core: &Core, offered: Vec<String>) -> ClientError {
     ClientError::UnsupportedVersion { offered, spoken: core.settings.revisions.clone() }
 }
 
-/// The data of the error that refuses a revision.
+/// Data of the unsupported-version error.
 #[derive(Deserialize)]
 struct Refusal {
     supported: Vec<String>,
 }
 
-/// Asks a server what it is; one that refuses the revision is asked once more, in one that it names itself.
+/// Sends `server/discover`. If the server rejects the revision, tries once more with a common revision that it
+/// offers.
 async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Result<Verdict, ClientError> {
     let offered = match discover_as(core, revision, limit).await? {
         Told::Verdict(verdict) => return Ok(verdict),
@@ -142,16 +142,16 @@ async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Resu
     }
 }
 
-/// The newest revision of an era that a server offers and this client speaks.
+/// Returns the newest revision of an era that both the server and this client support.
 fn common(core: &Core, offered: &[String], era: Era) -> Option<Revision> {
     let known = offered.iter().filter_map(|version| Revision::find(version));
     known.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
 }
 
-/// What came of asking in one revision.
+/// Outcome of `server/discover` in one revision.
 enum Told {
     Verdict(Verdict),
-    /// The server does not take this revision, but these.
+    /// The server rejects this revision and offers these.
     Offers(Vec<String>),
 }
 
@@ -170,13 +170,13 @@ async fn discover_as(core: &Arc<Core>, revision: Revision, limit: Duration) -> R
             let refusal = error.data.and_then(|data: Value| Refusal::deserialize(data).ok());
             Told::Offers(refusal.map(|refusal| refusal.supported).unwrap_or_default())
         }
-        // Another error that only the stateless era has.
+        // These error codes exist only in the stateless era.
         Err(CallError::Rejected(error))
             if matches!(error.code, code::MISSING_CLIENT_CAPABILITY | code::HEADER_MISMATCH) =>
         {
             return Err(CallError::Rejected(error).into());
         }
-        // What servers of old answer to an unknown method is up to them.
+        // Session-era servers respond to an unknown method in different ways.
         Err(CallError::Rejected(_) | CallError::Malformed(_) | CallError::TimedOut(_)) => {
             Told::Verdict(Verdict::Legacy)
         }
@@ -187,8 +187,8 @@ async fn discover_as(core: &Arc<Core>, revision: Revision, limit: Duration) -> R
     })
 }
 
-/// Whether a status may come from a server of old that does not know what it was asked. Refusals of whoever asks,
-/// and of proxies that do not reach the server, say nothing about it.
+/// Returns whether a status may come from a session-era server that does not know the method. Authentication,
+/// rate-limit and gateway statuses do not show which era the server supports.
 fn is_ignorance(status: u16) -> bool {
     !matches!(status, 401 | 403 | 407 | 408 | 429 | 502..=504)
 }

@@ -1,4 +1,4 @@
-//! What all handles to one connection share: requests go out here, and their answers come back.
+//! Shared state of all handles to one connection; sends requests and awaits their responses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -26,15 +26,15 @@ use crate::server::{Progress, start};
 use crate::sync::lock;
 use crate::transport::Carrier;
 
-/// What requests say of their client; callers cannot say otherwise.
+/// Metadata keys that identify the client; callers cannot override them.
 const IDENTITY: [&str; 4] =
     [key::PROTOCOL_VERSION, key::CLIENT_INFO, key::CLIENT_CAPABILITIES, key::LOG_LEVEL];
-/// Outgoing bytes that may wait before they count as too many.
+/// Outgoing bytes that may be queued before senders must wait.
 const HIGH_WATER: usize = 1 << 20;
-/// Answers that a server may owe.
+/// Maximum number of requests awaiting a response.
 const MAX_WAITING: usize = 4_096;
 
-/// What both sides have agreed on, and what the server said of itself.
+/// Negotiated revision and the server's description of itself.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     pub(crate) revision: Revision,
@@ -43,7 +43,7 @@ pub(crate) struct Agreed {
     pub(crate) instructions: Option<String>,
 }
 
-/// Is told how far a request has come.
+/// Progress callback of a request.
 pub(crate) type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
 
 pub(crate) struct Core {
@@ -52,28 +52,28 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) agreed: Arc<OnceLock<Agreed>>,
-    /// Output of the server that is not a message.
+    /// Non-protocol output of the server.
     pub(crate) stray: Stray,
     pub(crate) runtime: Handle,
     pub(crate) outputs: Outputs,
     pub(crate) cache: Cache,
-    /// The transport, where it does more than carry messages.
+    /// The transport, if it sends each request separately.
     pub(crate) carrier: OnceLock<Weak<dyn Carrier>>,
-    /// What is to be set again in a new session: the level of log messages, and the resources that are watched, each
-    /// with how many watch it.
+    /// State to restore in a new session: the log level, and the subscribed resources with their subscription
+    /// counts.
     pub(crate) level: Mutex<Option<LogLevel>>,
     pub(crate) subscribed: Mutex<BTreeMap<String, usize>>,
-    /// Who is told of progress, by the number of the request.
+    /// Progress callbacks, by request number.
     pub(crate) progress: Mutex<HashMap<i64, ProgressHook>>,
-    /// Requests of the server that are being answered, to give them up.
+    /// Server requests being handled; notify to cancel one.
     pub(crate) answering: Mutex<HashMap<Id<'static>, Arc<Notify>>>,
-    /// Those who answer the questions that come with their calls.
+    /// Handlers of the calls in flight that handle server requests themselves.
     pub(crate) askers: Mutex<Vec<Weak<dyn Answerer>>>,
-    /// Those who wait for a stream of notifications to be acknowledged.
+    /// Waiters for the acknowledgement of a notification stream.
     pub(crate) acknowledged: Mutex<HashMap<i64, Arc<Notify>>>,
-    /// What every request of the stateless era says of its client: members of `_meta`, ready-made.
+    /// Encoded client identity: `_meta` members of every stateless-era request.
     identity: OnceLock<Vec<u8>>,
-    /// Is told of changed lists, beside the handlers.
+    /// Callback for list changes, in addition to the handlers.
     pub(crate) changed: OnceLock<Box<dyn Fn(Changed) + Send + Sync>>,
 }
 
@@ -83,7 +83,7 @@ impl Core {
         let agreed: Arc<OnceLock<Agreed>> = Arc::default();
         let known = agreed.clone();
         let peer = Peer::with_ids(outbox.clone(), MAX_WAITING, settings.text_ids, move |to, id, reason| {
-            // What comes before the agreement must not be cancelled.
+            // `initialize` must not be cancelled.
             if let Some(Agreed { revision, .. }) = known.get() {
                 cancel(to, *revision, id, reason);
             }
@@ -112,12 +112,12 @@ impl Core {
         })
     }
 
-    /// The revision that is spoken; while that is not known, the one that is being tried.
+    /// Returns the negotiated revision, or the latest one before the negotiation.
     pub(crate) fn revision(&self) -> Revision {
         self.agreed.get().map_or(Revision::LATEST, |agreed| agreed.revision)
     }
 
-    /// The name of the server in log events: the label of the client, or the name that the server reports.
+    /// Returns the name of the server in log events: the client's label, or the name that the server reports.
     pub(crate) fn server_label(&self) -> &str {
         let reported = || self.agreed.get().and_then(|agreed| agreed.server.as_ref());
         match &self.settings.label {
@@ -126,19 +126,19 @@ impl Core {
         }
     }
 
-    /// Sends a notification. In the stateless era it needs no metadata.
+    /// Sends a notification. It needs no metadata in the stateless era.
     pub(crate) fn notify(&self, method: &str, params: &dyn Encode) {
         let revision = self.revision();
         self.peer.notify(method, |out| params.encode(&mut Encoder { out, revision }));
     }
 
-    /// The transport, where it does more than carry messages.
+    /// Returns the transport if it sends each request separately.
     pub(crate) fn carrier(&self) -> Option<Arc<dyn Carrier>> {
         self.carrier.get().and_then(Weak::upgrade)
     }
 
-    /// Sends a request and waits for its result, as JSON text. `params` is a JSON object. What only reads is sent
-    /// once more if it was lost alone.
+    /// Sends a request and returns its result as JSON text. `params` must be a JSON object. A lost read-only request
+    /// is sent once more if the connection is still open.
     pub(crate) async fn ask(
         &self,
         revision: Revision,
@@ -148,14 +148,14 @@ impl Core {
     ) -> Result<String, CallError> {
         match self.ask_once(revision, method, params, options).await {
             Err(error) if self.may_repeat(method, &error) => {
-                tracing::debug!(method, %error, "a request was lost and is sent again");
+                tracing::debug!(method, %error, "request lost; retrying");
                 Box::pin(self.ask_once(revision, method, params, options)).await
             }
             answer => answer,
         }
     }
 
-    /// As [`Self::ask`], unless a result is kept that counts as fresh.
+    /// Like [`Self::ask`], but returns a fresh cached result if there is one.
     pub(crate) async fn ask_kept(
         &self,
         revision: Revision,
@@ -197,7 +197,7 @@ impl Core {
             timeout: options.timeout.unwrap_or(self.settings.timeout),
             extend_to: options.extend_to.or(self.settings.extend_to),
         };
-        // A server that does not read must not keep anybody for ever.
+        // Do not wait without limit for a server that does not read.
         if self.outbox.is_full() {
             let room = Box::pin(tokio::time::timeout(patience.timeout, self.outbox.room()));
             room.await.map_err(|_| CallError::TimedOut(patience.timeout))?;
@@ -211,11 +211,11 @@ impl Core {
             self.write_params(revision, params, token, options, out);
         })?;
         let _forget = options.progress.as_ref().map(|_| Forget { core: self, number: call.number() });
-        // In memory an answer may be there at once, again and again: others must have their turn.
+        // In-memory responses may always be ready immediately: use the task budget, so that other tasks run.
         tokio::task::coop::cooperative(call).await
     }
 
-    /// Appends parameters with the metadata that the revision wants in every request.
+    /// Appends parameters with the metadata that the revision requires.
     pub(crate) fn write_params(
         &self,
         revision: Revision,
@@ -261,7 +261,7 @@ impl Core {
         out.push(b'}');
     }
 
-    /// Appends what a request says of its client.
+    /// Appends the `_meta` members that identify the client.
     fn write_identity(&self, revision: Revision, capabilities: &ClientCapabilities, out: &mut Vec<u8>) {
         let start = out.len();
         Encoder { out, revision }.object(|fields| {
@@ -274,7 +274,7 @@ impl Core {
         out.pop();
     }
 
-    /// The other side is gone.
+    /// Fails all pending requests and cancels the handlers of server requests after the connection closed.
     pub(crate) fn end(&self, reason: &str) {
         self.peer.close(reason);
         for answering in lock(&self.answering).values() {
@@ -289,7 +289,7 @@ fn next_member(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Removes a hook however its request ends.
+/// Removes a progress hook when its request finishes or is dropped.
 struct Forget<'a> {
     core: &'a Core,
     number: i64,
@@ -301,22 +301,22 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// What is special about one request.
+/// Options of one request.
 #[derive(Clone, Default)]
 pub(crate) struct Options {
     pub(crate) timeout: Option<Duration>,
     pub(crate) extend_to: Option<Duration>,
     pub(crate) progress: Option<ProgressHook>,
     pub(crate) meta: Option<Box<Meta>>,
-    /// Answers the questions that come with this request, in place of the client's handlers.
+    /// Handles the server requests of this call, instead of the client's handlers.
     pub(crate) answerer: Option<Arc<dyn Answerer>>,
-    /// What that one can answer.
+    /// Capabilities of that handler.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
-    /// The server is asked, also where a result is known that counts as fresh.
+    /// Bypasses the response cache.
     pub(crate) fresh: bool,
 }
 
-/// Says that an answer is no longer wanted.
+/// Sends a cancellation notification.
 fn cancel(outbox: &Outbox, revision: Revision, id: &Id<'_>, reason: &str) {
     let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
     let params = CancelledParams { request_id, reason, meta: None };
@@ -326,7 +326,7 @@ fn cancel(outbox: &Outbox, revision: Revision, id: &Id<'_>, reason: &str) {
     });
 }
 
-/// The level of a session's log messages is set by a request; in the stateless era each request says it.
+/// Returns the log level to set by request: only in the session era, since stateless requests carry it in `_meta`.
 pub(crate) fn wants_level(revision: Revision, level: Option<LogLevel>) -> Option<LogLevel> {
     level.filter(|_| revision.era() == Era::Session)
 }

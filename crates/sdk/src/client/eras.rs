@@ -1,4 +1,4 @@
-//! Which revision a server spoke last, so that it is not asked again.
+//! Cache of the last negotiated revision per server, which saves the probe on the next connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -8,18 +8,18 @@ use linchpin_protocol::Revision;
 use crate::mark::mark_of;
 use crate::sync::lock;
 
-/// Servers that are remembered.
+/// Maximum number of cached servers.
 const MAX_SERVERS: usize = 1_000;
 
-/// Remembers the revision of servers. Clones share what they know; all clients of a process share one unless they
-/// are given another. Servers are remembered by a mark of their name, since a command line may hold a secret.
+/// Revision cache. Clones share their entries; all clients of a process share one cache unless they are given
+/// another. Keys are hashes of the server name, since a command line may contain a secret.
 #[derive(Clone, Default)]
 pub struct Eras(Arc<Mutex<HashMap<u64, Revision>>>);
 
 static OF_PROCESS: LazyLock<Eras> = LazyLock::new(Eras::default);
 
 impl Eras {
-    /// An empty memory.
+    /// Creates an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -28,37 +28,37 @@ impl Eras {
         OF_PROCESS.clone()
     }
 
-    /// What is known, by marks of the servers, to be kept beyond the end of the process.
+    /// Returns all entries, keyed by server hash, for persisting them.
     pub fn known(&self) -> Vec<(u64, Revision)> {
         lock(&self.0).iter().map(|(server, revision)| (*server, *revision)).collect()
     }
 
-    /// A memory of what was known before.
+    /// Creates a cache from persisted entries.
     pub fn of(known: impl IntoIterator<Item = (u64, Revision)>) -> Self {
         Eras(Arc::new(Mutex::new(known.into_iter().take(MAX_SERVERS).collect())))
     }
 
-    /// The revision that a server spoke last.
+    /// Returns the last negotiated revision of a server.
     pub fn find(&self, server: &str) -> Option<Revision> {
         lock(&self.0).get(&mark(server)).copied()
     }
 
-    /// Notes the revision of a server.
+    /// Stores the revision of a server.
     pub fn set(&self, server: &str, revision: Revision) {
         let mut known = lock(&self.0);
         if known.len() >= MAX_SERVERS && !known.contains_key(&mark(server)) {
-            known.clear(); // asking again costs one message
+            known.clear(); // a miss costs one request
         }
         known.insert(mark(server), revision);
     }
 
-    /// Forgets a server.
+    /// Removes a server.
     pub fn forget(&self, server: &str) {
         lock(&self.0).remove(&mark(server));
     }
 }
 
-/// The mark of a server. It may be stored, so every build must compute the same one.
+/// Returns the hash of a server name. It may be persisted, so it must be the same in every build.
 fn mark(server: &str) -> u64 {
     mark_of(&[server.as_bytes()])
 }

@@ -1,4 +1,4 @@
-//! Why a client's request failed.
+//! Error type of clients.
 
 use std::fmt;
 use std::io;
@@ -8,86 +8,86 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::TaskStatus;
 use linchpin_protocol::wire::Invalid;
 
-/// Why a client's request failed.
+/// Error of a client request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The server could not be started or reached.
     Open {
-        /// What was to be reached.
+        /// The server's command or URL.
         server: String,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The server refused it, did not answer in time, or is gone.
+    /// The server rejected the request, the request timed out, or the connection was lost.
     Call(CallError),
-    /// A tool was called, and its result did not arrive: the tool may or may not have run. Such a call is never
-    /// repeated automatically.
+    /// A tool was called and its result did not arrive: the tool may or may not have run. Such a call is never
+    /// retried automatically.
     OutcomeUnknown {
         /// The tool.
         tool: String,
         /// Why the result did not arrive.
         reason: String,
     },
-    /// The answer is not what the protocol says.
+    /// The response violates the protocol.
     Malformed {
         /// The method of the request.
         method: String,
         /// What is wrong, and where.
         invalid: Invalid,
     },
-    /// The server writes text to its standard output and sends no message.
+    /// The server writes text to its standard output and no messages.
     StrayOutput {
         /// The first lines.
         lines: Vec<String>,
     },
-    /// There is no revision that both sides speak.
+    /// Client and server have no revision in common.
     UnsupportedVersion {
-        /// What the server offers.
+        /// Revisions that the server offers.
         offered: Vec<String>,
-        /// What this client speaks.
+        /// Revisions that this client supports.
         spoken: Vec<Revision>,
     },
-    /// A list that does not end, or has too many entries.
+    /// A list has too many pages or entries, or repeats a cursor.
     EndlessList {
         /// The method of the list.
         method: &'static str,
-        /// How far it was read.
+        /// Number of pages that were read.
         pages: usize,
     },
-    /// The server does not say that it offers this.
+    /// The server does not declare the capability for this method.
     NotServed {
-        /// What was to be asked for.
+        /// The method.
         method: &'static str,
     },
-    /// A skill, or a file of one, that is not what its entry says. It must not be used.
+    /// A skill, or one of its files, does not match its declaration and must not be used.
     BadSkill {
-        /// Where it is.
+        /// Its URI.
         uri: String,
         /// What is wrong.
         fault: String,
     },
-    /// Arguments that are no JSON object.
+    /// The arguments are not a JSON object.
     BadArguments(String),
-    /// The server asked for something that this client did not offer.
+    /// The server requested a capability that this client did not declare.
     NotOffered {
-        /// What it asked for.
+        /// The requested method.
         method: String,
     },
-    /// A handler of this client could not answer a question of the server.
+    /// A handler of this client failed to handle a server request.
     Question {
-        /// What was asked.
+        /// The requested method.
         method: String,
-        /// Why there is no answer.
+        /// Why it failed.
         reason: String,
     },
-    /// The server asks for more and more input.
+    /// The server requested input in more round trips than allowed.
     TooManyRounds(usize),
-    /// The result is of a kind that this request cannot have.
+    /// The result type does not fit the request.
     UnexpectedResult {
         /// The method of the request.
         method: String,
-        /// The kind.
+        /// The result type.
         kind: String,
     },
     /// A tool's result does not match its output schema.
@@ -97,7 +97,7 @@ pub enum ClientError {
         /// What is wrong.
         fault: String,
     },
-    /// A task ended without a result, or the client could not follow it to its end.
+    /// A task finished without a result, or the client could not follow it to its end.
     Task {
         /// Its id.
         id: String,
@@ -118,20 +118,20 @@ impl fmt::Display for ClientError {
                 "the outcome of the call of `{tool}` is unknown, it may or may not have happened: {reason}"
             ),
             ClientError::Malformed { method, invalid: Invalid { path, reason } } => {
-                write!(f, "the answer to {method} is malformed at \"{path}\": {reason}")
+                write!(f, "malformed response to {method} at \"{path}\": {reason}")
             }
             ClientError::StrayOutput { lines } => write!(
                 f,
-                "the server writes text to its standard output instead of messages of the protocol; it must log to \
-                 standard error. Its first lines: {}",
+                "the server writes text instead of protocol messages to its standard output; it must log to \
+                 standard error. First lines: {}",
                 lines.iter().map(|line| format!("\"{line}\"")).collect::<Vec<_>>().join(", ")
             ),
             ClientError::UnsupportedVersion { offered, spoken } => {
-                write!(f, "the server speaks the protocol revision ")?;
+                write!(f, "no common protocol revision: the server supports ")?;
                 for (index, version) in offered.iter().enumerate() {
                     write!(f, "{}\"{version}\"", if index == 0 { "" } else { ", " })?;
                 }
-                write!(f, ", and this client")?;
+                write!(f, "; this client supports")?;
                 for (index, revision) in spoken.iter().enumerate() {
                     write!(f, "{} {revision}", if index == 0 { "" } else { "," })?;
                 }
@@ -140,33 +140,33 @@ impl fmt::Display for ClientError {
             ClientError::EndlessList { method, pages } => {
                 write!(
                     f,
-                    "{method} has too many entries, did not end within {pages} pages, or gave the same cursor twice"
+                    "{method} has too many entries, does not end within {pages} pages, or repeats a cursor"
                 )
             }
-            ClientError::NotServed { method } => write!(f, "the server does not offer {method}"),
+            ClientError::NotServed { method } => write!(f, "the server does not support {method}"),
             ClientError::BadSkill { uri, fault } => write!(f, "{uri} cannot be used: {fault}"),
             ClientError::BadArguments(arguments) => {
-                write!(f, "arguments are a JSON object, not {arguments}")
+                write!(f, "arguments must be a JSON object, not {arguments}")
             }
             ClientError::NotOffered { method } => write!(
                 f,
-                "the server asked for {method}, which this client did not offer: give it a handler when connecting"
+                "the server requested {method}, which this client does not support: set a handler for it"
             ),
             ClientError::Question { method, reason } => {
-                write!(f, "the server's {method} could not be answered: {reason}")
+                write!(f, "failed to handle the server's {method} request: {reason}")
             }
             ClientError::TooManyRounds(rounds) => {
-                write!(f, "the server still asks for input after {rounds} rounds")
+                write!(f, "the server still requests input after {rounds} rounds")
             }
             ClientError::UnexpectedResult { method, kind } => {
-                write!(f, "the answer to {method} is a result of the kind \"{kind}\", which it cannot have")
+                write!(f, "unexpected result type \"{kind}\" in the response to {method}")
             }
             ClientError::BadResult { tool, fault } => {
                 write!(f, "the result of the tool `{tool}` does not match its output schema: {fault}")
             }
             ClientError::Task { id, status, message } => {
                 let state =
-                    if status.is_terminal() { "ended as" } else { "may still run: its last status is" };
+                    if status.is_terminal() { "finished as" } else { "may still run: its last status is" };
                 write!(f, "the task {id} {state} {}", status.as_str())?;
                 message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
             }
@@ -177,7 +177,7 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its text is this error's own: a report of the whole chain would show it twice.
+            // This error shows the text of its source; a report of the whole chain would print it twice.
             ClientError::Open { source, .. } => source.source(),
             _ => None,
         }

@@ -1,4 +1,4 @@
-//! What a client does when its server asks or tells something.
+//! Handlers of a client for server requests and notifications.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::server::BoxFuture;
 use crate::sync::lock;
 use crate::{Error, Result};
 
-/// Answers questions of a server.
+/// Handler of server requests.
 pub(crate) trait Answerer: Send + Sync {
     fn answer(&self, question: Question) -> BoxFuture<Result<Reply>>;
 }
@@ -22,18 +22,18 @@ type Asked<P, R> = Box<dyn Fn(P) -> BoxFuture<Result<R>> + Send + Sync>;
 type Told<T> = Box<dyn Fn(T) + Send + Sync>;
 type ToldOfAny = Box<dyn Fn(&str, Value) + Send + Sync>;
 
-/// The lists whose changes a server tells.
+/// A list of the server that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// Tools came or went.
+    /// Tools were added, removed or changed.
     Tools,
-    /// Resources or templates came or went.
+    /// Resources or resource templates were added, removed or changed.
     Resources,
-    /// Prompts came or went.
+    /// Prompts were added, removed or changed.
     Prompts,
 }
 
-/// A client's handlers.
+/// Handlers of a client.
 #[derive(Default)]
 pub(crate) struct Handlers {
     pub(crate) elicit: Option<Asked<ElicitParams, ElicitResult>>,
@@ -45,14 +45,14 @@ pub(crate) struct Handlers {
     pub(crate) list_changed: Option<Told<Changed>>,
     pub(crate) resource_updated: Option<Told<String>>,
     pub(crate) notification: Option<ToldOfAny>,
-    /// Questions belong to whoever made the call they came with.
+    /// Forwards server requests to the caller whose call caused them.
     pub(crate) forward: bool,
-    /// Whether results may come as tasks.
+    /// Declares the tasks capability.
     pub(crate) tasks: bool,
 }
 
 impl Handlers {
-    /// What the client can do follows from its handlers.
+    /// Derives the client capabilities from the handlers.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
         let can = |handler: bool| (handler || self.forward).then(|| json!({}));
         let (form, url) = (can(self.elicit.is_some()), can(self.elicit_url.is_some()));
@@ -90,7 +90,10 @@ impl Answerer for Arc<Handlers> {
                 Question::Sample(params) => {
                     let handler = handlers.sample.as_ref().ok_or_else(none)?;
                     if params.tools.is_some() && !handlers.sample_tools {
-                        return Err(Error::invalid_params("/tools", "this client's model takes no tools"));
+                        return Err(Error::invalid_params(
+                            "/tools",
+                            "this client's model does not support tools",
+                        ));
                     }
                     Reply::Sample(Box::new(handler(*params).await?))
                 }
@@ -104,5 +107,5 @@ impl Answerer for Arc<Handlers> {
 }
 
 fn not_offered(method: &str) -> String {
-    format!("this client does not answer {method}")
+    format!("this client does not support {method}")
 }

@@ -1,4 +1,4 @@
-//! Messages from the server: answers find their requests, questions find their handlers, the rest is told.
+//! Dispatch of messages from the server: responses to pending requests, requests and notifications to handlers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -22,9 +22,9 @@ use crate::sync::lock;
 use crate::transport::{Carrier, Receiver};
 use crate::{Error, ErrorKind};
 
-/// What a message may hold: lists of large servers hold much.
+/// Limits of one message. They are high, since lists of large servers are long.
 const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
-/// Questions of one server that may be open at a time.
+/// Maximum number of server requests handled at the same time.
 const MAX_ANSWERING: usize = 64;
 
 pub(crate) struct Inbox(pub(crate) Arc<Core>);
@@ -37,20 +37,21 @@ impl Receiver for Inbox {
             self.0.stray.message();
         }
         match parsed {
-            // The server could not read a request, and does not know which: the only one that waits, if it is one.
+            // The server could not read a request and does not know its id. If only one request is pending, that one
+            // fails.
             Ok(Message::Response { id: None, reply: jsonrpc::Reply::Error(text) }) => {
                 let error = serde_json::from_str(text).map(CallError::Rejected);
                 self.0.peer.fail_only(error.unwrap_or_else(|error| CallError::Malformed(error.to_string())));
             }
             Ok(Message::Response { id, reply }) => {
                 if !self.0.peer.answer(id.as_ref(), reply) {
-                    tracing::debug!(?id, "an answer that nobody waits for");
+                    tracing::debug!(?id, "response without a matching request");
                 }
             }
             Ok(Message::Notification { method, params }) => self.notification(&method, &params),
             Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params),
             Ok(Message::Batch(messages)) => {
-                // One level: a batch holds messages, not other batches.
+                // A batch must not contain other batches.
                 let elements = messages.iter().filter(|message| !message.trim_start().starts_with('['));
                 elements.for_each(|message| {
                     self.receive(message.as_bytes());
@@ -62,9 +63,9 @@ impl Receiver for Inbox {
                 let is_stray = is_opening && id.is_none() && self.0.carrier().is_none();
                 if !is_stray || self.0.stray.line(message) {
                     let server = self.0.server_label();
-                    tracing::warn!(server, %error, "the server sent an invalid message");
+                    tracing::warn!(server, %error, "invalid message from the server");
                 }
-                // A transport that carries each request by itself knows which one this was.
+                // A per-request transport already knows the request of an invalid message.
                 if let Some(id) = id.filter(|_| self.0.carrier().is_none()) {
                     self.0.peer.fail(&id, CallError::Malformed(error.to_string()));
                 }
@@ -80,9 +81,9 @@ impl Receiver for Inbox {
 
     fn too_long(&self) {
         let limit = self.0.settings.max_message;
-        // It may have been any answer, and nobody should wait for one that was skipped.
+        // It may have been the response to any request: fail all, rather than wait for a skipped message.
         let reason = format!(
-            "the server sent a message of more than {limit} bytes, which was skipped and may have been it"
+            "skipped a message of the server larger than {limit} bytes, which may have been the response"
         );
         self.0.peer.fail_all(&CallError::Lost(reason.into()));
     }
@@ -144,7 +145,7 @@ impl Inbox {
         }
     }
 
-    /// A resource has changed.
+    /// Handles an updated resource.
     pub(super) fn updated(&self, uri: String) {
         self.0.cache.forget_resource(&uri);
         if let Some(told) = &self.0.handlers.resource_updated {
@@ -152,7 +153,7 @@ impl Inbox {
         }
     }
 
-    /// A list has changed.
+    /// Handles a changed list.
     pub(super) fn changed(&self, list: Changed) {
         match list {
             Changed::Tools => {
@@ -204,23 +205,28 @@ impl Inbox {
         let agreed = core.agreed.get().map(|agreed| agreed.revision);
         if agreed.is_some_and(|revision| revision.era() == Era::Stateless) {
             let server = core.server_label();
-            tracing::warn!(server, method, "the server sent a request, which this revision does not have");
+            tracing::warn!(
+                server,
+                method,
+                "ignored a request of the server: this revision has no server requests"
+            );
             return;
         }
         if core.outbox.is_full() {
-            // Answers to somebody who asks and asks and does not read would fill the memory.
+            // Responses for a server that sends requests without reading would fill the memory.
             core.outbox.close();
-            return core.end("the server asks without reading the answers");
+            return core.end("the server sends requests without reading the responses");
         }
         if method == Method::Ping.name() {
             return core.answer(id, Ok(&EmptyResult::new()));
         }
         let Some(revision) = agreed else {
-            let error = ProtocolError::InvalidRequest(format!("{method} comes before the session is open"));
+            let error =
+                ProtocolError::InvalidRequest(format!("{method} was sent before the session is open"));
             return core.answer::<Reply>(id, Err(&error));
         };
         if Method::find(method).is_some_and(|method| !method.is_in(revision)) {
-            // Some servers ask what the revision does not have; it has no form for an answer either.
+            // Some servers send requests that the revision does not have, and for which it has no response format.
             return core.answer::<Reply>(id, Err(&ProtocolError::MethodNotFound(method.to_owned())));
         }
         let question = match Question::decode(method, params.text().unwrap_or("{}")) {
@@ -233,7 +239,7 @@ impl Inbox {
             let mut answering = lock(&core.answering);
             if answering.len() >= MAX_ANSWERING || answering.contains_key(&id) {
                 let error =
-                    ProtocolError::Internal(format!("{} questions are open already", answering.len()));
+                    ProtocolError::Internal(format!("too many open server requests: {}", answering.len()));
                 drop(answering);
                 return core.answer::<Reply>(&id, Err(&error));
             }
@@ -242,11 +248,11 @@ impl Inbox {
         let core = core.clone();
         let task = related_task(params);
         start(&core.runtime.clone(), async move {
-            let _paused = core.peer.pause(); // the time of those who answer is not the server's
-            // One that panics is answered, too, and does not stay open.
+            let _paused = core.peer.pause(); // handler time does not count against the server
+            // A panicking handler also produces a response and frees its entry.
             let answer = caught_future(core.clone().reply(question));
             let answer = tokio::select! {
-                biased; // a question that was withdrawn is not answered
+                biased; // do not respond to a cancelled request
                 () = cancelled.notified() => None,
                 answer = answer => Some(answer),
             };
@@ -266,8 +272,8 @@ impl Inbox {
 }
 
 impl Core {
-    /// Answers a question that did not come with a result: the only call under way that answers questions
-    /// itself, or the client's handlers.
+    /// Handles a server request that is not part of a result: with the only call in flight that has its own handler,
+    /// or with the client's handlers.
     fn reply(self: Arc<Self>, question: Question) -> BoxFuture<crate::Result<Reply>> {
         let askers: Vec<_> = {
             let mut askers = lock(&self.askers);
@@ -278,7 +284,7 @@ impl Core {
             [] => self.handlers.answer(question),
             [only] => only.answer(question),
             several => {
-                let text = "calls are under way, and this question does not say which it belongs to";
+                let text = "calls are in flight, and this request does not name the one it belongs to";
                 let error =
                     Error::rpc(linchpin_protocol::code::INTERNAL_ERROR, format!("{} {text}", several.len()));
                 Box::pin(std::future::ready(Err(error)))
@@ -287,7 +293,7 @@ impl Core {
     }
 
     fn answer<T: Encode>(&self, id: &Id<'_>, answer: Result<&T, &ProtocolError>) {
-        // Only sessions have requests of the server; one may be on its way to be opened.
+        // Only sessions have server requests, possibly before the negotiation has finished.
         let revision = self.agreed.get().map_or(Revision::LATEST_SESSION, |agreed| agreed.revision);
         self.outbox.send(|out| match answer {
             Ok(result) => {
@@ -298,7 +304,7 @@ impl Core {
     }
 }
 
-/// The request that a message which cannot be read seems to answer: nobody should wait for it.
+/// Guesses the request that an unreadable message responds to, so that this request fails at once.
 fn guess_id(message: &[u8]) -> Option<Id<'static>> {
     let text = std::str::from_utf8(message).ok()?.trim_start();
     let has = |member: &str| text.contains(member);
@@ -306,7 +312,7 @@ fn guess_id(message: &[u8]) -> Option<Id<'static>> {
     if !answers || !text.starts_with('{') {
         return None;
     }
-    // A member of the message itself, not of something in it.
+    // Only a member of the message itself, not of a nested object.
     let count = |at: usize, brace: char| text[..at].matches(brace).count();
     let depth = |at: usize| count(at, '{').saturating_sub(count(at, '}'));
     let (at, name) = text.match_indices("\"id\":").find(|(at, _)| depth(*at) == 1)?;
@@ -315,27 +321,27 @@ fn guess_id(message: &[u8]) -> Option<Id<'static>> {
     rest[..end].parse().ok().map(Id::Number)
 }
 
-/// The task that a question belongs to: its answer must say so too.
+/// Returns the related task of a server request; the result must repeat it.
 fn related_task(params: &Params<'_>) -> Option<Value> {
     let meta = Params::parse(params.find("_meta")?, LIMITS).ok()?;
     serde_json::from_str(meta.find(key::RELATED_TASK)?).ok()
 }
 
-/// An error of a handler, as the server may see it.
+/// Converts a handler error into the form that the server may see.
 pub(crate) fn for_server(error: &Error) -> ProtocolError {
     match error.kind() {
         ErrorKind::Protocol(error) => error.clone(),
         ErrorKind::Tool(text) => ProtocolError::Internal(text.clone()),
         ErrorKind::Foreign(_) | ErrorKind::Setup(_) => {
-            tracing::error!(?error, "a handler of the client failed");
+            tracing::error!(?error, "client handler failed");
             ProtocolError::Internal("Internal error".into())
         }
     }
 }
 
-/// A hook that panics must not end the connection.
+/// Runs a hook; a panic in it must not close the connection.
 pub(crate) fn guarded(hook: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(hook)).is_err() {
-        tracing::error!("a hook of the client panicked");
+        tracing::error!("client hook panicked");
     }
 }

@@ -1,7 +1,8 @@
-//! Clients: a connection to a server, and what can be asked over it.
+//! MCP client: connections to servers and the requests sent over them.
 //!
-//! [`Client::stdio`] and its like describe a client, [`ClientBuilder::connect`] connects it. Requests are values
-//! that can be given a timeout and a progress hook, and are sent when they are awaited; dropping them cancels.
+//! [`Client::stdio`] and the similar constructors return a builder, and [`ClientBuilder::connect`] connects it. A
+//! request is a value with options such as a timeout and a progress hook. It is sent when it is awaited, and
+//! cancelled when it is dropped.
 
 mod builder;
 mod cache;
@@ -67,17 +68,17 @@ pub use crate::transport::child::{SUPERVISE, supervise};
 use crate::transport::http::Http;
 use crate::transport::{Line, Transport};
 
-/// A connected client. Clones share the connection, which ends when the last of them is dropped.
+/// A connected client. Clones share the connection, which closes when the last clone is dropped.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<Core>,
     line: Arc<dyn Line>,
-    /// The stream of changes of lists, where one must be opened for them.
+    /// Stream of list changes, for revisions that need one.
     watching: Arc<OnceLock<Subscription>>,
 }
 
 impl Client {
-    /// A client of a server that is started as a process and speaks on its standard input and output.
+    /// Creates a client for a server that runs as a child process and uses its standard input and output.
     ///
     /// ```
     /// use linchpin::Client;
@@ -91,21 +92,21 @@ impl Client {
         Self::command(Command::new(program).args(args.into_arguments()))
     }
 
-    /// As [`Self::stdio`], with an environment, a working directory and hooks of its own.
+    /// Like [`Self::stdio`], with a custom environment, working directory and hooks.
     #[cfg(unix)]
     pub fn command(command: Command) -> ClientBuilder {
         Self::over(command)
     }
 
-    /// A client of a server on the network, by its URL: Streamable HTTP of every revision, or HTTP+SSE if that is what
-    /// it speaks.
+    /// Creates a client for a remote server. It uses Streamable HTTP in every revision, and falls back to HTTP+SSE
+    /// if the server supports only that.
     #[cfg(feature = "http-client")]
     pub fn http(url: impl Into<String>) -> ClientBuilder<Http> {
         ClientBuilder::new(Http::new(url))
     }
 
-    /// A client of a server on the network that speaks HTTP+SSE, as before Streamable HTTP. [`Self::http`] finds that
-    /// out by itself.
+    /// Creates a client for a remote server that uses HTTP+SSE, the predecessor of Streamable HTTP. [`Self::http`]
+    /// detects such servers automatically.
     #[cfg(feature = "http-client")]
     pub fn sse(url: impl Into<String>) -> ClientBuilder<Http> {
         let is_session = |revision: &Revision| revision.era() == linchpin_protocol::Era::Session;
@@ -113,7 +114,7 @@ impl Client {
         ClientBuilder::new(Http::sse(url)).revisions(sessions)
     }
 
-    /// A client of a server that is reached in a way of your own.
+    /// Creates a client with a custom transport.
     pub fn over(transport: impl Transport) -> ClientBuilder {
         ClientBuilder::new(Box::new(transport))
     }
@@ -122,59 +123,59 @@ impl Client {
         Client { core, line: line.into(), watching: Arc::default() }
     }
 
-    /// What is to be done as soon as both sides have agreed.
+    /// Sets the log level and subscribes to list changes after the negotiation.
     async fn opened(self) -> Result<Self, ClientError> {
         let (revision, capabilities) = (self.revision(), self.capabilities());
         if let Some(level) = wants_level(revision, self.core.settings.log_level)
             && capabilities.logging.is_some()
         {
-            // A server that refuses still serves.
+            // The connection is usable even if the server rejects the log level.
             if let Err(error) = self.set_log_level(level).await {
                 let server = self.core.server_label();
-                tracing::warn!(server, %error, "the server refused the log level");
+                tracing::warn!(server, %error, "server rejected the log level");
             }
         }
         if self.core.handlers.list_changed.is_some() {
-            // As with the log level.
+            // The connection is usable without the subscription.
             if let Err(error) = self.watch_lists().await {
                 let server = self.core.server_label();
-                tracing::warn!(server, %error, "cannot subscribe to list changes");
+                tracing::warn!(server, %error, "failed to subscribe to list changes");
             }
         }
         Ok(self)
     }
 
     fn agreed(&self) -> &Agreed {
-        self.core.agreed.get().expect("a client is made once both sides have agreed")
+        self.core.agreed.get().expect("a client is created after the negotiation")
     }
 
-    /// The revision that is spoken.
+    /// Returns the negotiated revision.
     pub fn revision(&self) -> Revision {
         self.agreed().revision
     }
 
-    /// Who the server says it is.
+    /// Returns the name and version that the server reports.
     pub fn server(&self) -> Option<&Implementation> {
         self.agreed().server.as_ref()
     }
 
-    /// What the server can do.
+    /// Returns the capabilities of the server.
     pub fn capabilities(&self) -> &ServerCapabilities {
         &self.agreed().capabilities
     }
 
-    /// How to use the server, for the model.
+    /// Returns the server's usage instructions for the model.
     pub fn instructions(&self) -> Option<&str> {
         self.agreed().instructions.as_deref()
     }
 
-    /// Whether the connection has ended; requests fail then, and say why.
+    /// Returns whether the connection is closed. Requests on a closed connection fail with the reason.
     pub fn is_closed(&self) -> bool {
         self.core.outbox.is_closed()
     }
 
-    /// Ends the connection in good order, for all clones. A process that was started has ended when this returns,
-    /// with everything it started.
+    /// Closes the connection gracefully, for all clones. A child process and all its descendants have exited when
+    /// this returns.
     pub async fn close(&self) {
         self.line.close().await;
     }
@@ -183,27 +184,28 @@ impl Client {
         Call::new(self.clone(), method, Ok(to_vec(params, self.revision())))
     }
 
-    /// The server's tools.
+    /// Lists the tools of the server.
     pub fn tools(&self) -> Pages<Tool> {
         Pages::new(self.clone())
     }
 
-    /// The server's resources.
+    /// Lists the resources of the server.
     pub fn resources(&self) -> Pages<Resource> {
         Pages::new(self.clone())
     }
 
-    /// The server's patterns of resources.
+    /// Lists the resource templates of the server.
     pub fn resource_templates(&self) -> Pages<ResourceTemplate> {
         Pages::new(self.clone())
     }
 
-    /// The server's prompts.
+    /// Lists the prompts of the server.
     pub fn prompts(&self) -> Pages<Prompt> {
         Pages::new(self.clone())
     }
 
-    /// Calls a tool. `arguments` is anything that is a JSON object: `json!({ … })`, a struct, a map; `()` for none.
+    /// Calls a tool. `arguments` must serialize to a JSON object (`json!({ … })`, a struct, a map); pass `()` for
+    /// none.
     pub fn call(&self, tool: impl Into<String>, arguments: impl Serialize) -> Call {
         Call::tool(self.clone(), tool.into(), &arguments)
     }
@@ -215,7 +217,7 @@ impl Client {
         self.send(Method::ReadResource, &params)
     }
 
-    /// Fills in a prompt.
+    /// Renders a prompt.
     pub fn prompt<K: Into<String>, V: Into<String>>(
         &self,
         name: impl Into<String>,
@@ -233,8 +235,8 @@ impl Client {
         self.send(Method::GetPrompt, &params)
     }
 
-    /// Completes an argument of a prompt or a variable of a template. [`Call::context`] adds the arguments that are
-    /// already known.
+    /// Completes an argument of a prompt or a variable of a resource template. [`Call::context`] adds the arguments
+    /// that are already known.
     pub fn complete(
         &self,
         reference: CompletionReference,
@@ -249,7 +251,7 @@ impl Client {
         self.send(Method::Complete, params)
     }
 
-    /// Has somebody told of changed lists, beside the handlers. Once.
+    /// Registers a callback for list changes, in addition to the handlers. Only the first callback takes effect.
     pub(crate) async fn watch_changes(
         &self,
         told: Box<dyn Fn(Changed) + Send + Sync>,
@@ -261,19 +263,20 @@ impl Client {
         Ok(())
     }
 
-    /// Asks whether the server is there. Where the revision has no `ping`, what it says of itself is asked for.
+    /// Checks that the server responds. Revisions without `ping` use `server/discover` instead.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let method = if Method::Ping.is_in(self.revision()) { Method::Ping } else { Method::Discover };
         self.send::<EmptyResult>(method, &EmptyParams::default()).await.map(|_| ())
     }
 
-    /// Sets the least level of log messages, in a session. In the stateless era the level is said when connecting.
+    /// Sets the minimum level of log messages of a session. In the stateless era the level is fixed at connect time.
     pub async fn set_log_level(&self, level: LogLevel) -> Result<(), ClientError> {
         *lock(&self.core.level) = Some(level);
         self.send::<EmptyResult>(Method::SetLevel, &SetLevelParams { level, meta: None }).await.map(|_| ())
     }
 
-    /// Changes the folders that the client works in, if it was connected with any, and tells the server where the revision has such a notice.
+    /// Replaces the client's roots. If the client declared roots when it connected and the revision has the
+    /// notification, the server is notified.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) {
         let before = lock(&self.core.handlers.roots).replace(roots.into_iter().collect());
         let declared = before.is_some() || self.core.handlers.forward;
@@ -282,8 +285,8 @@ impl Client {
         }
     }
 
-    /// Sends a request of your own and decodes its result. `params` is anything that is a JSON object; its `_meta`
-    /// is kept.
+    /// Sends a custom request and decodes its result. `params` must serialize to a JSON object; its `_meta` is sent
+    /// too.
     pub async fn request<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -299,12 +302,12 @@ impl Client {
         call::decoded(method, &text)
     }
 
-    /// Sends a notification of your own.
+    /// Sends a custom notification.
     pub fn notify(&self, method: &str, params: &Value) {
         self.core.notify(method, params);
     }
 
-    /// A task by its id, which may come from an earlier connection.
+    /// Returns a handle to a task by its id. The task may have been created over an earlier connection.
     pub fn task(&self, id: impl Into<String>) -> TaskHandle {
         TaskHandle::new(self.clone(), id.into())
     }

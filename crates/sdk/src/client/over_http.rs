@@ -1,4 +1,4 @@
-//! Options of clients that only servers on the network have. Each is an option of [`Http`], where it is described.
+//! HTTP-only options of the client builder. Each one is described at the method of [`Http`] with the same name.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::egress::{Egress, Redirects};
 use crate::transport::Direction;
 use crate::transport::http::{HeadersRequest, Http};
 
-/// What only a server on the network has.
+/// Options of remote servers.
 impl ClientBuilder<Http> {
     fn with(mut self, change: impl FnOnce(Http) -> Http) -> Self {
         self.transport = change(self.transport);

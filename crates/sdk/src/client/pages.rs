@@ -1,5 +1,5 @@
-//! Lists that come in pages, read as they are wanted and never without end. An entry that is malformed, or that cannot be
-//! used, is left out with the reason; the others are not affected.
+//! Paginated lists, read on demand and bounded. Malformed or unusable entries are skipped with the reason, and do
+//! not affect the others.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -24,20 +24,20 @@ use super::core::{Core, Options};
 use super::rounds::kind;
 use super::{Client, ClientError};
 
-/// Items of one list that are read at most, and bytes of all its pages.
+/// Limits of one list: number of items, and total size of its pages.
 const MAX_ITEMS: usize = 100_000;
 const MAX_BYTES: usize = 256 << 20;
-/// Entries left out of one list that are reported, and the characters of their names.
+/// Limits of the report of skipped entries: their number, and the characters of a name.
 const MAX_LEFT_OUT: usize = 1_000;
 const MAX_NAME: usize = 200;
 
-/// Something that servers list.
+/// An item of a server list.
 pub trait Item: Sized + Send {
     #[doc(hidden)]
     type Page: DeserializeOwned;
     #[doc(hidden)]
     const METHOD: Method;
-    /// The member of a page with the entries.
+    /// Member of a page that contains the entries.
     #[doc(hidden)]
     const MEMBER: &'static str;
     #[doc(hidden)]
@@ -47,25 +47,25 @@ pub trait Item: Sized + Send {
     fn entry(text: &str) -> Result<Self, Invalid>;
     #[doc(hidden)]
     fn seen(_: &Seen<'_>, _: &mut Vec<Self>, _: &mut Vec<LeftOut>) {}
-    /// Whether the server offers it: what is not offered must not be asked for.
+    /// Returns whether the server declares the capability for this list. Undeclared lists must not be requested.
     #[doc(hidden)]
     fn offered(_: &Client) -> bool {
         true
     }
 }
 
-/// An entry of a list that is not used.
+/// A skipped entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Its name, or its URI; its position in the list if it has neither.
+    /// Its name or URI; its position in the list if it has neither.
     pub name: String,
-    /// Why it is not used.
+    /// Why it was skipped.
     pub reason: String,
 }
 
 impl LeftOut {
-    /// An entry that is not used. Names are cut after 200 characters.
+    /// Creates a skipped entry. Names are truncated to 200 characters.
     pub fn new(name: &str, reason: impl Into<String>) -> Self {
         LeftOut { name: name.chars().take(MAX_NAME).collect(), reason: reason.into() }
     }
@@ -77,7 +77,7 @@ impl LeftOut {
 pub struct Listing<T> {
     /// The entries.
     pub items: Vec<T>,
-    /// The entries that are not used, with the reason. At most 1,000.
+    /// The skipped entries, with the reasons. At most 1,000.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -87,7 +87,7 @@ impl<T> Default for Listing<T> {
     }
 }
 
-/// Who has seen a page.
+/// The client whose item types inspect a received page.
 #[doc(hidden)]
 pub struct Seen<'a>(&'a Core);
 
@@ -140,13 +140,13 @@ items! {
 struct Page<T> {
     items: Vec<T>,
     next: Option<String>,
-    /// Entries of the page, also those that are left out.
+    /// Number of entries on the page, including skipped ones.
     entries: usize,
-    /// The entries that are left out, as far as they are reported.
+    /// The skipped entries that are reported.
     left_out: Vec<LeftOut>,
 }
 
-/// The entries of a page as they were received: at most one more than a list may have.
+/// The raw entries of a page: at most one more than a list may have.
 struct Entries<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
@@ -175,7 +175,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-/// The name of a malformed entry.
+/// Returns a name for a malformed entry.
 fn name(entry: &RawValue, index: usize) -> String {
     let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
     let name = ["name", "uri", "uriTemplate"].iter().find_map(|key| entry.get(key)?.as_str());
@@ -188,21 +188,21 @@ fn mark(cursor: &str) -> u64 {
     hasher.finish()
 }
 
-/// A list of a server. Nothing is asked before a page is wanted.
+/// A paginated list of a server. Pages are requested on demand.
 #[must_use = "a list is read with `all` or `next_page`"]
 pub struct Pages<T> {
     client: Client,
-    /// The folder that is looked into, if it is one.
+    /// URI of the directory, if this lists a directory.
     folder: Option<String>,
     cursor: Option<String>,
-    /// Marks of the cursors so far: the cursors themselves may be long.
+    /// Hashes of the cursors so far: the cursors themselves may be long.
     seen: HashSet<u64>,
     read: usize,
     items: usize,
     bytes: usize,
     done: bool,
     left_out: Vec<LeftOut>,
-    /// How many entries are left out, also those that are not reported.
+    /// Number of skipped entries, including unreported ones.
     left_out_count: usize,
     options: Options,
     of: PhantomData<fn() -> T>,
@@ -239,18 +239,18 @@ impl<T: Item> Pages<T> {
         }
     }
 
-    /// Asks the server, also where a page is known that counts as fresh.
+    /// Bypasses the response cache.
     pub fn fresh(mut self) -> Self {
         self.options.fresh = true;
         self
     }
 
-    /// Everything that can be used. [`Self::listing`] also has what cannot.
+    /// Reads all pages and returns the usable entries. [`Self::listing`] also returns the skipped ones.
     pub async fn all(self) -> Result<Vec<T>, ClientError> {
         self.listing().await.map(|listing| listing.items)
     }
 
-    /// Everything, with the entries that are not used and the reasons.
+    /// Reads all pages and returns the usable entries, and the skipped ones with the reasons.
     pub async fn listing(mut self) -> Result<Listing<T>, ClientError> {
         let mut items = Vec::new();
         while let Some(page) = self.next_page().await? {
@@ -259,12 +259,12 @@ impl<T: Item> Pages<T> {
         Ok(Listing { items, left_out: self.left_out })
     }
 
-    /// The entries of the pages read so far that are not used, with the reasons. At most 1,000.
+    /// Returns the skipped entries of the pages read so far, with the reasons. At most 1,000.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// The next page; `None` after the last one.
+    /// Reads the next page. Returns `None` after the last one.
     pub async fn next_page(&mut self) -> Result<Option<Vec<T>>, ClientError> {
         if self.done {
             return Ok(None);
@@ -302,10 +302,10 @@ impl<T: Item> Pages<T> {
             }
             next => self.cursor = next,
         }
-        // Without names and reasons, which the server chooses.
+        // Names and reasons are not logged: the server chooses them.
         if self.done && self.left_out_count > 0 {
             let (server, count) = (self.client.core.server_label(), self.left_out_count);
-            tracing::warn!(server, method, count, "entries of a list are left out");
+            tracing::warn!(server, method, count, "skipped unusable list entries");
         }
         Ok(Some(items))
     }
@@ -314,7 +314,7 @@ impl<T: Item> Pages<T> {
     async fn fetch(&self) -> Result<String, ClientError> {
         let (core, revision) = (&self.client.core, self.client.revision());
         let text = match core.ask_kept(revision, T::METHOD, &self.params(), &self.options).await {
-            // The cursor may come from a page that was cached for too long.
+            // The cursor may come from a stale cached page.
             Err(error @ CallError::Rejected(_)) if self.cursor.is_some() => {
                 core.cache.forget(T::METHOD);
                 return Err(error.into());
@@ -328,7 +328,7 @@ impl<T: Item> Pages<T> {
         Ok(text)
     }
 
-    /// Decodes a page. If that fails, each entry is decoded by itself, and the malformed ones are left out.
+    /// Decodes a page. If that fails, decodes each entry separately and skips the malformed ones.
     fn decode(&self, text: &str) -> Result<Page<T>, ClientError> {
         let method = T::METHOD.name();
         let malformed = match decoded(method, text) {
@@ -338,7 +338,7 @@ impl<T: Item> Pages<T> {
             }
             Err(error) => error,
         };
-        // Raw text, so that the entries are decoded from the bytes that were received.
+        // Raw text, so that entries are decoded from the received bytes.
         let Ok(mut page) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
             return Err(malformed);
         };
@@ -357,7 +357,7 @@ impl<T: Item> Pages<T> {
                 Err(Invalid { path, reason }) if self.left_out.len() + left_out.len() < MAX_LEFT_OUT => {
                     let at = if path.is_empty() { String::new() } else { format!(" at \"{path}\"") };
                     let name = name(entry, self.items + index);
-                    left_out.push(LeftOut::new(&name, format!("it is malformed{at}: {reason}")));
+                    left_out.push(LeftOut::new(&name, format!("malformed{at}: {reason}")));
                 }
                 Err(_) => {}
             }

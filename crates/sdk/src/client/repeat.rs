@@ -1,15 +1,15 @@
-//! Which requests may be sent again when they, or their answers, were lost: those that change nothing.
+//! Retry rules: only requests without side effects are resent after a loss.
 
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::Method;
 
-/// The name of the error for a session that the server no longer knows.
+/// Error code for a session that the server no longer knows.
 pub(crate) const SESSION_NOT_FOUND: &str = "MCP_SESSION_NOT_FOUND";
 
-/// The name of the error for a server that was not reached: nothing was sent.
+/// Error code for a server that could not be reached: nothing was sent.
 pub(crate) const NOT_CONNECTED: &str = "HTTP_CONNECT";
 
-/// Whether a request that failed so may have been carried out.
+/// Returns whether a request that failed with this error may have been processed.
 pub(super) fn is_lost(error: &CallError) -> bool {
     match error {
         CallError::Lost(_) => true,
@@ -18,7 +18,7 @@ pub(super) fn is_lost(error: &CallError) -> bool {
     }
 }
 
-/// Whether a request does the same however often it is sent.
+/// Returns whether a request may be sent repeatedly with the same effect.
 pub(super) fn is_repeatable(method: &str) -> bool {
     use Method as M;
     let Some(method) = Method::find(method) else { return false };

@@ -1,4 +1,4 @@
-//! Requests that take several rounds: the server asks for input, the client answers and asks again.
+//! Multi round-trip requests: the server requests input, the client sends the responses with the request again.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,31 +24,31 @@ use crate::question::{Question, Reply};
 use crate::server::BoxFuture;
 use crate::sync::lock;
 
-/// Questions that one result may ask.
+/// Maximum number of input requests in one result.
 const MAX_QUESTIONS: usize = 64;
-/// The shortest and the longest pause before a request is repeated that had no questions to answer.
+/// Shortest and longest delay before a request without input requests is sent again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// What is asked, besides its parameters.
+/// A request without its parameters.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// The tool that is called, if one is.
+    /// The tool, if this is a tool call.
     pub(crate) tool: Option<String>,
     pub(crate) options: Options,
-    /// The wish for a task that is kept for so many milliseconds.
+    /// Requested TTL of a task in milliseconds, if the call should run as a task.
     pub(crate) ttl: Option<u64>,
 }
 
-/// What a request has led to.
+/// Outcome of sending a request.
 pub(super) enum Begun {
-    /// Its result, as JSON text.
+    /// The result, as JSON text.
     Done(String),
-    /// A task that will have the result.
+    /// The task that will produce the result.
     Task(Box<Task>),
 }
 
-/// Sends a request and sees it through to its result.
+/// Sends a request and waits for its result.
 pub(super) async fn drive(
     client: &Client,
     request: &Request,
@@ -56,14 +56,14 @@ pub(super) async fn drive(
 ) -> Result<String, ClientError> {
     match begin(client, request, params).await? {
         Begun::Done(text) => Ok(text),
-        // Boxed, like all that is rare, so that the future of every call stays small.
+        // Boxed, like all rare paths, so that the future of every call stays small.
         Begun::Task(task) => {
             Box::pin(TaskHandle::new(client.clone(), task.task_id).with(request.clone()).finish()).await
         }
     }
 }
 
-/// Sends a request and answers the questions that come back until there is a result or a task.
+/// Sends a request and handles input requests until the server returns a result or a task.
 pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -> Result<Begun, ClientError> {
     let (core, revision) = (&client.core, client.revision());
     let session = revision.era() == Era::Session;
@@ -80,7 +80,7 @@ pub(super) async fn begin(client: &Client, request: &Request, params: Vec<u8>) -
     for round in 0..=core.settings.max_rounds {
         let asked = match &current {
             None => core.ask_kept(revision, request.method, &params, &request.options).await,
-            // What was answered with the help of others is not kept.
+            // Results that depend on input responses are not cached.
             Some(params) => core.ask(revision, request.method.name(), params, &request.options).await,
         };
         let asked = match asked {
@@ -123,13 +123,14 @@ fn begun_in_session(request: &Request, as_task: bool, text: String) -> Result<Be
     Ok(Begun::Done(text))
 }
 
-/// A server without tasks answers a wish for one with the result itself.
+/// Returns whether a result is a task. A server without tasks ignores the task request and returns the result
+/// itself.
 fn wire_decodes_as_task(text: &str) -> bool {
     Params::parse(text, Limits::default()).is_ok_and(|result| result.find("task").is_some())
 }
 
-/// A call that failed may have been written for a tool that has changed since. One whose headers did not match was
-/// refused before it was carried out: the tools are listed, and it is sent once more.
+/// Handles a failed tool call whose tool definition may be stale. A call rejected for mismatched headers was not
+/// executed: refresh the tool list and send it once more.
 async fn once_more(
     client: &Client,
     request: &Request,
@@ -154,10 +155,10 @@ async fn once_more(
     }
 }
 
-/// Converts the error of a call that was sent and has no response: the tool may have run.
+/// Converts the error of a call that was sent without receiving a response: the tool may have run.
 ///
-/// After the first round the tool has started, so a request that was not sent, or that the transport refused, does not
-/// mean that the tool did not run.
+/// After the first round trip the tool has started, so a request that was not sent, or that the transport rejected,
+/// does not mean that the tool did not run.
 fn lost(request: &Request, error: CallError, has_begun: bool) -> ClientError {
     let not_sent =
         matches!(error, CallError::Closed(_) | CallError::TooMany(_) | CallError::Transport { .. });
@@ -173,7 +174,7 @@ fn lost(request: &Request, error: CallError, has_begun: bool) -> ClientError {
     }
 }
 
-/// The kind of a result of the stateless era.
+/// Returns the `resultType` of a stateless-era result.
 pub(super) fn kind(text: &str) -> Cow<'static, str> {
     if text.starts_with(r#"{"resultType":"complete""#) {
         return Cow::Borrowed("complete");
@@ -183,8 +184,8 @@ pub(super) fn kind(text: &str) -> Cow<'static, str> {
     kind.map_or(Cow::Borrowed("complete"), Cow::Owned)
 }
 
-/// The time that a call may take in all, rounds and tasks included: what signs of progress may extend it to. The time
-/// of those who answer questions does not count.
+/// Total time limit of a call, including round trips and tasks: the limit of extensions by progress. Time spent in
+/// handlers of server requests does not count.
 pub(super) struct Budget {
     begun: Instant,
     most: Option<Duration>,
@@ -208,7 +209,7 @@ impl Budget {
     }
 }
 
-/// The request again, with answers to what was asked.
+/// Builds the parameters of the next round trip, with the input responses.
 async fn next_round(
     client: &Client,
     request: &Request,
@@ -235,7 +236,7 @@ async fn next_round(
     Ok(next)
 }
 
-/// The answers as a JSON object.
+/// Encodes the input responses as a JSON object.
 pub(super) fn answers_json(client: &Client, answers: &BTreeMap<String, Reply>) -> Vec<u8> {
     let mut out = Vec::new();
     Encoder { out: &mut out, revision: client.revision() }.object(|fields| {
@@ -246,14 +247,14 @@ pub(super) fn answers_json(client: &Client, answers: &BTreeMap<String, Reply>) -
     out
 }
 
-/// A JSON object with one member more.
+/// Adds a member to a JSON object.
 pub(super) fn with_member(object: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
     let open = object.strip_suffix(b"}").unwrap_or(b"{");
     let comma: &[u8] = if open.len() > 1 { b"," } else { b"" };
     [open, comma, b"\"", key.as_bytes(), b"\":", value, b"}"].concat()
 }
 
-/// Answers questions, all at once.
+/// Handles input requests concurrently.
 pub(super) async fn answer_all(
     client: &Client,
     options: &Options,
@@ -261,7 +262,7 @@ pub(super) async fn answer_all(
 ) -> Result<BTreeMap<String, Reply>, ClientError> {
     if requests.len() > MAX_QUESTIONS {
         let (method, reason) =
-            ("input request".to_owned(), format!("it asks {} questions at once", requests.len()));
+            ("input request".to_owned(), format!("too many input requests: {}", requests.len()));
         return Err(ClientError::Question { method, reason });
     }
     let mut open = Vec::with_capacity(requests.len());
@@ -317,8 +318,8 @@ fn answer(
     Ok(Box::pin(crate::server::caught_future(answer)))
 }
 
-/// Notes who answers the questions that come while a call is under way in a session, where they do not say
-/// which call they belong to.
+/// Registers the handler of a call while it is in flight in a session, where server requests do not name the call
+/// they belong to.
 fn register(client: &Client, options: &Options) -> Option<Registered> {
     let answerer = options.answerer.clone()?;
     lock(&client.core.askers).push(Arc::downgrade(&answerer));

@@ -1,4 +1,4 @@
-//! What belongs to a session, set again when the server has lost it and another one was opened.
+//! Restoration of session state in a new session after the server lost the old one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use linchpin_protocol::model::{SetLevelParams, SubscribeParams};
 use super::core::{Core, Options};
 use crate::sync::lock;
 
-/// Sets the log level and watches the resources as in the session before.
+/// Restores the log level and the resource subscriptions.
 pub(super) async fn restore(core: Arc<Core>) {
     let level = *lock(&core.level);
     if let Some(level) = level {
@@ -27,6 +27,6 @@ async fn again(core: &Core, method: Method, params: Vec<u8>) {
     let method = method.name();
     if let Err(error) = core.ask(core.revision(), method, &params, &Options::default()).await {
         let server = core.server_label();
-        tracing::warn!(server, method, %error, "cannot restore a setting in the new session");
+        tracing::warn!(server, method, %error, "failed to restore session state");
     }
 }

@@ -1,4 +1,4 @@
-//! What a client is told once and keeps.
+//! Settings of a client, fixed when it connects.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use linchpin_protocol::model::{Implementation, LogLevel};
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) info: Implementation,
-    /// The revisions that are spoken.
+    /// Supported revisions.
     pub(crate) revisions: Vec<Revision>,
     pub(crate) timeout: Duration,
     pub(crate) extend_to: Option<Duration>,
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) max_pages: usize,
     pub(crate) max_rounds: usize,
     pub(crate) text_ids: bool,
-    /// Whether results are kept for as long as the server says that they are fresh.
+    /// Enables the response cache.
     pub(crate) cache: bool,
     pub(crate) log_level: Option<LogLevel>,
     /// Name of the server in log events.

@@ -1,6 +1,6 @@
-//! Stray output: what a server writes that is not a message. The connection fails before its timeout if a server writes many
-//! lines and no message. A few lines before the first message do no harm: some servers print a banner, and then take long
-//! to start. If no message follows until the timeout, the error quotes them.
+//! Stray output: output of a server that is not a protocol message. If a server writes many lines and no message,
+//! the connection fails before its timeout. A few lines before the first message are tolerated, since some servers
+//! print a banner and start slowly. If no message follows before the timeout, the error quotes these lines.
 
 use std::sync::Mutex;
 
@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 
 use crate::sync::lock;
 
-/// Stray lines without a message after which the connection fails.
+/// Number of stray lines without a message after which the connection fails.
 const MAX_LINES: usize = 100;
-/// How many lines are shown, and how many characters of each.
+/// Number of quoted lines, and of characters of each.
 const SHOWN: usize = 3;
 const SHOWN_CHARS: usize = 200;
 
@@ -29,7 +29,7 @@ struct Seen {
 }
 
 impl Stray {
-    /// Records a line that is not a message. Returns whether it is one of the first, which are worth a log line.
+    /// Records a stray line. Returns whether it is one of the first, which are logged.
     pub(crate) fn line(&self, line: &[u8]) -> bool {
         let mut seen = lock(&self.seen);
         if seen.has_message {
@@ -45,7 +45,7 @@ impl Stray {
         is_shown
     }
 
-    /// Records that a message came: the server speaks the protocol.
+    /// Records that the server sent a message.
     pub(crate) fn message(&self) {
         let mut seen = lock(&self.seen);
         if !seen.has_message {
@@ -53,7 +53,7 @@ impl Stray {
         }
     }
 
-    /// The first stray lines, if no message came.
+    /// Returns the first stray lines, if no message was received.
     pub(crate) fn lines(&self) -> Option<Vec<String>> {
         let seen = lock(&self.seen);
         (!seen.lines.is_empty()).then(|| seen.lines.clone())

@@ -1,4 +1,4 @@
-//! Being told of changes: by a subscription in a session, by a stream in the stateless era.
+//! Change notifications: resource subscriptions in a session, a notification stream in the stateless era.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use super::{Client, ClientError};
 use crate::server::start;
 use crate::sync::lock;
 
-/// How often in a row a stream that was cut is opened again, and the first and longest pause before that.
+/// Maximum consecutive attempts to reopen a stream, and the first and longest delay before one.
 const MAX_TRIES: u32 = 20;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
-/// A stream that lasts so long is no failure.
+/// A stream open for this long resets the attempts.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Changes are told for as long as this is kept.
-#[must_use = "nothing is told any more once this is dropped"]
+/// A subscription. Dropping it ends the notifications.
+#[must_use = "dropping the subscription ends it"]
 pub struct Subscription {
-    /// Dropped with this; then the stream is given up.
+    /// Dropping it closes the stream.
     _stream: Option<oneshot::Sender<()>>,
     resource: Option<(Arc<Core>, String)>,
 }
 
 impl Client {
-    /// Watches a resource: the handler of [`super::ClientBuilder::on_resource_updated`] is told of its changes.
+    /// Subscribes to a resource. Its updates go to the callback of [`super::ClientBuilder::on_resource_updated`].
     pub async fn subscribe(&self, uri: impl Into<String>) -> Result<Subscription, ClientError> {
         let uri = uri.into();
         if self.revision().era() == Era::Stateless {
@@ -45,7 +45,7 @@ impl Client {
             };
             return self.listen(filter).await;
         }
-        // Held before it is asked for: whoever ends an earlier one then sees that, and whoever gives this up ends it.
+        // Count it before the request: a concurrent unsubscription sees it, and dropping this future releases it.
         *lock(&self.core.subscribed).entry(uri.clone()).or_default() += 1;
         let params = SubscribeParams { uri: uri.clone(), meta: None };
         let mut subscription = Subscription { _stream: None, resource: Some((self.core.clone(), uri)) };
@@ -53,18 +53,18 @@ impl Client {
             Ok(_) => Ok(subscription),
             Err(error) => {
                 if matches!(error, ClientError::Call(CallError::Rejected(_))) {
-                    subscription.resource.take().map(|(core, uri)| release(&core, &uri)); // there is none to end
+                    subscription.resource.take().map(|(core, uri)| release(&core, &uri)); // nothing to unsubscribe
                 }
                 Err(error)
             }
         }
     }
 
-    /// Listens for changed lists. In the stateless era they come on a stream, which is opened only if the server
-    /// announces changes of at least one list; in a session they need no request.
+    /// Subscribes to list changes. The stateless era needs a stream, which is opened only if the server announces
+    /// changes of at least one list; a session needs no request.
     pub(super) async fn watch_lists(&self) -> Result<(), ClientError> {
         let can = self.capabilities();
-        // `false` says the same as no member at all.
+        // `false` is equivalent to an absent member.
         let announced = |list_changed: Option<bool>| list_changed.filter(|announced| *announced);
         let of = |list: &Option<ListCapability>| announced(list.as_ref()?.list_changed);
         let filter = SubscriptionFilter {
@@ -91,7 +91,7 @@ impl Client {
         let (stream, given_up) = oneshot::channel();
         start(&self.core.runtime, async move {
             tokio::select! {
-                // The call is dropped, which tells the server.
+                // Dropping the call cancels it on the server.
                 _ = given_up => {}
                 error = keep(&core, &params, &notifications, call) => {
                     let server = core.server_label();
@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// Opens a stream of notifications and waits until the server has acknowledged it.
+/// Opens a notification stream and waits for its acknowledgement.
 async fn open(core: &Core, params: &[u8]) -> Result<Stream, CallError> {
     let acknowledged = Arc::new(Notify::new());
     let mut waiting = Waiting { core, number: None };
@@ -114,7 +114,7 @@ async fn open(core: &Core, params: &[u8]) -> Result<Stream, CallError> {
     })?;
     let timeout = core.settings.timeout;
     let opened = tokio::select! {
-        biased; // a stream that was acknowledged was open, even if it has ended since
+        biased; // an acknowledged stream was open, even if it has closed since
         () = acknowledged.notified() => Ok(()),
         ended = &mut call => Err(ended.err().unwrap_or(CallError::Lost("the server closed the stream".into()))),
         () = tokio::time::sleep(timeout) => Err(CallError::TimedOut(timeout)),
@@ -122,7 +122,7 @@ async fn open(core: &Core, params: &[u8]) -> Result<Stream, CallError> {
     opened.map(|()| call)
 }
 
-/// Whoever waits for a stream to be acknowledged, until that is over.
+/// Removes the waiter for an acknowledgement on drop.
 struct Waiting<'a> {
     core: &'a Core,
     number: Option<i64>,
@@ -136,9 +136,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Waits for the end of a stream, and opens it again: one that the server has ended in good order, since it may be about
-/// to start anew, and one that was cut, where the transport can lose one alone. What may have changed meanwhile counts
-/// as changed.
+/// Reopens a stream whenever it ends: after a graceful end, since the server may be restarting, and after a loss, if
+/// the transport can lose a single stream. Everything that may have changed in between is reported as changed.
 async fn keep(
     core: &Arc<Core>,
     params: &[u8],
@@ -169,12 +168,12 @@ async fn keep(
                 Err(refused) => (error, is_refused) = (Some(refused), true),
             }
         };
-        tracing::debug!("a stream that had ended is open again");
+        tracing::debug!("subscription stream reopened");
         missed(core, filter);
     }
 }
 
-/// Tells of everything that a stream tells of.
+/// Reports all lists and resources of a stream as changed.
 fn missed(core: &Arc<Core>, filter: &SubscriptionFilter) {
     let inbox = Inbox(core.clone());
     let lists = [
@@ -195,19 +194,19 @@ impl Drop for Subscription {
     }
 }
 
-/// One less watches a resource. Whether it was the last.
+/// Decrements the subscription count of a resource. Returns whether it was the last subscription.
 fn release(core: &Core, uri: &str) -> bool {
     let mut subscribed = lock(&core.subscribed);
     if let Some(watching) = subscribed.get_mut(uri).filter(|watching| **watching > 1) {
         *watching -= 1;
-        return false; // somebody else still does
+        return false; // other subscriptions remain
     }
     subscribed.remove(uri);
     true
 }
 
-/// Ends the subscription to a resource that nobody watches. Messages may overtake each other: if somebody watches it
-/// again meanwhile, the server may have ended that instead, and is told once more.
+/// Unsubscribes from a resource without subscriptions. Requests may overtake each other: if a new subscription was
+/// made in the meantime, the server may have ended that one, so subscribe again.
 async fn end(core: &Core, uri: &str) {
     let revision = core.revision();
     let params = to_vec(&SubscribeParams { uri: uri.to_owned(), meta: None }, revision);
@@ -217,7 +216,7 @@ async fn end(core: &Core, uri: &str) {
         told = !told;
         let method = if told { Method::Subscribe } else { Method::Unsubscribe }.name();
         if let Err(error) = core.ask(revision, method, &params, &Options::default()).await {
-            tracing::debug!(%error, method, "the server was not told whether a resource is watched");
+            tracing::debug!(%error, method, "failed to update the resource subscription");
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! Requests that became tasks: polled, answered and cancelled by the client.
+//! Tasks: polling, input requests and cancellation by the client.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use super::rounds::{Budget, Request, answer_all, answers_json, with_member};
 use super::{Client, ClientError, Options};
 use crate::server::start;
 
-/// How often to look when the server does not say: and the bounds of what it may say.
+/// Poll interval if the server names none, and the bounds of the interval it may name.
 const POLL: Duration = Duration::from_secs(1);
 const FASTEST: Duration = Duration::from_millis(20);
 const SLOWEST: Duration = Duration::from_mins(1);
-/// How long `tasks/result` may take: as long as a person who is asked meanwhile.
+/// Timeout of `tasks/result`, which may block until a user has replied to an elicitation.
 const UNTIL_DONE: Duration = Duration::from_hours(24);
 
-/// A call that was begun.
+/// A started call.
 pub enum Started {
-    /// It is done.
+    /// The call has finished.
     Done(Box<CallToolResult>),
-    /// It goes on as a task.
+    /// The call continues as a task.
     Task(Box<TaskHandle>),
 }
 
-/// A task of the server. Its id is all that is needed to come back to it, from another process too.
+/// Handle to a task of the server. The task id is enough to resume it, even from another process.
 #[derive(Clone)]
 pub struct TaskHandle {
     client: Client,
@@ -52,12 +52,12 @@ impl TaskHandle {
     }
 
     pub(super) fn with(mut self, request: Request) -> Self {
-        // Progress belongs to the request that was answered.
+        // Progress belongs to the original request, which already has its response.
         self.request = Request { options: Options { progress: None, ..request.options.clone() }, ..request };
         self
     }
 
-    /// The server's name for it.
+    /// Returns the id that the server assigned.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -78,28 +78,28 @@ impl TaskHandle {
         to_vec(&TaskParams { task_id: self.id.clone(), meta: None }, self.client.revision())
     }
 
-    /// How far it has come.
+    /// Returns the status of the task.
     pub async fn get(&self) -> Result<GetTaskResult, ClientError> {
         self.ask(Method::GetTask, &self.params(), None).await
     }
 
-    /// Asks the server to give it up.
+    /// Requests cancellation of the task.
     pub async fn cancel(&self) -> Result<Option<Task>, ClientError> {
         self.ask::<CancelTaskResult>(Method::CancelTask, &self.params(), None).await.map(|result| result.task)
     }
 
-    /// Waits for the result, and answers what the server asks meanwhile. Dropping the future leaves the task as it
-    /// is; [`Self::cancel`] gives it up.
+    /// Waits for the result and handles input requests of the server. Dropping the future does not cancel the task;
+    /// [`Self::cancel`] does.
     pub async fn wait(&self) -> Result<CallToolResult, ClientError> {
         let text = self.result().await?;
         finish(&self.client, &self.request, &text)
     }
 
-    /// The result of a call that became a task, as JSON text. When nobody waits any more the task is given up.
+    /// Waits for the result of a call that became a task, as JSON text. Dropping the future cancels the task.
     pub(super) async fn finish(self) -> Result<String, ClientError> {
         let mut cancel = CancelOnDrop { core: self.client.core.clone(), params: Some(self.params()) };
         let result = self.result().await;
-        // A call whose time is over is cancelled, as any other, and so is one whose questions nobody can answer.
+        // Cancel the task of a call that timed out, or whose input requests cannot be handled.
         if !matches!(
             result,
             Err(ClientError::Question { .. }
@@ -119,17 +119,17 @@ impl TaskHandle {
         }
     }
 
-    /// The state of the task.
+    /// Requests the status of the task.
     async fn poll(&self) -> Result<GetTaskResult, ClientError> {
         self.get().await.map_err(|error| match error {
-            // The handle was made from an id, which the server may not know.
+            // The handle was created from an id that the server may not know.
             ClientError::Call(CallError::Rejected(_)) if self.request.tool.is_none() => error,
             error => self.unfinished(error, TaskStatus::Working),
         })
     }
 
-    /// Converts the error of a request about the task. It does not describe the call, which may have run: the result names
-    /// the task and its last known status.
+    /// Converts the error of a request about the task. The error does not describe the call, which may have run: the
+    /// returned error names the task and its last known status.
     fn unfinished(&self, error: ClientError, status: TaskStatus) -> ClientError {
         match error {
             ClientError::Call(CallError::TimedOut(_)) => error,
@@ -153,7 +153,7 @@ impl TaskHandle {
                     return Err(CallError::Rejected(error).into());
                 }
                 (TaskStatus::InputRequired, Some(TaskDetail::InputRequests(mut requests))) => {
-                    // A key stands for one request during the whole life of a task.
+                    // A key identifies one input request during the lifetime of the task.
                     requests.retain(|key, _| answered.insert(key.clone()));
                     if !requests.is_empty() {
                         self.answer(requests, &mut time).await?;
@@ -170,7 +170,7 @@ impl TaskHandle {
         }
     }
 
-    /// Answers input requests of the task.
+    /// Handles input requests of the task.
     async fn answer(
         &self,
         requests: BTreeMap<String, InputRequest>,
@@ -196,7 +196,8 @@ impl TaskHandle {
         ClientError::Task { id: self.id.clone(), status: task.status, message: task.status_message }
     }
 
-    /// The result is fetched once the task is done, or waits for answers, which come by requests of the server.
+    /// Fetches the result once the task has finished or requires input, which a session requests with server
+    /// requests.
     async fn follow_in_session(&self) -> Result<String, ClientError> {
         let time = Deadlines::new(self);
         loop {
@@ -209,11 +210,11 @@ impl TaskHandle {
                     self.ask(Method::GetTaskPayload, &self.params(), Some(UNTIL_DONE)).await;
                 match (result, task.status) {
                     (Ok(result), _) => return Ok(result.get().to_owned()),
-                    // The error of the request that became the task.
+                    // The error of the call itself.
                     (Err(error @ ClientError::Call(CallError::Rejected(_))), TaskStatus::Failed) => {
                         return Err(error);
                     }
-                    // Some servers refuse to give the result of a task before it is done, instead of waiting.
+                    // Some servers reject `tasks/result` for an unfinished task instead of waiting.
                     (Err(ClientError::Call(CallError::Rejected(_))), status) if !status.is_terminal() => {}
                     (Err(error), status) => return Err(self.unfinished(error, status)),
                 }
@@ -224,15 +225,15 @@ impl TaskHandle {
     }
 }
 
-/// The limits of following one task.
+/// Time limits of following one task.
 struct Deadlines {
     begun: Instant,
     budget: Budget,
-    /// How long the server may take to notice answers.
+    /// How long the server may take to process input responses.
     timeout: Duration,
-    /// How often the server has asked for input.
+    /// Number of times the server has requested input.
     rounds: usize,
-    /// When the last answers were sent; `None` once the server has noticed them.
+    /// When the last input responses were sent; `None` once the server has processed them.
     answers_sent_at: Option<Instant>,
 }
 
@@ -248,7 +249,7 @@ impl Deadlines {
         }
     }
 
-    /// Fails when the time of the call is over, or the server should have ended the task by its `ttl`.
+    /// Fails if the call has timed out, or if the task has outlived its TTL.
     fn check(&self, task: &Task) -> Result<(), CallError> {
         self.budget.check()?;
         match task.ttl_ms.map(Duration::from_millis) {
@@ -259,7 +260,7 @@ impl Deadlines {
         }
     }
 
-    /// Fails when the server goes on asking for what was answered.
+    /// Fails if the server still requests input that was already sent.
     fn check_answers(&self) -> Result<(), CallError> {
         match self.answers_sent_at {
             Some(sent) if sent.elapsed() > self.timeout => Err(CallError::TimedOut(self.timeout)),
@@ -272,10 +273,10 @@ fn pause(task: &Task) -> Duration {
     task.poll_interval_ms.map_or(POLL, Duration::from_millis).clamp(FASTEST, SLOWEST)
 }
 
-/// Gives a task up that nobody waits for any more.
+/// Cancels a task on drop.
 struct CancelOnDrop {
     core: Arc<Core>,
-    /// Which one; nothing once it has ended.
+    /// Parameters of the task; `None` once it has finished.
     params: Option<Vec<u8>>,
 }
 
@@ -285,7 +286,7 @@ impl Drop for CancelOnDrop {
         start(&self.core.runtime, async move {
             let (revision, options) = (core.revision(), Options::default());
             if let Err(error) = core.ask(revision, Method::CancelTask.name(), &params, &options).await {
-                tracing::debug!(%error, "a task could not be cancelled");
+                tracing::debug!(%error, "failed to cancel a task");
             }
         });
     }

@@ -1,27 +1,28 @@
-//! What kind of place an address is. Pure: no names, no policy.
+//! Classification of IP addresses. Independent of names and of the policy.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A kind of place on the network, from the most public to what nothing should be sent to.
+/// Class of an IP address, from public to forbidden.
 ///
-/// IPv4 in IPv6 (mapped, compatible, NAT64, 6to4, Teredo, ISATAP) is what it carries.
+/// An IPv6 address that embeds an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo, ISATAP) has the class of
+/// the embedded one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Anywhere on the internet.
+    /// Globally routable.
     Public,
-    /// A private network: RFC 1918, shared address space of providers, unique local and site-local IPv6.
+    /// A private network: RFC 1918, carrier-grade NAT, unique local and site-local IPv6.
     Private,
-    /// Only this link, and the metadata services of clouds wherever they are.
+    /// Link-local, and the metadata services of cloud providers at any address.
     LinkLocal,
-    /// This machine.
+    /// Loopback.
     Loopback,
-    /// Multicast, unspecified, reserved, for documentation or benchmarks.
+    /// Multicast, unspecified, reserved, documentation and benchmark addresses.
     Forbidden,
 }
 
 impl Class {
-    /// The class of an address.
+    /// Returns the class of an address.
     pub fn of(address: IpAddr) -> Class {
         match address {
             IpAddr::V4(address) => of_v4(address),
@@ -36,8 +37,8 @@ impl fmt::Display for Class {
             Class::Public => "a public address",
             Class::Private => "a private address",
             Class::LinkLocal => "a link-local or metadata address",
-            Class::Loopback => "an address of this machine",
-            Class::Forbidden => "an address that nothing is sent to",
+            Class::Loopback => "a loopback address",
+            Class::Forbidden => "a reserved address",
         })
     }
 }
@@ -45,10 +46,10 @@ impl fmt::Display for Class {
 fn of_v4(address: Ipv4Addr) -> Class {
     match address.octets() {
         [127, ..] => Class::Loopback,
-        // 100.100.100.200 and 168.63.129.16 are metadata services outside of 169.254/16.
+        // 100.100.100.200 and 168.63.129.16 are cloud metadata services outside 169.254/16.
         [169, 254, ..] | [100, 100, 100, 200] | [168, 63, 129, 16] => Class::LinkLocal,
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Class::Private,
-        // This network; protocol assignments; documentation; relays of 6to4; benchmarks; multicast; reserved.
+        // In order: this network and multicast, protocol assignments, documentation, 6to4 relays, benchmarks.
         [0 | 224..=255, ..]
         | [192, 0, 0 | 2, _]
         | [198, 51, 100, _]
@@ -61,7 +62,7 @@ fn of_v4(address: Ipv4Addr) -> Class {
 
 fn of_v6(address: Ipv6Addr) -> Class {
     let segments = address.segments();
-    // Interface identifiers of ISATAP end in an IPv4 address, under any prefix.
+    // ISATAP interface identifiers embed an IPv4 address, under any prefix.
     if let [.., 0 | 0x200, 0x5efe, high, low] = segments {
         let prefix = of_v6_prefix(address, [segments[0], segments[1], segments[2], segments[3], 0, 0, 0, 1]);
         return prefix.max(of_v4(v4(high, low)));
@@ -72,14 +73,13 @@ fn of_v6(address: Ipv6Addr) -> Class {
 fn of_v6_prefix(address: Ipv6Addr, segments: [u16; 8]) -> Class {
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 1] => Class::Loopback,
-        // Mapped, mapped for translation (RFC 2765), compatible, the well-known prefix of NAT64, 6to4. All zeros carry
-        // 0.0.0.0.
+        // Mapped, translated (RFC 2765), compatible, the well-known NAT64 prefix, 6to4. All zeros embed 0.0.0.0.
         [0, 0, 0, 0, 0, 0xffff | 0, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x2002, high, low, ..] => of_v4(v4(high, low)),
         [0x64, 0xff9b, 1, ..] => of_local_nat64(address),
-        // Teredo carries two: the server's, and the client's with every bit turned over.
+        // Teredo embeds two: the server's, and the client's with all bits inverted.
         [0x2001, 0, high, low, .., client_high, client_low] => {
             of_v4(v4(high, low)).max(of_v4(v4(!client_high, !client_low)))
         }
@@ -87,14 +87,14 @@ fn of_v6_prefix(address: Ipv6Addr, segments: [u16; 8]) -> Class {
         [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Class::Private,
         // Protocol assignments, documentation.
         [0x2001, 1..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Class::Forbidden,
-        // Nothing else has been given out to the world.
+        // No other range is allocated for global unicast.
         [0x2000..=0x3fff, ..] => Class::Public,
         _ => Class::Forbidden,
     }
 }
 
-/// A local prefix of NAT64 is somebody's own network at best. Where the IPv4 address stands depends on the length of
-/// the prefix: both common places count, if there is something.
+/// Classifies an address with a local NAT64 prefix: private at best. The position of the IPv4 address depends on the
+/// prefix length; both common positions are checked if they are not zero.
 fn of_local_nat64(address: Ipv6Addr) -> Class {
     let octets = address.octets();
     let at_48 = Ipv4Addr::new(octets[6], octets[7], octets[9], octets[10]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the standard library knows of an address must not be public here.
+        /// An address that the standard library considers private must not be public here.
         #[test]
         fn no_private_address_is_public(address in any::<u32>(), six in any::<u128>()) {
             let address = Ipv4Addr::from(address);

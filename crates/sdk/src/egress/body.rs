@@ -1,4 +1,4 @@
-//! What is sent, and what comes back.
+//! Request and response bodies.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,15 +13,15 @@ use super::error::{EgressError, EgressErrorKind};
 use super::pool::{Line, Pool};
 use super::target::Place;
 
-/// How much of an answer nobody wants is still read, to keep the connection.
+/// Maximum number of frames read from an abandoned response, to reuse its connection.
 const DRAINED_FRAMES: usize = 4;
 
-/// The body of a request: bytes that are already there. Cheap to clone.
+/// Body of a request, fully in memory. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Body(Bytes);
 
 impl Body {
-    /// No body.
+    /// Creates an empty body.
     pub fn empty() -> Self {
         Body::default()
     }
@@ -54,10 +54,10 @@ impl HttpBody for Body {
     }
 }
 
-/// The body of a response, as it arrives.
+/// Body of a response, streamed.
 ///
-/// It drives its connection itself, so nothing runs in the background. Read to its end, the connection serves the next
-/// request; dropped before that, the connection is closed.
+/// It drives its connection itself, so no background task is needed. When it is read to the end, the connection is
+/// returned to the pool; when it is dropped earlier, the connection is closed.
 pub struct ResponseBody {
     incoming: Incoming,
     line: Option<Box<Line>>,
@@ -74,7 +74,7 @@ impl ResponseBody {
         body
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next chunk; `None` at the end.
     pub async fn chunk(&mut self) -> Option<Result<Bytes, EgressError>> {
         loop {
             let frame = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await?;
@@ -86,13 +86,13 @@ impl ResponseBody {
         }
     }
 
-    /// The whole body, of at most so many bytes.
+    /// Reads the whole body, up to `max` bytes.
     pub async fn read_to_end(mut self, max: usize) -> Result<Bytes, EgressError> {
         if self.incoming.size_hint().lower() > max as u64 {
             return Err(self.too_large(max));
         }
         let Some(first) = self.chunk().await.transpose()? else { return Ok(Bytes::new()) };
-        // Most answers are one piece, which is not copied.
+        // Most responses are a single chunk, which is not copied.
         let mut whole: Option<BytesMut> = None;
         let mut length = first.len();
         while length <= max {
@@ -110,7 +110,7 @@ impl ResponseBody {
         EgressError::new(EgressErrorKind::TooLarge, text)
     }
 
-    /// Gives the connection back, if it can serve another request.
+    /// Returns the connection to the pool, if it can be reused.
     fn release(&mut self) {
         if let Some(line) = self.line.take() {
             self.pool.put(&self.place, line);
@@ -136,7 +136,7 @@ impl HttpBody for ResponseBody {
         }
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
-                let text = format!("the response of `{}` broke off: {error}", this.place.host);
+                let text = format!("the response of `{}` is incomplete: {error}", this.place.host);
                 EgressError::new(EgressErrorKind::Http, text).because(error)
             })
         }))
@@ -152,7 +152,7 @@ impl HttpBody for ResponseBody {
 }
 
 impl Drop for ResponseBody {
-    /// Often the end is already here and only nobody has looked at it.
+    /// Drains a few frames: often the rest has already arrived.
     fn drop(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..DRAINED_FRAMES {

@@ -1,4 +1,4 @@
-//! The settings of an [`Egress`].
+//! Builder of an [`Egress`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::proxy::{Proxy, from_environment};
 use super::resolve::{Resolve, System};
 use super::tls::Tls;
 
-/// Settings; every one has a safe default. [`Builder::build`] makes an [`Egress`] of them.
+/// Settings of an [`Egress`], each with a safe default. [`Builder::build`] creates it.
 #[must_use = "settings do nothing by themselves"]
 pub struct Builder {
     policy: Policy,
@@ -41,40 +41,40 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// What may be reached.
+    /// Sets the egress policy.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Who looks names up, instead of the operating system.
+    /// Sets the resolver. Default: that of the operating system.
     pub fn resolver(mut self, resolver: impl Resolve + 'static) -> Self {
         self.resolve = Arc::new(resolver);
         self
     }
 
-    /// The longest that a connection may take to come about, from the lookup to TLS: 10 seconds unless told.
+    /// Sets the timeout for opening a connection, from name resolution to TLS. Default: 10 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long a connection is kept for the next request: a minute unless told.
+    /// Sets how long an idle connection stays in the pool. Default: 60 s.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.limits.idle_timeout = timeout;
         self
     }
 
-    /// How many connections to one host are kept for the next request: 8 unless told.
+    /// Sets the maximum number of idle connections per host. Default: 8.
     pub fn idle_per_host(mut self, count: usize) -> Self {
         self.limits.idle_per_host = count;
         self
     }
 
-    /// Connects through an HTTP proxy, `http://[user:password@]host:port`, except to this machine. `https` goes through
-    /// it as it is (`CONNECT`), plain `http` is handed to it.
+    /// Connects through an HTTP proxy, `http://[user:password@]host:port`, except to loopback addresses. `https` is
+    /// tunnelled (`CONNECT`), plain `http` is forwarded.
     ///
-    /// Names are then looked up by the proxy: what their addresses are is for the proxy to judge.
+    /// The proxy resolves the names, so the policy cannot check their addresses.
     pub fn proxy(mut self, url: &str) -> Self {
         match Proxy::new(url) {
             Ok(proxy) => self.proxy = Some(proxy),
@@ -83,10 +83,10 @@ impl Builder {
         self
     }
 
-    /// Connects through the proxy that `HTTPS_PROXY` or `ALL_PROXY` names, if one does, except to what `NO_PROXY` names.
-    /// Without this the environment is not looked at.
+    /// Uses the proxy named by `HTTPS_PROXY` or `ALL_PROXY`, except for the hosts in `NO_PROXY`. Default: the
+    /// environment is ignored.
     pub fn proxy_from_env(mut self) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "asked for by the caller, and read once")]
+        #[expect(clippy::disallowed_methods, reason = "requested by the caller, and read once")]
         match from_environment(|name| std::env::var(name).ok()) {
             Ok(proxy) => self.proxy = proxy.or(self.proxy),
             Err(error) => self.note(error),
@@ -94,18 +94,22 @@ impl Builder {
         self
     }
 
-    /// Calls `watch` after each step on the way to a connection.
+    /// Sets a callback that is called after each step of opening a connection.
     pub fn on_hop(mut self, watch: impl Fn(&Hop<'_>) + Send + Sync + 'static) -> Self {
         self.on_hop = Some(Arc::new(watch));
         self
     }
 
-    /// The first mistake counts.
+    /// Stores an error for [`Self::build`]; the first one wins.
     pub(super) fn note(&mut self, error: EgressError) {
         self.error.get_or_insert(error);
     }
 
-    /// The way out, if everything that was set up works.
+    /// Creates the egress.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a setting is invalid, such as a certificate or the proxy URL.
     pub fn build(mut self) -> Result<Egress, EgressError> {
         self.error.take().map_or_else(|| Ok(self.finish()), Err)
     }

@@ -1,4 +1,4 @@
-//! What was denied, told to whoever a handle is for, and what was reached through it.
+//! Denial reporting per handle, and the destinations reached through it.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +10,25 @@ use super::pool::Egress;
 use super::target::Target;
 use crate::sync::lock;
 
-/// How many places a handle remembers; whoever reaches more has reached too many to know.
+/// Maximum number of destinations that a handle records; beyond that, [`Egress::is_allowed`] returns `false`.
 const MOST_PLACES: usize = 64;
 
 const LONGEST_HOST: usize = 253;
 
-/// A place that was not gone to: the policy refuses its address, plain `http` would be read on the way, or a redirect or a
-/// document leads where nobody follows.
+/// A denied connection: the policy refuses its address, plain `http` would be unprotected, or a redirect or a
+/// document leads to a URL that is not followed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Denied<'a> {
-    /// The host, as the URL names it.
+    /// The host in the URL.
     pub host: &'a str,
-    /// The address that was refused, if there was one.
+    /// The refused address, if known.
     pub address: Option<IpAddr>,
-    /// Why, without a query, a password or a header.
+    /// The reason, without query, password or headers.
     pub reason: &'a str,
 }
 
-/// Who is told, and what was reached.
+/// Callback for denials, and the destinations reached so far.
 pub(super) struct Ear {
     told: Box<dyn Fn(&Denied<'_>) + Send + Sync>,
     denials: AtomicU64,
@@ -36,7 +36,7 @@ pub(super) struct Ear {
 }
 
 impl Egress {
-    /// The same way out, for somebody who wants to hear what is denied on it. Connections are shared with the others.
+    /// Returns a handle that reports denials to a callback. It shares the connections of this one.
     #[must_use]
     pub fn on_denied(&self, told: impl Fn(&Denied<'_>) + Send + Sync + 'static) -> Egress {
         let ear = Ear { told: Box::new(told), denials: AtomicU64::new(0), reached: Mutex::default() };
@@ -45,8 +45,8 @@ impl Egress {
         heard
     }
 
-    /// Whether all places that were reached through this handle (see [`Egress::on_denied`]) could be reached now, at the
-    /// same addresses: the settings may have [changed](Egress::change).
+    /// Returns whether the current settings allow all destinations that were reached through this handle (see
+    /// [`Egress::on_denied`]), at the same addresses: the settings may have [changed](Egress::change).
     pub fn is_allowed(&self) -> bool {
         let Some(ear) = &self.ear else { return true };
         let (dialer, reached) = (self.dialer(), lock(&ear.reached));
@@ -54,7 +54,7 @@ impl Egress {
             && reached.iter().all(|(target, trust, way)| dialer.allows(target, *trust, way))
     }
 
-    /// How often something was denied through this handle (see [`Egress::on_denied`]).
+    /// Returns the number of denials through this handle (see [`Egress::on_denied`]).
     pub fn denials(&self) -> u64 {
         self.ear.as_ref().map_or(0, |ear| ear.denials.load(Ordering::Relaxed))
     }
@@ -66,7 +66,7 @@ impl Egress {
         }
     }
 
-    /// Remembers where somebody was reached.
+    /// Records a reached destination.
     pub(super) fn note(&self, target: &Target, trust: Trust, way: &Way) {
         let Some(ear) = &self.ear else { return };
         let mut reached = lock(&ear.reached);
@@ -79,7 +79,7 @@ impl Egress {
     }
 }
 
-/// The host of a URL that may be none at all, for people.
+/// Extracts the host of a possibly invalid URL, for display.
 pub(crate) fn host_of(url: &str) -> String {
     let place = url.split_once("://").map_or(url, |(_, place)| place);
     let place = place.split(['/', '?', '#', '\\']).next().unwrap_or_default();

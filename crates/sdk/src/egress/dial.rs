@@ -1,5 +1,4 @@
-//! From a URL to a connection: look up once, leave out what the policy refuses, dial one of the addresses that are
-//! left, and nothing else.
+//! Connection setup: resolve once, drop the addresses that the policy refuses, and dial only the remaining ones.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,10 +18,10 @@ use super::resolve::Resolve;
 use super::target::{Host, Target};
 use super::tls::Tls;
 
-/// More addresses than this are not tried.
+/// Maximum number of addresses tried.
 const MOST_ADDRESSES: usize = 16;
 
-/// Bytes to and from a server, with TLS or without.
+/// Byte stream to a server, with or without TLS.
 pub(super) type Stream = Box<dyn Io>;
 
 pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -38,18 +37,18 @@ pub(super) struct Dialer {
     pub on_hop: Option<Watcher>,
 }
 
-/// How a connection goes.
+/// Route of a connection.
 #[derive(Clone)]
 pub(super) struct Way {
-    /// What kind of place it leads to.
+    /// Class of the destination.
     pub class: Class,
-    /// The address that was dialled; through a proxy nobody here knows it.
+    /// The dialled address; `None` through a proxy, which resolves the name itself.
     pub address: Option<IpAddr>,
     pub proxy: Option<Arc<Proxy>>,
 }
 
 impl Dialer {
-    /// A connection to the target, and how it goes.
+    /// Opens a connection to the target, and returns its route.
     pub(super) async fn dial(&self, target: &Target, trust: Trust) -> Result<(Stream, Way), EgressError> {
         let deadline = Instant::now() + self.connect_timeout;
         let place = target.place();
@@ -74,7 +73,7 @@ impl Dialer {
         self.proxy.as_ref().filter(|proxy| proxy.is_for(host))
     }
 
-    /// Whether a connection that goes so would come about now.
+    /// Returns whether a connection with this route would be allowed now.
     pub(super) fn allows(&self, target: &Target, trust: Trust, way: &Way) -> bool {
         let place = target.place();
         match (way.address, self.proxy_for(&place.host), &way.proxy) {
@@ -88,7 +87,7 @@ impl Dialer {
         }
     }
 
-    /// Whether the policy allows the address that a URL has.
+    /// Checks the address in a URL, if it has one, against the policy.
     pub(super) fn check_address(&self, target: &Target, trust: Trust) -> Result<(), EgressError> {
         let place = target.place();
         let address = match &place.host {
@@ -109,7 +108,7 @@ impl Dialer {
         let outcome = match timeout_at(deadline, self.resolve.resolve(name)).await {
             Err(_) => Err(self.timed_out(Phase::Resolve, target)),
             Ok(Err(error)) => Err(unresolved(target, &error.to_string()).because(error)),
-            Ok(Ok(found)) if found.is_empty() => Err(unresolved(target, "it has no address")),
+            Ok(Ok(found)) if found.is_empty() => Err(unresolved(target, "the name has no address")),
             Ok(Ok(found)) => {
                 Ok(found.into_iter().take(MOST_ADDRESSES).map(|ip| SocketAddr::new(ip, place.port)).collect())
             }
@@ -119,8 +118,8 @@ impl Dialer {
         outcome
     }
 
-    /// The addresses that may be dialled. They are all of one class: where a name has public and other addresses, the
-    /// others are bait or a mistake.
+    /// Returns the addresses that may be dialled. They are all of one class: if a name has public and other
+    /// addresses, the others are an attack or a mistake.
     fn choose(
         &self,
         target: &Target,
@@ -140,10 +139,10 @@ impl Dialer {
         let Some((nearest, class)) = allowed.iter().copied().min_by_key(|(_, class)| *class) else {
             return Err(match refusal {
                 Some(Refusal { address, class, reason }) => refused(target, Some(address), class, reason),
-                None => unresolved(target, "it has no address"),
+                None => unresolved(target, "the name has no address"),
             });
         };
-        // A name that was public before must not lead to a nearer place now.
+        // A name that was public before must not resolve to a private or local address now (DNS rebinding).
         if place.typed && !literal && class != Class::Public && target.home() == Some(Class::Public) {
             return Err(refused(target, Some(nearest.ip()), class, Reason::Moved));
         }
@@ -151,7 +150,7 @@ impl Dialer {
         Ok((allowed.into_iter().map(|(address, _)| address).collect(), class))
     }
 
-    /// Dials one address after the other; each has its share of the time that is left.
+    /// Dials the addresses one after the other; each gets its share of the remaining time.
     async fn connect(
         &self,
         target: &Target,
@@ -166,7 +165,7 @@ impl Dialer {
                 let stream = TcpStream::connect(address)
                     .await
                     .map_err(|error| not_connected(target, address, error))?;
-                // A request is written in one piece: waiting for more only costs time.
+                // A request is written in one piece: Nagle's algorithm would only delay it.
                 stream.set_nodelay(true).map_err(|error| not_connected(target, address, error))?;
                 Ok(stream)
             };
@@ -175,11 +174,11 @@ impl Dialer {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| unresolved(target, "it has no address")))
+        Err(last.unwrap_or_else(|| unresolved(target, "the name has no address")))
     }
 
-    /// Through a proxy the address is not ours to see. What can be told by the name or by the address in the URL still
-    /// counts.
+    /// Checks a target that is reached through a proxy. Its address is unknown here, so only the name, or the
+    /// address in the URL, is checked.
     fn check_name(&self, target: &Target, trust: Trust) -> Result<Class, EgressError> {
         let place = target.place();
         let class = place.host.class_by_name();
@@ -215,7 +214,7 @@ impl Dialer {
         Ok((stream, address))
     }
 
-    /// Does one step until a deadline, and tells who watches.
+    /// Runs one step with a deadline and reports it to the observer.
     async fn step<T>(
         &self,
         phase: Phase,
@@ -255,14 +254,14 @@ impl Dialer {
 fn unresolved(target: &Target, reason: &str) -> EgressError {
     let host = target.host();
     let text =
-        format!("the name `{host}` could not be resolved: {reason}; check its spelling and the network");
+        format!("the name `{host}` could not be resolved: {reason}; check the spelling and the network");
     EgressError::new(EgressErrorKind::Dns, text)
 }
 
 fn not_connected(target: &Target, address: SocketAddr, error: io::Error) -> EgressError {
     let advice = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            "nothing listens there: check host and port, and that the server runs"
+            "nothing listens there: check host and port, and that the server is running"
         }
         _ => "check host, port and the network",
     };
@@ -273,7 +272,7 @@ fn not_connected(target: &Target, address: SocketAddr, error: io::Error) -> Egre
 fn refused(target: &Target, address: Option<IpAddr>, class: Class, reason: Reason) -> EgressError {
     let subject = address.map_or_else(|| "its name".to_owned(), |address| address.to_string());
     let (host, reason) = (target.host(), reason.text());
-    let text = format!("no connection to `{host}` was tried: {subject} is {class}, {reason}");
+    let text = format!("refused to connect to `{host}`: {subject} is {class}, {reason}");
     EgressError::new(EgressErrorKind::Refused(class), text).at(address)
 }
 
@@ -340,7 +339,7 @@ mod tests {
         assert_eq!(choose(&target, &["8.8.8.8"]).unwrap(), ["8.8.8.8"]);
         let moved = choose(&target, &["10.0.0.1"]).unwrap_err();
         assert!(
-            moved.contains("10.0.0.1 is a private address, but the same name had a public one before"),
+            moved.contains("10.0.0.1 is a private address, but the same name had a public address before"),
             "{moved}"
         );
         target.reached(Class::Loopback);
@@ -350,10 +349,9 @@ mod tests {
     #[test]
     fn nothing_to_choose_from() {
         let target = Target::typed("https://name.example/").unwrap();
-        assert!(choose(&target, &[]).unwrap_err().contains("it has no address"));
+        assert!(choose(&target, &[]).unwrap_err().contains("the name has no address"));
         let text = choose(&target, &["0.0.0.0", "169.254.169.254"]).unwrap_err();
-        let expected =
-            "no connection to `name.example` was tried: 0.0.0.0 is an address that nothing is sent to, so";
+        let expected = "refused to connect to `name.example`: 0.0.0.0 is a reserved address, which is not";
         assert!(text.starts_with(expected), "{text}");
     }
 }

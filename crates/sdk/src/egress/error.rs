@@ -1,4 +1,4 @@
-//! Why something on the network could not be reached. Texts name the host, never a query, a password or a header.
+//! Error type of outgoing requests. Messages name the host, never a query, a password or a header.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::net::IpAddr;
 
 use super::address::Class;
 
-/// Why a request got no response.
+/// Error of an outgoing request.
 pub struct EgressError(Box<Inner>);
 
 struct Inner {
     kind: EgressErrorKind,
     text: String,
-    /// What the policy refuses.
+    /// The address that the policy refused.
     address: Option<IpAddr>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
@@ -21,27 +21,27 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EgressErrorKind {
-    /// Something that was set up does not work: a certificate, a proxy, a network.
+    /// A setting is invalid: a certificate, a proxy, a network.
     Setup,
-    /// The URL cannot be used.
+    /// The URL is invalid.
     Url,
     /// The name could not be resolved.
     Dns,
-    /// The policy refuses the address, which is of this class.
+    /// The policy refused the address, which has this class.
     Refused(Class),
-    /// Nobody answered at the address, or the connection was turned away.
+    /// The address did not respond, or refused the connection.
     Connect,
-    /// The proxy did not let the connection through.
+    /// The proxy could not be reached, or refused the connection.
     Proxy,
-    /// No TLS connection came about.
+    /// The TLS handshake failed.
     Tls,
-    /// Connecting took too long.
+    /// The connection was not established in time.
     Timeout,
-    /// The connection broke, or what came over it is not HTTP.
+    /// The connection broke, or the response is not valid HTTP.
     Http,
-    /// A redirect that is not followed.
+    /// A redirect was not followed.
     Redirect,
-    /// The response is larger than allowed.
+    /// The response exceeds the size limit.
     TooLarge,
 }
 
@@ -64,17 +64,18 @@ impl EgressError {
         self
     }
 
-    /// What kind it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> EgressErrorKind {
         self.0.kind
     }
 
-    /// The address that the policy refuses, if it was known.
+    /// Returns the address that the policy refused, if known.
     pub fn address(&self) -> Option<IpAddr> {
         self.0.address
     }
 
-    /// Whether the request, or a part of it, may have reached the server. If not, it can safely be sent again.
+    /// Returns whether the server may have received the request, or a part of it. If not, it can safely be sent
+    /// again.
     pub fn may_have_been_sent(&self) -> bool {
         use EgressErrorKind::{Http, Redirect, TooLarge};
         matches!(self.0.kind, Http | Redirect | TooLarge)

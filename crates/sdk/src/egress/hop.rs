@@ -1,4 +1,4 @@
-//! What can be watched while a connection comes about.
+//! Observable steps of opening a connection.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,46 +7,46 @@ use std::time::Duration;
 
 use super::error::EgressError;
 
-/// A step on the way to a connection.
+/// Step of opening a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// The name is looked up.
+    /// Name resolution.
     Resolve,
-    /// An address is dialled.
+    /// TCP connection to an address.
     Connect,
-    /// The proxy is asked to connect on.
+    /// `CONNECT` request to the proxy.
     Proxy,
-    /// TLS is agreed on.
+    /// TLS handshake.
     Tls,
 }
 
-/// A step that is over.
+/// A finished step.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Hop<'a> {
-    /// Which step.
+    /// The step.
     pub phase: Phase,
-    /// The host that the URL names.
+    /// The host in the URL.
     pub host: &'a str,
-    /// What a name resolved to, or the address that was dialled.
+    /// The resolved addresses, or the dialled one.
     pub addresses: &'a [SocketAddr],
-    /// How long it took.
+    /// Duration of the step.
     pub took: Duration,
-    /// Why it failed, if it did. Another address may still work.
+    /// The error, if the step failed. Another address may still succeed.
     pub error: Option<&'a EgressError>,
 }
 
-/// Who is told of each step.
+/// Callback for finished steps.
 pub(super) type Watcher = Arc<dyn Fn(&Hop<'_>) + Send + Sync>;
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Phase::Resolve => "looking up the name",
+            Phase::Resolve => "name resolution",
             Phase::Connect => "connecting",
-            Phase::Proxy => "asking the proxy",
-            Phase::Tls => "agreeing on TLS",
+            Phase::Proxy => "the proxy handshake",
+            Phase::Tls => "the TLS handshake",
         })
     }
 }

@@ -1,14 +1,14 @@
-//! The way out to servers on the network, and the only place of this crate that opens connections.
+//! Outgoing HTTP connections under an egress policy. No other module of this crate connects to the network.
 //!
 //! ```text
-//! Target ─► pool ─► dial: look up ─► policy ─► connect ─► TLS ─► HTTP/1.1
-//!           a kept connection skips the rest
+//! Target ─► pool ─► dial: resolve ─► policy ─► connect ─► TLS ─► HTTP/1.1
+//!           a pooled connection skips the rest
 //! ```
 //!
-//! A [`Target`] knows where its URL came from: what a person typed may lead to private networks and to this machine,
-//! what was learned from the network may not. The [`Policy`] is asked about the very address that is dialled next, so
-//! that no name can change its mind in between. It knows nothing of the protocol; `docs/design/egress.md` says why it is
-//! as it is.
+//! A [`Target`] knows the source of its URL: a URL configured by a user may lead to private networks and to this
+//! machine, a URL discovered on the network may not. The [`Policy`] checks the exact address that is dialled next,
+//! so that a name cannot resolve to something else in between. This module knows nothing of MCP;
+//! `docs/design/egress.md` gives the reasons for its design.
 
 mod address;
 mod body;
@@ -42,5 +42,5 @@ pub use redirect::Redirects;
 pub use resolve::Resolve;
 pub use target::Target;
 
-/// A future behind a pointer.
+/// A boxed future.
 pub type BoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;

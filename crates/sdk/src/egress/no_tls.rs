@@ -1,4 +1,4 @@
-//! A build without TLS: `https` is refused in words.
+//! Placeholder without the feature `tls`: `https` connections fail with an error.
 
 use tokio::net::TcpStream;
 
@@ -11,7 +11,7 @@ use super::target::Host;
 pub(super) struct Tls {}
 
 impl Tls {
-    #[expect(clippy::unused_self, reason = "the same as with TLS")]
+    #[expect(clippy::unused_self, reason = "same signature as with TLS")]
     pub(super) fn secure(&self, host: &Host, _: TcpStream) -> BoxFuture<Result<Stream, EgressError>> {
         let text = format!(
             "no TLS connection to `{host}`: this program was built without the feature `tls` of linchpin"

@@ -1,4 +1,4 @@
-//! Which addresses may be reached, depending on where a URL came from. Pure: it is asked about each address that is
+//! Egress policy: which addresses a URL may reach, depending on its source. It is checked for each address that is
 //! about to be dialled.
 
 use std::fmt;
@@ -8,22 +8,24 @@ use std::str::FromStr;
 use super::address::Class;
 use super::error::EgressError;
 
-/// Where a URL came from.
+/// Source of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// From the caller: a person typed it, or it is in a configuration.
+    /// Configured by the caller: entered by a user, or from a configuration.
     Typed,
-    /// From the network: a redirect, metadata, an event, an icon.
+    /// Discovered on the network: a redirect, metadata, an event, an icon.
     Learned {
-        /// Where the typed URL that led to it was reached. It may be there itself, and nowhere else that is not public.
+        /// Class of the address at which the configured URL was reached. The discovered URL may reach the same
+        /// class, and public addresses.
         home: Option<Class>,
     },
 }
 
-/// What may be reached.
+/// Rules for outgoing connections.
 ///
-/// Without further words: a typed URL may be public, private or on this machine, and link-local only if it says the
-/// very address. A learned one may be public, or where the typed one is. Plain `http` goes to this machine alone.
+/// Default: a configured URL may reach public, private and loopback addresses, and a link-local address only if the
+/// URL contains that address. A discovered URL may reach public addresses, and the class at which the configured URL
+/// was reached. Plain `http` is limited to loopback addresses.
 ///
 /// ```
 /// use linchpin::egress::{Class, Policy, Trust};
@@ -49,34 +51,34 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Public addresses alone, even for typed URLs and what is learned from them: for programs whose users are not
-    /// those who own the network.
+    /// Allows only public addresses, for configured URLs too: for programs whose users do not own the network.
     pub fn public_only() -> Self {
         Policy { typed_is_free: false, ..Policy::default() }
     }
 
-    /// Whatever it is, this network may be reached, by learned URLs too.
+    /// Allows a network regardless of its class, for discovered URLs too.
     #[must_use]
     pub fn allow(mut self, network: Network) -> Self {
         self.allowed.push(network);
         self
     }
 
-    /// This network may not be reached, whatever else is said.
+    /// Denies a network. This takes precedence over everything else.
     #[must_use]
     pub fn deny(mut self, network: Network) -> Self {
         self.denied.push(network);
         self
     }
 
-    /// Plain `http` is good enough for this network. It still has to be one that may be reached.
+    /// Allows plain `http` to a network. The network must also be reachable under the other rules.
     #[must_use]
     pub fn allow_http(mut self, network: Network) -> Self {
         self.plain.push(network);
         self
     }
 
-    /// Whether an address may be dialled. `https`: with TLS. `literal`: the URL has the address itself, not a name.
+    /// Checks whether an address may be dialled. `https`: the connection uses TLS. `literal`: the URL contains the
+    /// address, not a name.
     pub fn check(&self, address: IpAddr, https: bool, literal: bool, trust: Trust) -> Result<Class, Refusal> {
         let class = Class::of(address);
         let has = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
@@ -93,7 +95,7 @@ impl Policy {
         Ok(class)
     }
 
-    /// The same for a name whose address nobody here will see, since a proxy looks it up.
+    /// Checks the class of a name whose address is unknown because a proxy resolves it.
     pub(super) fn check_class(&self, class: Class, literal: bool, trust: Trust) -> Result<(), Reason> {
         match (class, trust) {
             (Class::Public, _) => Ok(()),
@@ -108,12 +110,12 @@ impl Policy {
     }
 }
 
-/// Why an address may not be reached.
+/// Violation of the egress policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// The address.
     pub address: IpAddr,
-    /// What it is.
+    /// The class of the address.
     pub class: Class,
     pub(super) reason: Reason,
 }
@@ -134,29 +136,31 @@ pub(super) enum Reason {
     PublicOnly,
     NotLiteral,
     Learned,
-    /// The name had public addresses before.
+    /// The name resolved to public addresses before.
     Moved,
 }
 
 impl Reason {
-    /// What is said after "is a … address", and what to do.
+    /// Returns the text after "is a … address", with the action to take.
     pub(super) fn text(self) -> &'static str {
         match self {
-            Reason::Denied => "which the policy denies by name",
-            Reason::Plain => "and plain `http` is for this machine alone: use `https`",
-            Reason::Nowhere => "so nothing can be there: check the URL and what its name resolves to",
+            Reason::Denied => "which the egress policy denies",
+            Reason::Plain => "and plain `http` is allowed only to this machine: use `https`",
+            Reason::Nowhere => {
+                "which is not a valid destination: check the URL and what its name resolves to"
+            }
             Reason::PublicOnly => {
-                "and only public ones may be reached: if it is meant, allow its network in the egress policy"
+                "and only public addresses are allowed: to permit it, allow its network in the egress policy"
             }
             Reason::NotLiteral => {
-                "which a name may not lead to: if it is meant, write the address into the URL instead of the name"
+                "which a name must not resolve to: to permit it, use the address instead of the name in the URL"
             }
             Reason::Learned => {
-                "and this URL was not typed but learned from the network, so it may only lead to public addresses: if \
-                 it is meant, allow its network in the egress policy"
+                "and this URL was discovered on the network, not configured, so it may only lead to public addresses: \
+                 to permit it, allow its network in the egress policy"
             }
             Reason::Moved => {
-                "but the same name had a public one before: if it has really moved, connect again from the beginning"
+                "but the same name had a public address before: if the change is intended, reconnect from the beginning"
             }
         }
     }
@@ -170,7 +174,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address is in it. IPv4 mapped into IPv6 counts as IPv4.
+    /// Returns whether the network contains the address. IPv4-mapped IPv6 addresses count as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let (own, other, unused) = match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

@@ -1,7 +1,8 @@
-//! Requests over connections that are kept: no task for a connection, no timer for a request.
+//! Connection pool: no task per connection, no timer per request.
 //!
-//! Whoever waits for a response drives its connection. A kept connection is not driven by anybody; that its server has
-//! closed it is noticed when it is taken out again. One task, only while there are kept connections, closes the old ones.
+//! The future that waits for a response drives its connection. Idle connections are not driven; a close by the
+//! server is noticed when the connection is taken from the pool. One task, which runs only while there are idle
+//! connections, closes the old ones.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -31,11 +32,10 @@ use super::target::{Place, Target};
 use crate::server::start;
 use crate::sync::lock;
 
-/// The head of a response must fit in here; bodies are read in pieces of at most this size.
+/// Read buffer size: the limit of a response head, and of one body chunk.
 const BUFFER: usize = 64 * 1024;
 
-/// The way out: requests to servers on the network, under a [policy](super::Policy). Cheap to clone; clones share
-/// connections.
+/// Outgoing HTTP client with a [policy](super::Policy). Cheap to clone; clones share connections.
 ///
 /// ```no_run
 /// use linchpin::egress::{Body, Egress, Target};
@@ -51,7 +51,7 @@ const BUFFER: usize = 64 * 1024;
 #[derive(Clone)]
 pub struct Egress {
     shared: Arc<Shared>,
-    /// Whoever wants to hear what is denied.
+    /// Listener for denials.
     pub(super) ear: Option<Arc<Ear>>,
 }
 
@@ -67,12 +67,12 @@ impl Default for Egress {
 }
 
 impl Egress {
-    /// With the default settings.
+    /// Creates an egress with the default settings.
     pub fn new() -> Self {
         Builder::default().finish()
     }
 
-    /// With settings of your own.
+    /// Returns a builder for custom settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -86,28 +86,33 @@ impl Egress {
         self.shared.dialer.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes over what was set up for another one, at once and for every clone: the policy, the proxy, certificates, and
-    /// the time to connect. Kept connections are closed, and those in use when they are done.
+    /// Replaces policy, proxy, certificates and connect timeout by those of `other`, at once and for all clones.
+    /// Idle connections are closed; connections in use are closed when their response is finished.
     pub fn change(&self, other: &Egress) {
         *self.shared.dialer.write().unwrap_or_else(PoisonError::into_inner) = other.dialer();
         let pool = &self.shared.pool;
-        pool.changes.fetch_add(1, Ordering::SeqCst); // before they are closed: none comes back later
+        pool.changes.fetch_add(1, Ordering::SeqCst); // first, so that connections in use do not return
         lock(&pool.kept).places.clear();
     }
 
-    /// Checks the address in a URL against the policy, without a connection. A name is not resolved, but for `localhost`:
-    /// whether its addresses are allowed is known when a connection is opened.
+    /// Checks the address in a URL against the policy, without connecting. Names other than `localhost` are not
+    /// resolved: their addresses are checked when a connection is opened.
     ///
     /// # Errors
-    /// The one that [`send`](Egress::send) would fail with.
+    ///
+    /// Fails with the error that [`send`](Egress::send) would return.
     pub fn check(&self, target: &Target) -> Result<(), EgressError> {
         self.dialer().check_address(target, target.trust())
     }
 
-    /// Sends a request. Where it goes is for the target to say: its URI and its `Host` are overwritten.
+    /// Sends a request to the target: the URI and `Host` header of the request are overwritten.
     ///
-    /// Redirects come back as they are; see [`Egress::follow`]. A response can take as long as it likes: whoever waits
-    /// decides for how long. Dropping the future closes the connection.
+    /// Redirects are returned as responses; see [`Egress::follow`]. There is no response timeout: the caller must
+    /// set one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
     pub async fn send(
         &self,
         mut request: Request<Body>,
@@ -120,7 +125,7 @@ impl Egress {
             line.address(&mut request, target);
             match line.exchange(request).await {
                 Ok((response, line)) => return self.answer(response, line, target),
-                // It was closed while it was kept, and nothing has been written: the next one, or a new one.
+                // It was closed while idle, and nothing has been written: use the next one, or a new one.
                 Err((_, Some(unsent))) => request = unsent,
                 Err((error, None)) => return Err(broken(target, error)),
             }
@@ -145,7 +150,7 @@ impl Egress {
         Line::open(stream, way, trust, changes).await.map_err(|error| broken(target, error))
     }
 
-    /// Connects without sending anything, so that it is known where the target is. The first request uses the
+    /// Connects without sending anything, to learn the address class of the target. The first request uses the
     /// connection.
     pub(crate) async fn reach(&self, target: &Target) -> Result<(), EgressError> {
         let line = self.open(target).await?;
@@ -170,7 +175,7 @@ impl Egress {
         Ok(response.map(|body| ResponseBody::new(body, line, pool, place)))
     }
 
-    /// How many connections are kept for later requests.
+    /// Returns the number of idle connections.
     pub fn idle_connections(&self) -> usize {
         lock(&self.shared.pool.kept).places.values().map(Vec::len).sum()
     }
@@ -183,21 +188,21 @@ impl std::fmt::Debug for Egress {
 }
 
 fn broken(target: &Target, error: hyper::Error) -> EgressError {
-    let what = if error.is_parse() { "what came back is not HTTP/1.1" } else { "the connection broke" };
+    let what = if error.is_parse() { "the response is not HTTP/1.1" } else { "the connection broke" };
     let text = format!("no response from `{}`: {what} ({error})", target.host());
     EgressError::new(EgressErrorKind::Http, text).because(error)
 }
 
-/// A connection and the end of it that takes requests. It is large and handed around a lot, hence always boxed.
+/// A connection and its request sender. It is large and moved often, hence always boxed.
 pub(super) struct Line {
     connection: Connection<TokioIo<Stream>, Body>,
     sender: SendRequest<Body>,
     way: Way,
-    /// How far the URL was trusted that it was opened for.
+    /// Source of the URL for which it was opened.
     trust: Trust,
-    /// How often the settings had been changed before it was opened.
+    /// Number of reconfigurations before it was opened.
     changes: u64,
-    /// The connection has ended: it must not be driven any more.
+    /// The connection has finished and must not be polled again.
     over: bool,
 }
 
@@ -208,15 +213,15 @@ impl Line {
         Ok(Box::new(Line { connection, sender, way, trust, changes, over: false }))
     }
 
-    /// The proxy that requests for the target are handed to.
+    /// Returns the proxy that forwards plain requests to the target.
     fn handed_to(&self, target: &Target) -> Option<&Proxy> {
         self.way.proxy.as_deref().filter(|_| !target.is_https())
     }
 
-    /// Writes where a request goes as whoever is at the other end wants to read it.
+    /// Sets the URI and proxy authentication in the form that the peer, server or proxy, expects.
     fn address(&self, request: &mut Request<Body>, target: &Target) {
         if target.is_https() {
-            return; // a tunnel, or nobody in between
+            return; // a tunnel or a direct connection
         }
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let Some(proxy) = self.handed_to(target) else {
@@ -231,19 +236,20 @@ impl Line {
 
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
         if !self.over {
-            // How it ended, the one who waits for the response hears too.
+            // The error, if any, also reaches the future that waits for the response.
             self.over = Pin::new(&mut self.connection).poll(cx).is_ready();
         }
     }
 
-    /// One request and the head of its response. An error comes with the request if nothing of it was written.
+    /// Sends one request and waits for the response head. The error contains the request if nothing of it was
+    /// written.
     async fn exchange(
         mut self: Box<Self>,
         request: Request<Body>,
     ) -> Result<(Response<Incoming>, Box<Line>), (hyper::Error, Option<Request<Body>>)> {
         let mut answer = pin!(self.sender.try_send_request(request));
         let outcome = poll_fn(|cx| {
-            // Before the answer, so that one poll is enough when the response is already here.
+            // Drive the connection first, so that one poll suffices if the response has already arrived.
             self.drive(cx);
             answer.as_mut().poll(cx)
         });
@@ -256,7 +262,7 @@ impl Line {
         }
     }
 
-    /// Whether it can take a request, as far as can be known.
+    /// Returns whether it can take a request, as far as is known.
     fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         self.drive(cx);
         !self.over && self.sender.is_ready()
@@ -269,18 +275,18 @@ pub(super) struct Limits {
     pub idle_per_host: usize,
 }
 
-/// The kept connections.
+/// Idle connections.
 pub(super) struct Pool {
     limits: Limits,
     kept: Mutex<Kept>,
-    /// How often the settings were changed.
+    /// Number of reconfigurations.
     changes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Kept {
     places: HashMap<Arc<Place>, Vec<Idle>>,
-    /// Whether the task that closes old ones is there.
+    /// Whether the task that closes old connections is running.
     watched: bool,
 }
 
@@ -290,10 +296,10 @@ struct Idle {
 }
 
 impl Pool {
-    /// The connection to the target that was used last and can take a request.
+    /// Takes the most recently used connection to the target that can take a request.
     fn take(&self, target: &Target, cx: &mut Context<'_>) -> Option<Box<Line>> {
         let trust = target.trust();
-        // A name that was public before must not lead to a nearer place now.
+        // A name that was public before must not lead to a private or local address now.
         let fits = |idle: &Idle| {
             idle.line.trust == trust
                 && (idle.line.way.class == Class::Public || target.home() != Some(Class::Public))
@@ -311,17 +317,17 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection, if it can take another request and there is room.
+    /// Returns a connection to the pool, if it can take another request and the pool has room.
     pub(super) fn put(self: &Arc<Self>, place: &Arc<Place>, mut line: Box<Line>) {
         if !line.is_ready(&mut Context::from_waker(Waker::noop())) {
             return;
         }
-        // Without a runtime there is nobody to close it later.
+        // Without a runtime no task can close it later.
         let Ok(runtime) = Handle::try_current() else { return };
         let is_watched = {
             let mut kept = lock(&self.kept);
             if line.changes != self.changes.load(Ordering::SeqCst) {
-                return; // it may not be one that is allowed now
+                return; // the current settings may not allow it
             }
             let idle = Idle { line, since: Instant::now() };
             match kept.places.get_mut(place) {
@@ -335,12 +341,12 @@ impl Pool {
             std::mem::replace(&mut kept.watched, true)
         };
         if !is_watched {
-            // Not while the lock is held: a runtime that ends drops at once what it is given.
+            // Not under the lock: a runtime that is shutting down drops the task at once, which takes the lock.
             start(&runtime, close_old(Watch(Arc::downgrade(self)), self.limits.idle_timeout));
         }
     }
 
-    /// Closes connections that are too old or that their server has closed. Whether any are left.
+    /// Closes connections that are too old or closed by their server. Returns whether any are left.
     fn sweep(&self) -> bool {
         let mut kept = lock(&self.kept);
         let mut cx = Context::from_waker(Waker::noop());
@@ -355,21 +361,21 @@ impl Pool {
     }
 }
 
-/// Ends with the last connection, or with the pool.
+/// Closes old connections periodically. Finishes with the last connection, or with the pool.
 async fn close_old(mut watch: Watch, idle_timeout: Duration) {
     let pause = (idle_timeout / 2).max(Duration::from_millis(1));
     loop {
         tokio::time::sleep(pause).await;
         let Some(pool) = watch.0.upgrade() else { return };
         if !pool.sweep() {
-            // Somebody else may be watching by now: that is not ended with this.
+            // A new task may already be running: do not reset its flag.
             watch.0 = Weak::new();
             return;
         }
     }
 }
 
-/// Whoever watches the pool. When the runtime ends before the pool, somebody else may watch.
+/// Guard of the closing task. If the runtime ends before the pool, another task may be started.
 struct Watch(Weak<Pool>);
 
 impl Drop for Watch {

@@ -1,5 +1,5 @@
-//! Connections through an HTTP proxy: `CONNECT` for `https`, so that it sees where to and no more; plain `http` is handed
-//! to it, since many connect to nothing but the port of `https`.
+//! HTTP proxy: `CONNECT` for `https`, so that the proxy sees only the destination. Plain `http` is forwarded, since
+//! many proxies tunnel only to the `https` port.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,17 +11,17 @@ use super::error::{EgressError, EgressErrorKind};
 use super::policy::Network;
 use super::target::{Host, Target};
 
-/// The head of a proxy's answer is not larger than this.
+/// Maximum size of the head of a proxy response.
 const LARGEST_HEAD: usize = 8 * 1024;
 
-/// What to do about 407.
-const WHO: &str = "it asks for a user name and password: put them into its URL";
+/// Advice for status 407.
+const WHO: &str = "it requires a user name and password: add them to its URL";
 
-/// A proxy and what does not go through it.
+/// A proxy and its exceptions.
 #[derive(Clone)]
 pub(super) struct Proxy {
     pub target: Target,
-    /// The whole value of `Proxy-Authorization`: never shown.
+    /// Value of `Proxy-Authorization`; never shown.
     authorization: Option<HeaderValue>,
     direct: Vec<Direct>,
 }
@@ -29,13 +29,13 @@ pub(super) struct Proxy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Direct {
     All,
-    /// A name and everything below it.
+    /// A name and all its subdomains.
     Name(String),
     Network(Network),
 }
 
 impl Proxy {
-    /// A proxy from `http://[user:password@]host:port`.
+    /// Parses `http://[user:password@]host:port`.
     pub(super) fn new(url: &str) -> Result<Proxy, EgressError> {
         let wrong = |reason: String| EgressError::setup(format!("the proxy cannot be used: {reason}"));
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
@@ -55,12 +55,13 @@ impl Proxy {
                 value
             })
         });
-        let authorization =
-            authorization.transpose().map_err(|_| wrong("its password cannot be in a header".into()))?;
+        let authorization = authorization
+            .transpose()
+            .map_err(|_| wrong("its credentials are not valid in a header".into()))?;
         Ok(Proxy { target, authorization, direct: Vec::new() })
     }
 
-    /// What does not go through it: names with everything below them, networks, or `*`, with commas between.
+    /// Adds exceptions: a comma-separated list of names (including their subdomains), networks, or `*`.
     pub(super) fn except(mut self, list: &str) -> Proxy {
         let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         self.direct.extend(entries.map(|entry| match entry.parse() {
@@ -71,7 +72,7 @@ impl Proxy {
         self
     }
 
-    /// Whether connections to the host go through it. Those to this machine never do.
+    /// Returns whether connections to the host use the proxy. Loopback hosts never do.
     pub(super) fn is_for(&self, host: &Host) -> bool {
         let direct = |direct: &Direct| match (direct, host) {
             (Direct::All, _) => true,
@@ -84,12 +85,12 @@ impl Proxy {
         host.class_by_name() != super::Class::Loopback && !self.direct.iter().any(direct)
     }
 
-    /// Who asks it, if it wants to know.
+    /// Returns the value of `Proxy-Authorization`, if there are credentials.
     pub(super) fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
 
-    /// The proxy itself cannot be connected to.
+    /// Wraps the error of a connection to the proxy itself.
     pub(super) fn unreachable(&self, error: EgressError) -> EgressError {
         let text = format!("the proxy at {} cannot be used: {error}", self.target.authority());
         EgressError::new(EgressErrorKind::Proxy, text).because(error)
@@ -101,7 +102,7 @@ impl Proxy {
         EgressError::new(EgressErrorKind::Proxy, text)
     }
 
-    /// An answer to what was handed to it: its own, where it does not know who asks.
+    /// Checks the response to a forwarded request: 407 comes from the proxy itself.
     pub(super) fn check<T>(&self, answer: Response<T>, target: &Target) -> Result<Response<T>, EgressError> {
         match answer.status().as_u16() {
             407 => Err(self.failed(target, WHO)),
@@ -109,7 +110,7 @@ impl Proxy {
         }
     }
 
-    /// Asks the proxy, at the other end of the stream, to connect on.
+    /// Sends `CONNECT` to the proxy at the other end of the stream.
     pub(super) async fn tunnel(&self, stream: &mut TcpStream, target: &Target) -> Result<(), EgressError> {
         let failed = |reason: String| self.failed(target, &reason);
         let broken = |error: std::io::Error| failed(format!("the connection broke ({error})"));
@@ -122,10 +123,10 @@ impl Proxy {
         stream.write_all(request.as_bytes()).await.map_err(broken)?;
         let mut head = Vec::with_capacity(512);
         while !head.ends_with(b"\r\n\r\n") {
-            // One at a time, so that nothing of what follows is taken. It happens once in the life of a connection.
+            // One byte at a time, so that nothing after the head is consumed. This happens once per connection.
             let byte = stream.read_u8().await.map_err(broken)?;
             if head.len() == LARGEST_HEAD {
-                return Err(failed("its answer is too long".into()));
+                return Err(failed("its response is too long".into()));
             }
             head.push(byte);
         }
@@ -134,15 +135,15 @@ impl Proxy {
         match (words.next(), words.next().and_then(|status| status.parse::<u16>().ok())) {
             (Some("HTTP/1.1" | "HTTP/1.0"), Some(200..=299)) => Ok(()),
             (_, Some(407)) => Err(failed(WHO.into())),
-            (_, Some(status)) => {
-                Err(failed(format!("it answered {status}; its owner decides what it connects to")))
-            }
-            _ => Err(failed("its answer is not HTTP; check host and port".into())),
+            (_, Some(status)) => Err(failed(format!(
+                "it responded with status {status}; ask its administrator whether this host is allowed"
+            ))),
+            _ => Err(failed("its response is not HTTP; check host and port".into())),
         }
     }
 }
 
-/// `%40` in a user name or password stands for `@`.
+/// Decodes `%40` and the like in a user name or password.
 fn percent_decode(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -156,7 +157,7 @@ fn percent_decode(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// The proxy that the environment names for `https`, and what it excepts.
+/// Returns the proxy that the environment names for `https`, with its exceptions.
 pub(super) fn from_environment(read: impl Fn(&str) -> Option<String>) -> Result<Option<Proxy>, EgressError> {
     let first = |names: [&str; 4]| names.into_iter().filter_map(&read).find(|value| !value.trim().is_empty());
     let Some(url) = first(["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]) else { return Ok(None) };

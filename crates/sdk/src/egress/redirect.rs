@@ -1,4 +1,4 @@
-//! Redirects: followed by those who ask for it, one step at a time, and nothing secret leaves its origin.
+//! Redirects: followed only on request and one at a time; secrets never leave their origin.
 
 use http::header::{AUTHORIZATION, COOKIE, LOCATION, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -9,7 +9,7 @@ use super::pool::Egress;
 use super::target::Target;
 use crate::http::names::{LAST_EVENT_ID, NAME, PARAM_PREFIX, SESSION_ID};
 
-/// Which redirects are followed.
+/// Which redirects to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Redirects {
     most: usize,
@@ -17,23 +17,24 @@ pub struct Redirects {
 }
 
 impl Redirects {
-    /// At most so many, all within the origin of the first request.
+    /// Follows at most `most` redirects, all within the origin of the first request.
     pub fn same_origin(most: usize) -> Self {
         Redirects { most, elsewhere: false }
     }
 
-    /// At most so many, to anywhere that the policy allows a learned URL to lead.
+    /// Follows at most `most` redirects, to any URL that the policy allows for discovered URLs.
     pub fn anywhere(most: usize) -> Self {
         Redirects { most, elsewhere: true }
     }
 }
 
 impl Egress {
-    /// Sends a request and follows redirects. The target that is returned is the one that answered.
+    /// Sends a request and follows redirects. Returns the response and the target that sent it.
     ///
-    /// `GET` and `HEAD` follow every kind; other methods only 307 and 308, which repeat the request as it is. What is
-    /// not followed comes back as the response. Where a redirect leaves the origin, credentials, the session, what
-    /// mirrors the body and every value that is marked as sensitive stay behind, for good.
+    /// `GET` and `HEAD` follow every kind of redirect; other methods only 307 and 308, which repeat the request
+    /// unchanged. Redirects that do not apply are returned as the response. When a redirect leaves the origin,
+    /// credentials, the session id, headers that mirror the body and all values marked as sensitive are removed for
+    /// the rest of the chain.
     pub async fn follow(
         &self,
         request: Request<Body>,
@@ -44,7 +45,7 @@ impl Egress {
         self.follow_from(response, request, target, redirects).await
     }
 
-    /// As [`Self::follow`], for a request that was sent and has this response.
+    /// Like [`Self::follow`], for a request that was already sent and has this response.
     pub(crate) async fn follow_from(
         &self,
         mut response: Response<ResponseBody>,
@@ -63,25 +64,25 @@ impl Egress {
                 Err(EgressError::new(EgressErrorKind::Redirect, text))
             };
             if followed == redirects.most {
-                return stop(format!("that is one redirect too many, at most {followed} are followed"));
+                return stop(format!("too many redirects, at most {followed} are followed"));
             }
             if !target.same_origin(&next) {
                 if !redirects.elsewhere {
                     let text =
-                        "another place, which is not followed here; use its URL instead if you trust it";
+                        "redirects to another origin are not followed; use its URL instead if you trust it";
                     return stop(text.into());
                 }
                 leave_secrets(request.headers_mut());
             }
-            drop(response); // its connection may be the one that is used next
+            drop(response); // its connection may be reused
             target = next;
             response = self.send(request.clone(), &target).await?;
         }
-        Err(EgressError::new(EgressErrorKind::Redirect, "there are more redirects than can be counted"))
+        Err(EgressError::new(EgressErrorKind::Redirect, "too many redirects"))
     }
 }
 
-/// Where the response leads, if it is to be followed.
+/// Returns the target of a redirect, if it is to be followed.
 fn location(
     response: &Response<ResponseBody>,
     method: &Method,
@@ -95,10 +96,12 @@ fn location(
         _ => false,
     };
     let Some(location) = response.headers().get(LOCATION).filter(|_| follows) else { return Ok(None) };
-    let next = location.to_str().map_err(|_| "its characters are not allowed in a URL".to_owned());
+    let next = location
+        .to_str()
+        .map_err(|_| "the location contains characters that are not allowed in a URL".to_owned());
     let next = next.and_then(|location| target.learned(location).map_err(|error| error.to_string()));
     next.map(Some).map_err(|reason| {
-        let text = format!("`{}` redirects to somewhere that cannot be followed: {reason}", target.host());
+        let text = format!("`{}` sent an invalid redirect: {reason}", target.host());
         EgressError::new(EgressErrorKind::Redirect, text)
     })
 }

@@ -1,13 +1,13 @@
-//! Names become addresses here, once for each connection.
+//! Name resolution, once per connection.
 
 use std::io;
 use std::net::IpAddr;
 
 use super::BoxFuture;
 
-/// Looks names up. Replaced in tests and by programs with a resolver of their own.
+/// Name resolver. Replaceable for tests and for programs with their own resolver.
 pub trait Resolve: Send + Sync {
-    /// The addresses of a name, best first. Never asked about addresses.
+    /// Returns the addresses of a name, best first. It is never called with an address.
     fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>>;
 }
 

@@ -1,7 +1,7 @@
-//! Where a request goes: a URL, taken apart once, and where it came from.
+//! Request targets: a parsed URL and its source.
 //!
-//! The parser is stricter than a browser's. What browsers mend (numbers for hosts, backslashes, user names) is what
-//! attacks are made of, and nobody who means well writes it.
+//! The parser is stricter than a browser. Browsers repair numeric hosts, backslashes and user names; these forms are
+//! common in attacks and rejected here.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -33,17 +33,17 @@ const LONGEST: usize = 8 * 1024;
 pub struct Target {
     place: Arc<Place>,
     path: PathAndQuery,
-    /// Where the typed URL was reached. Shared by everything that was learned from it.
+    /// Class at which the configured URL was reached. Shared by all targets discovered from it.
     home: Arc<Home>,
 }
 
-/// What has to be the same for a connection to be used again.
+/// Key of the connection pool: a connection is reused only for an equal key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub https: bool,
     pub host: Host,
     pub port: u16,
-    /// Host and port as the `Host` header has them.
+    /// Host and port in the form of the `Host` header.
     pub authority: HeaderValue,
     pub typed: bool,
 }
@@ -54,7 +54,7 @@ pub(super) enum Host {
     Address(IpAddr),
 }
 
-/// Where a typed URL was reached, as the number of its class and one; zero as long as that is not known.
+/// Class at which a configured URL was reached: class number plus one; zero while unknown.
 #[derive(Default)]
 struct Home(AtomicU8);
 
@@ -62,15 +62,16 @@ const CLASSES: [Class; 5] =
     [Class::Public, Class::Private, Class::LinkLocal, Class::Loopback, Class::Forbidden];
 
 impl Target {
-    /// A URL from the caller: a person typed it, or it is in a configuration.
+    /// Parses a configured URL: entered by a user, or from a configuration.
     pub fn typed(url: &str) -> Result<Target, EgressError> {
         let (place, path) = parse(url, true)?;
         Ok(Target { place: Arc::new(place), path, home: Arc::default() })
     }
 
-    /// A URL or a relative reference that came from the network, from here or from somewhere that this led to.
+    /// Parses a URL or relative reference that was discovered on the network, directly or indirectly from this
+    /// target.
     ///
-    /// Within the same origin it is as good as this one; anywhere else it is learned.
+    /// Within the same origin the result has the source of this target; otherwise it counts as discovered.
     pub fn learned(&self, reference: &str) -> Result<Target, EgressError> {
         let absolute = join(self, reference)?;
         let (place, path) = parse(&absolute, false)?;
@@ -78,54 +79,54 @@ impl Target {
         Ok(Target { place, path, home: self.home.clone() })
     }
 
-    /// Another path of the same origin, beginning with `/`.
+    /// Returns a target with another path of the same origin. `path` must start with `/`.
     pub fn at(&self, path: &str) -> Result<Target, EgressError> {
         Ok(Target { path: parse_path(path)?, ..self.clone() })
     }
 
-    /// Whether the scheme is `https`.
+    /// Returns whether the scheme is `https`.
     pub fn is_https(&self) -> bool {
         self.place.https
     }
 
-    /// The host: a name in lower case, or an address.
+    /// Returns the host: a name in lower case, or an address.
     pub fn host(&self) -> String {
         self.place.host.to_string()
     }
 
-    /// The port, given or implied.
+    /// Returns the port, explicit or implied.
     pub fn port(&self) -> u16 {
         self.place.port
     }
 
-    /// The path, without the query.
+    /// Returns the path, without the query.
     pub fn path(&self) -> &str {
         self.path.path()
     }
 
-    /// The query, or nothing: not for logs.
+    /// Returns the query, or an empty string. Do not log it.
     pub(crate) fn query(&self) -> &str {
         self.path.query().unwrap_or_default()
     }
 
-    /// Scheme, host and port, as the `Origin` header has them.
+    /// Returns scheme, host and port, in the form of the `Origin` header.
     pub fn origin(&self) -> String {
         let scheme = if self.place.https { "https" } else { "http" };
         format!("{scheme}://{}", self.authority())
     }
 
-    /// The whole URL, with the query: not for logs.
+    /// Returns the whole URL, including the query. Do not log it.
     pub fn url(&self) -> String {
         format!("{}{}", self.origin(), self.path)
     }
 
-    /// Whether scheme, host and port are the same.
+    /// Returns whether scheme, host and port are the same.
     pub fn same_origin(&self, other: &Target) -> bool {
         self.place.same_origin(&other.place)
     }
 
-    /// Whether somebody who was led here may be led on to `other`, as far as its name or address says where it is: to the
-    /// public network, or to where this is itself.
+    /// Returns whether a redirect may lead from here to `other`, judged by its name or address alone: to public
+    /// hosts, or to the class of this target itself.
     pub(crate) fn may_lead_to(&self, other: &Target) -> bool {
         match other.place.host.class_by_name() {
             Class::Public => true,
@@ -133,12 +134,13 @@ impl Target {
         }
     }
 
-    /// Whether what is sent there can be read on the way by nobody else: `https`, or this machine.
+    /// Returns whether data sent to it is protected from others: `https`, or loopback.
     pub fn is_secure(&self) -> bool {
         self.place.https || self.place.host.class_by_name() == Class::Loopback
     }
 
-    /// How far the URL is trusted now. What was learned from it depends on where it has been reached.
+    /// Returns the current source of the URL. For a discovered URL it includes the class at which the configured URL
+    /// was reached.
     pub fn trust(&self) -> Trust {
         if self.place.typed { Trust::Typed } else { Trust::Learned { home: self.home.get() } }
     }
@@ -151,24 +153,24 @@ impl Target {
         self.place.authority.to_str().unwrap_or_default()
     }
 
-    /// What stands in the first line of a request.
+    /// Returns the URI of the request line.
     pub(super) fn request_uri(&self) -> Uri {
         Uri::from(self.path.clone())
     }
 
-    /// What stands there where the request is handed to a proxy.
+    /// Returns the absolute URI of the request line, for a forwarding proxy.
     pub(super) fn whole_uri(&self) -> Uri {
         let whole = Uri::builder().scheme(if self.place.https { "https" } else { "http" });
         let whole = whole.authority(self.authority()).path_and_query(self.path.clone()).build();
-        whole.unwrap_or_else(|_| self.request_uri()) // host and port are those of a URL
+        whole.unwrap_or_else(|_| self.request_uri()) // cannot fail: host and port come from a URL
     }
 
-    /// Where the typed URL has been reached.
+    /// Returns the class at which the configured URL was reached.
     pub(super) fn home(&self) -> Option<Class> {
         self.home.get()
     }
 
-    /// A connection came about. Only what the caller typed says where home is.
+    /// Records a connection. Only configured URLs determine the class.
     pub(super) fn reached(&self, class: Class) {
         if self.place.typed {
             self.home.reached(class);
@@ -182,11 +184,11 @@ impl Home {
         CLASSES.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// What was public once stays public: an answer of the domain name system must not move it nearer.
+    /// Stores the most public class: a later DNS response must not make a public target private.
     fn reached(&self, class: Class) {
         let number = class as u8 + 1;
         let nearest = |now| (now == 0 || number < now).then_some(number);
-        // `Err` only says that nothing had to change.
+        // `Err` only means that nothing had to change.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, nearest);
     }
 }
@@ -197,7 +199,7 @@ impl Place {
     }
 }
 
-/// The authority says nothing that host and port do not.
+/// The authority is derived from host and port, so it is not hashed.
 impl Hash for Place {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.host, self.port).hash(state);
@@ -205,7 +207,7 @@ impl Hash for Place {
 }
 
 impl Host {
-    /// What can be said of a host without looking it up.
+    /// Returns the class of a host without resolving it.
     pub(super) fn class_by_name(&self) -> Class {
         let name = match self {
             Host::Address(address) => return Class::of(*address),
@@ -229,7 +231,7 @@ fn wrong(reason: &str) -> EgressError {
     EgressError::new(EgressErrorKind::Url, format!("the URL cannot be used: {reason}"))
 }
 
-/// The text of a URL without what must not be shown, and without what no URL has.
+/// Rejects URLs that are too long, or contain characters that are not allowed in a URL.
 fn check_characters(url: &str) -> Result<(), EgressError> {
     if url.len() > LONGEST {
         return Err(wrong("it is longer than 8192 bytes"));
@@ -240,9 +242,9 @@ fn check_characters(url: &str) -> Result<(), EgressError> {
     {
         None => Ok(()),
         Some(char) if char.is_ascii() => {
-            Err(wrong(&format!("it has the character {char:?}; write it as %{:02X}", char as u32)))
+            Err(wrong(&format!("it contains the character {char:?}; encode it as %{:02X}", char as u32)))
         }
-        Some(_) => Err(wrong("it has characters beyond ASCII; write hosts as xn--… and the rest with %")),
+        Some(_) => Err(wrong("it contains non-ASCII characters; encode hosts as xn--… and the rest with %")),
     }
 }
 
@@ -254,7 +256,7 @@ fn parse(url: &str, typed: bool) -> Result<(Place, PathAndQuery), EgressError> {
     let https = match () {
         () if scheme.eq_ignore_ascii_case("https") => true,
         () if scheme.eq_ignore_ascii_case("http") => false,
-        () => return Err(wrong("only https:// and http:// are known")),
+        () => return Err(wrong("only https:// and http:// are supported")),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -262,20 +264,21 @@ fn parse(url: &str, typed: bool) -> Result<(Place, PathAndQuery), EgressError> {
     let standard = if https { 443 } else { 80 };
     let port = port.unwrap_or(standard);
     let authority = if port == standard { host.to_string() } else { format!("{host}:{port}") };
-    let authority = HeaderValue::try_from(authority).map_err(|_| wrong("its host cannot be in a header"))?;
+    let authority =
+        HeaderValue::try_from(authority).map_err(|_| wrong("its host is not valid in a header"))?;
     Ok((Place { https, host, port, authority, typed }, parse_path(path)?))
 }
 
 fn parse_authority(authority: &str) -> Result<(Host, Option<u16>), EgressError> {
     if authority.contains('@') {
-        return Err(wrong("it has a user name or password; put them into a header instead"));
+        return Err(wrong("it contains a user name or password; send them in a header instead"));
     }
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (inner, port) = rest.split_once(']').ok_or_else(|| wrong("a `]` is missing"))?;
         let address: Ipv6Addr = inner
             .parse()
-            .map_err(|_| wrong("what stands in [ ] is not an IPv6 address (zones are not known)"))?;
-        // The same place must have one name only.
+            .map_err(|_| wrong("the text in [ ] is not an IPv6 address (zones are not supported)"))?;
+        // Canonical form: one spelling per address.
         (Host::Address(IpAddr::V6(address).to_canonical()), port)
     } else {
         let (host, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
@@ -299,9 +302,9 @@ fn parse_host(host: &str) -> Result<Host, EgressError> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     if name.len() > 253 || !name.split('.').all(label_is_good) {
-        return Err(wrong("its host is not a name of letters, digits, `-` and `.`, nor an address"));
+        return Err(wrong("its host must be an address or a name of letters, digits, `-` and `.`"));
     }
-    // Resolvers take `0x7f.1` and `2130706433` for addresses. Here there is one way to write one.
+    // Resolvers accept `0x7f.1` and `2130706433` as addresses. Only the dotted decimal form is allowed here.
     let last = name.rsplit('.').next().unwrap_or(name);
     let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
     let numeric = last.bytes().all(|byte| byte.is_ascii_digit())
@@ -323,10 +326,11 @@ fn parse_path(path: &str) -> Result<PathAndQuery, EgressError> {
         Some(b'/') => path.to_owned(),
         Some(_) => return Err(wrong("its path must begin with /")),
     };
-    PathAndQuery::try_from(path).map_err(|_| wrong("its path has characters that must be written with %"))
+    PathAndQuery::try_from(path)
+        .map_err(|_| wrong("its path contains characters that must be percent-encoded"))
 }
 
-/// A reference as an absolute URL, seen from `base`.
+/// Resolves a reference against `base`.
 fn join(base: &Target, reference: &str) -> Result<String, EgressError> {
     check_characters(reference)?;
     let reference = reference.split('#').next().unwrap_or_default();
@@ -355,7 +359,7 @@ fn join(base: &Target, reference: &str) -> Result<String, EgressError> {
     Ok(format!("{}{path}{query}", base.origin()))
 }
 
-/// A path with its `.` and `..` carried out.
+/// Removes `.` and `..` segments from a path.
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut steps = path.split('/').skip(1).peekable();
@@ -376,7 +380,7 @@ fn without_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// As in a URL: IPv6 in brackets.
+/// Formats the host as in a URL: IPv6 in brackets.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -387,7 +391,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Without the query, which may hold secrets.
+/// Omits the query, which may contain secrets.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.path())

@@ -1,4 +1,4 @@
-//! TLS: rustls with ring, and the certificates that the operating system trusts.
+//! TLS: rustls with ring, and the root certificates of the operating system.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use super::dial::Stream;
 use super::error::{EgressError, EgressErrorKind};
 use super::target::Host;
 
-/// Loading them takes milliseconds and reads files: once for the whole process.
+/// Loaded once per process: it takes milliseconds and reads files.
 static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
 
 #[derive(Clone, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Tls {
 }
 
 impl Builder {
-    /// Trusts the certificates of this authority too: PEM with one or more of them, or a single one as DER.
+    /// Adds root certificates: PEM with one or more certificates, or a single one as DER.
     pub fn root_certificate(mut self, certificate: &[u8]) -> Self {
         match parse(certificate) {
             Ok(found) => self.tls.added.extend(found),
@@ -36,7 +36,7 @@ impl Builder {
 }
 
 fn parse(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, EgressError> {
-    let wrong = || EgressError::setup("the root certificate is neither PEM with a certificate nor DER");
+    let wrong = || EgressError::setup("the root certificate must be a PEM or DER certificate");
     let found = if certificate.first() == Some(&0x30) {
         vec![CertificateDer::from(certificate.to_vec())]
     } else {
@@ -55,7 +55,7 @@ fn parse(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, EgressError
 }
 
 impl Tls {
-    /// Agrees on TLS with the host behind the connection.
+    /// Performs the TLS handshake with the host.
     pub(super) fn secure(&self, host: &Host, stream: TcpStream) -> BoxFuture<Result<Stream, EgressError>> {
         let (this, host) = (self.clone(), host.clone());
         Box::pin(async move {
@@ -66,7 +66,7 @@ impl Tls {
             let name = match &host {
                 Host::Address(address) => ServerName::from(*address),
                 Host::Name(name) => ServerName::try_from(name.clone())
-                    .map_err(|_| failed(&"the host is not a name that a certificate can be for"))?,
+                    .map_err(|_| failed(&"the host is not a valid name for a certificate"))?,
             };
             match TlsConnector::from(config).connect(name, stream).await {
                 Ok(stream) => Ok(Box::new(stream) as Stream),
@@ -89,7 +89,7 @@ fn build(added: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, String>
     let mut roots = SYSTEM
         .get_or_init(|| {
             let mut roots = RootCertStore::empty();
-            // A certificate that cannot be read is one that is not trusted.
+            // Unreadable certificates are skipped: they are not trusted.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             roots
         })
@@ -110,7 +110,7 @@ fn build(added: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, String>
     Ok(Arc::new(config))
 }
 
-/// What to look at, by what went wrong.
+/// Returns the advice for a TLS error.
 fn advice(error: &std::io::Error) -> &'static str {
     use rustls::CertificateError::{
         Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
@@ -119,7 +119,7 @@ fn advice(error: &std::io::Error) -> &'static str {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
-            "the certificate comes from an authority that this machine does not know: if it is yours, add its root certificate"
+            "the certificate authority is unknown on this machine: if you trust it, add its root certificate"
         }
         Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
             "the certificate is for another name: check the host in the URL"
@@ -127,7 +127,7 @@ fn advice(error: &std::io::Error) -> &'static str {
         Some(rustls::Error::InvalidCertificate(
             Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
         )) => "check the certificate's dates and this machine's clock",
-        Some(rustls::Error::InvalidMessage(_)) => "check that the port is one for https",
-        _ => "check that the port is one for https and what stands between here and there",
+        Some(rustls::Error::InvalidMessage(_)) => "check that the port serves https",
+        _ => "check that the port serves https and that nothing intercepts the connection",
     }
 }

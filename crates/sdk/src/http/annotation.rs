@@ -1,28 +1,28 @@
-//! `x-mcp-header` in the input schema of a tool: which parameters are mirrored into headers, and whether the schema
-//! may say so. A tool that breaks one of the rules is invalid as a whole; clients leave it out.
+//! `x-mcp-header` annotations in the input schema of a tool: they select the parameters that are mirrored into
+//! headers. A tool that breaks one of the rules is invalid as a whole; clients skip it.
 
 use serde_json::{Map, Value};
 
 const KEYWORD: &str = "x-mcp-header";
-/// More names than this are a mistake or an attack: they would fill the head of every request.
+/// Maximum number of annotations of a tool: more would bloat the head of every request.
 const MOST: usize = 32;
 const DEEPEST: usize = 128;
 
-/// Keywords whose members are named by the author: a name is not a keyword.
+/// Keywords whose members are named by the author: these names are not keywords.
 const MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Keywords that hold values, not schemas.
+/// Keywords that contain values, not schemas.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "required"];
 
-/// A parameter that is mirrored.
+/// A parameter that is mirrored into a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Annotation {
-    /// The names of the properties that lead to it.
+    /// Property names from the root to the parameter.
     pub path: Vec<String>,
-    /// What follows `Mcp-Param-`.
+    /// Header name after `Mcp-Param-`.
     pub name: String,
 }
 
-/// Every annotation of the schema. `Err` says what is wrong and where.
+/// Returns all annotations of the schema. The error names the violation and its position.
 pub(crate) fn find(schema: &Value) -> Result<Vec<Annotation>, String> {
     let mut search = Search { found: Vec::new(), place: Vec::new() };
     search.schema(schema, Some(&mut Vec::new()))?;
@@ -31,11 +31,11 @@ pub(crate) fn find(schema: &Value) -> Result<Vec<Annotation>, String> {
 
 struct Search<'a> {
     found: Vec<Annotation>,
-    /// The keys that lead to where the search is, for messages.
+    /// Keys from the root to the current position, for messages.
     place: Vec<&'a str>,
 }
 
-/// The properties that lead to a schema, or `None` if the way is not through properties alone.
+/// Properties that lead to a schema; `None` if the path contains another keyword than `properties`.
 type Path<'p, 'a> = Option<&'p mut Vec<&'a str>>;
 
 impl<'a> Search<'a> {
@@ -103,14 +103,14 @@ impl<'a> Search<'a> {
             Err(format!("the `{KEYWORD}` at {place} of the input schema {reason}"))
         };
         let Some(path) = path.filter(|path| !path.is_empty()) else {
-            return wrong("is not on a parameter: only `properties` may lead to it, from the root on");
+            return wrong("is not on a parameter: the path from the root must consist of `properties` only");
         };
         let Some(name) = name.as_str() else { return wrong("must be a string") };
         if name.is_empty() {
             return wrong("is empty: it must name a header");
         }
         if !name.bytes().all(is_token) {
-            return wrong("must be made of letters, digits and !#$%&'*+-.^_`|~ alone");
+            return wrong("must consist of letters, digits and !#$%&'*+-.^_`|~");
         }
         if !is_primitive(schema.get("type")) {
             return wrong("is on a parameter that is not of type `string`, `integer` or `boolean`");
@@ -119,7 +119,7 @@ impl<'a> Search<'a> {
             return wrong(&format!("names the same header as the one of `{}`", other.path.join(".")));
         }
         if self.found.len() == MOST {
-            return wrong(&format!("is one too many: a tool has at most {MOST}"));
+            return wrong(&format!("exceeds the limit of {MOST} headers per tool"));
         }
         let path = path.iter().map(|&step| step.to_owned()).collect();
         self.found.push(Annotation { path, name: name.to_owned() });
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Types that fit into a header, or `null` beside one of them: `null` is as good as left out.
+/// Returns whether a type fits into a header. `null` is allowed as an alternative: it equals an absent parameter.
 fn is_primitive(kind: Option<&Value>) -> bool {
     let fits = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     match kind {
@@ -139,12 +139,12 @@ fn is_primitive(kind: Option<&Value>) -> bool {
     }
 }
 
-/// The characters of a header's name.
+/// Returns whether a byte is allowed in a header name.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Marks a parameter of the schema. `Err` says which parameters there are.
+/// Annotates a parameter of the schema. The error lists the existing parameters.
 pub(crate) fn mark(schema: &mut Value, parameter: &str, name: &str) -> Result<(), String> {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     let known: Vec<_> = properties.iter().flat_map(|properties| properties.keys()).cloned().collect();
@@ -156,7 +156,9 @@ pub(crate) fn mark(schema: &mut Value, parameter: &str, name: &str) -> Result<()
         [] => "it has none".to_owned(),
         known => format!("it has `{}`", known.join("`, `")),
     };
-    Err(format!("the header `{name}` is for the parameter `{parameter}`, which it does not have: {known}"))
+    Err(format!(
+        "the header `{name}` is for the parameter `{parameter}`, which the tool does not have: {known}"
+    ))
 }
 
 #[cfg(test)]
@@ -293,7 +295,7 @@ mod tests {
             names(&json!({"properties": properties}))
         };
         assert_eq!(many(MOST).unwrap().len(), MOST);
-        assert!(many(MOST + 1).unwrap_err().ends_with("is one too many: a tool has at most 32"));
+        assert!(many(MOST + 1).unwrap_err().ends_with("exceeds the limit of 32 headers per tool"));
         let mut deep = json!({});
         for _ in 0..1000 {
             deep = json!({"not": deep});
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!(schema["properties"]["a"], json!({"type": "string", "x-mcp-header": "A"}));
         assert_eq!(
             mark(&mut schema, "c", "C").unwrap_err(),
-            "the header `C` is for the parameter `c`, which it does not have: it has `a`, `b`"
+            "the header `C` is for the parameter `c`, which the tool does not have: it has `a`, `b`"
         );
         assert!(mark(&mut json!({"type": "object"}), "c", "C").unwrap_err().ends_with(": it has none"));
     }

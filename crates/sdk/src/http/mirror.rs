@@ -1,5 +1,5 @@
-//! Arguments of a tool that travel in headers as well, so that what stands between client and server can route by
-//! them. The client writes the headers, the server checks that they say the same as the body.
+//! `Mcp-Param-*` headers: tool arguments mirrored into headers, so that intermediaries can route by them. The client
+//! writes the headers, the server checks that they match the body.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use serde_json::{Number, Value};
 use super::names::PARAM_PREFIX;
 use super::{annotation, sentinel};
 
-/// Integers beyond this are not the same number everywhere.
+/// Largest integer that every JSON implementation represents exactly.
 const LARGEST: i64 = (1 << 53) - 1;
 
-/// The parameters of one tool that are mirrored. Empty for most tools, and then it costs nothing.
+/// Mirrored parameters of one tool. Empty for most tools, at no cost.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Mirror {
     parameters: Box<[Parameter]>,
@@ -26,7 +26,7 @@ struct Parameter {
     header: HeaderName,
 }
 
-/// A value as a header has it.
+/// Header form of a value.
 #[derive(Debug, PartialEq, Eq)]
 enum Mirrored {
     Text(String),
@@ -34,12 +34,12 @@ enum Mirrored {
     Boolean(bool),
     /// An integer beyond [`LARGEST`].
     TooLarge,
-    /// Nothing that could be in a header. That it is wrong is for the check of the arguments to say.
+    /// A value that cannot be in a header. Argument validation reports it.
     Unfit,
 }
 
 impl Mirror {
-    /// The mirrored parameters of an input schema. `Err` says what is wrong with it and where.
+    /// Collects the mirrored parameters of an input schema. The error names the violation and its position.
     pub(crate) fn of(schema: &Value) -> Result<Mirror, String> {
         let parameters = annotation::find(schema)?.into_iter().map(|found| {
             let header = HeaderName::try_from(format!("{PARAM_PREFIX}{}", found.name));
@@ -50,12 +50,12 @@ impl Mirror {
         Ok(Mirror { parameters: parameters.collect::<Result<_, String>>()? })
     }
 
-    /// Whether nothing is mirrored.
+    /// Returns whether no parameter is mirrored.
     pub(crate) fn is_empty(&self) -> bool {
         self.parameters.is_empty()
     }
 
-    /// The headers that a call with these arguments, an object as JSON, must have.
+    /// Returns the headers for a call with these arguments, a JSON object.
     pub(crate) fn headers(&self, arguments: &str) -> Vec<(HeaderName, HeaderValue)> {
         let mut headers = Vec::new();
         self.values(arguments, |parameter, value| {
@@ -73,8 +73,8 @@ impl Mirror {
         headers
     }
 
-    /// Whether the headers of a call say the same as its arguments, an object as JSON. `Err` says what does not fit,
-    /// without the values: what is in an argument is not for a log.
+    /// Checks the headers of a call against its arguments, a JSON object. The error does not contain values, since
+    /// arguments must not be logged.
     pub(crate) fn check(&self, arguments: &str, headers: &HeaderMap) -> Result<(), String> {
         self.values(arguments, |parameter, value| {
             let wrong = |reason: &str| {
@@ -85,7 +85,7 @@ impl Mirror {
                 (_, Sent::Several) => wrong("appears more than once; it must appear once for"),
                 (_, Sent::Invalid) => wrong("has a value that is not allowed in a header, for"),
                 (Some(Mirrored::TooLarge), _) => {
-                    wrong(&format!("cannot carry integers beyond {LARGEST}, and there is one in"))
+                    wrong(&format!("cannot carry integers beyond {LARGEST}, as in"))
                 }
                 (None | Some(Mirrored::Unfit), Sent::Nothing) => Ok(()),
                 (None, Sent::Text(_)) => wrong("has a value, but the body has none for"),
@@ -94,14 +94,14 @@ impl Mirror {
                     if value.says(&text) {
                         Ok(())
                     } else {
-                        wrong("has another value than the body has for")
+                        wrong("does not match the body value of")
                     }
                 }
             }
         })
     }
 
-    /// Calls `visit` with each parameter and its value; `None` where there is none or `null`.
+    /// Calls `visit` with each parameter and its value; `None` if the value is absent or `null`.
     fn values(
         &self,
         arguments: &str,
@@ -110,7 +110,7 @@ impl Mirror {
         if self.is_empty() {
             return Ok(());
         }
-        // Only what is mirrored is decoded; the rest is skipped over.
+        // Only mirrored members are decoded; the rest is skipped.
         let members: HashMap<String, &RawValue> = serde_json::from_str(arguments).unwrap_or_default();
         for parameter in &self.parameters {
             let value = parameter.path.split_first().and_then(|(first, rest)| {
@@ -142,7 +142,7 @@ impl Mirrored {
         }
         match number.as_f64() {
             Some(float) if float.fract() != 0.0 => Mirrored::Unfit,
-            // `42.0` is an integer too. A float without a fraction is written without a point.
+            // `42.0` is an integer too. A float without a fraction is written without a decimal point.
             Some(float) if float.abs() < 9.1e15 => match format!("{float:.0}").parse() {
                 Ok(integer) if (-LARGEST..=LARGEST).contains(&integer) => Mirrored::Integer(integer),
                 _ => Mirrored::TooLarge,
@@ -151,7 +151,7 @@ impl Mirrored {
         }
     }
 
-    /// Whether the text of a header is this value: numbers are compared as numbers.
+    /// Returns whether the text of a header equals this value. Numbers are compared numerically.
     fn says(&self, text: &str) -> bool {
         match self {
             Mirrored::Text(value) => value == text,
@@ -164,7 +164,7 @@ impl Mirrored {
     }
 }
 
-/// What a request has under the name of a header.
+/// Header value in a request.
 enum Sent<'a> {
     Nothing,
     Text(std::borrow::Cow<'a, str>),
@@ -282,7 +282,7 @@ mod tests {
                 vec![],
                 "mcp-param-region is missing; it must repeat the argument `region`",
             ),
-            (json!({"region": "a"}), vec![("mcp-param-region", "A")], "another value"),
+            (json!({"region": "a"}), vec![("mcp-param-region", "A")], "does not match"),
             (
                 json!({"region": "a"}),
                 vec![("mcp-param-region", "a"), ("mcp-param-region", "a")],
@@ -292,16 +292,16 @@ mod tests {
             (json!({"region": "a"}), vec![("mcp-param-region", "=?base64?YQ?=")], "not allowed"),
             (json!({}), vec![("mcp-param-region", "a")], "the body has none"),
             (json!({"region": null}), vec![("mcp-param-region", "null")], "the body has none"),
-            (json!({"count": 42}), vec![("mcp-param-count", "43")], "another value"),
-            (json!({"count": 42}), vec![("mcp-param-count", "0x2a")], "another value"),
-            (json!({"count": 42}), vec![("mcp-param-count", "")], "another value"),
+            (json!({"count": 42}), vec![("mcp-param-count", "43")], "does not match"),
+            (json!({"count": 42}), vec![("mcp-param-count", "0x2a")], "does not match"),
+            (json!({"count": 42}), vec![("mcp-param-count", "")], "does not match"),
             (
                 json!({"count": 1_u64 << 53}),
                 vec![("mcp-param-count", "9007199254740992")],
                 "beyond 9007199254740991",
             ),
-            (json!({"count": 1.5}), vec![("mcp-param-count", "1.5")], "another value"),
-            (json!({"dry": true}), vec![("mcp-param-dry", "True")], "another value"),
+            (json!({"count": 1.5}), vec![("mcp-param-count", "1.5")], "does not match"),
+            (json!({"dry": true}), vec![("mcp-param-dry", "True")], "does not match"),
             (json!({"deep": {"er": "a"}}), vec![("mcp-param-deep", "b")], "the argument `deep.er`"),
         ];
         for (arguments, headers, expected) in other {

@@ -1,7 +1,7 @@
-//! What clients and servers share about HTTP: names of headers, values in them, and event streams.
+//! HTTP parts shared by clients and servers: header names, header values and event streams.
 //!
-//! Nothing here opens a socket or knows a session. `annotation` is needed even without HTTP, since a tool is
-//! described the same way on every transport.
+//! This module opens no sockets and knows no sessions. `annotation` is also used without HTTP, since tools are
+//! defined in the same way for every transport.
 
 pub(crate) mod annotation;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
@@ -15,7 +15,7 @@ pub(crate) mod sentinel;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) mod sse;
 
-/// The text of a JSON string.
+/// Decodes a JSON string.
 pub(crate) fn text(json: &str) -> Option<std::borrow::Cow<'_, str>> {
     match json.strip_prefix('"')?.strip_suffix('"')? {
         plain if !plain.contains('\\') => Some(plain.into()),

@@ -1,16 +1,16 @@
-//! The names of the protocol's own headers.
+//! Header names of MCP.
 
 use http::HeaderName;
 
-/// The revision that a message is for.
+/// Revision of the message.
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The session, in revisions that have one.
+/// Session id, in revisions with sessions.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The method of the request in the body.
 pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-/// The tool, prompt or resource that the request in the body is about.
+/// Tool, prompt or resource of the request in the body.
 pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// The last event that arrived before a stream broke.
+/// Id of the last event received before a stream was cut.
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// How the names of headers begin that mirror an argument of a tool.
+/// Name prefix of headers that mirror a tool argument.
 pub(crate) const PARAM_PREFIX: &str = "mcp-param-";

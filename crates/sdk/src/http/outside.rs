@@ -1,4 +1,4 @@
-//! The parsers of this folder for the fuzz targets, which stand outside of the crate.
+//! Entry points for the fuzz targets, which are outside the crate.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -7,20 +7,20 @@ use super::mirror::Mirror;
 use super::sse::{Event, Fault, Parser};
 use super::{names, sentinel};
 
-/// What came of a stream of events.
+/// Parsed event stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Id, whether it is the event's own, type and data.
+    /// Id, whether the event itself set it, type and data.
     pub events: Vec<(Option<String>, bool, String, String)>,
-    /// The id to resume from.
+    /// Id to resume from.
     pub last_id: Option<String>,
-    /// How long to wait before connecting again.
+    /// Reconnection delay.
     pub retry: Option<std::time::Duration>,
-    /// Whether the stream ended because of its size, or because of its bytes.
+    /// Why parsing failed: `true` for size, `false` for invalid bytes.
     pub fault: Option<bool>,
 }
 
-/// Reads a stream that arrives in chunks.
+/// Parses a stream that arrives in chunks.
 pub fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Events {
     let mut parser = Parser::new(max_event);
     let mut seen = Events::default();
@@ -35,25 +35,25 @@ pub fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: us
     seen
 }
 
-/// A text as a header value.
+/// Encodes text as a header value.
 pub fn encode_header(text: &str) -> String {
     sentinel::encode(text).into_owned()
 }
 
-/// The text of a header value.
+/// Decodes the text of a header value.
 pub fn decode_header(value: &[u8]) -> Option<String> {
     sentinel::decode(value).map(std::borrow::Cow::into_owned)
 }
 
-/// What mirroring makes of a call.
+/// Parameter headers of a call.
 pub struct Mirrored {
-    /// The headers that a client sends.
+    /// Headers that a client sends.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// What a server says of them.
+    /// Outcome of the server's check.
     pub checked: Result<(), String>,
 }
 
-/// The headers of a call.
+/// Builds and checks the parameter headers of a call.
 pub fn mirrored(schema: &Value, arguments: &str) -> Result<Mirrored, String> {
     let mirror = Mirror::of(schema)?;
     let headers = mirror.headers(arguments);
@@ -61,7 +61,7 @@ pub fn mirrored(schema: &Value, arguments: &str) -> Result<Mirrored, String> {
     Ok(Mirrored { headers, checked })
 }
 
-/// Whether a name is that of a mirrored parameter.
+/// Returns whether a header mirrors a parameter.
 pub fn is_mirrored(name: &HeaderName) -> bool {
     name.as_str().starts_with(names::PARAM_PREFIX)
 }

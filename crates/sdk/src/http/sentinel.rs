@@ -1,4 +1,4 @@
-//! Text in a header value: as it is where that is safe, otherwise as `=?base64?…?=`.
+//! Header value encoding: plain text where it is safe, otherwise `=?base64?…?=`.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";
 
-/// The text as a header value.
+/// Encodes text as a header value.
 pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let padded = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let bytes = text.as_bytes();
@@ -24,8 +24,7 @@ pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     Cow::Owned(encoded)
 }
 
-/// The text that a header value stands for. `None`: it has characters that no value may have, or what is said to be
-/// Base64 is not, or is not UTF-8.
+/// Decodes the text of a header value. Returns `None` for forbidden characters, invalid Base64 or invalid UTF-8.
 pub(crate) fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     if !value.iter().all(|&byte| is_plain(byte)) {
         return None;
@@ -38,7 +37,7 @@ pub(crate) fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// Visible ASCII, space and tab.
+/// Returns whether a byte is visible ASCII, space or tab.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t')
 }

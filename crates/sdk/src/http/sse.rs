@@ -1,9 +1,8 @@
-//! Event streams (`text/event-stream`) as the WHATWG describes them, under any division into chunks and never over
-//! a given size.
+//! Parser for event streams (`text/event-stream`, WHATWG), for any division into chunks and with a size limit.
 //!
-//! Two things are stricter than in a browser: an event over the size ends the stream, and so does a field in use whose
-//! value is not UTF-8, because a message with parts missing or replaced is worse than none. Comments and the values of
-//! unknown fields may contain any bytes.
+//! It is stricter than a browser in two cases: an event over the limit ends the stream, and so does a used field
+//! whose value is not UTF-8, because a message with missing or replaced parts is worse than none. Comments and
+//! values of unknown fields may contain any bytes.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,47 +10,47 @@ use std::time::Duration;
 use memchr::{memchr, memchr2};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
-/// Buffers that have grown beyond this are given back after the event.
+/// Buffers larger than this are freed after the event.
 const KEPT: usize = 64 * 1024;
 
-/// One event of a stream.
+/// An event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "the word of the standard")]
+#[expect(clippy::struct_field_names, reason = "the term of the standard")]
 pub(crate) struct Event<'a> {
-    /// The last id that the stream has named, in this event or before; `None` if it has not, or took it back.
+    /// Last id set by the stream, in this event or before; `None` if it was never set, or was reset.
     pub id: Option<&'a str>,
-    /// Whether the id came with this very event.
+    /// Whether this event set the id.
     pub has_id: bool,
-    /// Its type, `message` unless the stream says otherwise.
+    /// Type. Default: `message`.
     pub event: &'a str,
-    /// Its data, lines joined by `\n`.
+    /// Data, with lines joined by `\n`.
     pub data: &'a str,
 }
 
-/// Why a stream cannot be read on.
+/// Parse error that ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// An event is over the size.
+    /// An event exceeds the size limit.
     TooLarge,
     /// A field is not UTF-8.
     Invalid,
 }
 
-/// Reads a stream. At its end an event that is not complete counts as not sent.
+/// Incremental parser. An incomplete event at the end of the stream is discarded.
 #[derive(Debug)]
 pub(crate) struct Parser {
     max_event: usize,
-    /// The bytes of a line whose end has not arrived.
+    /// Bytes of an incomplete line.
     line: Vec<u8>,
-    /// How much of a byte order mark has been seen; `None` once something else was.
+    /// Number of matched bytes of a byte order mark; `None` after the start of the stream.
     bom: Option<usize>,
-    /// The last byte ended a line as a carriage return: a line feed right after it belongs to it.
+    /// The last line ended with a carriage return: a following line feed belongs to it.
     after_return: bool,
     data: String,
-    /// Whether the event has a `data` field at all.
+    /// Whether the event has a `data` field.
     has_data: bool,
     event: String,
-    /// The id that the event being read names, if `has_id`.
+    /// Id set by the current event, if `has_id`.
     id: String,
     has_id: bool,
     last_id: String,
@@ -60,7 +59,7 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    /// A parser for one stream; `max_event` is the most bytes that one event may have.
+    /// Creates a parser for one stream; `max_event` is the size limit of one event in bytes.
     pub(crate) fn new(max_event: usize) -> Self {
         Parser {
             max_event,
@@ -78,17 +77,17 @@ impl Parser {
         }
     }
 
-    /// The id to resume from: that of the last complete event that had one, even if it had no data.
+    /// Returns the id to resume from: that of the last complete event with an id, even if it had no data.
     pub(crate) fn last_event_id(&self) -> Option<&str> {
         (!self.last_id.is_empty()).then_some(&*self.last_id)
     }
 
-    /// How long to wait before connecting again, if the stream has said so.
+    /// Returns the reconnection delay, if the stream has set one.
     pub(crate) fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Reads on; `on` gets every event that is complete now. After a fault there is nothing more to read.
+    /// Parses the next chunk and calls `on` for each completed event. After an error, all further calls fail.
     pub(crate) fn feed(&mut self, chunk: &[u8], mut on: impl FnMut(Event<'_>)) -> Result<(), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -133,13 +132,13 @@ impl Parser {
         Ok(())
     }
 
-    /// Takes a byte order mark off the beginning of the stream, even if it arrives in parts.
+    /// Skips a byte order mark at the start of the stream, even if it arrives in parts.
     fn skip_bom<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
         let Some(mut seen) = self.bom else { return chunk };
         let mut rest = chunk;
         while let [first, later @ ..] = rest {
             if *first != BOM[seen] {
-                // What looked like a mark is the beginning of a line after all.
+                // The bytes were not a byte order mark, but the start of a line.
                 self.line.extend_from_slice(&BOM[..seen]);
                 self.bom = None;
                 return rest;
@@ -154,7 +153,7 @@ impl Parser {
         rest
     }
 
-    /// Whether the event may have so much more in its current line.
+    /// Checks that the event may grow by `more` bytes.
     fn make_room(&self, more: usize) -> Result<(), Fault> {
         let size = self.data.len() + self.event.len() + self.line.len() + more;
         if size > self.max_event { Err(Fault::TooLarge) } else { Ok(()) }
@@ -187,8 +186,8 @@ impl Parser {
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 self.retry = Some(Duration::from_millis(text()?.parse().unwrap_or(u64::MAX)));
             }
-            // The standard ignores comments and unknown fields, whatever their bytes are. A name that is not UTF-8 may
-            // be a damaged `data`.
+            // The standard ignores comments and unknown fields, whatever their bytes are. A field name that is not
+            // UTF-8 may be a damaged `data`.
             _ => std::str::from_utf8(field).map(|_| ()).map_err(|_| Fault::Invalid)?,
         }
         Ok(())
@@ -217,7 +216,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Fault::TooLarge => "an event of the stream is larger than allowed",
-            Fault::Invalid => "the stream of events is not UTF-8",
+            Fault::Invalid => "the event stream is not valid UTF-8",
         })
     }
 }
@@ -230,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// An event as owned text: id, whether it is the event's own, type, data.
+    /// An event as owned text: id, whether the event itself set it, type, data.
     type Seen = (Option<String>, bool, String, String);
 
     #[derive(Debug, PartialEq)]
@@ -367,7 +366,7 @@ mod tests {
         assert!(parser.data.capacity() <= KEPT && parser.line.capacity() <= KEPT);
     }
 
-    /// Streams made of the pieces that matter, and of anything.
+    /// Streams of relevant pieces and random bytes.
     fn stream() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             6 => prop::sample::select(vec![

@@ -1,31 +1,31 @@
-//! The head of a `SKILL.md`: where it ends, what it says, and whether two of them say the same.
+//! Frontmatter of a `SKILL.md`: parsing and comparison.
 
 use linchpin_protocol::model::SkillFrontmatter;
 use serde_json::{Number, Value};
 
 use super::yaml;
 
-/// Bytes that a head may have.
+/// Maximum size of a frontmatter in bytes.
 const MAX_HEAD: usize = 64 << 10;
 const FENCE: &str = "---";
 
-/// Reads the head; the error says what is wrong.
+/// Parses the frontmatter. The error names the problem.
 pub(crate) fn parse(text: &str) -> Result<SkillFrontmatter, String> {
-    let (head, _) = split(text).ok_or("it does not begin with a head between two lines of `---`")?;
+    let (head, _) = split(text).ok_or("it must start with a frontmatter between two lines of `---`")?;
     if head.len() > MAX_HEAD {
-        return Err(format!("its head has more than {MAX_HEAD} bytes"));
+        return Err(format!("its frontmatter is larger than {MAX_HEAD} bytes"));
     }
-    let value = yaml::read(head).map_err(|reason| format!("its head cannot be read: {reason}"))?;
-    let Value::Object(mut others) = value else { return Err("its head is no mapping".into()) };
+    let value = yaml::read(head).map_err(|reason| format!("its frontmatter cannot be read: {reason}"))?;
+    let Value::Object(mut others) = value else { return Err("its frontmatter must be a mapping".into()) };
     let mut text = |key: &str| match others.shift_remove(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text),
-        Some(_) => Err(format!("`{key}` in its head is not a text")),
-        None => Err(format!("its head has no `{key}`")),
+        Some(_) => Err(format!("`{key}` in its frontmatter must be a non-empty string")),
+        None => Err(format!("its frontmatter has no `{key}`")),
     };
     Ok(SkillFrontmatter { name: text("name")?, description: text("description")?, others })
 }
 
-/// What comes after the head.
+/// Returns the text after the frontmatter.
 pub(crate) fn body(text: &str) -> &str {
     split(text).map_or(text, |(_, body)| body)
 }
@@ -46,9 +46,9 @@ fn split(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether two heads say the same. A member that is null says as little as one that is not there.
+/// Checks that two frontmatters are equivalent. A null member equals an absent one.
 pub(crate) fn same(one: &SkillFrontmatter, other: &SkillFrontmatter) -> Result<(), String> {
-    let differ = |key: &str| format!("`{key}` in its head is not what the entry of the skill says");
+    let differ = |key: &str| format!("`{key}` in its frontmatter differs from the skill entry");
     if one.name != other.name {
         return Err(differ("name"));
     }
@@ -65,7 +65,7 @@ pub(crate) fn same(one: &SkillFrontmatter, other: &SkillFrontmatter) -> Result<(
     Ok(())
 }
 
-/// Equality of what is meant: `1` and `1.0` are one number.
+/// Compares values semantically: `1` and `1.0` are equal.
 fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || float(one) == float(other),
@@ -81,7 +81,7 @@ fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Bits, so that it can be compared; whole numbers that no float can hold are only equal to themselves.
+/// Returns the bits of the float value; integers that no float can represent are equal only to themselves.
 fn float(number: &Number) -> Option<u64> {
     let exact = number.as_i64().is_none_or(|whole| whole.unsigned_abs() <= 1 << 53)
         && number.as_u64().is_none_or(|whole| whole <= 1 << 53);
@@ -116,20 +116,23 @@ mod tests {
     #[test]
     fn a_head_that_is_none_is_refused() {
         for (text, reason) in [
-            ("name: a\n", "does not begin with a head"),
-            ("---\nname: a\ndescription: b\n", "does not begin with a head"),
-            ("---\n---\n", "does not begin with a head"),
-            ("---\n- a\n---\n", "its head is no mapping"),
-            ("---\nname: a\n---\n", "its head has no `description`"),
-            ("---\nname: 5\ndescription: b\n---\n", "`name` in its head is not a text"),
-            ("---\nname: a\ndescription: ''\n---\n", "`description` in its head is not a text"),
-            ("---\nname: [\n---\n", "its head cannot be read"),
+            ("name: a\n", "must start with a frontmatter"),
+            ("---\nname: a\ndescription: b\n", "must start with a frontmatter"),
+            ("---\n---\n", "must start with a frontmatter"),
+            ("---\n- a\n---\n", "its frontmatter must be a mapping"),
+            ("---\nname: a\n---\n", "its frontmatter has no `description`"),
+            ("---\nname: 5\ndescription: b\n---\n", "`name` in its frontmatter must be a non-empty string"),
+            (
+                "---\nname: a\ndescription: ''\n---\n",
+                "`description` in its frontmatter must be a non-empty string",
+            ),
+            ("---\nname: [\n---\n", "its frontmatter cannot be read"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
         let long = format!("---\nname: a\ndescription: {}\n---\n", "x".repeat(MAX_HEAD));
-        assert!(parse(&long).unwrap_err().contains("more than 65536 bytes"));
+        assert!(parse(&long).unwrap_err().contains("larger than 65536 bytes"));
     }
 
     #[test]
@@ -139,7 +142,7 @@ mod tests {
             [("n: 1\n", "n: 2\n"), ("n: 1\n", "n: '1'\n"), ("n: [1]\n", "n: [1, 1]\n"), ("", "n: {}\n")]
         {
             let error = same(&head(one), &head(other)).unwrap_err();
-            assert_eq!(error, "`n` in its head is not what the entry of the skill says");
+            assert_eq!(error, "`n` in its frontmatter differs from the skill entry");
         }
         assert!(same(&head("n: 9007199254740993\n"), &head("n: 9007199254740992.0\n")).is_err());
         let other = SkillFrontmatter { description: "c".into(), ..head("") };

@@ -1,6 +1,6 @@
-//! What both sides of the skills extension need: the head of a `SKILL.md`, digests, and the shape of a skill's URIs.
+//! Parts of the skills extension shared by clients and servers: frontmatter, digests, and skill URIs.
 //!
-//! It reads no files and sends nothing: servers describe skills with it, clients hold what they read against it.
+//! This module reads no files and sends nothing. Servers describe skills with it, clients verify them with it.
 
 mod frontmatter;
 mod uri;
@@ -13,16 +13,16 @@ use sha2::{Digest, Sha256};
 pub(crate) use frontmatter::{body, parse, same};
 pub(crate) use uri::{check_name, encode_path, normalize, root};
 
-/// The file that every skill has.
+/// Main file of every skill.
 pub(crate) const SKILL_MD: &str = "SKILL.md";
-/// Files and bytes that every host takes; a skill with more is not offered, and not loaded.
+/// Limits of a skill, which every host supports: larger skills are neither offered nor loaded.
 pub(crate) const MAX_FILES: usize = 512;
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
-/// The digest of a file's bytes, as it is written.
+/// Returns the digest of a file in its text form.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // writing to a text cannot fail
+        let _ = write!(text, "{byte:02x}"); // writing to a string cannot fail
         text
     })
 }

@@ -1,19 +1,19 @@
-//! The URIs of a skill: `<root>/SKILL.md`, where the last part of the root is the skill's name, and its other files
-//! below the root.
+//! Skill URIs: `<root>/SKILL.md`, where the last segment of the root is the skill's name. The other files are below
+//! the root.
 
 use std::fmt::Write as _;
 
 use super::SKILL_MD;
 
-/// The longest name.
+/// Maximum length of a name.
 const MAX_NAME: usize = 64;
 
-/// The folder of a skill, by the URI of its `SKILL.md`.
+/// Returns the root of a skill, given the URI of its `SKILL.md`.
 pub(crate) fn root(uri: &str) -> Option<&str> {
     uri.strip_suffix(SKILL_MD)?.strip_suffix('/')
 }
 
-/// Names of skills: lowercase letters, digits, and single hyphens between them.
+/// Validates a skill name: lowercase letters and digits, with single hyphens between them.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let letters = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
@@ -22,16 +22,19 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{name}` cannot be its name: use up to {MAX_NAME} lowercase letters and digits, with single hyphens between them"
+        "invalid name `{name}`: use up to {MAX_NAME} lowercase letters and digits, with single hyphens between them"
     ))
 }
 
-/// A relative path as the part of a URI; every segment is named, and stays below where it begins.
+/// Encodes a relative path as part of a URI. Empty segments, `.` and `..` are rejected, so the path stays below its
+/// root.
 pub(crate) fn encode_path(path: &str) -> Result<String, String> {
     let mut encoded = String::with_capacity(path.len());
     for (index, segment) in path.split('/').enumerate() {
         if segment.is_empty() || segment == "." || segment == ".." || segment.contains(['\\', '\0']) {
-            return Err(format!("`{path}` is no path below its folder: write it as `folder/file.md`"));
+            return Err(format!(
+                "`{path}` is not a path below the skill directory: write it as `folder/file.md`"
+            ));
         }
         if index > 0 {
             encoded.push('/');
@@ -40,16 +43,16 @@ pub(crate) fn encode_path(path: &str) -> Result<String, String> {
             if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte) {
                 encoded.push(char::from(byte));
             } else {
-                let _ = write!(encoded, "%{byte:02X}"); // writing to a text cannot fail
+                let _ = write!(encoded, "%{byte:02X}"); // writing to a string cannot fail
             }
         }
     }
     Ok(encoded)
 }
 
-/// A reference from within a skill, as a path below its folder: `./a/../b.md` is `b.md`.
+/// Normalizes a reference within a skill to a path below its root: `./a/../b.md` becomes `b.md`.
 pub(crate) fn normalize(reference: &str) -> Result<String, String> {
-    let outside = || format!("`{reference}` is not within the skill");
+    let outside = || format!("`{reference}` is outside the skill");
     if reference.starts_with('/') || reference.contains("://") {
         return Err(outside());
     }

@@ -1,21 +1,22 @@
-//! YAML as JSON: one document, the core schema of YAML 1.2, and nothing that JSON cannot say.
+//! YAML to JSON conversion: one document, the core schema of YAML 1.2, and only values that JSON can express.
 //!
-//! Anchors, aliases and tags are refused: no head of a skill needs them, and they are how small texts become huge.
+//! Anchors, aliases and tags are rejected: no frontmatter needs them, and small texts can expand to huge ones with
+//! them.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
 
-/// Lists and mappings within each other.
+/// Maximum nesting depth.
 const MAX_DEPTH: usize = 32;
 
-/// Something that is not finished yet.
+/// An unfinished list or mapping.
 enum Open {
     List(Vec<Value>),
-    /// With the key whose value comes next.
+    /// With the key of the next value.
     Mapping(Map<String, Value>, Option<String>),
 }
 
-/// Reads a document; the error says what is wrong, and where.
+/// Parses a document. The error names the problem and its line.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
@@ -34,7 +35,7 @@ struct Reader {
 impl Reader {
     fn take(&mut self, event: Event<'_>) -> Result<(), String> {
         match event {
-            Event::DocumentStart(_) if self.whole.is_some() => Err("a second document begins".into()),
+            Event::DocumentStart(_) if self.whole.is_some() => Err("only one document is allowed".into()),
             Event::Nothing
             | Event::StreamStart
             | Event::StreamEnd
@@ -43,27 +44,27 @@ impl Reader {
             Event::Scalar(_, _, 1.., _)
             | Event::SequenceStart(1.., _)
             | Event::MappingStart(1.., _)
-            | Event::Alias(_) => Err("there is an anchor or an alias".into()),
+            | Event::Alias(_) => Err("anchors and aliases are not allowed".into()),
             Event::Scalar(_, _, _, Some(tag))
             | Event::SequenceStart(_, Some(tag))
-            | Event::MappingStart(_, Some(tag)) => Err(format!("there is the tag `{tag}`")),
+            | Event::MappingStart(_, Some(tag)) => Err(format!("the tag `{tag}` is not allowed")),
             Event::Scalar(text, style, ..) => self.scalar(&text, style),
             Event::SequenceStart(..) => self.begin(Open::List(Vec::new())),
             Event::MappingStart(..) => self.begin(Open::Mapping(Map::new(), None)),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(Open::List(items)) => self.value(Value::Array(items)),
                 Some(Open::Mapping(members, _)) => self.value(Value::Object(members)),
-                None => Err("something ends that did not begin".into()),
+                None => Err("unexpected end of a list or mapping".into()),
             },
         }
     }
 
     fn begin(&mut self, open: Open) -> Result<(), String> {
         if matches!(self.open.last(), Some(Open::Mapping(_, None))) {
-            return Err("a key is not a text".into());
+            return Err("keys must be strings".into());
         }
         if self.open.len() >= MAX_DEPTH {
-            return Err(format!("there are more than {MAX_DEPTH} levels"));
+            return Err(format!("nested deeper than {MAX_DEPTH} levels"));
         }
         self.open.push(open);
         Ok(())
@@ -72,7 +73,7 @@ impl Reader {
     fn scalar(&mut self, text: &str, style: ScalarStyle) -> Result<(), String> {
         if let Some(Open::Mapping(members, key @ None)) = self.open.last_mut() {
             if members.contains_key(text) {
-                return Err(format!("the key `{text}` stands there twice"));
+                return Err(format!("duplicate key `{text}`"));
             }
             *key = Some(text.to_owned());
             return Ok(());
@@ -86,14 +87,14 @@ impl Reader {
             None => self.whole = Some(value),
             Some(Open::List(items)) => items.push(value),
             Some(Open::Mapping(members, key)) => {
-                members.insert(key.take().ok_or("a key is not a text")?, value);
+                members.insert(key.take().ok_or("keys must be strings")?, value);
             }
         }
         Ok(())
     }
 }
 
-/// What a text without quotes means.
+/// Interprets a plain (unquoted) scalar.
 fn plain(text: &str) -> Result<Value, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -103,9 +104,9 @@ fn plain(text: &str) -> Result<Value, String> {
     })
 }
 
-/// The number that a text is, if it is one; the error is for one that JSON cannot say.
+/// Parses a number, if the text is one. Fails for numbers that JSON cannot express.
 fn number(text: &str) -> Result<Option<Number>, String> {
-    let strange = || format!("JSON has no number `{text}`");
+    let strange = || format!("the number `{text}` cannot be expressed in JSON");
     for (prefix, radix) in [("0o", 8), ("0x", 16)] {
         let digits = text.strip_prefix(prefix);
         if let Some(digits) = digits.filter(|digits| all(digits, |byte| char::from(byte).is_digit(radix))) {
@@ -130,7 +131,7 @@ fn all(digits: &str, allowed: impl Fn(u8) -> bool) -> bool {
     !digits.is_empty() && digits.bytes().all(allowed)
 }
 
-/// Digits, perhaps a point among them, perhaps a power of ten.
+/// Returns whether a text is digits, optionally with a decimal point and an exponent.
 fn is_decimal(text: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit();
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -198,14 +199,14 @@ mod tests {
     fn what_json_cannot_say_is_refused() {
         let deep = format!("a: {}1{}", "[".repeat(40), "]".repeat(40));
         for (text, reason) in [
-            ("a: &x 1", "there is an anchor or an alias, in line 1"),
-            ("a: &x [1]\nb: *x", "there is an anchor or an alias, in line 1"),
-            ("a: !!binary aGk=", "there is the tag"),
-            ("a: 1\nb: 2\na: 3", "the key `a` stands there twice, in line 3"),
-            ("? [1, 2]\n: 3", "a key is not a text, in line 1"),
-            ("a: .inf", "JSON has no number `.inf`"),
-            ("a: 1\n---\nb: 2", "a second document begins"),
-            (&deep, "there are more than 32 levels"),
+            ("a: &x 1", "anchors and aliases are not allowed, in line 1"),
+            ("a: &x [1]\nb: *x", "anchors and aliases are not allowed, in line 1"),
+            ("a: !!binary aGk=", "the tag `"),
+            ("a: 1\nb: 2\na: 3", "duplicate key `a`, in line 3"),
+            ("? [1, 2]\n: 3", "keys must be strings, in line 1"),
+            ("a: .inf", "the number `.inf` cannot be expressed in JSON"),
+            ("a: 1\n---\nb: 2", "only one document is allowed"),
+            (&deep, "nested deeper than 32 levels"),
             ("a: [1", "line"),
         ] {
             let error = read(text).unwrap_err();

@@ -1,8 +1,8 @@
-//! Which way a message went.
+//! Direction of a message.
 
 use std::fmt;
 
-/// Which way a message went, as the client sees it.
+/// Direction of a message, from the view of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the client to the server.

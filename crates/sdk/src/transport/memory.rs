@@ -1,4 +1,4 @@
-//! A client and a server in one process: lines pass from one outbox to the other side at once.
+//! In-memory transport between a client and a server in one process. Messages are passed on synchronously.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, TryLockError, Weak};
@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 use super::{Line, Opening, Transport, Wire};
 use crate::server::{Connection, Reach, Service, start};
 
-/// Bytes that may wait for the client.
+/// Bytes that may be queued for the client.
 const HIGH_WATER: usize = 1 << 20;
 
-/// The way to a server in this process.
+/// Transport to a server in this process.
 pub(crate) struct Memory(pub(crate) Service);
 
 impl Transport for Memory {
@@ -26,13 +26,13 @@ impl Transport for Memory {
     }
 }
 
-/// Both directions of a connection in memory.
+/// Both directions of an in-memory connection.
 struct Link {
     wire: Wire,
     to_client: Arc<Outbox>,
     connection: Arc<Connection>,
     runtime: Handle,
-    /// Held while lines are handed over, so that they stay in order.
+    /// Held while messages are passed on, so that they stay in order.
     upstream: Mutex<()>,
     downstream: Mutex<()>,
 }
@@ -70,8 +70,8 @@ impl Link {
     }
 }
 
-/// Hands over all lines, in order. Whoever has the turn also hands over what others add meanwhile, a handler that
-/// writes to its own client among them, so nobody waits for it.
+/// Passes on all messages in order. The holder of the lock also passes on messages that are added concurrently, for
+/// example by a handler that writes to its own client, so that no sender waits for it.
 pub(crate) fn carry(
     has_more: impl Fn() -> bool,
     take: impl Fn(&mut Vec<u8>),
@@ -90,13 +90,13 @@ pub(crate) fn carry(
     }
 }
 
-/// The client's hold on a connection.
+/// Handle of the client to the connection.
 struct MemoryLine(Arc<Link>);
 
 impl MemoryLine {
     fn end(&self) {
         self.0.connection.abandon();
-        self.0.wire.ended("it was closed");
+        self.0.wire.ended("closed by the client");
     }
 }
 

@@ -1,8 +1,7 @@
-//! Ways for messages to travel. A transport carries whole messages in both directions, in order, and never looks
-//! inside them.
+//! Transports: they move whole messages in both directions, in order, without inspecting them.
 //!
-//! [`Transport`] is what to implement for a way of your own: it is opened with a [`Wire`], to which it hands what
-//! arrives and from which it takes what is to be sent.
+//! Implement [`Transport`] for a custom one: it is opened with a [`Wire`], to which it passes received messages and
+//! from which it takes outgoing ones.
 
 #[cfg(unix)]
 pub(crate) mod child;
@@ -22,15 +21,16 @@ pub use linchpin_jsonrpc::Id;
 pub(crate) use wire::Receiver;
 pub use wire::{Carrier, Outgoing, Wire};
 
-/// What opening gives, in time.
+/// Future that opens a transport.
 pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>>;
 
-/// A way to the other side.
+/// A transport to a server.
 pub trait Transport: Send + Sync + 'static {
-    /// Opens the way, for one connection. It may be opened again after that connection has ended.
+    /// Opens one connection. It may be called again after that connection has ended.
     fn open(&self, wire: Wire) -> Opening<'_>;
 
-    /// What the other side is remembered by: the same for every connection to the same server.
+    /// Returns the key for cached knowledge about the server. It must be the same for all connections to the same
+    /// server.
     fn name(&self) -> String;
 }
 
@@ -47,14 +47,14 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
 }
 
-/// An open way. Dropping it ends it at once.
+/// Handle of an open connection. Dropping it closes the connection at once.
 pub trait Line: Send + Sync {
-    /// Ends it in good order: what was sent arrives, and nothing is left behind. When it is done
-    /// [`Wire::ended`] has been called.
+    /// Closes the connection gracefully: sent messages are delivered, and all resources are released.
+    /// [`Wire::ended`] has been called when the future completes.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
-    /// Waits until the notifications that were sent so far have arrived, where they could otherwise be overtaken by
-    /// what is sent next.
+    /// Waits until all notifications sent so far are delivered, for transports in which later messages could
+    /// overtake them.
     fn flush(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }

@@ -1,10 +1,10 @@
-//! Standard input and output.
+//! Server side of the stdio transport.
 //!
-//! A thread of its own reads with plain blocking calls, which work on a pipe, a socket, a file and a terminal
-//! alike, and serves each message right there: a handler that need not wait is answered with one read and one
-//! write, without waking another thread. A handler that waits is moved to the runtime. Whoever has an answer
-//! appends it to the outbox; the reading thread writes what is there once it has read all that has arrived, and
-//! answers that come later are written by a thread of the runtime's blocking pool.
+//! A dedicated thread reads with blocking calls, which work on pipes, sockets, files and terminals alike, and
+//! handles each message on that thread: a handler that does not wait costs one read and one write, without waking
+//! another thread. A handler that waits is moved to the runtime. Responses are appended to the outbox. The reading
+//! thread writes them once it has read all available input; later responses are written by a thread of the runtime's
+//! blocking pool.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::pin::Pin;
@@ -22,13 +22,13 @@ use crate::server::{Connection, Reach, Service};
 use crate::sync::lock;
 use crate::{Error, Result};
 
-/// Outgoing bytes that may wait before senders must.
+/// Outgoing bytes that may be queued before senders must wait.
 const HIGH_WATER: usize = 1 << 20;
 
-/// The least time that a client has to read its last answers.
+/// Minimum time for a client to read the last responses.
 const LAST_WRITE: Duration = Duration::from_secs(5);
 
-/// Serves standard input and output until the input ends and every request is answered.
+/// Serves standard input and output until the input ends and every request has its response.
 pub(crate) async fn serve(service: Service) -> Result<()> {
     let input = Stream::new(io::stdin())
         .map_err(|error| Error::setup(format!("standard input cannot be read: {error}")))?;
@@ -62,24 +62,24 @@ pub(crate) async fn serve_on(
     let (done, ended) = oneshot::channel();
     let reader = Reader { connection: connection.clone(), writer: writer.clone(), runtime };
     std::thread::Builder::new().name("linchpin-stdio".into()).spawn(move || {
-        // Nobody waits for the end when the future of `serve` was dropped.
+        // The receiver is gone if the future of `serve` was dropped.
         let _ = done.send(reader.read_all(input));
     })?;
     match first_of(ended, broken).await {
         Ok(()) => {
             connection.finish(timeout).await;
-            // Not on this thread: a client that does not read must not keep the process for ever.
+            // Not on this thread: a client that does not read must not block the process without limit.
             let last = tokio::task::spawn_blocking(move || writer.flush());
             match tokio::time::timeout(timeout.max(LAST_WRITE), last).await {
                 Ok(flushed) => finished(flushed.unwrap_or_else(|_| Err(ErrorKind::BrokenPipe.into()))),
-                Err(_) => Err(Error::setup("the client did not read its last answers in time")),
+                Err(_) => Err(Error::setup("the client did not read the last responses in time")),
             }
         }
         Err(error) => finished(Err(error)),
     }
 }
 
-/// When serving ends in whatever way, also by dropping its future, nothing goes on behind it.
+/// Abandons the connection when serving ends, also by dropping its future, so that no work continues.
 struct AbandonOnDrop(Arc<Connection>);
 
 impl Drop for AbandonOnDrop {
@@ -88,8 +88,8 @@ impl Drop for AbandonOnDrop {
     }
 }
 
-/// How the reading ends, or why nothing can be written any more: the thread that reads learns that only with the
-/// next message, which may never come.
+/// Waits for the end of the input or for a write error. The reading thread would notice a write error only with the
+/// next message, which may never arrive.
 async fn first_of(
     mut ended: oneshot::Receiver<io::Result<()>>,
     mut broken: oneshot::Receiver<io::Error>,
@@ -104,7 +104,7 @@ async fn first_of(
     .await
 }
 
-/// A client that stopped reading has left: that is an end like any other.
+/// A client that stops reading has disconnected, which is a normal end.
 fn finished(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if is_departure(error.kind()) => Ok(()),
@@ -157,7 +157,7 @@ impl Reader {
 
     fn receive(&self, line: &[u8]) {
         if self.writer.outbox.is_closed() {
-            return; // nobody would read the answer
+            return; // the client no longer reads
         }
         if let Some(rest) = self.connection.receive(line) {
             crate::server::start(&self.runtime, self.connection.tracked(rest));
@@ -169,7 +169,7 @@ struct Writer {
     outbox: Arc<Outbox>,
     output: Mutex<Output>,
     scheduled: AtomicBool,
-    /// Told when writing failed while nobody waited for it.
+    /// Sender for a write error in the background.
     broke: Mutex<Option<oneshot::Sender<io::Error>>>,
 }
 
@@ -178,11 +178,11 @@ struct Output {
     spare: Vec<u8>,
 }
 
-/// A buffer that grew beyond this for one large answer is given back.
+/// A buffer that grew beyond this is freed.
 const KEEP: usize = 1 << 20;
 
 impl Writer {
-    /// Writes everything that waits. Lines are taken while the stream is held, so that they stay in order.
+    /// Writes all queued messages. They are taken while the stream is locked, so that they stay in order.
     fn flush(&self) -> io::Result<()> {
         self.write_all(&mut lock(&self.output))
     }
@@ -205,19 +205,19 @@ impl Writer {
         }
     }
 
-    /// Writes soon, on a thread that may block.
+    /// Schedules a write on a thread that may block.
     fn flush_later(self: Arc<Self>, runtime: &Handle) {
         if self.scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
         runtime.spawn_blocking(move || {
             let mut output = lock(&self.output);
-            // Only now: as long as one waits for its turn, nobody else needs to.
+            // Reset only under the lock: until then, the scheduled write covers all new messages.
             self.scheduled.store(false, Ordering::Release);
             if let Err(error) = self.write_all(&mut output) {
-                tracing::debug!(%error, "the client no longer reads");
+                tracing::debug!(%error, "failed to write to the client");
                 let broke = lock(&self.broke).take();
-                // Nobody waits any more once the input has ended.
+                // The receiver is gone once the input has ended.
                 let _ = broke.map(|broke| broke.send(error));
             }
         });

@@ -1,5 +1,5 @@
-//! A standard stream without the buffer and lock of the standard library, which waits also when somebody else has
-//! made it non-blocking: terminals and sockets are shared with other processes, and that flag with them.
+//! Unbuffered standard stream without the lock of the standard library. It also waits if another process has made
+//! the stream non-blocking: terminals and sockets share that flag between processes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,7 +26,7 @@ impl Stream {
     }
 }
 
-/// Elsewhere standard streams always block.
+/// On Windows standard streams always block.
 #[cfg(windows)]
 impl Stream {
     pub(crate) fn new(stream: impl std::os::windows::io::AsHandle) -> io::Result<Self> {

@@ -1,4 +1,4 @@
-//! One connection's end of a transport: where messages that arrive go, and where those to be sent come from.
+//! Interface between a transport and its connection: received messages go in, outgoing messages come out.
 
 use std::sync::{Arc, Weak};
 
@@ -7,49 +7,49 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::Tool;
 use tokio::sync::Notify;
 
-/// What is done with messages that arrive.
+/// Consumer of received messages.
 pub(crate) trait Receiver: Send + Sync {
-    /// One message, without its newline. Whether it was one.
+    /// Handles one message, without its newline. Returns whether it was a valid message.
     fn receive(&self, message: &[u8]) -> bool;
-    /// A message that was longer than [`Wire::max_message`] and was skipped.
+    /// Reports a skipped message that was longer than [`Wire::max_message`].
     fn too_long(&self);
-    /// Nothing more will arrive.
+    /// Reports the end of the connection.
     fn ended(&self, reason: &str);
-    /// What both sides have agreed on.
+    /// Returns the negotiated revision.
     fn revision(&self) -> Option<Revision> {
         None
     }
-    /// The name of the server in log events.
+    /// Returns the name of the server in log events.
     #[cfg(feature = "http-client")]
     #[expect(clippy::unnecessary_literal_bound, reason = "implementations return a name of their own")]
     fn server_label(&self) -> &str {
         "unknown"
     }
-    /// One request has no answer.
+    /// Fails one request.
     fn fail(&self, _: &Id<'_>, _: CallError) {}
-    /// Whether a request waits for its answer.
+    /// Returns whether a request still waits for its response.
     fn is_waiting(&self, _: &Id<'_>) -> bool {
         false
     }
-    /// The session is another one.
+    /// Reports that a new session replaced the old one.
     fn renewed(&self) {}
-    /// Stops the time of everything that waits for an answer, until what it gives is dropped.
+    /// Pauses the timeouts of all pending requests until the returned guard is dropped.
     fn pause(&self) -> Box<dyn Send> {
         Box::new(())
     }
-    /// What the transport does beyond carrying messages.
+    /// Registers the per-request part of the transport.
     fn carried_by(&self, _: Weak<dyn Carrier>) {}
 }
 
-/// What some transports do beyond carrying messages: those that carry each request by itself, and can lose one
-/// without losing the others. What only reads is asked again once when it was lost; calls of tools never are.
+/// Extension for transports that send each request separately and can lose one without losing the others. A lost
+/// read-only request is sent once more; tool calls are never repeated.
 pub trait Carrier: Send + Sync {
-    /// Takes note of a tool that the server lists. A tool that cannot be called over this transport is left out; the
-    /// error is the reason.
+    /// Registers a listed tool. A tool that cannot be called over this transport is skipped; the error is the
+    /// reason.
     fn admit(&self, tool: &Tool) -> Result<(), String>;
 }
 
-/// What a transport is opened with. Cheap to clone.
+/// Connection side of an open transport. Cheap to clone.
 #[derive(Clone)]
 pub struct Wire {
     receiver: Arc<dyn Receiver>,
@@ -62,105 +62,106 @@ impl Wire {
         Wire { receiver, outbox, max_message }
     }
 
-    /// Hands over one message that has arrived, with or without its newline. It is dealt with before this
-    /// returns, as far as that needs no waiting. What is no message is skipped.
+    /// Passes on a received message, with or without its newline. As far as no waiting is needed, it is handled
+    /// before this returns. Invalid messages are skipped.
     pub fn receive(&self, message: &[u8]) {
         self.try_receive(message);
     }
 
-    /// As [`Self::receive`], and says whether it was a message.
+    /// Like [`Self::receive`], and returns whether it was a valid message.
     pub fn try_receive(&self, message: &[u8]) -> bool {
         self.receiver.receive(message.strip_suffix(b"\n").unwrap_or(message))
     }
 
-    /// Says that a message was longer than [`Self::max_message`] and was skipped.
+    /// Reports that a message longer than [`Self::max_message`] was skipped.
     pub fn too_long(&self) {
         self.receiver.too_long();
     }
 
-    /// Says that nothing more will arrive, and why. Everything that waits for an answer fails with this reason;
-    /// messages to be sent are dropped from now on.
+    /// Reports the end of the connection with a reason. All pending requests fail with it, and later outgoing
+    /// messages are dropped.
     pub fn ended(&self, reason: &str) {
         self.receiver.ended(reason);
         self.outbox.close();
     }
 
-    /// Says that one request will have no answer; everything else goes on. Nothing happens if it was answered before.
+    /// Fails one request; everything else continues. Does nothing if the request already has its response.
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
         self.receiver.fail(id, error);
     }
 
-    /// Whether a request still waits for its answer.
+    /// Returns whether a request still waits for its response.
     pub fn is_waiting(&self, id: &Id<'_>) -> bool {
         self.receiver.is_waiting(id)
     }
 
-    /// The revision that both sides have agreed on, once they have.
+    /// Returns the negotiated revision, once it is known.
     pub fn revision(&self) -> Option<Revision> {
         self.receiver.revision()
     }
 
-    /// The name of the server in log events.
+    /// Returns the name of the server in log events.
     #[cfg(feature = "http-client")]
     pub(crate) fn server_label(&self) -> &str {
         self.receiver.server_label()
     }
 
-    /// Says that the session was lost and another one opened in its place: what belongs to a session is set again.
+    /// Reports that the session was lost and replaced: the session state is restored.
     pub fn renewed(&self) {
         self.receiver.renewed();
     }
 
-    /// Stops the time of everything that waits for an answer, until what it gives is dropped: for when a person is
-    /// asked for something first.
+    /// Pauses the timeouts of all pending requests until the returned guard is dropped, for example while a user
+    /// signs in.
     pub fn pause(&self) -> Box<dyn Send> {
         self.receiver.pause()
     }
 
-    /// Says that the transport carries each request by itself. Once, before anything is sent.
+    /// Declares that the transport sends each request separately. Call it once, before anything is sent.
     pub fn carried_by(&self, carrier: Weak<dyn Carrier>) {
         self.receiver.carried_by(carrier);
     }
 
-    /// The longest message that is wanted, in bytes.
+    /// Returns the maximum size of a received message in bytes.
     pub fn max_message(&self) -> usize {
         self.max_message
     }
 
-    /// Whether the connection has ended: nothing more is to be sent.
+    /// Returns whether the connection has ended.
     pub fn is_ended(&self) -> bool {
         self.outbox.is_closed()
     }
 
-    /// Calls `wake` whenever there is something to send, or nothing more will be. It must not block.
+    /// Sets a callback that is called when there are outgoing messages, or when the connection ends. It must not
+    /// block.
     pub fn on_outgoing(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.outbox.on_send(wake);
     }
 
-    /// Moves everything that is to be sent into `into`, which must be empty: messages, each with its newline.
+    /// Moves all outgoing messages, each with its newline, into `into`, which must be empty.
     pub fn take(&self, into: &mut Vec<u8>) {
         self.outbox.take(into);
     }
 
-    /// Whether there is something to send.
+    /// Returns whether there are outgoing messages.
     pub fn has_outgoing(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// For transports that wait instead of being woken. It takes the place of [`Self::on_outgoing`].
+    /// Returns the outgoing messages for an asynchronous reader. It replaces the callback of [`Self::on_outgoing`].
     pub fn outgoing(&self) -> Outgoing {
         Outgoing::of(self.outbox.clone())
     }
 }
 
-/// What is to be sent, to be waited for.
+/// Asynchronous reader of outgoing messages.
 pub struct Outgoing {
     outbox: Arc<Outbox>,
     ready: Arc<Notify>,
 }
 
 impl Outgoing {
-    /// What is to be sent through `outbox`, which nobody else empties.
+    /// Creates the only reader of `outbox`.
     pub(crate) fn of(outbox: Arc<Outbox>) -> Self {
         let ready = Arc::new(Notify::new());
         let wake = ready.clone();
@@ -168,8 +169,12 @@ impl Outgoing {
         Outgoing { outbox, ready }
     }
 
-    /// Everything that is to be sent, messages each with its newline, as soon as there is something; `None` once
-    /// the connection has ended.
+    /// Waits for outgoing messages and returns all of them, each with its newline. Returns `None` once the
+    /// connection has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// This method is cancel safe.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             let mut messages = Vec::new();

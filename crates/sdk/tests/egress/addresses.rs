@@ -70,7 +70,7 @@ async fn the_canary_sings_when_it_is_reached() {
     let strict = watched(Policy::public_only(), Script::always("127.0.0.2")).0;
     let typed = Target::typed(&format!("http://127.0.0.2:{}/", canary.port())).unwrap();
     let error = strict.send(get(), &typed).await.unwrap_err();
-    assert!(error.to_string().contains("only public ones may be reached"), "{error}");
+    assert!(error.to_string().contains("only public addresses are allowed"), "{error}");
     assert_eq!(canary.connections(), 0);
 }
 
@@ -80,7 +80,7 @@ async fn plain_http_is_for_this_machine() {
     for url in ["http://public.example/", "http://93.184.216.34/", "http://10.0.0.1/", "http://[fd00::1]/"] {
         let error = egress.send(get(), &Target::typed(url).unwrap()).await.expect_err(url);
         assert!(
-            error.to_string().ends_with("plain `http` is for this machine alone: use `https`"),
+            error.to_string().ends_with("plain `http` is allowed only to this machine: use `https`"),
             "{error}"
         );
         assert!(!error.may_have_been_sent());

@@ -78,7 +78,7 @@ async fn a_learned_url_may_go_where_the_typed_one_is() {
     let typed = Target::typed(&server.url("/")).unwrap();
     let learned = typed.learned(&other.url("/")).unwrap();
     let error = egress.send(get(), &learned).await.unwrap_err();
-    assert!(error.to_string().contains("this URL was not typed but learned from the network"), "{error}");
+    assert!(error.to_string().contains("this URL was discovered on the network"), "{error}");
     assert_eq!(other.connections(), 0);
     egress.send(get(), &typed).await.unwrap();
     egress.send(get(), &learned).await.unwrap();

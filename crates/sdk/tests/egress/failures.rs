@@ -20,7 +20,10 @@ async fn nobody_listens() {
     let error = Egress::new().send(get(), &target).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Connect);
     let text = format!("{error} {error:?}");
-    assert!(text.contains("nothing listens there: check host and port, and that the server runs"), "{text}");
+    assert!(
+        text.contains("nothing listens there: check host and port, and that the server is running"),
+        "{text}"
+    );
     assert!(!text.contains("secret"), "{text}");
     assert!(!error.may_have_been_sent());
 }
@@ -31,11 +34,12 @@ async fn a_name_that_nobody_knows() {
     let target = Target::typed("https://nowhere.example/").unwrap();
     let error = egress.send(get(), &target).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Dns);
-    let expected = "the name `nowhere.example` could not be resolved: the script is over; check its spelling and the network";
+    let expected = "the name `nowhere.example` could not be resolved: the script is over; check the \
+                    spelling and the network";
     assert_eq!(error.to_string(), expected);
     let egress = Egress::builder().resolver(Script::new([&[][..]])).build().unwrap();
     let error = egress.send(get(), &target).await.unwrap_err();
-    assert!(error.to_string().contains("it has no address"), "{error}");
+    assert!(error.to_string().contains("the name has no address"), "{error}");
 }
 
 /// A resolver that never answers.
@@ -55,7 +59,8 @@ async fn a_lookup_that_takes_too_long() {
     assert_eq!(error.kind(), EgressErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
-        "no connection to `slow.example` within 3s: looking up the name took too long; check the host and the network"
+        "no connection to `slow.example` within 3s: name resolution took too long; check the host and the \
+         network"
     );
 }
 
@@ -82,7 +87,7 @@ async fn what_is_not_http() {
     let error = Egress::new().send(get(), &Target::typed(&server.url("/")).unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Http);
     assert!(
-        error.to_string().starts_with("no response from `127.0.0.1`: what came back is not HTTP/1.1"),
+        error.to_string().starts_with("no response from `127.0.0.1`: the response is not HTTP/1.1"),
         "{error}"
     );
 }
@@ -105,7 +110,7 @@ async fn a_body_that_breaks_off() {
         outcome = body.chunk().await.unwrap();
     }
     let error = outcome.unwrap_err();
-    assert!(error.to_string().starts_with("the response of `127.0.0.1` broke off: "), "{error}");
+    assert!(error.to_string().starts_with("the response of `127.0.0.1` is incomplete: "), "{error}");
     assert_eq!(egress.idle_connections(), 0);
 }
 
@@ -124,12 +129,12 @@ fn urls_that_cannot_be_used() {
     let table = [
         ("", "it must begin with https:// or http://"),
         ("example.com", "it must begin with"),
-        ("ftp://example.com", "only https:// and http:// are known"),
-        ("https://", "its host is not a name"),
-        ("https://a..b", "its host is not a name"),
+        ("ftp://example.com", "only https:// and http:// are supported"),
+        ("https://", "its host must be an address or a name"),
+        ("https://a..b", "its host must be an address or a name"),
         (
             "https://user:secret@example.com/",
-            "it has a user name or password; put them into a header instead",
+            "it contains a user name or password; send them in a header instead",
         ),
         ("https://example.com:0/", "its port must be a number from 1 to 65535"),
         ("https://example.com:65536/", "its port must be"),
@@ -138,9 +143,9 @@ fn urls_that_cannot_be_used() {
         ("https://[::1]x", "its port must be"),
         ("https://[1.2.3.4]/", "is not an IPv6 address"),
         ("https://127.1/", "its host is a number"),
-        ("https://exämple.com/", "it has characters beyond ASCII; write hosts as xn--…"),
-        ("https://example.com/a b", "it has the character ' '; write it as %20"),
-        ("https://example.com\\@evil/", "it has the character '\\\\'; write it as %5C"),
+        ("https://exämple.com/", "it contains non-ASCII characters; encode hosts as xn--…"),
+        ("https://example.com/a b", "it contains the character ' '; encode it as %20"),
+        ("https://example.com\\@evil/", "it contains the character '\\\\'; encode it as %5C"),
     ];
     for (url, expected) in table {
         let error = Target::typed(url).expect_err(url);

@@ -65,7 +65,7 @@ async fn what_the_name_or_the_address_says_still_counts() {
         assert!(matches!(error.kind(), EgressErrorKind::Refused(_)), "{url}: {error}");
     }
     let error = egress.send(get(), &Target::typed("http://public.example/").unwrap()).await.unwrap_err();
-    assert!(error.to_string().contains("plain `http` is for this machine alone"), "{error}");
+    assert!(error.to_string().contains("plain `http` is allowed only to this machine"), "{error}");
     assert_eq!(proxy.connections(), 0);
 }
 
@@ -93,9 +93,12 @@ async fn a_proxy_that_is_not_there() {
 #[tokio::test]
 async fn a_proxy_that_does_not_connect() {
     let table = [
-        ("HTTP/1.1 407 Authenticate\r\n\r\n", "it asks for a user name and password: put them into its URL"),
-        ("HTTP/1.1 403 Forbidden\r\n\r\n", "it answered 403; its owner decides what it connects to"),
-        ("SSH-2.0\r\n\r\n", "its answer is not HTTP; check host and port"),
+        ("HTTP/1.1 407 Authenticate\r\n\r\n", "it requires a user name and password: add them to its URL"),
+        (
+            "HTTP/1.1 403 Forbidden\r\n\r\n",
+            "it responded with status 403; ask its administrator whether this host is allowed",
+        ),
+        ("SSH-2.0\r\n\r\n", "its response is not HTTP; check host and port"),
         ("HTTP/1.1 200 OK\r\n", "the connection broke"),
     ];
     for (answer, expected) in table {
@@ -103,9 +106,9 @@ async fn a_proxy_that_does_not_connect() {
         check(&proxy, "https://10.9.9.9/", expected).await;
     }
     let proxy = Server::start(|_| Reply::Close("x".repeat(10_000)));
-    check(&proxy, "https://10.9.9.9/", "its answer is too long").await;
+    check(&proxy, "https://10.9.9.9/", "its response is too long").await;
     let proxy = Server::start(|_| Reply::Close("HTTP/1.1 407 x\r\ncontent-length: 0\r\n\r\n".to_owned()));
-    check(&proxy, "http://10.9.9.9/", "it asks for a user name and password").await;
+    check(&proxy, "http://10.9.9.9/", "it requires a user name and password").await;
 }
 
 #[test]

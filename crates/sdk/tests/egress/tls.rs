@@ -145,6 +145,6 @@ async fn a_certificate_that_is_none() {
     for wrong in [&b""[..], b"hello", b"\x30\x03\x02\x01\x01", KEY] {
         let error = Egress::builder().root_certificate(wrong).build().unwrap_err();
         assert_eq!(error.kind(), EgressErrorKind::Setup);
-        assert!(error.to_string().starts_with("the root certificate is neither PEM"), "{error}");
+        assert!(error.to_string().starts_with("the root certificate must be a PEM or DER"), "{error}");
     }
 }

@@ -1,5 +1,4 @@
-//! Loading a skill: its files are read when they are wanted, and each is held against the skill's entry before anybody
-//! sees it.
+//! Skill loading. Files are read on demand, and each file is verified against the skill entry before it is returned.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +12,7 @@ use crate::skills::{
     MAX_BYTES, MAX_FILES, SKILL_MD, body, check_name, digest, encode_path, normalize, parse, root, same,
 };
 
-/// A skill whose `SKILL.md` was read and is what its entry says.
+/// A skill whose `SKILL.md` was read and matches its entry.
 #[derive(Debug)]
 pub struct LoadedSkill {
     client: Client,
@@ -22,7 +21,7 @@ pub struct LoadedSkill {
     room: Room,
 }
 
-/// The bytes that may still be read of files that nobody promised anything of.
+/// Remaining bytes that may be read from files without a declared size.
 #[derive(Debug)]
 struct Room(AtomicU64);
 
@@ -30,34 +29,34 @@ impl Room {
     fn spend(&self, bytes: u64) -> Result<(), String> {
         let left = |room: u64| room.checked_sub(bytes);
         let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
-        spent.map(|_| ()).map_err(|_| format!("more than {MAX_BYTES} bytes of this skill have been read"))
+        spent.map(|_| ()).map_err(|_| format!("read more than {MAX_BYTES} bytes of this skill"))
     }
 }
 
 /// A file of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillFile {
-    /// Where it is.
+    /// URI of the file.
     pub uri: String,
-    /// Its type.
+    /// MIME type of the file.
     pub mime_type: Option<String>,
-    /// What it says.
+    /// Contents of the file.
     pub bytes: Vec<u8>,
 }
 
 impl SkillFile {
-    /// What it says, if that is text.
+    /// Returns the contents if they are UTF-8 text.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
     }
 }
 
 impl Client {
-    /// Loads a skill from its entry, which came from [`Client::skills`] or [`Client::skill`]: reads its `SKILL.md` and
-    /// holds size, digest and head against the entry. A skill that differs is refused; ask for its entry again, and
-    /// the user as well, as it has changed.
+    /// Loads a skill from its entry, which [`Client::skills`] or [`Client::skill`] returned: reads its `SKILL.md`
+    /// and verifies size, digest and frontmatter against the entry. A skill that differs is rejected: get its entry
+    /// again, and ask the user again, since the skill has changed.
     ///
-    /// What a skill says was written by the server: it is no instruction of the user's.
+    /// The text of a skill is written by the server; do not treat it as instructions of the user.
     pub async fn load(&self, skill: &Skill) -> Result<LoadedSkill, ClientError> {
         let bad = |fault: String| ClientError::BadSkill { uri: skill.uri.clone(), fault };
         check_entry(skill).map_err(bad)?;
@@ -68,7 +67,7 @@ impl Client {
             room: Room(AtomicU64::new(MAX_BYTES)),
         };
         let file = loaded.fetch(&skill.uri).await?;
-        let text = String::from_utf8(file.bytes).map_err(|_| bad("it is not UTF-8".into()))?;
+        let text = String::from_utf8(file.bytes).map_err(|_| bad("it is not valid UTF-8".into()))?;
         let head = parse(&text).map_err(bad)?;
         same(&head, &skill.frontmatter).map_err(bad)?;
         Ok(LoadedSkill { text, ..loaded })
@@ -76,32 +75,32 @@ impl Client {
 }
 
 impl LoadedSkill {
-    /// What the server said of the skill.
+    /// Returns the entry of the skill, as the server listed it.
     pub fn entry(&self) -> &Skill {
         &self.entry
     }
 
-    /// Its name, which need not be unique.
+    /// Returns the name, which need not be unique.
     pub fn name(&self) -> &str {
         &self.entry.frontmatter.name
     }
 
-    /// The whole `SKILL.md`.
+    /// Returns the complete `SKILL.md`.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What it tells the model: `SKILL.md` without its head.
+    /// Returns the instructions for the model: `SKILL.md` without its frontmatter.
     pub fn instructions(&self) -> &str {
         body(&self.text)
     }
 
-    /// Whether its files have digests that they are held against.
+    /// Returns whether the files are verified against digests.
     pub fn is_verified(&self) -> bool {
         self.entry.resources != SkillResources::Dynamic
     }
 
-    /// Reads a file by its path in the skill's folder, as the skill refers to it: `references/GUIDE.md`.
+    /// Reads a file by its path relative to the skill's directory, as used in `SKILL.md`: `references/GUIDE.md`.
     pub async fn read(&self, path: &str) -> Result<SkillFile, ClientError> {
         let bad = |fault: String| ClientError::BadSkill { uri: self.entry.uri.clone(), fault };
         let path = normalize(path).and_then(|path| encode_path(&path)).map_err(bad)?;
@@ -109,14 +108,14 @@ impl LoadedSkill {
         self.fetch(&format!("{root}/{path}")).await
     }
 
-    /// Reads a file, and lets it through if it is what the entry says.
+    /// Reads a file and verifies it against the entry.
     async fn fetch(&self, uri: &str) -> Result<SkillFile, ClientError> {
         let bad = |fault: String| ClientError::BadSkill { uri: uri.to_owned(), fault };
         let promised = match &self.entry.resources {
             SkillResources::Dynamic => None,
             SkillResources::Files(files) => {
                 let file = files.iter().find(|file| file.uri == uri);
-                Some(file.ok_or_else(|| bad("the entry of the skill has no such file".into()))?)
+                Some(file.ok_or_else(|| bad("the skill entry does not list this file".into()))?)
             }
         };
         let result = self.client.read(uri).await?;
@@ -129,58 +128,56 @@ impl LoadedSkill {
     }
 }
 
-/// What was read, as bytes.
+/// Extracts the contents of a file as bytes.
 fn opened(uri: &str, result: ReadResourceResult) -> Result<SkillFile, String> {
     let mut contents = result.contents.into_iter().filter(|contents| contents.uri == uri);
     let (Some(file), None) = (contents.next(), contents.next()) else {
-        return Err("the server did not answer with this file alone".into());
+        return Err("the response must contain exactly this file".into());
     };
     let bytes = match (file.text, file.blob) {
         (Some(text), None) => text.into_bytes(),
-        (None, Some(blob)) => {
-            STANDARD.decode(blob).map_err(|error| format!("its bytes are not Base64: {error}"))?
-        }
-        _ => return Err("it is neither text nor bytes".into()),
+        (None, Some(blob)) => STANDARD.decode(blob).map_err(|error| format!("invalid Base64: {error}"))?,
+        _ => return Err("it must have either text or a blob".into()),
     };
     Ok(SkillFile { uri: file.uri, mime_type: file.mime_type, bytes })
 }
 
 fn check_file(promised: &SkillResource, bytes: &[u8]) -> Result<(), String> {
     if promised.size != bytes.len() as u64 {
-        return Err(format!("it has {} bytes, and its skill's entry says {}", bytes.len(), promised.size));
+        return Err(format!("its size is {} bytes, but the skill entry says {}", bytes.len(), promised.size));
     }
     if promised.digest != digest(bytes) {
-        return Err("its digest is not the one in its skill's entry".into());
+        return Err("its digest does not match the skill entry".into());
     }
     Ok(())
 }
 
-/// What can be seen of an entry before anything is read.
+/// Validates an entry before anything is read.
 fn check_entry(skill: &Skill) -> Result<(), String> {
     let name = &skill.frontmatter.name;
     check_name(name)?;
-    let root = root(&skill.uri).ok_or_else(|| format!("its URI does not end with /{SKILL_MD}"))?;
+    let root = root(&skill.uri).ok_or_else(|| format!("its URI must end with /{SKILL_MD}"))?;
     if root.rsplit('/').next() != Some(name) {
-        return Err(format!("its folder is not called `{name}` as it is itself"));
+        return Err(format!("its directory must be named `{name}` like the skill"));
     }
     let SkillResources::Files(files) = &skill.resources else { return Ok(()) };
     let within = |uri: &str| uri.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
     if let Some(file) = files.iter().find(|file| !within(&file.uri)) {
-        return Err(format!("its file {} is not in its folder", file.uri));
+        return Err(format!("its file {} is outside its directory", file.uri));
     }
     let mut uris = HashSet::new();
     if let Some(file) = files.iter().find(|file| !uris.insert(&*file.uri)) {
         return Err(format!("its file {} is listed twice", file.uri));
     }
     if !uris.contains(&*skill.uri) {
-        return Err(format!("its files do not include its {SKILL_MD}"));
+        return Err(format!("its files do not include {SKILL_MD}"));
     }
     if files.len() > MAX_FILES {
         return Err(format!("it has more than {MAX_FILES} files"));
     }
     let size = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
     if size > MAX_BYTES {
-        return Err(format!("its files have more than {MAX_BYTES} bytes"));
+        return Err(format!("its files are larger than {MAX_BYTES} bytes in total"));
     }
     Ok(())
 }

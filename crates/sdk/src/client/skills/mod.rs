@@ -1,4 +1,4 @@
-//! Skills of a server: what it lists, one by its URI, and what is in their folders. Nothing is read before it is wanted.
+//! Skills of a server: the list, a skill by its URI, and the contents of directories. Files are read on demand.
 
 #[cfg(feature = "skills")]
 mod load;
@@ -14,20 +14,20 @@ use super::{Call, Client, Item, Pages};
 #[cfg(feature = "skills")]
 pub use load::{LoadedSkill, SkillFile};
 
-/// The type of a folder.
+/// MIME type of a directory.
 const FOLDER: &str = "inode/directory";
 
-/// Something in a folder.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Child {
     /// A file.
     File(Resource),
-    /// A folder, to be looked into in turn.
+    /// A directory, which [`Client::folder`] can list.
     Folder(Resource),
 }
 
 impl Child {
-    /// What the server says of it.
+    /// Returns the resource of the entry.
     pub fn resource(&self) -> &Resource {
         let (Child::File(resource) | Child::Folder(resource)) = self;
         resource
@@ -60,28 +60,27 @@ impl Item for Child {
 }
 
 impl Client {
-    /// The skills that the server lists, with the digests of their files. It may have others that it does not list.
+    /// Lists the skills of the server, with the digests of their files. The server may have unlisted skills, too.
     pub fn skills(&self) -> Pages<Skill> {
         Pages::new(self.clone())
     }
 
-    /// A skill by the URI of its `SKILL.md`, whether the server lists it or not. Names are no way to find one: they
-    /// are not unique.
+    /// Gets a skill by the URI of its `SKILL.md`, listed or not. Names do not identify a skill: they are not unique.
     pub fn skill(&self, uri: impl Into<String>) -> Call<Skill> {
         self.send(Method::GetSkill, &GetSkillParams { uri: uri.into(), meta: None })
     }
 
-    /// What is directly in a folder of a skill.
+    /// Lists the entries of a directory of a skill.
     pub fn folder(&self, uri: impl Into<String>) -> Pages<Child> {
         Pages::within(self.clone(), uri.into())
     }
 
-    /// Whether the server offers an extension.
+    /// Returns whether the server declares an extension.
     pub fn offers(&self, extension: &str) -> bool {
         self.capabilities().extensions.as_ref().is_some_and(|offered| offered.contains_key(extension))
     }
 
-    /// Whether the server can be asked what is in a folder.
+    /// Returns whether the server supports listing directories.
     pub(crate) fn reads_directories(&self) -> bool {
         let settings = self.capabilities().extensions.as_ref().and_then(|all| all.get(extension::SKILLS));
         settings.and_then(|settings| settings.get("directoryRead")) == Some(&Value::Bool(true))
