@@ -56,7 +56,7 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     assert_eq!(hub.get("/servers/notes")["tools"], 2, "nobody had to look");
     is_nobody(
         &as_bob,
-        "nobody has signed in to `notes`: sign in with `linchpin server sign-in notes --agent \"Bob\"`",
+        "not signed in to `notes`: sign in with `linchpin server sign-in notes --agent \"Bob\"`",
     );
     sign_in(&home, "Bob", "bob").await;
     std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     place.done();
     home.ok(&["server", "sign-out", "notes", "--agent", "Ada"]);
     assert_eq!(place.done(), ["revoked"]);
-    is_nobody(&as_ada, "nobody has signed in");
+    is_nobody(&as_ada, "not signed in");
     is(&as_bob, "bob");
     assert_eq!(standing(&hub, &ada)["signed_in"], "no");
     let log = hub.end();

@@ -26,10 +26,7 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
 
     let hops = stage.hub.trace(person(ADA), "guarded", Some(agent_of(two))).await.unwrap();
     let whats: Vec<_> = hops.iter().map(|hop| &*hop.what).collect();
-    assert!(
-        whats.contains(&"protected resource metadata") && whats.contains(&"a person signs in"),
-        "{whats:?}"
-    );
+    assert!(whats.contains(&"protected resource metadata") && whats.contains(&"user signs in"), "{whats:?}");
     let text = serde_json::to_string(&hops).unwrap();
     for token in used(&authority) {
         assert!(!text.contains(token.trim_start_matches("Bearer ")));

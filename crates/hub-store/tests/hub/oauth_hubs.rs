@@ -111,7 +111,7 @@ async fn what_was_asked_of_whom_is_still_known_after_a_restart() {
     assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
     let hops = stage.hub.trace(person(ADA), "guarded", None).await.unwrap();
     let whats: Vec<_> = hops.iter().map(|hop| hop.what.as_str()).collect();
-    assert!(whats.contains(&"a person signs in") && whats.contains(&"token request"), "{whats:?}");
+    assert!(whats.contains(&"user signs in") && whats.contains(&"token request"), "{whats:?}");
     (stage.hub, stage.store) = open(&stage.place, stage.clock.clone());
     let after = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
     assert_eq!((after.signed_in, after.advice), (SignedIn::Yes, None));

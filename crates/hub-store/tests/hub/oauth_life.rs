@@ -71,7 +71,7 @@ async fn a_grant_that_was_revoked_is_tried_once_and_others_go_on() {
     assert_eq!(greet(&stage, one).await.status, Status::Success);
     authority.revoke();
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(two))).await, Progress::Done);
-    let says = "the sign-in to `guarded` is over or was revoked: sign in again with `linchpin server sign-in guarded \
+    let says = "the sign-in to `guarded` has expired or was revoked: sign in again with `linchpin server sign-in guarded \
                 --agent \"One\"`";
     let mut calls = JoinSet::new();
     for _ in 0..8 {
@@ -144,7 +144,8 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
         let failed = call(&stage.hub, person(ADA), "write").await;
         assert_eq!(failed.status, Status::Error);
         let error = failed.error.unwrap();
-        let says = "`guarded` wants the scope `write` for this: sign in again with `linchpin server sign-in guarded`";
+        let says =
+            "`guarded` requires the scope `write`: sign in again with `linchpin server sign-in guarded`";
         assert!(error.contains(says), "{error}");
         assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success, "the rest works");
     }
@@ -204,7 +205,7 @@ async fn a_scope_that_cannot_be_had_is_not_asked_for_again() {
     let no = brought.fold("error=invalid_scope".to_owned(), |no, pair| format!("{no}&{pair}"));
     let back = stage.hub.return_from_sign_in(&no, &proof).await.unwrap();
     let Progress::Failed { error } = back.progress else { panic!("{back:?}") };
-    assert!(error.contains("`invalid_scope`") && error.contains("is not asked for any more"), "{error}");
+    assert!(error.contains("`invalid_scope`") && error.contains("are not requested any more"), "{error}");
     let standing = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
     assert_eq!((standing.signed_in, standing.wanted.len()), (SignedIn::Yes, 0));
 }

@@ -67,7 +67,7 @@ const TABLE: &[(Switch, &str, &str)] = &[
     (
         Switch::IssuerMoves,
         "after the end of the token",
-        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+        "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
     ),
     (
         Switch::PkceMissing,
@@ -148,16 +148,8 @@ const TABLE: &[(Switch, &str, &str)] = &[
         "beginning",
         "`ISSUER` did not register this client: its answer has no `client_id`",
     ),
-    (
-        Switch::StateMixedUp,
-        "coming back",
-        "nobody who is waited for comes back so: begin to sign in again, in this browser",
-    ),
-    (
-        Switch::StateMissing,
-        "coming back",
-        "nobody who is waited for comes back so: begin to sign in again, in this browser",
-    ),
+    (Switch::StateMixedUp, "coming back", "no matching sign-in is pending: start it again in this browser"),
+    (Switch::StateMissing, "coming back", "no matching sign-in is pending: start it again in this browser"),
     (
         Switch::IssWrong,
         "coming back",
@@ -251,19 +243,19 @@ const TABLE: &[(Switch, &str, &str)] = &[
     (
         Switch::RefreshMissing,
         "after the end of the token",
-        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+        "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
     ),
     (Switch::RefreshOffline, "fine", ""),
     (Switch::RefreshStays, "fine", ""),
     (
         Switch::RefreshRevoked,
         "after the end of the token",
-        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+        "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
     ),
     (
         Switch::RefreshRefused,
         "after the end of the token",
-        "is over or was revoked: sign in again with `linchpin server sign-in guarded`",
+        "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
     ),
     (
         Switch::RefreshUnavailable,

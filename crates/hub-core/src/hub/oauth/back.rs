@@ -1,5 +1,5 @@
-//! Somebody who was led away to sign in comes back, to this hub or another. Whoever brings them back proves that it is the
-//! browser in which it was begun.
+//! OAuth callback: completes a pending sign-in on any hub of the cluster. The caller must present the proof that the
+//! browser received when the sign-in was started.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::scope::{Scope, Subject};
 use crate::server::Server;
 
 fn unknown() -> Error {
-    let text = "nobody who is waited for comes back so: begin to sign in again, in this browser";
+    let text = "no matching sign-in is pending: start it again in this browser";
     Error::new(error::Kind::NotFound, "unknown_sign_in", text)
 }
 
 impl Hub {
-    /// Somebody comes back, with what the authorization server sent them with: how it ended.
+    /// Completes a sign-in with the query of the OAuth redirect and returns its result.
     pub async fn return_from_sign_in(self: &Arc<Self>, query: &str, proof: &str) -> Result<SignInView> {
         let (tenant, id) = proof.split_once('.').ok_or_else(unknown)?;
         let tenant: TenantId = tenant.parse().map_err(|_| unknown())?;
@@ -44,7 +44,7 @@ impl Hub {
             );
             return Err(Error::new(error::Kind::Conflict, "sign_in_outdated", text));
         }
-        // Once, at whichever hub: from here on nobody is away.
+        // Consume the pending sign-in before the token exchange: a second callback, here or at another hub, must fail.
         match self.keep_waiting(tenant, &server, id, &waiting, version).await {
             Err(error) if error.kind() == error::Kind::Conflict => return Err(unknown()),
             kept => kept?,
@@ -52,7 +52,7 @@ impl Hub {
         let callback = self.options.callback.as_deref().unwrap_or_default();
         let returned = format!("{callback}?{query}");
         let (hub, id) = (self.clone(), id.to_owned());
-        // The browser may disconnect.
+        // Detached: the browser may disconnect before the exchange has finished.
         self.detached(async move {
             match hub.finish_sign_in(tenant, &server, &waiting, &away, &returned).await {
                 Ok(wanted) => {
@@ -62,7 +62,7 @@ impl Hub {
                 Err(error) => waiting.progress = Progress::Failed { error },
             }
             if let Err(error) = hub.keep_waiting(tenant, &server, &id, &waiting, version + 1).await {
-                tracing::warn!(%error, "how a sign-in ended could not be kept");
+                tracing::warn!(%error, "failed to store the result of a sign-in");
             }
             hub.sign_in_over(tenant, &id, &waiting).await;
             hub.view_sign_in(tenant, &id, waiting).await
@@ -70,8 +70,8 @@ impl Hub {
         .await
     }
 
-    /// Gets the token, shows it to the server, and keeps it. Nothing is kept that the server does not take. Gives the scopes
-    /// that it wants all the same.
+    /// Exchanges the code for a token, tests it at the server and stores the grant. A token that the server rejects is
+    /// not stored. Returns the scopes that the server still requires.
     async fn finish_sign_in(
         &self,
         tenant: TenantId,
@@ -100,30 +100,33 @@ impl Hub {
             .try_out(scope, server, Some(&Proof::OAuth(proving.clone(), tokens.clone())))
             .await
         {
-            drop(list_tools(&client).await); // what else goes wrong shows when its tools are looked at
+            drop(list_tools(&client).await); // other errors are reported by the sync
             client.close().await;
         }
         if let Some(error) = proving.refused() {
             return Err(visible(&allowing(&error.to_string())));
         }
-        let nothing = || "the authorization server gave nothing: begin again".to_owned();
+        let nothing = || "the authorization server returned no token: start the sign-in again".to_owned();
         let given = store.given().ok_or_else(nothing)?;
         Grants::new(self, whose, server, tokens).map_err(text)?.replace(&given).await.map_err(text)?;
         Ok(proving.wanted(&url))
     }
 
-    /// What the server wanted cannot be had: it is not asked for again. Says so, if there was something.
+    /// Clears the missing scopes after the authorization server has rejected them. Returns a note for the error text if
+    /// there were any.
     async fn want_nothing(&self, whose: Whose, server: &Server) -> Result<&'static str> {
         let place = self.place(whose, server)?;
         if place.read().await?.wanted.is_empty() {
             return Ok("");
         }
         place.change(|standing| !std::mem::take(&mut standing.wanted).is_empty()).await?;
-        Ok(": what the server wanted beyond the sign-in before is not asked for any more; begin again")
+        Ok(
+            ": the additional scopes that the server required are not requested any more; start the sign-in again",
+        )
     }
 
-    /// Whatever was connected is connected wrongly now. The first to sign in sees at once which tools there are: gives why
-    /// not, which breaks nothing.
+    /// Closes connections with the old credential and syncs the tools. Before the first sync of a server it waits, and
+    /// returns the sync error; the sign-in succeeds nevertheless.
     async fn look_after_sign_in(
         &self,
         tenant: TenantId,
@@ -146,7 +149,7 @@ impl Hub {
         synced.err().map(|error| error.message().to_owned())
     }
 
-    /// What was said of the grant before counts no more; these scopes the server still wants.
+    /// Resets the grant status after a sign-in or sign-out, except for the scopes that the server still requires.
     pub(super) async fn settled(&self, whose: Whose, server: &Server, wanted: &Scopes) {
         self.broker.forget(whose);
         let settled = match self.place(whose, server) {
@@ -161,7 +164,7 @@ impl Hub {
             Err(error) => Err(error),
         };
         if let Err(error) = settled {
-            tracing::warn!(%error, "how it stands with a sign-in could not be kept");
+            tracing::warn!(%error, "failed to store the grant status");
         }
     }
 }

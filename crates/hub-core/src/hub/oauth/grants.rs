@@ -1,8 +1,8 @@
-//! Where what was given is kept: sealed in the store, bound to the origin of the server, one for each server and agent.
+//! Grant store: grants encrypted in the store, bound to the origin of the server, one per server and agent.
 //!
-//! Whoever renews a token holds a lease, so that hubs on one database do it one after the other. A lease is a document, which
-//! its holder writes again and again; one that has not changed for a while by the clock of whoever waits is of a hub that is
-//! gone.
+//! A hub refreshes a token under a lease, so that hubs on one database refresh one after the other. A lease is a
+//! document that its holder rewrites periodically. If it stays unchanged for 30 s, measured by the clock of the
+//! waiting hub, its holder is considered dead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,12 +27,12 @@ use crate::tasks::Tasks;
 use crate::vault::Label;
 use crate::world::World;
 
-/// A lease that does not change for so long is of a hub that is gone.
+/// Age without a change after which the holder of a lease is considered dead.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often its holder writes it.
+/// Interval at which the holder rewrites its lease.
 const ALIVE: Duration = Duration::from_secs(10);
-/// How soon whoever waits for one looks again: at first, and at most. It doubles, so that nobody waits twice as long as they
-/// must, nor asks often where it takes long.
+/// First and longest pause between polls of a held lease. The pause doubles: short leases are noticed early, long ones
+/// are polled rarely.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 pub(super) struct Grants {
@@ -43,11 +43,11 @@ pub(super) struct Grants {
     whose: Whose,
     label: Label,
     tokens: Arc<Tokens>,
-    /// The version that was last read or written here.
+    /// Version of the grant last read or written by this store.
     seen: AtomicU64,
-    /// The version that was last read to be used: what is renewed goes in place of it, and of no other.
+    /// Version of the grant last read for use. A refresh replaces exactly this version.
     read: AtomicU64,
-    /// Whether the grant that was last read is bound to another URL, client or issuer.
+    /// Whether the grant last read is bound to another URL, client or issuer.
     is_elsewhere: AtomicBool,
 }
 
@@ -71,23 +71,23 @@ impl Grants {
         Key::new(Kind::Secret, self.label.id)
     }
 
-    /// The version of what is kept; zero where nothing is.
+    /// Returns the version of the stored grant, or 0 if there is none.
     pub(super) async fn version(&self) -> Result<u64, AuthError> {
         let found = self.store.document(self.whose.0, &self.key()).await.map_err(|error| failed(&error))?;
         Ok(found.map_or(0, |stored| stored.version))
     }
 
-    /// The version that was last read or written here.
+    /// Returns the version of the grant last read or written by this store.
     pub(super) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Whether this version is none that is known here; from now on it is.
+    /// Records `version` as seen and reports whether it was new.
     pub(super) fn has_changed(&self, version: u64) -> bool {
         self.seen.swap(version, Ordering::Relaxed) != version
     }
 
-    /// Whether the grant that was last read is bound to another URL, client or issuer.
+    /// Reports whether the grant last read is bound to another URL, client or issuer.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.is_elsewhere.load(Ordering::Relaxed)
     }
@@ -107,8 +107,8 @@ impl Grants {
         Ok(record)
     }
 
-    /// Keeps what was given. Only a sign-in makes a grant: what was signed out of meanwhile is not brought back by renewing,
-    /// and what another hub has kept meanwhile, should it have the lease by now, stays.
+    /// Stores a grant. Only a sign-in creates one: a refresh neither restores a grant deleted by a sign-out nor
+    /// replaces one that another hub has stored after taking over the lease.
     async fn write(&self, record: &Secret, is_sign_in: bool) -> Result<()> {
         let (tenant, server, agent) = self.whose;
         self.tokens.add(record);
@@ -118,7 +118,7 @@ impl Grants {
             self.read.load(Ordering::Relaxed)
         };
         if before == 0 && !is_sign_in {
-            let text = "somebody has signed out meanwhile: sign in again";
+            let text = "the grant was deleted by a sign-out: sign in again";
             return Err(Error::new(error::Kind::Conflict, "signed_out", text));
         }
         let kept = self.keys.seal(tenant, &self.label, &server.to_string(), record, before).await?;
@@ -135,13 +135,13 @@ impl Grants {
         Ok(())
     }
 
-    /// Keeps what somebody has just signed in for, in place of what there was.
+    /// Stores the grant of a sign-in in place of the previous one.
     pub(super) async fn replace(&self, record: &Secret) -> Result<()> {
         let _lease = self.take_lease().await?;
         self.write(record, true).await
     }
 
-    /// Who the client was at the last sign-in and what was asked for, without what was given.
+    /// Returns the stored grant without its tokens: client registration and requested scopes.
     pub(super) async fn without_tokens(&self) -> Result<Option<Secret>> {
         let Some(record) = self.read().await? else { return Ok(None) };
         let Ok(Value::Object(mut record)) = serde_json::from_str(record.expose()) else { return Ok(None) };
@@ -175,7 +175,7 @@ impl Grants {
                         self.tasks.start(hold(self.store.clone(), tenant, lease, version + 1, over));
                         return Ok(Lease { _held: held });
                     }
-                    Err(error) if error.kind() == error::Kind::Conflict => {} // another hub was quicker
+                    Err(error) if error.kind() == error::Kind::Conflict => {} // another hub took the lease
                     Err(error) => return Err(error),
                 }
             }
@@ -185,12 +185,12 @@ impl Grants {
     }
 }
 
-/// Nobody else renews the token while this is there.
+/// Guard of the refresh lease. The lease is released on drop.
 struct Lease {
     _held: oneshot::Sender<()>,
 }
 
-/// Keeps a lease alive until nobody holds it any more, and then gives it back, unless another has it by now.
+/// Rewrites a lease until its guard is dropped, then releases it unless another hub has taken it.
 async fn hold(
     store: Arc<dyn Store>,
     tenant: TenantId,
@@ -204,7 +204,9 @@ async fn hold(
         lease.body = json!({ "is_held": is_held });
         match store.commit(tenant, Batch::new().change(put(lease.clone(), version))).await {
             Ok(()) => version += 1,
-            Err(error) => tracing::debug!(%error, is_held, "a lease could not be written; it ends by itself"),
+            Err(error) => {
+                tracing::debug!(%error, is_held, "failed to write the refresh lease; it expires on its own");
+            }
         }
     }
 }

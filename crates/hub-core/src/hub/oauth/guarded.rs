@@ -1,5 +1,5 @@
-//! The OAuth client of a server and an agent, as connections use it. What only a person can mend is said at once, with what to
-//! do, and nothing is tried in vain: a grant that is over is shown to nobody again.
+//! Authorizer of the connections to one server, for one agent or shared. A rejected grant is not sent again: requests
+//! fail at once with the command that signs in.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,16 +17,16 @@ pub(super) struct Guarded {
     pub(super) oauth: OAuth,
     pub(super) grants: Arc<Grants>,
     pub(super) place: Place,
-    /// The short name of the server, and how to sign in there.
+    /// Slug of the server, and the command that signs in to it.
     pub(super) slug: String,
     pub(super) command: String,
     pub(super) url: String,
-    /// As far as it is known here.
+    /// Rejection of the stored grant, as far as this hub knows it.
     pub(super) again: Mutex<Option<Again>>,
 }
 
 impl Guarded {
-    /// What another hub has kept meanwhile counts.
+    /// Reloads the grant if a peer hub has stored another one, and fails if the current one was rejected.
     async fn look(&self) -> Result<(), AuthError> {
         let version = self.grants.version().await?;
         if self.grants.has_changed(version) {
@@ -42,12 +42,13 @@ impl Guarded {
         }
     }
 
-    /// Nothing but a person helps, as far as the grant of this version goes: one that came meanwhile is tried.
+    /// Records that the grant of this version was rejected and only a new sign-in helps. Returns `true` for a retry if
+    /// another grant was stored in the meantime.
     async fn over(&self, version: u64, error: &AuthError) -> Result<bool, AuthError> {
         let Guarded { slug, command, .. } = self;
         match self.grants.version().await? {
             0 => {
-                let text = format!("nobody has signed in to `{slug}`: sign in with `{command}`");
+                let text = format!("not signed in to `{slug}`: sign in with `{command}`");
                 return Err(AuthError::new(AuthErrorKind::Nobody, text));
             }
             now if now != version => return Ok(true),
@@ -60,39 +61,39 @@ impl Guarded {
             }
             _ => {}
         }
-        let why = format!("the sign-in to `{slug}` is over or was revoked: sign in again with `{command}`");
-        tracing::info!(server = slug, %error, "a grant is not taken any more");
+        let why =
+            format!("the sign-in to `{slug}` has expired or was revoked: sign in again with `{command}`");
+        tracing::info!(server = slug, %error, "OAuth grant rejected; reauthorization required");
         let again = Again { version, why: why.clone() };
         *lock(&self.again) = Some(again.clone());
         let kept = self.place.change(|standing| standing.again.replace(again.clone()) != Some(again.clone()));
         if let Err(error) = kept.await {
-            tracing::warn!(%error, "that a grant is over could not be kept");
+            tracing::warn!(%error, "failed to store the rejection of an OAuth grant");
         }
         Err(AuthError::new(AuthErrorKind::Nobody, why))
     }
 
-    /// The grant does not go far enough.
+    /// Builds the error for a grant that lacks scopes, and stores the missing scopes for the next sign-in.
     async fn more(&self, wanted: &Scopes) -> AuthError {
         let Guarded { slug, command, .. } = self;
         let what = format!("the scope `{}`", visible(&wanted.to_string()));
         let granted = self.oauth.granted(&self.url).unwrap_or_default();
         if !wanted.is_empty() && granted.covers(wanted) {
             let text =
-                format!("`{slug}` wants {what} for this, and the grant has it: ask whoever runs the server");
+                format!("`{slug}` requires {what}, which the grant has: contact the operator of the server");
             return AuthError::new(AuthErrorKind::Scope, text);
         }
         if wanted.is_empty() {
             let text = format!(
-                "`{slug}` wants more than was granted for this, and does not say what: ask whoever runs the server which \
-                 scopes it wants, set them, and sign in again with `{command}`"
+                "`{slug}` requires more scopes but does not name them: ask the operator of the server which \
+                 scopes it needs, set them, and sign in again with `{command}`"
             );
             return AuthError::new(AuthErrorKind::Scope, text);
         }
         if let Err(error) = self.place.change(|standing| standing.want(wanted.iter())).await {
-            tracing::warn!(%error, "what a server wants could not be kept");
+            tracing::warn!(%error, "failed to store the missing scopes of an OAuth grant");
         }
-        let text =
-            format!("`{slug}` wants {what} for this: sign in again with `{command}`, which asks for it");
+        let text = format!("`{slug}` requires {what}: sign in again with `{command}`, which requests it");
         AuthError::new(AuthErrorKind::Scope, text)
     }
 }

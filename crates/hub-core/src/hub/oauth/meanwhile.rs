@@ -1,4 +1,4 @@
-//! What was given while somebody signs in, until the server has taken it: what there was before stays as it is so long.
+//! In-memory token store of one sign-in. The stored grant is replaced only after the server has accepted the new token.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +10,9 @@ use linchpin::auth::{
 use crate::hidden::Tokens;
 use crate::sync::lock;
 
-/// Keeps what is given while somebody signs in: what there is stays until the server has taken the new one.
+/// Token store of one sign-in: holds the new grant in memory until the server has accepted it.
 pub(super) struct Meanwhile {
-    /// Who the client was, and what was asked for.
+    /// Client registration and requested scopes of the previous grant, without its tokens.
     before: Option<Secret>,
     given: Mutex<Option<Secret>>,
     tokens: Arc<Tokens>,
@@ -23,7 +23,7 @@ impl Meanwhile {
         Meanwhile { before, given: Mutex::default(), tokens }
     }
 
-    /// What was given.
+    /// Returns the new grant.
     pub(super) fn given(&self) -> Option<Secret> {
         lock(&self.given).clone()
     }
@@ -50,12 +50,12 @@ impl TokenStore for Meanwhile {
     }
 }
 
-/// Whether a server takes the token, but not for this.
+/// Reports whether the server accepts the token but requires more scopes for this request.
 pub(super) fn is_too_little(refusal: &Refusal) -> bool {
     refusal.status == 403 && refusal.challenge.error.as_deref() == Some("insufficient_scope")
 }
 
-/// Whether the server takes what was given. That it wants more for something is no refusal.
+/// Authorizer that records whether the server accepts the new token. A request for more scopes is not a rejection.
 pub(super) struct Proving {
     oauth: OAuth,
     refused: Mutex<Option<AuthError>>,
@@ -67,13 +67,13 @@ impl Proving {
         Proving { oauth, refused: Mutex::default(), wanted: Mutex::default() }
     }
 
-    /// The scopes that the server at `url` wants and that were not granted.
+    /// Returns the scopes that the server at `url` requires and that were not granted.
     pub(super) fn wanted(&self, url: &str) -> Scopes {
         let (wanted, granted) = (lock(&self.wanted).clone(), self.oauth.granted(url).unwrap_or_default());
         wanted.iter().filter(|scope| !granted.contains(scope)).map(str::to_owned).collect()
     }
 
-    /// Why it does not.
+    /// Returns the error of the rejected token.
     pub(super) fn refused(&self) -> Option<AuthError> {
         lock(&self.refused).clone()
     }

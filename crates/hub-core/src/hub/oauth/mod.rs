@@ -1,5 +1,5 @@
-//! Servers that want OAuth: a person is led to the server's authorization server and back, and what was given there is kept,
-//! sealed, for everybody or for one agent. It is renewed while it is used, by one hub at a time.
+//! OAuth to upstream servers: sign-in at the server's authorization server, and grants that are stored encrypted,
+//! shared or per agent. Tokens are refreshed on use, by one hub at a time.
 
 mod back;
 mod grants;
@@ -38,13 +38,13 @@ pub use sign_in::{SignInView, state_in};
 pub use standing::Hop;
 pub use waiting::Progress;
 
-/// How the hub calls itself where people are asked whether to let it in.
+/// Client name that the consent page of an authorization server shows.
 const NAME: &str = "Linchpin";
 
-/// Whose sign-in it is: everybody's at a server, or an agent's.
+/// Owner of a grant: tenant, server and, for a grant per agent, the agent.
 type Whose = (TenantId, ServerId, Option<AgentId>);
 
-/// How a server is signed in to, as it is at this version.
+/// Authorizer of one grant, built for this version of the server.
 #[derive(Clone)]
 struct Known {
     version: u64,
@@ -52,48 +52,49 @@ struct Known {
     tokens: Arc<Tokens>,
 }
 
-/// What is known of sign-ins.
+/// In-memory OAuth state: authorizers and the trace that is not stored yet.
 #[derive(Default)]
 pub(super) struct Broker {
-    /// One for each, shared by all connections, so that a token is renewed once.
+    /// One authorizer per grant, shared by all connections, so that a token is refreshed once.
     known: Mutex<HashMap<Whose, Known>>,
     heard: Arc<Heard>,
 }
 
 impl Broker {
-    /// What was kept is not what it was.
+    /// Drops the cached authorizer after the stored grant has changed.
     fn forget(&self, whose: Whose) {
         lock(&self.known).remove(&whose);
     }
 }
 
-/// Whether somebody has signed in.
+/// Whether a grant exists and is usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignedIn {
-    /// Nobody has.
+    /// No grant is stored.
     No,
-    /// It counts.
+    /// The grant is usable.
     Yes,
-    /// It does not count any more: somebody has to do it again.
+    /// The grant was rejected: a user has to sign in again.
     Again,
 }
 
-/// How it stands with a sign-in, as people see it.
+/// Grant status of a server, as shown to users.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct StandingView {
-    /// Whether somebody has signed in.
+    /// Whether a grant exists and is usable.
     pub signed_in: SignedIn,
-    /// The scopes that the server wanted and that were not granted.
+    /// Scopes that the server requires and that were not granted.
     pub wanted: Vec<String>,
-    /// What to do, if there is something.
+    /// Recommended action, if one is needed.
     pub advice: Option<String>,
-    /// What was asked of whom, the oldest first.
+    /// OAuth requests of recent sign-ins and refreshes, oldest first.
     pub hops: Vec<Hop>,
 }
 
 impl Hub {
-    /// What a subject's requests carry to a server that wants OAuth. That nobody has signed in shows when it is used.
+    /// Returns the credential of a subject for a server with OAuth. A missing grant is reported only when the
+    /// credential is used.
     pub(super) async fn grant_of(&self, scope: Scope, server: &Server) -> Result<Option<Credential>> {
         let agent = match (server.settings.credentials, scope.agent()) {
             (CredentialMode::Shared, _) => None,
@@ -130,13 +131,13 @@ impl Hub {
         Ok(Known { version: server.version, guarded: Arc::new(guarded), tokens })
     }
 
-    /// Where it is kept how it stands.
+    /// Returns the store of the grant status.
     fn place(&self, whose: Whose, server: &Server) -> Result<Place> {
         let (heard, store) = (self.broker.heard.clone(), self.store.clone());
         Ok(Place { heard, store, whose, id: grant_label(server, whose.2)?.id })
     }
 
-    /// How people sign in.
+    /// Returns the command that signs in to the server.
     async fn command(&self, (tenant, _, agent): Whose, server: &Server) -> Result<String> {
         let command = format!("linchpin server sign-in {}", server.slug.as_str());
         let Some(agent) = agent else { return Ok(command) };
@@ -145,7 +146,7 @@ impl Hub {
         Ok(format!("{command} --agent \"{name}\""))
     }
 
-    /// Whether somebody has signed in.
+    /// Reports whether a usable grant is stored.
     pub(super) async fn has_grant(
         &self,
         tenant: TenantId,
@@ -155,13 +156,13 @@ impl Hub {
         Ok(self.grant_version(tenant, &grant_label(server, agent)?).await?.is_some())
     }
 
-    /// The version of the grant with this label, if there is one that may be used.
+    /// Returns the version of the grant with this binding, if it may be used.
     async fn grant_version(&self, tenant: TenantId, label: &Label) -> Result<Option<u64>> {
         let found = self.find::<Sealed>(tenant, Kind::Secret, label.id).await?;
         Ok(found.filter(|(stored, _)| fits(stored, label)).map(|(_, version)| version))
     }
 
-    /// How the hub signs in to a server, without anybody who could be asked.
+    /// Builds the OAuth client of a server, without a redirect handler: it never sends a user to sign in.
     async fn oauth(&self, whose: Whose, server: &Server, store: impl TokenStore) -> Result<OAuth> {
         let (client_id, scopes, issuer) = settings(server)?;
         let (tenant, _, agent) = whose;
@@ -180,7 +181,7 @@ impl Hub {
         if let Some(id) = client_id {
             let label = client_label(server)?;
             let found = self.keys.open(tenant, label.id).await?;
-            // The secret of another client is sent to no authorization server.
+            // Never send the secret of another client to an authorization server.
             oauth = match found.filter(|(_, stored, _)| fits(stored, &label)) {
                 Some((secret, ..)) => oauth.client_secret(id, secret),
                 None => oauth.client(id),
@@ -195,7 +196,7 @@ impl Hub {
         Ok(oauth)
     }
 
-    /// The hops of the last sign-ins and renewals at a server, the oldest first.
+    /// Returns the OAuth requests of recent sign-ins and refreshes at a server, oldest first.
     pub async fn trace(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<Vec<Hop>> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
@@ -203,7 +204,7 @@ impl Hub {
         Ok(place.read().await?.hops.into())
     }
 
-    /// How it stands with a sign-in, and what to do.
+    /// Returns the grant status of a server with the recommended action.
     pub async fn standing(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<StandingView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
@@ -219,7 +220,7 @@ impl Hub {
             (Some(_), None) if standing.wanted.is_empty() => (SignedIn::Yes, None),
             (Some(_), None) => {
                 let text = format!(
-                    "the server wants the scope `{}` for some tools: sign in again with `{command}`",
+                    "some tools of the server require the scope `{}`: sign in again with `{command}`",
                     standing.wanted.join(" ")
                 );
                 (SignedIn::Yes, Some(text))
@@ -229,11 +230,14 @@ impl Hub {
     }
 }
 
-/// The client's id, the scopes and the issuer that somebody has chosen for a server.
+/// Returns the client id, the scopes and the issuer configured for a server.
 fn settings(server: &Server) -> Result<(Option<&String>, &[String], Option<&String>)> {
     if let Authentication::OAuth { client_id, scopes, issuer } = &server.settings.authentication {
         return Ok((client_id.as_ref(), scopes, issuer.as_ref()));
     }
-    let text = format!("`{}` is not signed in to: its `authentication` is not `oauth`", server.slug.as_str());
+    let text = format!(
+        "`{}` does not use OAuth: set its `authentication` to `oauth` to sign in",
+        server.slug.as_str()
+    );
     Err(Error::new(error::Kind::Conflict, "not_oauth", text))
 }

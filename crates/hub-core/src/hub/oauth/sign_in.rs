@@ -1,4 +1,4 @@
-//! Sign-ins to servers: begun by a person, who is led away, looked at, and forgotten.
+//! Sign-ins to upstream servers: start, status, redirect and sign-out.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,46 +29,47 @@ use crate::store::{Batch, Kind};
 use crate::sync::lock;
 use crate::world::random;
 
-/// How the address ends at which people come back.
+/// Path of the OAuth callback.
 pub(in crate::hub) const CALLBACK: &str = "/oauth/callback";
-/// How long it may take to find out where to sign in.
+/// Time limit for finding the authorization server.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A sign-in, as people see it.
+/// Sign-in, as shown to the user who started it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SignInView {
-    /// Its id.
+    /// Sign-in id.
     pub id: String,
-    /// The server.
+    /// Server id.
     #[schemars(with = "String")]
     pub server: ServerId,
-    /// Whose it is; everybody's without it.
+    /// Agent that the grant is for. Absent for a shared grant.
     #[schemars(with = "Option<String>")]
     pub agent: Option<AgentId>,
-    /// Where the person goes to sign in: at this hub, which leads them on.
+    /// URL at this hub that redirects to the authorization server.
     pub url: String,
-    /// The same for whoever has not signed in to this hub, once: for commands at its machine while nobody has a password.
+    /// The same for a browser without a session, valid once. Only for commands on the hub's machine while no user has a
+    /// password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// How far it is.
+    /// Status of the sign-in.
     #[serde(flatten)]
     pub progress: Progress,
-    /// Why the server's tools could not be looked at when it was done; it counts all the same.
+    /// Why the sync after the sign-in failed; the grant is valid nevertheless.
     pub sync_error: Option<String>,
-    /// When it was begun.
+    /// Time at which it was started.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// What was asked of whom.
+    /// OAuth requests of the sign-in, oldest first.
     pub hops: Vec<Hop>,
 }
 
-/// What tells sign-ins apart on the way there and back, in a query.
+/// Returns the `state` parameter of a query.
 pub fn state_in(query: &str) -> Option<String> {
     decode_form(query).find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
 }
 
 impl Hub {
-    /// Begins to sign in to a server: for everybody, or for an agent. Gives where the person goes.
+    /// Starts a sign-in to a server, shared or for an agent. Returns the URL that the user has to open.
     pub async fn begin_sign_in(
         &self,
         scope: Scope,
@@ -79,11 +80,12 @@ impl Hub {
         let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), name).await?);
         match (server.settings.credentials, agent) {
             (CredentialMode::Shared, Some(_)) => {
-                let text = "the server has one sign-in for all: set `credentials` to `per-agent` first";
+                let text =
+                    "must be absent while the sign-in is shared: set `credentials` to `per-agent` first";
                 return Err(Error::invalid("agent", text));
             }
             (CredentialMode::PerAgent, None) => {
-                return Err(Error::invalid("agent", "each agent has its own sign-in: say which one"));
+                return Err(Error::invalid("agent", "must be set, because each agent has its own sign-in"));
             }
             (CredentialMode::PerAgent, Some(agent)) => {
                 self.need::<crate::agent::Agent>(tenant, Kind::Agent, agent).await?;
@@ -91,7 +93,7 @@ impl Hub {
             (CredentialMode::Shared, None) => {}
         }
         let Some(callback) = self.options.callback.clone() else {
-            let text = "this hub has no address that a browser could come back to";
+            let text = "this hub has no callback URL, so no sign-in can be completed in a browser";
             return Err(Error::new(error::Kind::Unavailable, "no_callback", text));
         };
         let whose = (tenant, server.id, agent);
@@ -115,7 +117,7 @@ impl Hub {
             (None, Ok(Ok(()))) => (Progress::NotNeeded, None),
             (None, Ok(Err(error))) => (Progress::Failed { error }, None),
             (None, Err(_)) => {
-                let error = format!("where to sign in was not found out within {PATIENCE:?}: try again");
+                let error = format!("no authorization server was found within {PATIENCE:?}: try again");
                 (Progress::Failed { error }, None)
             }
         };
@@ -137,7 +139,7 @@ impl Hub {
         self.view_sign_in(tenant, &id, waiting).await
     }
 
-    /// An OAuth client that knows who it was, has no token, and asks for what the server wanted.
+    /// Builds an OAuth client with the previous registration, without tokens. It requests the missing scopes as well.
     async fn oauth_again(&self, whose: Whose, server: &Server) -> Result<(OAuth, Arc<Tokens>)> {
         let tokens = Arc::new(Tokens::default());
         let before = Grants::new(self, whose, server, tokens.clone())?.without_tokens().await?;
@@ -151,7 +153,8 @@ impl Hub {
         Ok((oauth, tokens))
     }
 
-    /// Signs in by using the server: it says what it wants. One that lets everybody look may still want it for the rest.
+    /// Uses the server so that it sends a challenge. If it lists its tools without one, the sign-in is started
+    /// explicitly, since calls may still require it.
     async fn use_to_sign_in(
         &self,
         scope: Scope,
@@ -167,7 +170,7 @@ impl Hub {
         listed.map_err(|error| visible(&allowing(&error.to_string())))?;
         let Some(place) = server.transport.place() else { return Ok(()) };
         match oauth.sign_in(&place.url, &self.connections.egress(scope, server.id)).await {
-            // It says nowhere how.
+            // No OAuth metadata can be loaded: no sign-in is needed.
             Err(error) if matches!(error.kind(), AuthErrorKind::Metadata | AuthErrorKind::Unreachable) => {
                 Ok(())
             }
@@ -175,7 +178,7 @@ impl Hub {
         }
     }
 
-    /// Says that a sign-in is over.
+    /// Records the end of a sign-in in the audit and publishes it.
     pub(super) async fn sign_in_over(&self, tenant: TenantId, id: &str, waiting: &Waiting) {
         let Waiting { server, agent, by, progress, .. } = waiting;
         let status = match progress {
@@ -193,21 +196,23 @@ impl Hub {
             "sync_error": waiting.sync_error });
         let told = Told::new("sign_in", body);
         if let Err(error) = self.store.commit(tenant, Batch::new().audit(entry).tell(told.clone())).await {
-            tracing::error!(%error, "the audit does not say that somebody has signed in");
+            tracing::error!(%error, "failed to record the end of a sign-in in the audit");
             self.events.publish(tenant, told);
         }
     }
 
-    /// A sign-in that a person has begun.
+    /// Returns a sign-in that this user has started.
     pub async fn sign_in_view(&self, scope: Scope, id: &str) -> Result<SignInView> {
         let waiting = self.own_sign_in(scope, id).await?;
         self.view_sign_in(scope.tenant(), id, waiting).await
     }
 
-    /// Where the person is led who has begun it, and what proves that it is them who come back.
+    /// Returns the authorization URL, and the proof that the callback must present.
     pub async fn leave_to_sign_in(&self, scope: Scope, id: &str) -> Result<(String, String)> {
         let waiting = self.own_sign_in(scope, id).await?;
-        let over = || Error::new(error::Kind::Conflict, "sign_in_over", "this sign-in is over: begin again");
+        let over = || {
+            Error::new(error::Kind::Conflict, "sign_in_over", "this sign-in has finished: start a new one")
+        };
         let away = waiting.away.filter(|_| waiting.progress == Progress::Waiting).ok_or_else(over)?;
         Ok((away.url, format!("{}.{id}", scope.tenant())))
     }
@@ -220,13 +225,13 @@ impl Hub {
         let mut waiting =
             found.filter(|waiting| waiting.by == scope.subject().to_string()).ok_or_else(unknown)?;
         if waiting.progress == Progress::Waiting && waiting.is_late(self.world.now()) {
-            let error = "nobody has signed in within ten minutes: begin again".to_owned();
+            let error = "the sign-in was not completed within ten minutes: start it again".to_owned();
             waiting.progress = Progress::Failed { error };
         }
         Ok(waiting)
     }
 
-    /// Forgets a sign-in, and gives its tokens back where they are taken. Whether that was so is said.
+    /// Deletes a grant and revokes its tokens, if the authorization server supports it. Returns whether there was a grant.
     pub async fn sign_out_of(
         self: &Arc<Self>,
         scope: Scope,

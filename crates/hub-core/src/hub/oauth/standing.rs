@@ -1,5 +1,5 @@
-//! How it stands with a sign-in, beside what was given: what was asked of whom, whether somebody has to sign in again, and for
-//! what more. It is a document of its own, so that it is there after a restart and for every hub; nothing in it is secret.
+//! Grant status: trace of OAuth requests, rejection of the grant, and missing scopes. A document of its own, readable
+//! by every hub and after a restart. It contains no secrets.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,29 +17,29 @@ use crate::pin::visible;
 use crate::store::{Batch, Change, Key, Kind, Store};
 use crate::sync::lock;
 
-/// How many hops are kept, and how much of what each says.
+/// Trace entries per grant, and characters of each text in them.
 const MOST_HOPS: usize = 50;
 const LONGEST: usize = 600;
-/// How many scopes are remembered that somebody wants.
+/// Missing scopes stored per grant.
 const MOST_SCOPES: usize = 100;
-/// How often it is tried to keep something while other hubs do the same.
+/// Commit attempts while other hubs change the same document.
 const MOST_TRIES: usize = 20;
 
-/// One hop.
+/// One OAuth request of a sign-in or refresh.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Hop {
-    /// When it was over.
+    /// Time at which the request finished.
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// What for.
+    /// Purpose of the request.
     pub what: String,
-    /// Where, without the query.
+    /// URL without the query.
     pub url: String,
-    /// The status of HTTP, if there was an answer.
+    /// HTTP status, if a response arrived.
     pub status: Option<u16>,
-    /// Why there was none.
+    /// Error, if no response arrived.
     pub error: Option<String>,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub took_ms: u64,
 }
 
@@ -48,7 +48,7 @@ impl Hop {
         let short = |text: &str| visible(text).chars().take(LONGEST).collect::<String>();
         Hop {
             at,
-            what: step.purpose.map_or_else(|| "a person signs in".to_owned(), |purpose| purpose.to_string()),
+            what: step.purpose.map_or_else(|| "user signs in".to_owned(), |purpose| purpose.to_string()),
             url: short(step.url),
             status: step.status,
             error: step.error.map(|error| short(&error.to_string())),
@@ -57,21 +57,21 @@ impl Hop {
     }
 }
 
-/// How it stands.
+/// Stored grant status.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Standing {
-    /// The last hops, the oldest first.
+    /// Recent trace entries, oldest first.
     pub(super) hops: VecDeque<Hop>,
-    /// That somebody has to sign in again.
+    /// Rejection of the grant: a user has to sign in again.
     pub(super) again: Option<Again>,
-    /// The scopes that the server wanted and the grant does not have.
+    /// Scopes that the server requires and the grant lacks.
     pub(super) wanted: Vec<String>,
 }
 
-/// A grant that is not taken any more.
+/// Rejected grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Again {
-    /// The version of the grant that this is said of.
+    /// Version of the rejected grant.
     pub(super) version: u64,
     pub(super) why: String,
 }
@@ -83,7 +83,7 @@ impl Standing {
         self.hops.drain(..over);
     }
 
-    /// Remembers what the server wants. Whether it is news.
+    /// Adds scopes that the server requires. Returns whether any was new.
     pub(super) fn want<'a>(&mut self, scopes: impl Iterator<Item = &'a str>) -> bool {
         let before = self.wanted.len();
         for scope in scopes {
@@ -95,26 +95,26 @@ impl Standing {
     }
 }
 
-/// What was heard and is not kept yet.
+/// Trace entries that are not stored yet.
 #[derive(Default)]
 pub(super) struct Heard {
     hops: Mutex<HashMap<Whose, Vec<Hop>>>,
-    /// Held by whoever keeps something.
+    /// Serializes the writes of grant statuses.
     writing: tokio::sync::Mutex<()>,
 }
 
-/// Where it is kept how it stands with one sign-in.
+/// Access to the stored status of one grant.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) heard: Arc<Heard>,
     pub(super) store: Arc<dyn Store>,
     pub(super) whose: Whose,
-    /// The id of the grant.
+    /// Id of the grant.
     pub(super) id: SecretId,
 }
 
 impl Place {
-    /// Takes in a hop. Whether nobody is about to keep it yet.
+    /// Buffers a trace entry. Returns `true` if the buffer was empty, so that the caller must schedule a flush.
     pub(super) fn hear(&self, hop: Hop) -> bool {
         let mut heard = lock(&self.heard.hops);
         let hops = heard.entry(self.whose).or_default();
@@ -124,14 +124,14 @@ impl Place {
         hops.len() == 1
     }
 
-    /// Keeps what was heard.
+    /// Stores the buffered trace entries.
     pub(super) async fn keep(&self) {
         if let Err(error) = self.change(|_| true).await {
-            tracing::debug!(%error, "hops of a sign-in could not be kept");
+            tracing::debug!(%error, "failed to store the OAuth trace");
         }
     }
 
-    /// How it stands, with everything that was heard.
+    /// Reads the status, including buffered trace entries.
     pub(super) async fn read(&self) -> Result<Standing> {
         let _turn = self.heard.writing.lock().await;
         let heard = lock(&self.heard.hops).get(&self.whose).cloned().unwrap_or_default();
@@ -140,7 +140,7 @@ impl Place {
         Ok(standing)
     }
 
-    /// Changes how it stands; `change` says whether it did.
+    /// Changes the stored status; `change` returns whether it changed anything.
     pub(super) async fn change(&self, change: impl Fn(&mut Standing) -> bool) -> Result<()> {
         let (tenant, server, _) = self.whose;
         let _turn = self.heard.writing.lock().await;

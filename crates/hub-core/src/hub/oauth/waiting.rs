@@ -1,5 +1,5 @@
-//! Sign-ins that were begun, as they are kept: sealed, for ten minutes, so that whoever is led away can come back to any hub on
-//! the same store, once.
+//! Pending sign-ins: stored encrypted for ten minutes, so that the callback can be handled once by any hub on the same
+//! store.
 
 use jiff::{SignedDuration, Timestamp};
 use linchpin::auth::Secret;
@@ -16,70 +16,71 @@ use crate::server::Server;
 use crate::store::{Batch, Change, Key, Kind, Stored};
 use crate::vault::Label;
 
-/// What they are called in the vault.
+/// Kind of a pending sign-in in the vault.
 const KIND: &str = "oauth-sign-in";
-/// How long somebody may be away, and how long one that is over can be asked about.
+/// Lifetime of a sign-in: for the callback, and for queries of its result.
 const LIFE: SignedDuration = SignedDuration::from_mins(10);
-/// How many can be under way at a server.
+/// Pending sign-ins per server.
 const MOST: usize = 32;
 
-/// How far a sign-in is.
+/// Status of a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 pub enum Progress {
-    /// A person is to sign in.
+    /// The user has not come back from the authorization server yet.
     Waiting,
-    /// It is done.
+    /// The grant is stored.
     Done,
-    /// The server let the hub in without.
+    /// The server accepted the hub without authentication.
     NotNeeded,
-    /// It did not work.
+    /// The sign-in failed.
     Failed {
-        /// Why not.
+        /// Why it failed.
         error: String,
     },
 }
 
-/// A sign-in that was begun.
+/// Stored sign-in.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Waiting {
     pub(super) server: ServerId,
     pub(super) agent: Option<AgentId>,
-    /// Who has begun it.
+    /// Subject that started it.
     pub(super) by: String,
     pub(super) created: Timestamp,
     pub(super) progress: Progress,
-    /// Why the tools of the server could not be looked at when it was done.
+    /// Why the sync after the sign-in failed.
     pub(super) sync_error: Option<String>,
-    /// The person who is away; once they are back, nobody is.
+    /// State for the callback. Removed when the callback consumes it.
     pub(super) away: Option<Away>,
 }
 
-/// A person who is away.
+/// State between the redirect and the callback.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Away {
-    /// Where they are led to.
+    /// Authorization URL.
     pub(super) url: String,
-    /// What they come back with.
+    /// `state` parameter that the callback must carry.
     pub(super) state: String,
-    /// What the OAuth client needs when they do.
+    /// Serialized flow state of the OAuth client.
     pub(super) rest: String,
 }
 
 impl Waiting {
-    /// Whether nobody is waited for any more.
+    /// Reports whether the sign-in has expired.
     pub(super) fn is_late(&self, now: Timestamp) -> bool {
         now.duration_since(self.created) >= LIFE
     }
 }
 
-/// Whoever reads the store learns no id by which a sign-in could be gone on with.
+/// Derives the id of the stored sign-in by a digest, so that a reader of the store cannot learn the id that continues
+/// it.
 fn place_of(id: &str) -> SecretId {
     id_of(Digest::of("linchpin sign-in").part(id).end())
 }
 
 impl Hub {
-    /// Keeps a sign-in in place of the version before it. That one must be there, unless it is new.
+    /// Stores a sign-in in place of this version; version 0 creates it.
     pub(super) async fn keep_waiting(
         &self,
         tenant: TenantId,
@@ -90,7 +91,11 @@ impl Hub {
     ) -> Result<()> {
         let label = Label { id: place_of(id), kind: KIND.to_owned(), ..grant_label(server, waiting.agent)? };
         let text = serde_json::to_string(waiting).map_err(|error| {
-            Error::new(error::Kind::Internal, "not_written", format!("a sign-in cannot be written: {error}"))
+            Error::new(
+                error::Kind::Internal,
+                "not_written",
+                format!("failed to serialize the pending sign-in: {error}"),
+            )
         })?;
         let kept =
             self.keys.seal(tenant, &label, &server.id.to_string(), &Secret::new(text), version).await?;
@@ -98,7 +103,7 @@ impl Hub {
         self.store.commit(tenant, Batch::new().change(is_there).change(kept)).await
     }
 
-    /// Whether a sign-in was started with the URL, client and issuer that the server has now.
+    /// Reports whether the sign-in was started with the current URL, client and issuer of the server.
     pub(super) async fn is_sign_in_current(
         &self,
         tenant: TenantId,
@@ -110,7 +115,7 @@ impl Hub {
         Ok(found.is_some_and(|(stored, _)| fits(&stored, &label)))
     }
 
-    /// A sign-in that was begun, and its version.
+    /// Loads a sign-in with its version.
     pub(super) async fn find_waiting(&self, tenant: TenantId, id: &str) -> Result<Option<(Waiting, u64)>> {
         self.waiting_at(tenant, place_of(id)).await
     }
@@ -121,21 +126,26 @@ impl Hub {
         else {
             return Ok(None);
         };
-        let damaged =
-            |_| Error::new(error::Kind::Internal, "not_readable", "a sign-in that was begun is damaged");
+        let damaged = |_| {
+            Error::new(
+                error::Kind::Internal,
+                "not_readable",
+                "the pending sign-in is damaged: start it again",
+            )
+        };
         Ok(Some((serde_json::from_str(text.expose()).map_err(damaged)?, version)))
     }
 
-    /// Makes room for another one at a server.
+    /// Fails if the server has too many pending sign-ins. Deletes expired ones first.
     pub(super) async fn room_to_wait(&self, tenant: TenantId, server: ServerId) -> Result<()> {
         if self.forget_late(tenant, server).await? >= MOST {
-            let text = format!("{MOST} sign-ins are under way already: finish one of them first");
+            let text = format!("{MOST} sign-ins are pending: finish one or wait until one expires");
             return Err(Error::new(error::Kind::Exhausted, "too_many_sign_ins", text));
         }
         Ok(())
     }
 
-    /// Forgets what is over for long at a server, and what nobody can read. How many are under way.
+    /// Deletes expired and unreadable sign-ins of a server. Returns the number of pending ones.
     pub(in crate::hub) async fn forget_late(&self, tenant: TenantId, server: ServerId) -> Result<usize> {
         let (now, mut count) = (self.world.now(), 0);
         for Stored { document, .. } in self.stored(tenant, Kind::Secret, Some(&server.to_string())).await? {
@@ -147,7 +157,7 @@ impl Hub {
                 Ok(None) => continue,
                 Ok(Some((waiting, _))) => Some(waiting),
                 Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
-                    tracing::warn!(%error, "a sign-in that was begun is forgotten");
+                    tracing::warn!(%error, "deleting an unreadable pending sign-in");
                     None
                 }
                 Err(error) => return Err(error),
