@@ -126,7 +126,7 @@ fn each_client_has_its_own_way_to_name_a_secret() {
     assert_eq!(file, json!({ "mcpServers": { "files": files, "my-tracker": tracker } }));
     for note in [
         "`files`: set `API_KEY` in the environment of Cursor",
-        "`files`: it needs `INHERITED_TOKEN` of the environment: see that Cursor has it",
+        "`files`: it needs the environment variable `INHERITED_TOKEN`: set it for Cursor",
         "`my-tracker`: set `MY_TRACKER_TOKEN` in the environment of Cursor",
     ] {
         assert!(notes.contains(note), "{notes}");
@@ -134,7 +134,7 @@ fn each_client_has_its_own_way_to_name_a_secret() {
     let (file, notes) = export(&home, &["claude-desktop", "--server", "files", "--server", "open"]);
     assert_eq!(file, json!({ "mcpServers": { "files": program("", "") } }));
     assert!(
-        notes.contains("`open`: it is left out: the file of Claude Desktop has programs alone"),
+        notes.contains("`open`: skipped: Claude Desktop supports only stdio servers in its file"),
         "{notes}"
     );
     let (file, _) = export(&home, &["claude-code", "--server", "far"]);
@@ -147,9 +147,9 @@ fn each_client_has_its_own_way_to_name_a_secret() {
     let signed = json!({ "type": "http", "url": "https://signed.example/mcp" });
     assert_eq!(file, json!({ "servers": { "signed": signed, "told": told } }));
     for note in [
-        "`shown`: it is left out: a secret is among its arguments",
-        "`odd`: it is left out: an argument has `${` in it",
-        "`signed`: VS Code signs in to it by itself",
+        "`shown`: skipped: its arguments contain a secret",
+        "`odd`: skipped: an argument contains `${`",
+        "`signed`: VS Code signs in to it on its own",
     ] {
         assert!(notes.contains(note), "{notes}");
     }

@@ -153,7 +153,7 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     assert_eq!(show("far")["transport"], "sse");
     assert_eq!((&tracker["enabled"], &show("search")["enabled"]), (&json!(false), &json!(false)));
     files.home.ok(&["server", "credential", "show", "search"]);
-    files.home.run(&["server", "credential", "show", "tracker"]).said(1, &["enter it first"]);
+    files.home.run(&["server", "credential", "show", "tracker"]).said(1, &["no credential is stored"]);
     // What a user enters by the command that is shown is as good.
     files.home.run_with("canary-entered\n", &["server", "credential", "set", "tracker"]).said(0, &[]);
     files.home.run_with("canary-entered\n", &["server", "secret", "set", "local", "API_KEY"]).said(0, &[]);
@@ -294,7 +294,7 @@ fn yes_gives_nothing_of_the_environment_away() {
     }
     let thief = files.home.json(&["server", "show", "thief"]);
     assert_eq!((&thief["enabled"], &thief["headers"]), (&json!(false), &json!({"x-more": "none"})));
-    files.home.run(&["server", "credential", "show", "thief"]).said(1, &["enter it first"]);
+    files.home.run(&["server", "credential", "show", "thief"]).said(1, &["no credential is stored"]);
     assert!(files.config().contains("secrets = [\"DATA\"]"), "{}", files.config());
     files.has_no_canary();
 }
@@ -325,7 +325,7 @@ fn each_variable_is_confirmed_for_each_server() {
     let asked = on_terminal(&steps, &arguments).said(0, &[]).stdout;
     assert!(asked.contains("`linchpin server enable one`"), "{asked}");
     files.home.ok(&["server", "credential", "show", "one"]);
-    files.home.run(&["server", "credential", "show", "two"]).said(1, &["enter it first"]);
+    files.home.run(&["server", "credential", "show", "two"]).said(1, &["no credential is stored"]);
     let two = files.home.json(&["server", "show", "two"]);
     assert_eq!((&two["enabled"], &two["headers"]), (&json!(false), &json!({})));
 
@@ -371,7 +371,7 @@ fn a_confirmation_counts_only_for_the_url_that_was_shown() {
     ];
     on_terminal(&steps, &arguments).said(0, &[]);
     assert_eq!(files.home.json(&["server", "show", "one"])["url"], "https://127.0.0.1:9/a/other");
-    files.home.run(&["server", "credential", "show", "one"]).said(1, &["enter it first"]);
+    files.home.run(&["server", "credential", "show", "one"]).said(1, &["no credential is stored"]);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn sealed_segments_are_checked_and_exported() {
 
     fs::rename(file, home.file("elsewhere")).unwrap();
     let said = home.ok(&["audit", "verify"]);
-    assert!(said.contains("segment 1 is not at hand: the chain continues from its sealed head"), "{said}");
+    assert!(said.contains("segment 1 is not available: the chain continues from its signed head"), "{said}");
     let away = exported(&home, &[]);
     assert_eq!((&away[0]["is_at_hand"], &away[1]["number"]), (&false.into(), &(last + 1).into()));
     let text = fs::read_to_string(home.file("elsewhere")).unwrap();
@@ -110,7 +110,7 @@ fn how_long_calls_are_kept_counts_at_once() {
     let mut hub = home.start();
     assert_eq!(home.json(&["calls"]).as_array().unwrap().len(), 1);
     home.write("[history]\ndays = 3\n");
-    hub.wait_for("what is kept for how long has changed");
+    hub.wait_for("retention changed");
     let gone = || home.json(&["calls"]).as_array().unwrap().is_empty();
     assert!((0..100).any(|_| gone()), "calls are forgotten at once");
 }

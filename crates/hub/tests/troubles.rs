@@ -128,7 +128,7 @@ fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
         assert_eq!(demo(), "success");
         let hung = hanging.join().unwrap();
         assert_eq!(hung["status"], "unknown", "{hung}");
-        assert!(hung["error"].as_str().unwrap().contains("no answer within 1"), "{hung}");
+        assert!(hung["error"].as_str().unwrap().contains("no response within 1"), "{hung}");
     });
     let died = call("trouble", "die", json!({}));
     assert_eq!(died["status"], "unknown", "{died}");

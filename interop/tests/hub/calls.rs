@@ -95,7 +95,7 @@ fn f3_what_goes_wrong_is_told() {
     let error = failed("fail", json!({}), "error");
     assert!(error.contains("this tool always fails"), "{error}");
     let error = failed("wait", json!({}), "unknown");
-    assert!(error.starts_with("no answer within 1s: "), "{error}");
+    assert!(error.starts_with("no response within 1s: "), "{error}");
     let shown = home.fails(&["tool", "call", "mcp_guarded__forecast", "--args", r#"{"place": 7}"#]);
     assert!(shown.contains("error: ") && shown.contains("place"), "{shown}");
 

@@ -1,5 +1,5 @@
-//! Questions to people: may this call be made, exactly so? An answer counts once, for what was asked, and not for ever. An
-//! agent never answers.
+//! Approvals: requests to a user to permit one exact call. An approval is valid once, for the call it is bound to,
+//! until it expires. Agents cannot decide.
 
 use std::sync::Arc;
 
@@ -21,38 +21,39 @@ use crate::scope::{Scope, Subject};
 use crate::store::{Approval, ApprovalFilter, Batch, Call, Change, Decision, Page, Paging, Status};
 use crate::text::first_line;
 
-/// Larger arguments are not in lists, as JSON: nobody's questions are hidden behind those of another.
+/// Maximum size of arguments in lists, as JSON bytes: large arguments of one caller must not hide the requests of
+/// others.
 const LARGEST_LISTED: usize = 4 << 10;
 
-/// A question to a person.
+/// Approval request.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ApprovalView {
-    /// Its id.
+    /// Approval id.
     #[schemars(with = "String")]
     pub id: ApprovalId,
     /// The call, with its exact arguments. In lists, those of more than 4 KiB are left out.
     pub call: CallView,
-    /// What was said.
+    /// Status of the request.
     pub decision: Decision,
     /// Who decided: `user:` and an id, or `hub`.
     pub decided_by: Option<String>,
     /// The name of that user. Absent if it was removed.
     pub decided_by_name: Option<String>,
-    /// What it is bound to: who asks, the server, the tool as it is defined, the arguments and the rules.
+    /// Digest that binds the approval to subject, server, tool definition, arguments and policy version.
     pub digest: String,
-    /// When it was asked.
+    /// Time of the request.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// Until when it can be answered.
+    /// Time until which it can be decided.
     #[schemars(with = "String")]
     pub expires: Timestamp,
-    /// When it was answered.
+    /// Time of the decision.
     #[schemars(with = "Option<String>")]
     pub decided: Option<Timestamp>,
 }
 
 impl Hub {
-    /// Questions, the newest first; all, or those with this decision.
+    /// Lists approvals, newest first, optionally filtered by status.
     pub async fn approvals(
         &self,
         scope: Scope,
@@ -75,7 +76,7 @@ impl Hub {
         Ok(Page { items: views, next })
     }
 
-    /// One question.
+    /// Returns one approval.
     pub async fn approval(&self, scope: Scope, id: ApprovalId) -> Result<ApprovalView> {
         scope.person()?;
         let approval = self.find_approval(scope.tenant(), id).await?;
@@ -109,7 +110,7 @@ impl Hub {
         })
     }
 
-    /// A person says yes: to what was asked, or to other arguments in its place. The call is made at once.
+    /// Approves a call, optionally with other arguments. The call is started at once.
     pub async fn approve(
         self: &Arc<Self>,
         scope: Scope,
@@ -120,17 +121,16 @@ impl Hub {
         let tenant = scope.tenant();
         let approval = self.find_approval(tenant, id).await?;
         if approval.decision != Decision::Open {
-            let text = format!("the approval {id} is {} already", approval.decision.name());
+            let text = format!("approval {id} is already {}", approval.decision.name());
             return Err(Error::new(error::Kind::Conflict, "approval_decided", text));
         }
         let (asker, mut plan) = self.planned(tenant, &approval).await?;
         if plan.binding(asker) != approval.digest {
-            let text =
-                "the tool has changed since this was asked: deny it, and have the call asked for again";
+            let text = "the tool has changed since the request: deny it and repeat the call";
             return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
         }
         let mut entry = self.about(scope, "approval.approved", &plan).with("approval", id.to_string());
-        // The rules may have changed since it was asked.
+        // The policy may have changed since the request.
         if let Verdict::Deny(reason) = plan.verdict {
             let entry = entry.with("refused", reason.code());
             self.close(tenant, &approval, Decision::Denied, "hub", reason.text(), entry).await?;
@@ -139,7 +139,7 @@ impl Hub {
         let (mut changes, mut digest, at) = (Vec::new(), None, self.world.now());
         if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
             if !arguments.is_object() {
-                return Err(Error::invalid("arguments", "they are an object"));
+                return Err(Error::invalid("arguments", "must be an object"));
             }
             self.check_arguments(&plan.tool, &arguments)
                 .map_err(|faults| Error::invalid("arguments", faults))?;
@@ -155,13 +155,13 @@ impl Hub {
         self.approval(scope, id).await
     }
 
-    /// A person says no. Whoever wanted the call is told why.
+    /// Denies a call. The caller receives the reason.
     pub async fn deny(&self, scope: Scope, id: ApprovalId, reason: Option<&str>) -> Result<ApprovalView> {
         scope.person()?;
         let reason = reason.map(first_line).filter(|reason| !reason.is_empty());
         let text = reason
             .as_ref()
-            .map_or_else(|| "a person said no".to_owned(), |reason| format!("a person said no: {reason}"));
+            .map_or_else(|| "denied by a user".to_owned(), |reason| format!("denied by a user: {reason}"));
         let approval = self.find_approval(scope.tenant(), id).await?;
         let mut entry = self.entry(scope, "approval.denied").with("approval", id.to_string());
         entry = entry.with("call", approval.call.to_string());
@@ -173,7 +173,7 @@ impl Hub {
         self.approval(scope, id).await
     }
 
-    /// Closes questions that nobody has answered in time.
+    /// Closes approvals that were not decided in time.
     pub async fn expire_approvals(&self, tenant: TenantId) -> Result<()> {
         let now = self.world.now();
         let filter = ApprovalFilter { call: None, decision: Some(Decision::Open) };
@@ -184,10 +184,10 @@ impl Hub {
                 let entry =
                     Entry::new(now, "hub", "approval.expired").with("approval", approval.id.to_string());
                 let entry = entry.with("call", approval.call.to_string());
-                let text = "nobody has answered in time";
+                let text = "the approval has expired";
                 match self.close(tenant, approval, Decision::Expired, "hub", text, entry).await {
                     Err(error) if error.kind() != error::Kind::Conflict => return Err(error),
-                    _ => {} // or somebody was quicker
+                    _ => {} // expired, or just decided by a user
                 }
             }
             match page.next {
@@ -219,7 +219,7 @@ impl Hub {
             .await
     }
 
-    /// What was asked for, and by whom.
+    /// Rebuilds the planned call of an approval and its actor.
     async fn planned(&self, tenant: TenantId, approval: &Approval) -> Result<(Scope, Plan)> {
         let call = self.store.call(tenant, approval.call).await?;
         let call: Call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
@@ -230,7 +230,11 @@ impl Hub {
         let (tool, version) = tool.ok_or_else(missing)?;
         let (arguments, asked) = self.unseal_arguments(tenant, &call).await?;
         let lost = || {
-            Error::new(error::Kind::Conflict, "call_over", "the call is over, and its arguments are not kept")
+            Error::new(
+                error::Kind::Conflict,
+                "call_over",
+                "the call has finished and its arguments are not stored",
+            )
         };
         let (verdict, by) = self.verdict(scope, &server, (&tool, version)).await?;
         let arguments = arguments.ok_or_else(lost)?;

@@ -1,4 +1,4 @@
-//! The audit, as people see and check it.
+//! Audit: reading, verification and checkpoints.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use crate::scope::Scope;
 use crate::store::{Batch, Change};
 use crate::text::{hex, unhex};
 
-/// An entry of the audit.
+/// Audit entry.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AuditView {
-    /// From one on, without a gap.
+    /// Entry number, from 1, without gaps.
     pub number: u64,
-    /// When.
+    /// Time.
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// Who.
+    /// Subject that acted, or `hub`.
     pub actor: String,
-    /// What.
+    /// Action.
     pub action: String,
-    /// The rest.
+    /// Fields of the action.
     pub fields: Value,
-    /// The digest of this entry and all before it.
+    /// Digest of this entry and all before it.
     pub hash: String,
 }
 
-/// A checkpoint as it is kept in a file of its own, one on a line.
+/// Checkpoint as one line of the checkpoint file.
 #[derive(Serialize, Deserialize)]
 struct Line {
     tenant: TenantId,
@@ -49,21 +49,21 @@ struct Line {
 impl From<Row> for AuditView {
     fn from(row: Row) -> Self {
         let Row { number, at, actor, action, fields, hash } = row;
-        // What somebody made of it in the file is for the check of the chain to find.
+        // Fields that were tampered with are shown as they are: the verification of the chain finds them.
         let fields = serde_json::from_str(&fields).unwrap_or(Value::String(fields));
         AuditView { number, at, actor, action, fields, hash: hash.to_string() }
     }
 }
 
 impl Hub {
-    /// Entries that come after a number.
+    /// Lists entries after a number.
     pub async fn audit(&self, scope: Scope, after: u64, limit: usize) -> Result<Vec<AuditView>> {
         scope.person()?;
         let rows = self.store.audit(scope.tenant(), after, limit).await?;
         Ok(rows.into_iter().map(AuditView::from).collect())
     }
 
-    /// Checks that every entry is as it was written, and that none is missing.
+    /// Verifies that every entry is as it was written and that none is missing.
     pub async fn verify_audit(&self, scope: Scope) -> Result<Verified> {
         scope.person()?;
         let Options { checkpoints, heads, segments, .. } = self.options.clone();
@@ -71,17 +71,17 @@ impl Hub {
         verify(&*self.store, scope.tenant(), self.signer.public_key(), &beside).await
     }
 
-    /// Signs how far the audit goes, if it has gone on.
+    /// Signs the chain head if it has moved since the last checkpoint.
     pub(super) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
         let head = self.store.head(tenant).await?;
         let last = self.store.checkpoint(tenant).await?;
-        // One that another user has written does not count.
+        // Ignore a checkpoint that was not signed with this key.
         let last = last.filter(|last| last.is_signed_by(self.signer.public_key()));
         if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
             return Ok(());
         }
         let checkpoint = self.signer.sign(tenant, head, self.world.now());
-        // In the file first: what is in the store alone would not be written there again.
+        // Write the file first: a checkpoint that is already in the store would not be written to the file again.
         if let Some(file) = self.options.checkpoints.clone() {
             file_away(file, checkpoint.clone()).await?;
         }
@@ -89,12 +89,12 @@ impl Hub {
     }
 }
 
-/// Adds a checkpoint to a file.
+/// Appends a checkpoint to a file.
 async fn file_away(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
     let name = file.display().to_string();
     let written = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
     written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
-        let text = format!("the checkpoint of the audit cannot be written to `{name}`: {error}");
+        let text = format!("failed to write the audit checkpoint to `{name}`: {error}");
         Error::new(error::Kind::Unavailable, "checkpoint_unwritable", text)
     })
 }
@@ -107,19 +107,20 @@ fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // On a line of its own, also after one that was cut off by a full disk.
+    // Start a new line, since the last one may have been truncated by a full disk.
     let text = serde_json::to_string(&line).map_err(std::io::Error::other)?;
     options.open(path)?.write_all(format!("\n{text}\n").as_bytes())
 }
 
-/// The last signed checkpoint of a tenant in a file, and how many others are not signed with this key.
+/// Returns the last signed checkpoint of a tenant in a file, and the number of later ones that are not signed with this
+/// key.
 pub fn last_checkpoint(
     file: &Path,
     tenant: TenantId,
     public_key: &[u8],
 ) -> Result<(Option<Checkpoint>, usize)> {
     let unreadable = |what: String| {
-        let text = format!("the checkpoints in `{}` cannot be read: {what}", file.display());
+        let text = format!("failed to read the checkpoints in `{}`: {what}", file.display());
         Error::new(error::Kind::Unavailable, "checkpoints_unreadable", text)
     };
     let text = match std::fs::read_to_string(file) {
@@ -127,7 +128,7 @@ pub fn last_checkpoint(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, 0)),
         Err(error) => return Err(unreadable(error.to_string())),
     };
-    // A line may have been cut off when the hub was killed, or the disk was full. Those that are whole say enough.
+    // A line may be truncated by a crash or a full disk. The complete ones suffice.
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
     let read = |line: Line| {
         let hash = Digest::from_bytes(unhex(&line.hash)?.try_into().ok()?);
@@ -136,7 +137,7 @@ pub fn last_checkpoint(
     };
     let mut all: Vec<_> = lines.filter(|line| line.tenant == tenant).filter_map(read).collect();
     all.sort_by_key(|one| one.head.number);
-    // From the last one back: as many signatures are checked as are wrong, and one more.
+    // From the last one backwards: verifies one signature more than there are wrong ones.
     let mut unsigned = 0;
     while let Some(last) = all.pop() {
         if last.is_signed_by(public_key) {

@@ -1,5 +1,4 @@
-//! What the hub does by itself: it looks at servers, closes what nobody answered, lets go what nobody uses, forgets what is
-//! old, and signs how far the audit goes.
+//! Background jobs: syncs servers, expires approvals, closes idle connections, prunes old records and signs the audit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +15,22 @@ use crate::id::TenantId;
 use crate::scope::{Scope, Subject};
 
 const TICK: Duration = Duration::from_secs(1);
-/// Every so many ticks.
+/// Intervals in ticks.
 const CHECKPOINT: u64 = 10;
 const FORGET: u64 = 3_600;
-/// How long commits whose callers have left may take when the hub ends.
+/// Time limit at shutdown for commits whose callers are gone.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long calls under way may take when the hub ends.
+/// Time limit at shutdown for running calls.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Hub {
-    /// Does all this until `end`, and then waits for what is under way.
+    /// Runs the background jobs until `end` completes, then shuts down.
     pub async fn run(self: Arc<Self>, end: impl Future<Output = ()>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.world.now());
         let mut heard = self.events.watch_all();
-        // They may have changed while no hub was there to hear of it.
+        // Tools may have changed while no hub was running.
         for tenant in said(self.store.tenants().await).unwrap_or_default() {
             said(self.look_at_all(tenant).await);
         }
@@ -53,14 +52,14 @@ impl Hub {
         self.end().await;
     }
 
-    /// Waits until nothing can be kept any more, and says why: then a hub has to end.
+    /// Waits until the store fails permanently and returns the error: the hub has to stop then.
     pub async fn broken(&self) -> Error {
         self.store.broken().await
     }
 
-    /// Waits for what is under way, keeps everything and signs the audit.
+    /// Waits for running calls, stores what is pending, closes all connections and signs the audit.
     pub async fn end(&self) {
-        self.looks.end(Duration::ZERO).await; // nobody waits for them
+        self.looks.end(Duration::ZERO).await; // syncs and pruning have no waiting callers
         let since = self.ending.borrow().map_or(Duration::ZERO, |since| since.elapsed());
         self.tasks.end(PATIENCE.saturating_sub(since)).await;
         self.commits.finish(COMMIT_TIMEOUT).await;
@@ -72,14 +71,14 @@ impl Hub {
         if let Ok(tenants) = self.store.tenants().await {
             for tenant in tenants {
                 if let Err(error) = self.checkpoint(tenant).await {
-                    tracing::warn!(%error, "the end of the audit could not be signed");
+                    tracing::warn!(%error, "failed to sign the end of the audit");
                 }
                 self.move_head(tenant).await;
             }
         }
     }
 
-    /// What cannot be done for one tenant is done for all others, and so is the rest.
+    /// Runs the jobs of one tick. A failure for one tenant affects neither the other tenants nor the other jobs.
     async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
         self.look_at_due();
         self.settle_doubts().await;
@@ -103,7 +102,7 @@ impl Hub {
             }
             self.move_head(tenant).await;
             if count.is_multiple_of(FORGET) {
-                let hub = self.clone(); // both may take long, and can be aborted between two commits
+                let hub = self.clone(); // both may take long and can be aborted between commits
                 self.looks.start(async move {
                     said(hub.forget_old(tenant).await);
                     said(hub.seal_old(tenant).await);
@@ -118,7 +117,7 @@ impl Hub {
         }
     }
 
-    /// Does what users have asked another hub for: stops a call, and closes the connections of a user who signed out.
+    /// Handles requests that users sent to another hub: stops a call, and closes the connections of a logged-out user.
     fn hear(&self, event: &Event) {
         if event.kind == told::SESSION
             && let Some(user) = event.body["user"].as_str().and_then(|user| user.parse().ok())
@@ -132,7 +131,7 @@ impl Hub {
         }
     }
 
-    /// Every server that is used is looked at soon.
+    /// Schedules a sync of every enabled server.
     async fn look_at_all(&self, tenant: TenantId) -> Result<()> {
         for server in self.every_server(tenant).await?.iter().filter(|server| server.settings.enabled) {
             self.look_soon(tenant, server.id);
@@ -140,13 +139,13 @@ impl Hub {
         Ok(())
     }
 
-    /// Looks at the servers that wait for it, each for itself: one that does not answer holds up no other.
+    /// Starts the due syncs, each in its own task: an unresponsive server does not delay the others.
     fn look_at_due(self: &Arc<Self>) {
         for looking in self.due.begin() {
             let hub = self.clone();
             self.looks.start(async move {
                 if let Err(error) = hub.look(looking.look).await {
-                    tracing::info!(server.id = %looking.look.1, %error, "the tools of a server cannot be looked at now");
+                    tracing::info!(server.id = %looking.look.1, %error, "failed to sync the tools of a server");
                 }
             });
         }
@@ -161,8 +160,8 @@ impl Hub {
     }
 }
 
-/// Says what did not work.
+/// Logs the error of a background job.
 fn said<T>(done: Result<T>) -> Option<T> {
-    let say = |error: &Error| tracing::warn!(%error, "something that the hub does by itself did not work; it is tried again");
+    let say = |error: &Error| tracing::warn!(%error, "background job failed; retrying on the next tick");
     done.inspect_err(say).ok()
 }

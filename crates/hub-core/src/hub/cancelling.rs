@@ -1,4 +1,4 @@
-//! Calls that are given up.
+//! Cancellation of calls, local and across hubs.
 
 use serde_json::json;
 use tokio::time::interval;
@@ -12,21 +12,21 @@ use crate::scope::Scope;
 use crate::store::{Approval, ApprovalFilter, Batch, Change, Decision, Paging, Status};
 use crate::sync::lock;
 
-/// The event by which a hub tells the others that somebody wants a call stopped.
+/// Event that asks the other hubs to stop a call.
 pub(super) const CANCEL: &str = "cancel";
 
 impl Hub {
-    /// Gives up a call that waits or is under way. Whoever may see it may.
+    /// Cancels a pending or running call. Every caller that may see the call may cancel it.
     pub async fn cancel_call(&self, scope: Scope, id: CallId) -> Result<CallView> {
         let mut watching = self.events.watch(scope.tenant(), None);
         let call = self.call(scope, id).await?;
         let entry = self.entry(scope, "call.cancelled").with("call", id.to_string());
         match call.status {
             Status::Pending => {
-                let text = "whoever wanted it gave it up";
+                let text = "cancelled before it was approved";
                 let outcome = self.failed(scope.tenant(), id, call.server_id, Status::Cancelled, text).await;
                 let Some(approval) = self.open_question(scope.tenant(), id).await? else {
-                    return Box::pin(self.cancel_call(scope, id)).await; // somebody has just said yes or no
+                    return Box::pin(self.cancel_call(scope, id)).await; // decided concurrently
                 };
                 let (by, at, decision) = (scope.subject().to_string(), self.world.now(), Decision::Withdrawn);
                 let decide = Change::Decide { approval: approval.id, decision, by, at, digest: None };
@@ -36,7 +36,7 @@ impl Hub {
                 let batch = batch.tell(told::call(id, call.server_id, &call.tool, Status::Cancelled));
                 match self.store.commit(scope.tenant(), batch).await {
                     Err(error) if error.kind() == Kind::Conflict => {
-                        return Box::pin(self.cancel_call(scope, id)).await; // the same, a moment later
+                        return Box::pin(self.cancel_call(scope, id)).await; // decided concurrently
                     }
                     done => done?,
                 }
@@ -50,31 +50,31 @@ impl Hub {
                         over = &mut over => break over?,
                         _ = turns.tick() => if !self.stop(scope.tenant(), id) {
                             let cancel = Told::new(CANCEL, json!({ "call": id }));
-                            self.events.publish(scope.tenant(), cancel); // another hub makes it
+                            self.events.publish(scope.tenant(), cancel); // another hub runs the call
                         }
                     }
                 }
             }
             over => {
-                let text = format!("the call is over: it is {}", over.name());
+                let text = format!("the call has already finished: its status is {}", over.name());
                 return Err(Error::new(Kind::Conflict, "call_over", text));
             }
         }
         self.call(scope, id).await
     }
 
-    /// Whether this hub makes a call, or is about to.
+    /// Reports whether this hub runs a call, or is about to.
     pub(super) fn makes(&self, tenant: TenantId, call: CallId) -> bool {
         lock(&self.running).contains_key(&(tenant, call))
     }
 
-    /// Stops a call, if this hub makes it.
+    /// Stops a call if this hub runs it.
     pub(super) fn stop(&self, tenant: TenantId, call: CallId) -> bool {
         let stop = lock(&self.running).get(&(tenant, call)).map(|running| running.stop.clone());
         stop.inspect(|stop| stop.notify_one()).is_some()
     }
 
-    /// What a person is asked about a call, if somebody still is.
+    /// Returns the open approval of a call, if there is one.
     async fn open_question(&self, tenant: TenantId, call: CallId) -> Result<Option<Approval>> {
         let filter = ApprovalFilter { call: Some(call), decision: Some(Decision::Open) };
         let open = self.store.approvals(tenant, &filter, &Paging { after: None, limit: 1 }).await?;

@@ -1,4 +1,4 @@
-//! Connections to servers, for whoever needs one.
+//! Connections to upstream servers: test, connect, disconnect, and the record of the last contact.
 
 use std::sync::Arc;
 
@@ -24,33 +24,33 @@ use crate::server::{Authentication, CredentialMode, Draft, Server};
 use crate::store::{Batch, Change, Key, Kind};
 use crate::tool::LeftOut;
 
-/// What a server said when it was tried.
+/// Result of a connection test.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Tried {
-    /// Who it says it is.
+    /// Name that the server reports.
     pub name: Option<String>,
-    /// Its version.
+    /// Version that the server reports.
     pub version: Option<String>,
-    /// The revision of the protocol that is spoken.
+    /// Negotiated protocol revision.
     pub revision: String,
-    /// How to use it, for models.
+    /// Instructions of the server for models.
     pub instructions: Option<String>,
-    /// The names of its tools.
+    /// Names of its tools.
     pub tools: Vec<String>,
     /// Tools that the hub cannot use, with the reasons. At most 100.
     pub left_out: Vec<LeftOut>,
-    /// How long that took.
+    /// Duration in milliseconds.
     pub took_ms: u64,
 }
 
 impl Hub {
-    /// Tries a server that somebody has described and that is not kept. `secret` may stand beside the rest.
+    /// Tests a server configuration without saving it. The form may contain a `secret` beside the server fields.
     pub async fn try_draft(&self, scope: Scope, mut form: Value) -> Result<Tried> {
         scope.person()?;
         let secret = match form.as_object_mut().and_then(|form| form.remove("secret")) {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(Secret::new(text)),
-            Some(_) => return Err(Error::invalid("secret", "it is a text")),
+            Some(_) => return Err(Error::invalid("secret", "must be a string")),
         };
         secret.as_ref().map_or(Ok(()), super::credentials::check)?;
         let Draft { slug, settings, transport } = Draft::read(form)?;
@@ -72,12 +72,12 @@ impl Hub {
         self.try_out(scope, &server, secret.map(Proof::Secret).as_ref(), now).await
     }
 
-    /// Tries a server anew, beside the connections that there are.
+    /// Tests a server with a separate connection.
     pub async fn test_server(&self, scope: Scope, name: &str) -> Result<Tried> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
         left_file(&server)?;
-        // Where each agent has its own credentials, one of them tries.
+        // With credentials per agent, test as the first agent that has one.
         let agents = match server.settings.credentials {
             CredentialMode::Shared => Vec::new(),
             CredentialMode::PerAgent => self.agents_with_credentials(scope.tenant(), &server).await?.0,
@@ -119,14 +119,14 @@ impl Hub {
         })
     }
 
-    /// Connects to a server and looks at its tools.
+    /// Connects to a server and syncs its tools.
     pub async fn connect_server(&self, scope: Scope, name: &str) -> Result<ServerView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
         let is_shared = server.settings.credentials == CredentialMode::Shared || !server.settings.enabled;
-        // Where each agent has its own credentials, a person has none: the agents connect.
+        // With credentials per agent, a user has none: the sync connects as the agents.
         if is_shared && let Err(error) = self.reach_server(scope, &server, true).await {
-            // A server that is turned off was not even tried.
+            // No connection to a disabled server was attempted, so there is no contact to record.
             if server.settings.enabled {
                 self.contacted(scope.tenant(), &server, Some(&error)).await?;
             }
@@ -136,7 +136,7 @@ impl Hub {
         self.server(scope, name).await
     }
 
-    /// Ends all connections to a server. The next call opens one again.
+    /// Closes all connections to a server. The next call opens a new one.
     pub async fn disconnect_server(&self, scope: Scope, name: &str) -> Result<ServerView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
@@ -146,7 +146,7 @@ impl Hub {
         self.server(scope, name).await
     }
 
-    /// The connection of a subject to a server, to do something there. If it is a new one, its tools are looked at soon.
+    /// Returns the connection of a subject to a server for a request. Schedules a sync if the connection is new.
     pub(super) async fn client(&self, scope: Scope, server: &Server) -> Result<Reached> {
         let reached = self.reach_server(scope, server, false).await?;
         if reached.is_new {
@@ -155,7 +155,7 @@ impl Hub {
         Ok(reached)
     }
 
-    /// The connection of a subject to a server that is used.
+    /// Returns the connection of a subject to an enabled server. `insist` bypasses the backoff after a failure.
     pub(super) async fn reach_server(&self, scope: Scope, server: &Server, insist: bool) -> Result<Reached> {
         left_file(server)?;
         if !server.settings.enabled {
@@ -168,8 +168,8 @@ impl Hub {
         self.connections.get(scope, &server, credential.as_ref(), insist).await
     }
 
-    /// Takes note of a failed request: the status of the server follows, and the hub connects again soon to see whether it
-    /// is there.
+    /// Records a failed request in the status of the server. If the connection is lost, schedules a sync, which
+    /// reconnects.
     pub(super) async fn failed_request(&self, reached: &Reached, error: &ClientError) {
         if self.connections.failed(reached, error).await {
             let (tenant, server) = reached.upstream();
@@ -177,7 +177,7 @@ impl Hub {
         }
     }
 
-    /// Starts to check whether the servers behind unused connections are still there.
+    /// Starts health checks of idle connections.
     pub fn check_connections(self: &Arc<Self>) {
         for reached in self.connections.quiet() {
             let hub = self.clone();
@@ -190,7 +190,8 @@ impl Hub {
         }
     }
 
-    /// Stores the error of a server whose address the egress policy refuses, so that it is known before the first connection.
+    /// Stores the error of a server whose address the egress policy denies, so that it is visible before the first
+    /// connection.
     pub(super) async fn store_refusal(&self, tenant: TenantId, id: ServerId) -> Result<()> {
         let server = self.find_server(tenant, &id.to_string()).await?;
         match self.connections.refused(&server) {
@@ -199,7 +200,7 @@ impl Hub {
         }
     }
 
-    /// Keeps when a server was spoken with, and what went wrong.
+    /// Records the contact with a server: the current time on success, or the error.
     pub(super) async fn contacted(
         &self,
         tenant: TenantId,
@@ -209,7 +210,7 @@ impl Hub {
         let (id, of) = (server.id, server.version);
         let (before, version) = self.contact(tenant, id).await?;
         if before.of > of {
-            return Ok(()); // it is another one by now
+            return Ok(()); // the server was changed in the meantime
         }
         let contact = match error {
             None => Contact { last_connected: Some(self.world.now()), error: None, of, ..before },
@@ -218,14 +219,14 @@ impl Hub {
         let document = document(Kind::Contact, id, &contact)?.of(id);
         let is_there = Change::Need(Key::new(Kind::Server, id));
         match self.store.commit(tenant, Batch::new().change(is_there).change(put(document, version))).await {
-            // Somebody else has just spoken with it, or removed it.
+            // Another contact was recorded concurrently, or the server was removed.
             Err(error) if matches!(error.kind(), error::Kind::Conflict | error::Kind::NotFound) => Ok(()),
             done => done,
         }
     }
 }
 
-/// Where each agent has its own credentials, whoever is none can only come without: to servers that let everybody look.
+/// With credentials per agent, other subjects connect without authentication: some servers list their tools without it.
 fn without_credentials(scope: Scope, mut server: Server, has_one: bool) -> Server {
     let is_agent = matches!(scope.subject(), Subject::Agent(_));
     if !has_one && !is_agent && server.settings.credentials == CredentialMode::PerAgent {
@@ -234,7 +235,7 @@ fn without_credentials(scope: Scope, mut server: Server, has_one: bool) -> Serve
     server
 }
 
-/// All tools of a server; none if it says that it has none.
+/// Lists all tools of a server. Empty if the server does not declare the capability.
 pub(super) async fn list_tools(client: &Client) -> Result<Listing<linchpin::model::Tool>, ClientError> {
     if client.capabilities().tools.is_none() {
         return Ok(Listing::default());
@@ -242,7 +243,7 @@ pub(super) async fn list_tools(client: &Client) -> Result<Listing<linchpin::mode
     client.tools().fresh().listing().await
 }
 
-/// What a server did wrong, without anything that it should not have said.
+/// Builds the error of a failed request, with credentials redacted.
 pub(super) fn failed(server: &Server, hidden: &Hidden, what: &str, error: &ClientError) -> Error {
     let code = match error {
         ClientError::Call(CallError::Rejected(_)) => "server_refused",

@@ -1,4 +1,4 @@
-//! Credentials for servers: written, never read again but to be sent, and only to where they belong.
+//! Server credentials: write-only, decrypted only for requests to the origin that they are bound to.
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;
@@ -20,31 +20,32 @@ use crate::store::{Batch, Change, Key, Kind};
 use crate::vault::Label;
 
 const LONGEST: usize = 16_384;
-/// The kinds of the secrets of OAuth: what a sign-in granted, and the secret of the client.
+/// Vault kinds of OAuth secrets: the grant of a sign-in, and the client secret.
 const GRANT: &str = "oauth";
 const CLIENT: &str = "oauth-client";
-/// Separates the origin from the client in what a secret of OAuth is bound to.
+/// Separates origin and client in the binding of an OAuth secret.
 const AS: &str = " as ";
 
-/// What can be seen of a credential.
+/// Credential metadata, without the secret.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CredentialView {
-    /// What it is: `bearer`, `api-key`, `basic`, or `oauth-client` for the secret of the hub at an authorization server.
+    /// Kind: `bearer`, `api-key`, `basic`, or `oauth-client` for the client secret of the hub at an authorization
+    /// server.
     pub kind: String,
-    /// Where it may be sent.
+    /// Origin that the credential may be sent to.
     pub bound_to: String,
-    /// Whose it is; everybody's without it.
+    /// Agent that uses the credential. Absent for a shared one.
     #[schemars(with = "Option<String>")]
     pub agent: Option<AgentId>,
-    /// Counts the changes.
+    /// Version, incremented by each change.
     pub version: u64,
-    /// When this was said.
+    /// Time of this response.
     #[schemars(with = "String")]
     pub seen: Timestamp,
 }
 
 impl Hub {
-    /// What is known of the credential of a server: everybody's, or an agent's.
+    /// Returns the metadata of a server credential, shared or of an agent.
     pub async fn credential(
         &self,
         scope: Scope,
@@ -55,7 +56,7 @@ impl Hub {
         let server = self.find_server(scope.tenant(), server).await?;
         let id = secret_id(server.id, agent);
         let missing =
-            || Error::new(error::Kind::NotFound, "not_found", "there is no such credential: enter it first");
+            || Error::new(error::Kind::NotFound, "not_found", "no credential is stored: set it first");
         let (kept, version): (Sealed, _) =
             self.find(scope.tenant(), Kind::Secret, id).await?.ok_or_else(missing)?;
         Ok(self.view_credential(kept, agent, version))
@@ -65,7 +66,7 @@ impl Hub {
         CredentialView { kind: kept.kind, bound_to: kept.bound_to, agent, version, seen: self.world.now() }
     }
 
-    /// Keeps a credential, in place of the one before. It is bound to where the server is now.
+    /// Stores a credential in place of the previous one. It is bound to the current origin of the server.
     pub async fn set_credential(
         &self,
         scope: Scope,
@@ -101,7 +102,7 @@ impl Hub {
         })
     }
 
-    /// Forgets a credential.
+    /// Deletes a credential.
     pub async fn drop_credential(&self, scope: Scope, server: &str, agent: Option<AgentId>) -> Result<()> {
         scope.person()?;
         let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
@@ -110,8 +111,8 @@ impl Hub {
         self.commit_for(tenant, server, Batch::new().change(Change::Remove(key)).audit(entry)).await
     }
 
-    /// Changes the credentials of a server, which is another one from then on: whoever is connected with those before is
-    /// connected wrongly, at any hub.
+    /// Changes the credentials of a server. The version of the server changes as well, so that every hub closes the
+    /// connections that use the previous credential.
     async fn commit_for(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
         let (id, version, is_enabled) = (server.id, server.version, server.settings.enabled);
         let kept = put(Kept::of(server).document(id)?, version);
@@ -119,7 +120,7 @@ impl Hub {
         self.commit_server(tenant, batch, (id, Some(version + 1)), is_enabled).await
     }
 
-    /// What a subject's requests to a server carry.
+    /// Returns the credential for requests of a subject to a server.
     pub(super) async fn credential_of(&self, scope: Scope, server: &Server) -> Result<Option<Credential>> {
         match server.settings.authentication {
             Authentication::None => return Ok(None),
@@ -134,11 +135,11 @@ impl Hub {
         let Some((secret, kept, version)) = self.keys.open(scope.tenant(), wanted.id).await? else {
             return Ok(None);
         };
-        // It is sent only to the origin, and with the kind of authentication, that it was entered for.
+        // Send a credential only to the origin, and with the kind of authentication, that it was stored for.
         if !fits(&kept, &wanted) {
             let slug = server.slug.as_str();
             let text = format!(
-                "the credential of `{slug}` was entered for another URL or another kind of authentication: enter it again \
+                "the credential of `{slug}` was stored for another URL or another kind of authentication: set it again \
                  with `linchpin server credential set {slug}`"
             );
             return Err(Error::new(error::Kind::Denied, "credential_elsewhere", text));
@@ -146,8 +147,8 @@ impl Hub {
         Ok(Some(Credential { id: wanted.id, version, proof: Proof::Secret(secret) }))
     }
 
-    /// Returns the changes that bind the older OAuth secrets of a server, which are bound to its origin alone, to its client as
-    /// well. For a server that is about to get another client.
+    /// Returns the changes that bind older OAuth secrets of a server, which are bound to its origin alone, to its
+    /// client as well. Must be used before the client of the server changes.
     pub(super) async fn bind_to_client(
         &self,
         tenant: TenantId,
@@ -165,7 +166,7 @@ impl Hub {
                 Ok(Some((secret, _, version))) => (secret, version),
                 Ok(None) => continue,
                 Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
-                    tracing::warn!(secret.id = %id, %error, "failed to read a secret; it stays as it is");
+                    tracing::warn!(secret.id = %id, %error, "failed to read a secret; leaving it unchanged");
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -176,14 +177,14 @@ impl Hub {
         Ok(changes)
     }
 
-    /// What a server gets from us and must not be seen by anybody else.
+    /// Returns the redactor for all secrets that a server receives from the hub.
     pub(super) async fn secrets_of(&self, scope: Scope, server: &Server) -> Result<Hidden> {
         let credential = self.credential_of(scope, server).await?;
         let server = self.with_secrets(scope.tenant(), server.clone()).await?;
         Ok(Hidden::of(&server, credential.as_ref().map(|known| &known.proof), Some(self.keys.own_secrets())))
     }
 
-    /// Removes the credentials of an agent.
+    /// Returns the changes that delete the credentials of an agent.
     pub(super) async fn credentials_of_agent(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         for server in self.every_server(tenant).await? {
@@ -204,12 +205,12 @@ impl Hub {
     }
 }
 
-/// A server has one place for everybody's credential and one for each agent's.
+/// Derives the vault id of a credential, one shared and one per agent.
 fn secret_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
     place_of("linchpin credential", server, agent)
 }
 
-/// The same for what was given when somebody signed in.
+/// Derives the vault id of an OAuth grant, one shared and one per agent.
 fn grant_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
     place_of("linchpin grant", server, agent)
 }
@@ -219,32 +220,33 @@ fn place_of(what: &'static str, server: ServerId, agent: Option<AgentId>) -> Sec
     id_of(Digest::of(what).part(server.to_string()).part(whose).end())
 }
 
-/// The place in the vault that a digest stands for.
+/// Derives a vault id from a digest.
 pub(super) fn id_of(digest: Digest) -> SecretId {
     let (half, _) = digest.bytes().split_at(16);
     SecretId::fixed(half.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
-/// What was given when somebody signed in to a server.
+/// Returns the binding of the OAuth grant of a server.
 pub(super) fn grant_label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
     Ok(Label { id: grant_id(server.id, agent), kind: GRANT.to_owned(), bound_to: bound_to(server)? })
 }
 
-/// What the hub itself proves at an authorization server that knows it.
+/// Returns the binding of the client secret of the hub at an authorization server.
 pub(super) fn client_label(server: &Server) -> Result<Label> {
     label(server, None)
 }
 
-/// Whether a stored secret may be used where one with this label is needed. Older secrets of OAuth are bound to the origin alone:
-/// they belong to the client that is configured, since [`Hub::bind_to_client`] replaces them before that changes.
+/// Reports whether a stored secret may be used where one with this binding is needed. Older OAuth secrets are bound to
+/// the origin alone; they belong to the configured client, since [`Hub::bind_to_client`] replaces them before the
+/// client changes.
 pub(super) fn fits(stored: &Sealed, label: &Label) -> bool {
     let origin = label.bound_to.split_once(AS).map(|(origin, _)| origin);
     stored.kind == label.kind && (stored.bound_to == label.bound_to || Some(&*stored.bound_to) == origin)
 }
 
-/// The origin of a server; with OAuth also the client and the issuer that are configured for it.
+/// Returns the origin of a server; with OAuth also the configured client and issuer.
 fn bound_to(server: &Server) -> Result<String> {
-    let nowhere = || Error::invalid("url", "a credential belongs to a server on the network");
+    let nowhere = || Error::invalid("url", "must be set: only remote servers have a credential");
     let origin = origin(&server.transport).ok_or_else(nowhere)?;
     Ok(with_client(origin, &server.settings.authentication))
 }
@@ -261,7 +263,7 @@ fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
         Authentication::None => {
             return Err(Error::invalid(
                 "authentication",
-                "this server takes no credential: say first which kind",
+                "must not be `none`: set the kind of authentication first",
             ));
         }
         Authentication::Bearer => "bearer",
@@ -270,27 +272,27 @@ fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
         Authentication::OAuth { .. } if agent.is_some() => {
             return Err(Error::invalid(
                 "agent",
-                "an agent signs in to this server: it has no secret to enter",
+                "must be absent: agents sign in to this server and have no secret",
             ));
         }
         Authentication::OAuth { client_id: None, .. } => {
-            let text = "only a hub that is registered has a secret: say its `client_id` first";
+            let text = "must have a `client_id`: only a registered client has a secret";
             return Err(Error::invalid("authentication", text));
         }
         Authentication::OAuth { .. } => CLIENT,
     };
     let bound_to = bound_to(server)?;
     if agent.is_some() && server.settings.credentials == CredentialMode::Shared {
-        let text = "the server has one credential for all: set `credentials` to `per-agent` first";
+        let text = "must be absent while the credential is shared: set `credentials` to `per-agent` first";
         return Err(Error::invalid("agent", text));
     }
     Ok(Label { id: secret_id(server.id, agent), kind: kind.into(), bound_to })
 }
 
-/// What can stand in a header.
+/// Checks that a secret can be sent in a header.
 pub(super) fn check(secret: &Secret) -> Result<()> {
     let text = secret.expose();
     let fits = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
-    let rule = || format!("1 to {LONGEST} printable ASCII characters are a secret");
+    let rule = || format!("must be 1 to {LONGEST} printable ASCII characters");
     fits.then_some(()).ok_or_else(|| Error::invalid("secret", rule()))
 }

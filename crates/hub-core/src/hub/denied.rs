@@ -1,6 +1,6 @@
-//! Refusals in the audit: the first of its kind is written at once, and repetitions once a minute, with their count.
-//! Egress that was denied, calls that were refused and calls over a limit all come here, so that no subject writes more
-//! than a bounded number of entries a minute.
+//! Rejections in the audit: the first of its kind is written at once, repetitions once a minute with their count. This
+//! covers denied egress, rejected calls and calls over a limit, so that no subject writes more than a bounded number of
+//! entries per minute.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::world::World;
 
 const LONGEST_REASON: usize = 300;
 
-/// Kind of refusal: the tenant, and an audit entry without its time.
+/// Kind of rejection: the tenant, and an audit entry without its time.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     tenant: TenantId,
     entry: Entry,
-    /// What tells kinds of one action apart: the fields of the entry, and the error of a refused call.
+    /// Distinguishes kinds of one action: the fields of the entry, and the error of a rejected call.
     details: String,
-    /// The record of the first one, if it is a call. Not part of the comparison.
+    /// Call record of the first rejection, if it is a call. Not part of the comparison.
     pub(super) call: Option<CallId>,
 }
 
@@ -53,7 +53,7 @@ impl Refusal {
         Refusal { tenant, entry, details, call }
     }
 
-    /// Refusal of a call with this error. The record of the first one has the error of all.
+    /// Adds the error of a rejected call. The record of the first one has the error of all.
     pub(super) fn with_error(mut self, error: &str) -> Self {
         self.details.push_str(error);
         self
@@ -65,7 +65,7 @@ impl Repeated for Refusal {
         self.tenant
     }
 
-    /// Each subject has a share of its own: none hides the refusals of others.
+    /// Each subject has its own share, so that none hides the rejections of others.
     fn shares_with(&self, other: &Self) -> bool {
         (self.tenant, &self.entry.actor) == (other.tenant, &other.entry.actor)
     }
@@ -86,10 +86,10 @@ impl Repeated for Refusal {
     }
 }
 
-/// Refusals of the last minute.
+/// Rejections of the last minute.
 pub(super) type Denials = Repeats<Refusal>;
 
-/// Has the audit say what egress denies.
+/// Returns the callback that records denied egress in the audit.
 pub(super) fn told(
     denials: Arc<Denials>,
     world: Arc<dyn World>,
@@ -113,30 +113,30 @@ pub(super) fn told(
 }
 
 impl Hub {
-    /// Writes how often refusals were repeated: those that are due, or all.
+    /// Writes the counts of repeated rejections: those that are due, or all.
     pub(super) async fn keep_denied(&self, all: bool) {
         self.denials.write_due(&*self.store, self.world.now(), all).await;
     }
 
-    /// Counts a refusal, and waits until the first of its kind is written.
+    /// Counts a rejection and waits until the first of its kind is written.
     pub(super) async fn audit_refusal(&self, tenant: TenantId, entry: Entry) {
         if let Some(written) = self.count_refusal(tenant, entry) {
             let written = async move {
                 written.await;
                 Ok(())
             };
-            let _ = self.detached(written).await; // it fails only if the hub has ended
+            let _ = self.detached(written).await; // fails only during shutdown
         }
     }
 
-    /// Counts a refusal without waiting: how long the caller waits must not say whether something was written.
+    /// Counts a rejection without waiting: the response time must not reveal whether an entry was written.
     pub(super) fn audit_refusal_later(&self, tenant: TenantId, entry: Entry) {
         if let Some(written) = self.count_refusal(tenant, entry) {
             self.tasks.start(written);
         }
     }
 
-    /// Counts a refusal. Returns the future that writes the first of its kind.
+    /// Counts a rejection. Returns the future that writes the first of its kind.
     fn count_refusal(
         &self,
         tenant: TenantId,
@@ -184,7 +184,11 @@ mod tests {
         assert_eq!(denials.count(refusal("hub", "a", 3), at(61)).1, None);
         assert_eq!(denials.due(at(62), true), [(refusal("hub", "a", 1), 1)]);
         assert!(denials.due(at(122), false).is_empty());
-        assert_eq!(denials.count(refusal("hub", "a", 4), at(123)).1, Some(1), "it was forgotten");
+        assert_eq!(
+            denials.count(refusal("hub", "a", 4), at(123)).1,
+            Some(1),
+            "the kind was dropped after a quiet minute"
+        );
     }
 
     #[test]
@@ -196,7 +200,7 @@ mod tests {
         let told = (0..10_000).filter(|number| add("a", *number).1.is_some()).count();
         assert_eq!(told, MAX_KINDS + 1);
         let (others, count) = add("a", 10_000);
-        assert_eq!((others.call, count), (None, None), "it has no record of its own");
+        assert_eq!((others.call, count), (None, None), "it shares the record of the others");
         assert_eq!(add("b", 0).1, Some(1), "others have a share of their own");
         let other = Refusal { tenant: TenantId::fixed(2), ..refusal("a", "0", 0) };
         assert_eq!(denials.count(other, at(0)).1, Some(1));

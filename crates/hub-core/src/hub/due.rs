@@ -1,5 +1,5 @@
-//! Which servers are to be looked at soon. A server that says all the time that its tools have changed is looked at once a
-//! second at most, and never twice at once.
+//! Sync queue: servers that wait for a sync. Each server is synced at most once per second and never twice
+//! concurrently, however often it reports changed tools.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use crate::id::{ServerId, TenantId};
 use crate::sync::lock;
 
-/// The shortest time from the beginning of one look to that of the next.
+/// Minimum time between the starts of two syncs of a server.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// A server.
+/// Tenant and id of a server.
 pub(super) type Look = (TenantId, ServerId);
 
-/// Looks that are wanted, and those that were begun lately.
+/// Queued syncs, and those that were started recently.
 #[derive(Default)]
 pub(super) struct Due {
     looks: Mutex<Looks>,
@@ -27,7 +27,7 @@ pub(super) struct Due {
 #[derive(Default)]
 struct Looks {
     wanted: HashSet<Look>,
-    /// When each was begun, and whether it is still going on.
+    /// Start time of each sync, and whether it is still running.
     begun: HashMap<Look, (Instant, bool)>,
 }
 
@@ -37,7 +37,7 @@ impl Due {
         self.bell.notify_one();
     }
 
-    /// Those that can begin now. The others wait until the next time that somebody asks.
+    /// Starts the syncs that are due. The others stay queued until the next call.
     pub(super) fn begin(self: &Arc<Self>) -> Vec<Looking> {
         self.ready().into_iter().map(|look| Looking { due: self.clone(), look }).collect()
     }
@@ -58,7 +58,7 @@ impl Due {
     }
 }
 
-/// A look that goes on for as long as this is there.
+/// Guard of a running sync. The sync counts as finished on drop.
 pub(super) struct Looking {
     due: Arc<Due>,
     pub(super) look: Look,
@@ -88,14 +88,14 @@ mod tests {
         tokio::time::advance(SHORTEST).await;
         due.add(FIRST);
         due.add(SECOND);
-        assert_eq!(due.ready(), [SECOND], "the first look goes on");
+        assert_eq!(due.ready(), [SECOND], "the first sync is still running");
         due.end(FIRST);
-        assert_eq!(due.ready(), [FIRST], "what was said meanwhile is not forgotten");
+        assert_eq!(due.ready(), [FIRST], "a change during a sync is not lost");
         due.end(FIRST);
         due.add(FIRST);
-        assert_eq!(due.ready(), [], "it was a moment ago");
+        assert_eq!(due.ready(), [], "the last sync started less than a second ago");
         tokio::time::advance(SHORTEST).await;
         assert_eq!(due.ready(), [FIRST]);
-        assert_eq!(lock(&due.looks).begun.len(), 2, "the second still goes on");
+        assert_eq!(lock(&due.looks).begun.len(), 2, "the second sync is still running");
     }
 }

@@ -1,5 +1,5 @@
-//! Commits with consequences: connections that must close, tools that must be listed again. They happen even if the
-//! client that wanted the change disconnects meanwhile.
+//! Commits with side effects: connections that must close, tools that must be synced. The effects happen even if the
+//! client disconnects before the commit has finished.
 
 use super::Hub;
 use crate::error::Result;
@@ -32,9 +32,9 @@ impl Hub {
         .await
     }
 
-    /// Commits a change of a server, and closes its connections of before. `version` is its new version, or none if it was
-    /// removed. If it is to be listed, its tools are listed soon; otherwise it is not used any more, and a stdio server does
-    /// not wait for its calls.
+    /// Commits a change of a server and closes its previous connections. `version` is the new version, or `None` if the
+    /// server was removed. With `is_listed`, a sync is scheduled; otherwise the server is not used any more, and a
+    /// stdio server is stopped without waiting for its calls.
     pub(super) async fn commit_server(
         &self,
         tenant: TenantId,
@@ -54,7 +54,7 @@ impl Hub {
         .await
     }
 
-    /// Commits a change of a subject, and closes its connections.
+    /// Commits a change of a subject and closes its connections.
     pub(super) async fn commit_subject(
         &self,
         tenant: TenantId,

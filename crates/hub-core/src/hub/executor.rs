@@ -1,5 +1,5 @@
-//! The call pipeline up to the decision: rate limit of the caller → which tool → policy → arguments → rate limit of the
-//! server → approval. From there [`running`](super::running) goes on. Nothing else here calls a tool.
+//! Call admission: rate limit of the caller → tool lookup → policy → arguments → rate limit of the server → approval.
+//! Admitted calls are sent by [`running`](super::running); nothing else calls a tool.
 
 use std::sync::Arc;
 
@@ -31,30 +31,30 @@ use crate::store::{Approval, Batch, Call, Change, Decision, Key, Kind, Room, Sta
 use crate::sync::lock;
 use crate::tool::Tool;
 
-/// The largest arguments, as JSON.
+/// Maximum size of arguments as JSON, in bytes.
 const LARGEST: usize = 4 << 20;
-/// The longest reason that is stored of a refused call, in characters.
+/// Maximum length of the stored reason of a rejected call, in characters.
 const MAX_REASON_LEN: usize = 2_000;
-/// How many calls one subject may have under way, and waiting for a person.
+/// Running calls, and calls waiting for an approval, per subject.
 const MOST_AT_ONCE: usize = 256;
 const MOST_WAITING: u32 = 100;
 
-/// Which tool is wanted.
+/// Reference to a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// By its name here.
+    /// Qualified name.
     Local(String),
-    /// By the server's name for it.
+    /// Upstream name at a server.
     Of {
-        /// The server, by its id or short name.
+        /// Server id or slug.
         server: String,
-        /// The tool.
+        /// Upstream name of the tool.
         tool: String,
     },
 }
 
 impl Which {
-    /// An audit entry with the names that the caller sent.
+    /// Adds the names that the caller sent to an audit entry.
     fn named(&self, entry: Entry) -> Entry {
         match self {
             Which::Local(name) => entry.with("tool", name.as_str()),
@@ -62,7 +62,7 @@ impl Which {
         }
     }
 
-    /// The server that it names, by its id or slug.
+    /// Returns the id or slug of the server in the reference.
     fn server(&self) -> Option<&str> {
         match self {
             Which::Local(name) => slug_in(name),
@@ -71,35 +71,35 @@ impl Which {
     }
 }
 
-/// A call that somebody wants.
+/// Requested tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
-    /// The tool.
+    /// Tool to call.
     pub tool: Which,
-    /// Its arguments: an object.
+    /// Arguments; must be an object.
     pub arguments: Value,
 }
 
-/// A call of which everything is known.
+/// Call after tool lookup and policy decision.
 pub(super) struct Plan {
     pub(super) id: CallId,
     pub(super) server: Server,
     pub(super) tool: Tool,
     pub(super) arguments: Value,
-    /// What was asked for, if a person has changed it.
+    /// Originally requested arguments, if a user has edited them.
     pub(super) asked: Option<Value>,
     pub(super) verdict: Verdict,
-    /// What that was decided by.
+    /// Versions of the documents that the policy decision is based on.
     pub(super) by: Vec<(Key, u64)>,
 }
 
 impl Plan {
-    /// The digest of the arguments.
+    /// Returns the digest of the arguments.
     pub(super) fn digest(&self) -> Digest {
         Digest::of("linchpin arguments").json(&self.arguments).end()
     }
 
-    /// An audit entry with what tells this call from others of the same tool.
+    /// Adds the fields that identify this call to an audit entry.
     fn described(&self, entry: Entry) -> Entry {
         entry
             .with("call", self.id.to_string())
@@ -107,7 +107,7 @@ impl Plan {
             .with("arguments", self.digest().to_string())
     }
 
-    /// The record of the call before it starts.
+    /// Creates the call record before the call starts.
     fn call(&self, scope: Scope, status: Status, arguments: Option<Vec<u8>>, now: Timestamp) -> Call {
         Call {
             id: self.id,
@@ -125,31 +125,31 @@ impl Plan {
         }
     }
 
-    /// What those who watch are told of it.
+    /// Returns the event for subscribers.
     pub(super) fn told(&self, status: Status) -> Told {
         told::call(self.id, self.server.id, &self.tool.name, status)
     }
 
-    /// What an approval of it is bound to.
+    /// Returns the digest that an approval is bound to.
     pub(super) fn binding(&self, scope: Scope) -> Digest {
         policy::binding(scope.subject(), self.server.id, &self.tool.definition, &self.arguments)
     }
 }
 
 impl Hub {
-    /// Calls a tool. Whatever comes of it is a record, which is what this gives: also when the rules, or a person, said
-    /// no. If a person must be asked this waits for them, unless told not to.
+    /// Calls a tool and returns the call record, also if the policy or a user denies the call. With `wait`, waits for a
+    /// pending approval.
     pub async fn call_tool(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let call = self.begin_call(scope, wanted, wait).await?;
         if wait && !call.status.is_final() { self.wait(scope, call.id).await } else { Ok(call) }
     }
 
-    /// As [`Self::call_tool`], without waiting for a person.
+    /// Like [`Self::call_tool`], but does not wait for an approval.
     pub async fn begin_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
         let again = self.store.shared().map(|_| wanted.clone());
         let server = wanted.tool.server().map(str::to_owned);
         match (self.try_call(scope, wanted, wait, true).await, again) {
-            // Another hub has just changed what the rules go by: once more, by that.
+            // Another hub has just changed a document that the decision is based on: decide again, once.
             (Err(error), Some(again)) if error.code() == "changed_meanwhile" => {
                 self.try_call(scope, again, wait, false).await
             }
@@ -169,10 +169,10 @@ impl Hub {
         is_first: bool,
     ) -> Result<CallView> {
         if !wanted.arguments.is_object() {
-            return Err(Error::invalid("arguments", "they are an object"));
+            return Err(Error::invalid("arguments", "must be an object"));
         }
         if is_first {
-            // Before anything is looked up: whether there is such a tool makes no difference.
+            // Before any lookup: an unknown tool consumes the limit as well.
             self.take_turn(scope, || wanted.tool.named(self.entry(scope, "call.limited"))).await?;
         }
         self.check_room(scope)?;
@@ -200,7 +200,8 @@ impl Hub {
         if wait { over.await.map_err(|_| not_known(id)) } else { self.call(scope, id).await }
     }
 
-    /// Makes a call, whoever may leave meanwhile. It is certain then that it is made; what comes of it is told later.
+    /// Starts a call in its own task, so that it finishes even if the caller is dropped. Returns after the start is
+    /// recorded; the receiver yields the outcome.
     pub(super) async fn make(
         self: &Arc<Self>,
         scope: Scope,
@@ -226,7 +227,7 @@ impl Hub {
         Ok(is_done)
     }
 
-    /// Finds out which tool is meant, and what the rules say.
+    /// Resolves the tool and evaluates the policy.
     async fn plan(&self, scope: Scope, wanted: Wanted) -> Result<Plan> {
         let (server, tool, version) = match wanted.tool {
             Which::Local(name) => self.visible_tool(scope, &name, "call.refused").await?,
@@ -244,12 +245,12 @@ impl Hub {
         })
     }
 
-    /// Where several hubs share a store, what another one has changed counts at once.
+    /// In a cluster, makes the commit fail if another hub has changed a document that the decision is based on.
     pub(super) fn rules(&self, plan: &Plan) -> Option<Change> {
         self.store.shared().map(|_| Change::Same(plan.by.clone()))
     }
 
-    /// What the rules say now, and by which documents.
+    /// Evaluates the policy. Returns the decision and the document versions that it is based on.
     pub(super) async fn verdict(
         &self,
         scope: Scope,
@@ -264,7 +265,7 @@ impl Hub {
             scope.person()?;
             return Ok((policy::decide(Caller::Person, server, tool), by));
         };
-        // An agent that is gone may do nothing.
+        // A deleted agent may do nothing.
         let Some((agent, version)) = self.find::<Agent>(scope.tenant(), Kind::Agent, id).await? else {
             return Ok((Verdict::Deny(Reason::NotSelected), by));
         };
@@ -272,16 +273,16 @@ impl Hub {
         Ok((policy::decide(Caller::Agent(&agent), server, tool), by))
     }
 
-    /// Whether the arguments are what the tool takes.
+    /// Validates arguments against their size limit and the input schema of the tool.
     pub(super) fn check_arguments(&self, tool: &Tool, arguments: &Value) -> Result<(), String> {
         let size = arguments.to_string().len();
         if size > LARGEST {
-            return Err(format!("the arguments have {size} bytes, and {LARGEST} are taken at most"));
+            return Err(format!("the arguments have {size} bytes; the limit is {LARGEST} bytes"));
         }
         self.schemas.check(tool, arguments)
     }
 
-    /// Nobody has more under way at once than this.
+    /// Enforces the limit of running calls per subject.
     fn check_room(&self, scope: Scope) -> Result<()> {
         let running = lock(&self.running);
         let own = running
@@ -293,8 +294,8 @@ impl Hub {
         Err(too_many(MOST_AT_ONCE))
     }
 
-    /// Refuses a call. The first refusal of its kind (subject, tool, reason and text) is stored, without the arguments; those that
-    /// follow within a minute are counted, and refer to its record.
+    /// Rejects a call. The first rejection of its kind (subject, tool, reason and text) is stored without the
+    /// arguments; repetitions within a minute are counted and refer to its record.
     async fn refuse(
         self: &Arc<Self>,
         scope: Scope,
@@ -347,7 +348,7 @@ impl Hub {
         self.denials.commit(&*self.store, kind, (now, count), batch.audit(entry)).await
     }
 
-    /// Asks a person.
+    /// Requests the approval of a user.
     async fn ask(&self, scope: Scope, plan: &Plan, reason: Reason) -> Result<()> {
         let now = self.world.now();
         let call = self.record(scope, plan, Status::Pending).await?;
@@ -373,10 +374,10 @@ impl Hub {
         self.store.commit(scope.tenant(), batch).await
     }
 
-    /// A call as it is kept.
+    /// Creates the call record with its encrypted arguments.
     pub(super) async fn record(&self, scope: Scope, plan: &Plan, status: Status) -> Result<Call> {
         let now = self.world.now();
-        // What waits must be known when it is made, kept or not.
+        // A pending call needs its arguments when it is approved, even if the server stores no history.
         let arguments = if plan.server.settings.keep_history || status == Status::Pending {
             Some(self.seal_arguments(scope.tenant(), plan).await?)
         } else {
@@ -385,12 +386,12 @@ impl Hub {
         Ok(plan.call(scope, status, arguments, now))
     }
 
-    /// What the audit says of a call.
+    /// Creates the audit entry of a call.
     pub(super) fn about(&self, scope: Scope, action: &'static str, plan: &Plan) -> Entry {
         plan.described(self.about_tool(scope, action, &plan.server, &plan.tool))
     }
 
-    /// What the audit says of a tool.
+    /// Creates the audit entry of a tool.
     pub(super) fn about_tool(
         &self,
         scope: Scope,
@@ -402,8 +403,8 @@ impl Hub {
     }
 }
 
-/// Nobody can say what became of a call.
+/// Creates the error for a call whose outcome is unknown.
 fn not_known(call: CallId) -> Error {
-    let text = format!("the hub ended while the call {call} was under way: it may have been done or not");
+    let text = format!("the hub stopped while call {call} was running: its outcome is unknown");
     Error::new(error::Kind::Unavailable, "outcome_unknown", text)
 }

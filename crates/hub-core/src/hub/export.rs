@@ -1,4 +1,4 @@
-//! Tools as providers of models want them described. Schemas are passed through as servers wrote them.
+//! Tool definitions in the formats of model providers. Schemas are passed through unchanged.
 
 use serde_json::{Value, json};
 
@@ -8,19 +8,19 @@ use crate::error::{Error, Result};
 use crate::names::{LONGEST, LONGEST_FOR_SOME, Slug, local};
 use crate::scope::Scope;
 
-/// Whose description is wanted.
+/// Format of a model provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Of `OpenAI`, for chat completions.
+    /// `OpenAI` chat completions.
     OpenAi,
-    /// Of Anthropic, for messages.
+    /// Anthropic messages.
     Anthropic,
-    /// Of Gemini.
+    /// Gemini.
     Gemini,
 }
 
 impl Format {
-    /// The longest name of a tool that the provider accepts.
+    /// Returns the maximum length of a tool name that the provider accepts.
     fn longest_name(self) -> usize {
         match self {
             Format::Anthropic => LONGEST,
@@ -43,7 +43,7 @@ impl std::str::FromStr for Format {
 }
 
 impl Hub {
-    /// The tools that can be called now, by their names: what stands in `tools` of a request to the provider.
+    /// Returns the callable tools, sorted by name, as `tools` of a request to the provider.
     pub async fn export(&self, scope: Scope, format: Format, filter: ToolFilter) -> Result<Vec<Value>> {
         let filter = ToolFilter { callable: Some(true), ..filter };
         let mut tools = self.tools(scope, &filter).await?;
@@ -55,7 +55,7 @@ impl Hub {
         let all = tools.iter().map(|tool| described(tool, format));
         Ok(match format {
             Format::OpenAi | Format::Anthropic => all.collect(),
-            // All of them are one tool there.
+            // Gemini expects all functions in one tool.
             Format::Gemini if tools.is_empty() => Vec::new(),
             Format::Gemini => vec![json!({ "functionDeclarations": all.collect::<Vec<_>>() })],
         })

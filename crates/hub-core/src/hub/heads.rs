@@ -1,5 +1,5 @@
-//! Moves the signed heads of the audit on, as the audit grows. A head is never moved to a history that does not contain it: only a
-//! restore, or a user who accepts the history, does that.
+//! Signed heads of the audit, advanced as the audit grows. A head is never moved to a history that does not contain it;
+//! only a restore, or a user who accepts the history, replaces it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use crate::store::{Batch, Key, Kind, Store};
 use crate::text::hex;
 use crate::world::{System, random};
 
-/// What this process knows of the head of each tenant.
+/// Head of each tenant, as far as this process knows it.
 #[derive(Default)]
 pub(super) struct Heads {
     known: tokio::sync::Mutex<HashMap<TenantId, Known>>,
-    /// Whether the last attempt failed, which is logged once.
+    /// Whether the last attempt failed. A failure is logged once.
     has_failed: AtomicBool,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct Heads {
 enum Known {
     /// Signed by this process.
     Signed(Head),
-    /// The history does not contain the signed head. It stays where it is.
+    /// The history does not contain the signed head. The head is not moved.
     Refused,
 }
 
-/// The id of a store, if it has one.
+/// Returns the id of a store, if it has one.
 pub(super) async fn store_id(store: &dyn Store) -> Result<Option<String>> {
     let found = store.document(LOCAL, &key()).await?;
     Ok(found.and_then(|found| found.document.body["id"].as_str().map(str::to_owned)))
@@ -42,8 +42,8 @@ fn key() -> Key {
 }
 
 impl Hub {
-    /// Signs how far the audit goes, for all tenants. Before a hub serves: from then on a history without a checkpoint or a head
-    /// is one that something was removed from.
+    /// Signs the audit of all tenants. Must run before the hub serves requests: from then on, a history without a
+    /// checkpoint or a head has lost entries.
     pub async fn sign_audit(&self) -> Result<()> {
         if self.options.heads.as_ref().is_some_and(|file| file.is_inside) {
             tracing::warn!(
@@ -57,7 +57,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Signs the history of all tenants as it is, also if it does not contain the signed head, and records that.
+    /// Signs the history of all tenants as it is, even if it does not contain the signed head, and records that.
     pub async fn accept_audit(&self) -> Result<()> {
         for tenant in self.store.tenants().await? {
             let entry = Entry::new(self.world.now(), "hub", "audit.accepted");
@@ -84,7 +84,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Moves the head of a tenant on to where its audit ends now. What fails is tried again with the next tick.
+    /// Moves the head of a tenant to the end of its audit. A failure is retried on the next tick.
     pub(super) async fn move_head(&self, tenant: TenantId) {
         match self.try_move_head(tenant).await {
             Ok(()) => self.heads.has_failed.store(false, Ordering::Relaxed),
@@ -106,7 +106,7 @@ impl Hub {
             Some(Known::Signed(head)) => Some(*head),
             None => match self.found_head(tenant).await? {
                 Some(found) if found.store != self.ensure_store_id().await? => {
-                    refused(tenant, found.head, "the signed head of the audit is of another database");
+                    refused(tenant, found.head, "the signed head of the audit belongs to another database");
                     known.insert(tenant, Known::Refused);
                     return Ok(());
                 }
@@ -130,14 +130,15 @@ impl Hub {
         Ok(())
     }
 
-    /// The signed head of a tenant, if there is one.
+    /// Returns the signed head of a tenant, if there is one.
     async fn found_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
         let Some(file) = &self.options.heads else { return Ok(None) };
         let id = store_id(&*self.store).await?;
         file.find(id.as_deref(), tenant, self.signer.public_key())
     }
 
-    /// Whether a history that ends with `now` contains a head. One entry is enough: each has the digest of all before it.
+    /// Reports whether the history up to `now` contains a head. One entry suffices: each includes the digest of all
+    /// before it.
     async fn contains(&self, tenant: TenantId, now: Head, head: Head) -> Result<bool> {
         let Some(before) = head.number.checked_sub(1) else { return Ok(true) };
         if now.number <= head.number {
@@ -147,7 +148,7 @@ impl Hub {
         if let Some(row) = row.filter(|row| row.number == head.number) {
             return Ok(row.hash == head.hash);
         }
-        // It may have left the store.
+        // The entry may have been archived.
         let key = self.signer.public_key();
         let segments = every_segment(&*self.store, tenant).await?;
         Ok(segments.iter().any(|one| (one.first..=one.last).contains(&head.number) && one.is_signed_by(key)))
@@ -159,12 +160,12 @@ impl Hub {
         let (file, name) = (file.clone(), file.path.display().to_string());
         let written = spawn_blocking(move || file.append(&signed, &System)).await;
         written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
-            let text = format!("the signed head of the audit cannot be written to `{name}`: {error}. Name another file with `head` below `[audit]`");
+            let text = format!("failed to write the signed head of the audit to `{name}`: {error}. Set another file with `head` below `[audit]`");
             Error::new(error::Kind::Unavailable, "head_unwritable", text)
         })
     }
 
-    /// The id of the store; it is made the first time.
+    /// Returns the id of the store, created on first use.
     async fn ensure_store_id(&self) -> Result<String> {
         if let Some(id) = store_id(&*self.store).await? {
             return Ok(id);
@@ -172,7 +173,7 @@ impl Hub {
         let id = hex(&random::<16>(&*self.world));
         let document = document(Kind::StoreId, key().id, &serde_json::json!({ "id": id }))?;
         match self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await {
-            Err(error) if error.kind() == error::Kind::Conflict => {} // another hub was first
+            Err(error) if error.kind() == error::Kind::Conflict => {} // another hub created it
             done => done?,
         }
         Ok(store_id(&*self.store).await?.unwrap_or(id))

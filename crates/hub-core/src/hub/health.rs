@@ -1,4 +1,4 @@
-//! How the hub is, in few words and numbers.
+//! Health checks and counters.
 
 use super::Hub;
 use crate::error::Result;
@@ -6,12 +6,12 @@ use crate::scope::Scope;
 use crate::store::{ApprovalFilter, Decision, MOST_ON_PAGE, Paging};
 
 impl Hub {
-    /// Whether everything that is kept can be reached.
+    /// Checks that the store is reachable.
     pub async fn check(&self) -> Result<()> {
         self.store.tenants().await.map(drop)
     }
 
-    /// How many questions wait for a person.
+    /// Returns the number of open approvals.
     pub async fn pending_approvals(&self, scope: Scope) -> Result<usize> {
         scope.person()?;
         let filter = ApprovalFilter { call: None, decision: Some(Decision::Open) };
@@ -26,7 +26,7 @@ impl Hub {
         }
     }
 
-    /// How many entries the audit has.
+    /// Returns the number of audit entries.
     pub async fn audit_entries(&self, scope: Scope) -> Result<u64> {
         scope.person()?;
         Ok(self.store.head(scope.tenant()).await?.number)

@@ -1,4 +1,4 @@
-//! Calls, as they are remembered. Arguments and results are sealed where they are kept.
+//! Call records: read, list and wait. Arguments, results and errors are stored encrypted.
 
 use std::time::Duration;
 
@@ -20,60 +20,60 @@ use crate::scope::Scope;
 use crate::store::{ApprovalFilter, Call, CallFilter, Outcome, Page, Paging, Status};
 use crate::vault::Label;
 
-/// How often whoever waits looks at what is kept.
+/// Interval at which waiting callers poll the store.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// A call, as it is remembered.
+/// Call record.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CallView {
-    /// Its id.
+    /// Call id.
     #[schemars(with = "String")]
     pub id: CallId,
-    /// The tool, by its name here; without it if the server is gone.
+    /// Qualified name of the tool. Absent if the server was removed.
     pub name: Option<String>,
-    /// The id of the server.
+    /// Server id.
     #[schemars(with = "String")]
     pub server_id: ServerId,
-    /// The short name of the server, if it is still there.
+    /// Slug of the server. Absent if it was removed.
     pub server: Option<String>,
-    /// The tool, as the server calls it.
+    /// Upstream name of the tool.
     pub tool: String,
     /// The caller: `user:` or `agent:`, and an id.
     pub subject: String,
     /// The name of that user or agent. Absent if it was removed.
     pub subject_name: Option<String>,
-    /// How far it is.
+    /// Status of the call.
     pub status: Status,
-    /// The arguments, if they are kept.
+    /// Arguments, if they are stored.
     pub arguments: Option<Value>,
-    /// The arguments that were asked for, if a person has changed them.
+    /// Originally requested arguments, if a user has edited them.
     pub asked: Option<Value>,
-    /// The result, if there is one and it is kept.
+    /// Result, if there is one and it is stored.
     pub result: Option<Value>,
-    /// The text of the result.
+    /// Text of the result.
     pub summary: Option<String>,
-    /// What was left out of the result.
+    /// What was left out of the result, and whether a user has edited the arguments.
     pub warning: Option<String>,
-    /// Why it failed.
+    /// Error message.
     pub error: Option<String>,
-    /// The question to a person, if there was one.
+    /// Approval of the call, if one was requested.
     #[schemars(with = "Option<String>")]
     pub approval: Option<ApprovalId>,
-    /// The digest of the arguments.
+    /// Digest of the arguments.
     pub digest: String,
-    /// When it was wanted.
+    /// Time of the request.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// When it was sent.
+    /// Time at which the call was sent.
     #[schemars(with = "Option<String>")]
     pub started: Option<Timestamp>,
-    /// When it was over.
+    /// Time at which the call finished.
     #[schemars(with = "Option<String>")]
     pub completed: Option<Timestamp>,
 }
 
 impl CallView {
-    /// A call of which nothing more is known than what is wanted.
+    /// Creates the view of a call without an outcome.
     pub(super) fn of(scope: Scope, plan: &Plan, status: Status) -> Self {
         CallView {
             id: plan.id,
@@ -104,12 +104,12 @@ impl CallView {
 }
 
 impl Hub {
-    /// One call.
+    /// Returns one call.
     pub async fn call(&self, scope: Scope, id: CallId) -> Result<CallView> {
         self.named_call(scope, id, &mut self.names(scope.tenant())).await
     }
 
-    /// One call of a list whose names are looked up once.
+    /// Returns one call of a list, with a shared cache of subject names.
     pub(super) async fn named_call(
         &self,
         scope: Scope,
@@ -121,13 +121,14 @@ impl Hub {
         let (has_result, status) = (call.result.is_some(), call.status);
         let view = self.view_call(scope.tenant(), call, true, names).await?;
         Ok(match self.passing.find(scope.tenant(), id) {
-            // What is kept of it is less than what is known.
+            // The cached result is more complete than the stored record.
             Some(known) if !has_result && (status == known.status || !status.is_final()) => known,
             _ => view,
         })
     }
 
-    /// Waits until a call is over, as it must if a person is asked. How far it is then.
+    /// Waits until a call has finished, including a pending approval, and returns it. At shutdown a pending call is
+    /// returned as it is.
     pub async fn wait(&self, scope: Scope, id: CallId) -> Result<CallView> {
         let mut watching = self.events.watch(scope.tenant(), None);
         let call = self.call(scope, id).await?;
@@ -138,7 +139,7 @@ impl Hub {
         self.call(scope, id).await
     }
 
-    /// Calls, the newest first, without arguments and results. An agent sees its own.
+    /// Lists calls, newest first, without arguments and results. An agent sees only its own.
     pub async fn calls(
         &self,
         scope: Scope,
@@ -208,9 +209,8 @@ impl Hub {
         Ok(view.summarised())
     }
 
-    /// Waits until a call is over; as long as it waits for a person, not longer than until the hub is about to end.
-    /// `watching` was begun before anything could happen to it. What is kept is looked at every now and then, should nobody
-    /// have told of it.
+    /// Waits until a call has finished; a pending call only until the shutdown begins. `watching` must be created
+    /// before the status of the call is read. The store is polled as well, in case an event was missed.
     pub(super) async fn until_over(
         &self,
         tenant: TenantId,
@@ -245,7 +245,7 @@ impl Hub {
         }
     }
 
-    /// The arguments of a call as they are kept: what is sent, and what was asked for if that is something else.
+    /// Encrypts the arguments of a call: those to send, and the requested ones if a user has edited them.
     pub(super) async fn seal_arguments(&self, tenant: TenantId, plan: &Plan) -> Result<Vec<u8>> {
         let kept = json!({ "arguments": plan.arguments, "asked": plan.asked });
         self.seal(tenant, plan.id, "arguments", &kept).await
@@ -262,7 +262,7 @@ impl Hub {
         Ok((Some(kept["arguments"].take()), asked))
     }
 
-    /// A call that ended without a result.
+    /// Builds the outcome of a call that ended without a result.
     pub(super) async fn failed(
         &self,
         tenant: TenantId,
@@ -277,7 +277,7 @@ impl Hub {
         Outcome { status, result: None, error, at: self.world.now(), keeps_arguments }
     }
 
-    /// Why a call failed, as it is kept. Where nothing of its content shall be, only how it ended is said.
+    /// Encrypts the error of a call. Without a text, only a generic one for the status is stored.
     pub(super) async fn sealed_error(
         &self,
         tenant: TenantId,
@@ -287,22 +287,22 @@ impl Hub {
     ) -> Option<Vec<u8>> {
         let usual = match status {
             Status::Pending | Status::Running | Status::Success => None,
-            Status::Error => Some("it failed"),
-            Status::Denied => Some("it was not allowed"),
-            Status::Cancelled => Some("it was given up"),
-            Status::Unknown => Some("what came of it is not known"),
+            Status::Error => Some("the call failed"),
+            Status::Denied => Some("the call was denied"),
+            Status::Cancelled => Some("the call was cancelled"),
+            Status::Unknown => Some("the outcome is unknown"),
         };
         let text = text.or_else(|| usual.map(str::to_owned))?;
         match self.seal(tenant, call, "error", &text.into()).await {
             Ok(sealed) => Some(sealed),
             Err(error) => {
-                tracing::error!(call.id = %call, %error, "why a call failed could not be sealed");
+                tracing::error!(call.id = %call, %error, "failed to encrypt the error of a call");
                 None
             }
         }
     }
 
-    /// Seals a part of a call.
+    /// Encrypts a part of a call.
     pub(super) async fn seal(
         &self,
         tenant: TenantId,
@@ -322,13 +322,12 @@ impl Hub {
     ) -> Result<Option<Value>> {
         let Some(sealed) = sealed else { return Ok(None) };
         let opened = self.keys.decrypt(tenant, &label(call, part), sealed).await?;
-        let broken =
-            |_| Error::new(error::Kind::Internal, "not_readable", "a call cannot be read: it is damaged");
+        let broken = |_| Error::new(error::Kind::Internal, "not_readable", "the call record is damaged");
         serde_json::from_slice(&opened).map(Some).map_err(broken)
     }
 }
 
-/// A part of a call is bound to it: in another place it cannot be opened.
+/// Binds a part to its call, so that it cannot be decrypted as part of another one.
 fn label(call: CallId, part: &str) -> Label {
     Label { id: SecretId::fixed(0), kind: format!("call {part}"), bound_to: call.to_string() }
 }

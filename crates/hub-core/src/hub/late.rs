@@ -1,4 +1,5 @@
-//! What could not be kept when it happened, as when the disk is full: it is kept as soon as that is possible.
+//! Deferred commits: outcomes that could not be stored, for example because of a full disk, and are retried. Also calls
+//! whose start may or may not have been stored.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,23 +15,23 @@ use crate::id::{CallId, TenantId};
 use crate::store::{Batch, Call, Change, Status};
 use crate::sync::lock;
 
-/// How much is remembered. What does not fit is found out at the next start, as `unknown`.
+/// Limit of each list. Calls beyond it are recorded as `unknown` at the next start.
 const MOST: usize = 10_000;
-/// How long it is looked for what may have been kept.
+/// Time during which an uncertain start is looked up in the store.
 const DOUBT: Duration = Duration::from_mins(1);
 
-/// Batches that wait.
+/// Commits waiting for a retry, and uncertain starts.
 #[derive(Default)]
 pub(super) struct Late {
     batches: Mutex<VecDeque<(TenantId, Batch)>>,
     doubts: Mutex<Vec<Doubt>>,
 }
 
-/// A call of which it is not known whether it was kept that it is made. It is not.
+/// Call whose start may or may not have been stored. It was not sent.
 struct Doubt {
     tenant: TenantId,
     call: CallId,
-    /// What would have been kept as its start: somebody may say once more that it is made.
+    /// Start time that would have been stored: the call may have been started again since.
     started: Timestamp,
     since: Instant,
 }
@@ -47,7 +48,7 @@ impl Late {
         lock(&self.batches).pop_front()
     }
 
-    /// It is not known whether it was kept that a call is made.
+    /// Adds a call whose start may or may not have been stored.
     pub(super) fn doubt(&self, tenant: TenantId, call: CallId, started: Timestamp) {
         let mut doubts = lock(&self.doubts);
         if doubts.len() < MOST {
@@ -58,21 +59,23 @@ impl Late {
 
 impl Doubt {
     fn is_about(&self, call: &Call) -> bool {
-        // To the millisecond, which is what stores keep.
+        // Stores have a resolution of one millisecond.
         let started = call.started.map(Timestamp::as_millisecond);
         call.status == Status::Running && started == Some(self.started.as_millisecond())
     }
 }
 
 impl Hub {
-    /// Calls that were kept after all, and not made, are over. What the database had not done after a while it never does.
+    /// Finishes calls whose start was stored although they were not sent. After a minute, the database is assumed never
+    /// to complete the commit.
     pub(super) async fn settle_doubts(&self) {
         let doubts = std::mem::take(&mut *lock(&self.late.doubts));
         for doubt in doubts {
             let (tenant, id) = (doubt.tenant, doubt.call);
             match self.store.call(tenant, id).await {
                 Ok(Some(call)) if doubt.is_about(&call) && !self.makes(tenant, id) => {
-                    let text = "the database was lost when it was to be made: it was not";
+                    let text =
+                        "the call was not sent: the database connection was lost while its start was stored";
                     let outcome = self.failed(tenant, id, call.server, Status::Error, text).await;
                     let entry = Entry::new(outcome.at, "hub", "call.done").with("call", id.to_string());
                     let entry = entry.with("status", Status::Error.name());
@@ -86,7 +89,7 @@ impl Hub {
         }
     }
 
-    /// Tries again to keep what waits, until something cannot be kept.
+    /// Retries deferred commits until the store is unavailable again.
     pub(super) async fn keep_late(&self) {
         while let Some((tenant, batch)) = self.late.first() {
             match self.store.commit(tenant, batch.clone()).await {
@@ -94,7 +97,7 @@ impl Hub {
                     lock(&self.late.batches).push_front((tenant, batch));
                     return;
                 }
-                // Done, or it was kept in another way meanwhile.
+                // Stored now, or already stored by other means.
                 Ok(()) | Err(_) => {}
             }
         }

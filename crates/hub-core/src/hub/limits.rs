@@ -1,5 +1,5 @@
-//! Rate limits (calls, reads, lists and prompts a minute) and limits of calls that run at once: of a server, and of an
-//! agent. The buckets are in the store, so that hubs that share a store share them.
+//! Rate limits (calls, resource reads, lists and prompts per minute) and concurrency limits, per server and per agent.
+//! The token buckets are in the store, so that hubs on one store share them.
 
 use super::Hub;
 use crate::agent::Agent;
@@ -11,16 +11,16 @@ use crate::server::Server;
 use crate::store::{Batch, Change, Kind, Room};
 
 impl Hub {
-    /// Takes a turn of an agent's calls a minute. It is taken before anything is looked up or decided, so that refused
-    /// calls count, too. Users have no such limit. `limited` is the audit entry of a call over the limit.
+    /// Consumes one call from the rate limit of an agent. This happens before any lookup or decision, so that rejected
+    /// calls count as well. Users have no such limit. `limited` is the audit entry of a call over the limit.
     pub(super) async fn take_turn(&self, scope: Scope, limited: impl FnOnce() -> Entry) -> Result<()> {
         let Some(agent) = self.agent_of(scope).await? else { return Ok(()) };
         let Some(per_minute) = agent.calls_per_minute else { return Ok(()) };
-        let text = format!("`{}` may make {per_minute} calls a minute", agent.name);
+        let text = format!("`{}` is limited to {per_minute} calls per minute", agent.name);
         self.take(scope, scope.subject().to_string(), per_minute, text, limited).await
     }
 
-    /// Takes a turn of a server's calls a minute, for a call that is allowed.
+    /// Consumes one call from the rate limit of a server, for a call that is allowed.
     pub(super) async fn take_turn_at(
         &self,
         scope: Scope,
@@ -28,7 +28,7 @@ impl Hub {
         limited: impl FnOnce() -> Entry,
     ) -> Result<()> {
         let Some(per_minute) = server.settings.calls_per_minute else { return Ok(()) };
-        let text = format!("`{}` takes {per_minute} calls a minute", server.slug.as_str());
+        let text = format!("`{}` is limited to {per_minute} calls per minute", server.slug.as_str());
         self.take(scope, server.id.to_string(), per_minute, text, limited).await
     }
 
@@ -50,7 +50,7 @@ impl Hub {
         Err(Error::new(error::Kind::Exhausted, "rate_limited", text).after(wait))
     }
 
-    /// How many calls may be under way when another begins.
+    /// Returns the concurrency limits that the start of another call must meet.
     pub(super) async fn room(&self, scope: Scope, server: &Server) -> Result<Vec<Change>> {
         let agent = self.agent_of(scope).await?.and_then(|agent| agent.calls_at_once);
         let of_server = server.settings.calls_at_once.map(|most| (Room::Server(server.id), most));

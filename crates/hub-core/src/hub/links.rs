@@ -1,5 +1,6 @@
-//! Login links: each signs the local user in once. At the start the hub shows one while no user has a password; the operator
-//! creates one at any time. The store has their digests, so that they work at every hub and cannot be read from it.
+//! Login links: each logs the local user in once. At startup the hub shows one while no user has a password; the
+//! operator can create one at any time. The store contains only their digests, so that they work at every hub and
+//! cannot be read from the store.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -18,42 +19,44 @@ use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::store::{Batch, Change, Key, Kind};
 
-/// How long a link waits for somebody.
+/// Lifetime of a link.
 const LONGEST: Duration = Duration::from_mins(15);
-/// How many wait at once.
+/// Maximum number of valid links.
 const MOST: usize = 16;
 
-const REFUSED: &str = "this link does not sign in any more: it works once, for 15 minutes, and until another one is used or a \
-                       password is set; run `linchpin login-link` for another, or sign in with the password";
+const REFUSED: &str = "this login link is not valid any more: it works once, for 15 minutes, and until another is used or a \
+                       password is set; run `linchpin login-link` for a new one, or log in with the password";
 
-/// A one-time sign-in link.
+/// One-time login link.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LoginLink {
-    /// The URL to open in a browser. It works once.
+    /// URL to open in a browser. It works once.
     pub url: String,
-    /// When it expires.
+    /// Time at which it expires.
     #[schemars(with = "String")]
     pub expires: Timestamp,
 }
 
-/// A link, as it is kept.
+/// Stored login link.
 #[derive(Serialize, Deserialize)]
 struct Link {
     id: String,
     until: Timestamp,
-    /// Whether the operator created it: then it works although a user has a password, such as when a name is locked.
+    /// Whether the operator created it. It is then valid even if a user has a password, for example when a name is
+    /// locked.
     #[serde(default)]
     by_operator: bool,
 }
 
-/// Where a link is kept.
+/// Derives the document id of a link.
 fn link_id(link: &Secret) -> String {
     Digest::of("linchpin link").part(link.expose()).end().to_string()
 }
 
 impl Hub {
-    /// What signs the local user in once, within 15 minutes, at any hub on the same store. Using one ends all others, making
-    /// one does not: each hub shows its own. Nothing, when somebody has a password.
+    /// Creates a secret that logs the local user in once, within 15 minutes, at any hub on the same store. Using one
+    /// invalidates all others; creating one does not, since each hub shows its own. Returns `None` if a user has a
+    /// password.
     pub async fn one_time(&self) -> Result<Option<Secret>> {
         if self.has_password().await? {
             return Ok(None);
@@ -67,17 +70,17 @@ impl Hub {
         let document = document(Kind::Link, &link.id, &link)?.of(LOCAL_USER);
         self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await?;
         if let Err(error) = self.sweep_links(&link).await {
-            tracing::warn!(%error, "links that are over could not be forgotten");
+            tracing::warn!(%error, "failed to delete expired login links");
         }
         Ok(secret)
     }
 
-    /// Creates a one-time sign-in link for the local user: for the operator on the machine of the hub alone, who could set
+    /// Creates a one-time login link for the local user. Only for the operator on the machine of the hub, who could set
     /// the password as well.
     pub async fn login_link(&self) -> Result<LoginLink> {
         let base = self.options.callback.as_deref().and_then(|url| url.strip_suffix(CALLBACK));
         let base = base.ok_or_else(|| {
-            let text = "this hub has no address that a browser could open";
+            let text = "this hub has no URL for browsers";
             Error::new(error::Kind::Unavailable, "no_address", text)
         })?;
         let expires = self.world.now() + LONGEST;
@@ -85,7 +88,7 @@ impl Hub {
         Ok(LoginLink { url: format!("{base}/sign-in?token={}", secret.expose()), expires })
     }
 
-    /// Forgets links that are over, and the oldest if there are too many.
+    /// Deletes expired links, and the oldest ones beyond the limit.
     async fn sweep_links(&self, newest: &Link) -> Result<()> {
         let mut all = self.all::<Link>(LOCAL, Kind::Link, Some(&LOCAL_USER.to_string())).await?;
         all.retain(|(link, _)| link.id != newest.id);
@@ -99,8 +102,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Signs the local user in with a link of any hub. Of several attempts at once, one succeeds. The throttle of passwords
-    /// does not apply: a link cannot be guessed.
+    /// Logs the local user in with a link of any hub. Of several concurrent attempts, one succeeds. The password
+    /// throttle does not apply: a link cannot be guessed.
     pub async fn sign_in_once(&self, given: &Secret, from: &Remote) -> Result<SignedIn> {
         let id = link_id(given);
         let found = self.find::<Link>(LOCAL, Kind::Link, &id).await?;

@@ -1,4 +1,4 @@
-//! The tool list of a server before it is stored: which tools the hub uses, and why not the others.
+//! Tool list of a server before it is stored: the usable tools, and the skipped ones with the reasons.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::hidden::Hidden;
 use crate::tool::LeftOut;
 
-/// The longest name of a tool.
+/// Maximum length of a tool name.
 const LONGEST_NAME: usize = 1_000;
-/// The largest definition of a tool, and of all tools of a server, as JSON.
+/// Maximum size of one tool definition, and of all definitions of a server, as JSON bytes.
 const LARGEST: usize = 128 << 10;
 const LARGEST_LIST: usize = 32 << 20;
-/// How many tools that are left out are reported.
+/// Maximum number of skipped tools that are reported.
 const MOST_LEFT_OUT: usize = 100;
 
-/// Moves the tools that the hub would not use to those that are left out, for commands that ask a server themselves.
+/// Moves the tools that the hub would not use to the skipped ones. For commands that connect to a server themselves.
 pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchpin::model::Tool> {
     let mut listed = Listed::of(tools.clone(), &Hidden::default());
     let mut used = std::mem::take(&mut listed.tools);
@@ -34,39 +34,39 @@ pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchp
     tools
 }
 
-/// What a server lists.
+/// Tools that a server lists.
 #[derive(Default)]
 pub(super) struct Listed {
-    /// The definitions, by name, without anything that must not be seen. Where each agent sees another one, all of them.
+    /// Redacted definitions by name. If agents see different ones, all of them.
     pub(super) tools: BTreeMap<String, Vec<Value>>,
     left_out: BTreeSet<LeftOut>,
     size: usize,
-    /// Whether it is all that it has for anybody: what is not in it is gone.
+    /// Whether the list covers all subjects, so that tools missing from it were removed.
     pub(super) is_whole: bool,
-    /// Whether it is what one of several sees: what is known of others is not touched by it.
+    /// Whether the list covers one of several subjects, so that known tools of others stay unchanged.
     pub(super) is_of_one: bool,
 }
 
 impl Listed {
-    /// What one subject sees.
+    /// Creates the list of one subject.
     pub(super) fn of(tools: Listing<linchpin::model::Tool>, hidden: &Hidden) -> Self {
         let mut listed = Listed::default();
         listed.add(tools, hidden);
         listed
     }
 
-    /// Takes in what one subject sees. What another has seen before stays.
+    /// Adds the list of one subject. Tools that others have listed stay.
     pub(super) fn add(&mut self, tools: Listing<linchpin::model::Tool>, hidden: &Hidden) {
         for left in tools.left_out {
             self.leave_out(&left.name, left.reason, hidden);
         }
         let mut names = HashSet::new();
         for tool in tools.items {
-            // Secrets are taken out first: what people look at is what is pinned.
+            // Redact first: users must review exactly the definition that is pinned.
             let definition = hidden.hide(definition(&tool));
             let size = definition.to_string().len();
             let refused = self.refusal(&tool.name, size, hidden);
-            // A tool that is left out does not hide another one of the same name.
+            // A skipped tool must not hide another one of the same name.
             if let Some(reason) = refused {
                 self.leave_out(&tool.name, reason, hidden);
                 continue;
@@ -83,7 +83,7 @@ impl Listed {
         }
     }
 
-    /// Why a tool cannot be used.
+    /// Returns why a tool cannot be used.
     fn refusal(&self, name: &str, size: usize, hidden: &Hidden) -> Option<String> {
         if name.chars().count() > LONGEST_NAME {
             return Some(format!("its name has more than {LONGEST_NAME} characters"));
@@ -103,18 +103,19 @@ impl Listed {
         self.left_out.insert(LeftOut::new(&name, &reason));
     }
 
-    /// The names of the tools.
+    /// Returns the names of the tools.
     pub(super) fn names(&self) -> Vec<String> {
         self.tools.keys().cloned().collect()
     }
 
-    /// The tools that are not used.
+    /// Returns the skipped tools.
     pub(super) fn left_out(&self) -> Vec<LeftOut> {
         self.left_out.iter().take(MOST_LEFT_OUT).cloned().collect()
     }
 }
 
-/// The definition of a tool as the hub stores it: `execution` included, which the latest revision does not have.
+/// Returns the definition of a tool as the hub stores it, including `execution`, which the latest revision does not
+/// have.
 fn definition(tool: &linchpin::model::Tool) -> Value {
     let mut definition = to_value(tool, Revision::LATEST);
     if let Some(execution) = &tool.execution {

@@ -1,4 +1,4 @@
-//! What is counted, for whoever watches the hub by numbers.
+//! Call metrics: counters and histograms for monitoring.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,25 +10,25 @@ use crate::scope::Scope;
 use crate::store::Status;
 use crate::sync::lock;
 
-/// The upper bounds of the times that are told apart, in milliseconds.
+/// Upper bounds of the histogram buckets, in milliseconds.
 pub const BOUNDS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000, 30_000, 300_000];
 
-/// How many servers are told apart.
+/// Servers counted separately.
 const MOST_SERVERS: usize = 1_000;
 
-/// The calls of a server that ended in one way.
+/// Duration histogram of the calls of one server with one status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// How long they took together, in milliseconds.
+    /// Total duration in milliseconds.
     pub millis: u64,
-    /// How many took as long as each of [`BOUNDS`] at most, and not as long as the one before.
+    /// Calls per bucket of [`BOUNDS`]. A call is in the first bucket whose bound it does not exceed.
     pub within: [u64; BOUNDS.len()],
 }
 
 impl Ended {
-    /// One more, which took so long.
+    /// Adds a call with this duration.
     pub fn add(&mut self, millis: u64) {
         self.count += 1;
         self.millis += millis;
@@ -38,7 +38,7 @@ impl Ended {
     }
 }
 
-/// Everything that is counted.
+/// Histograms by tenant, server and status.
 #[derive(Default)]
 pub struct Meters(Mutex<BTreeMap<(TenantId, String, &'static str), Ended>>);
 
@@ -53,7 +53,7 @@ impl Meters {
         all.entry(key).or_default().add(millis);
     }
 
-    /// The calls of a tenant that ended, by the short name of the server and how they ended.
+    /// Returns the finished calls of a tenant, by server slug and status.
     pub fn calls(&self, scope: Scope) -> Vec<(String, &'static str, Ended)> {
         let all = lock(&self.0);
         let own = all.iter().filter(|((tenant, ..), _)| *tenant == scope.tenant());

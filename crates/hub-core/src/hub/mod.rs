@@ -1,5 +1,5 @@
-//! The hub: one function for each thing that people, agents and programs do with it, whichever way they come. Whoever
-//! asks is a [`Scope`]; each function decides what they may see, does one thing, and says so in the audit.
+//! Hub operations: one function per operation, shared by all interfaces. The caller is a [`Scope`]; each operation
+//! checks what the caller may see and records what it did in the audit.
 
 mod adapted;
 pub mod agents;
@@ -98,29 +98,29 @@ pub use sync::Synced;
 pub use tools::{ToolFilter, ToolView};
 pub use verifying::{Beside, Verified, every_segment, verify};
 
-/// The tenant that is there from the beginning.
+/// Built-in tenant.
 pub const LOCAL: TenantId = TenantId::fixed(1);
-/// The person who is there from the beginning.
+/// Built-in user.
 pub const LOCAL_USER: UserId = UserId::fixed(1);
 
-/// What can be chosen for a hub.
+/// Settings of a hub.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The size of a result up to which it is passed on whole.
+    /// Size in bytes up to which a result is passed on complete.
     pub result_limit: usize,
-    /// How long a person has to answer.
+    /// Time that a user has to decide about a call.
     pub approval_lifetime: Duration,
-    /// How long what is kept, at first.
+    /// Retention at startup.
     pub retention: Retention,
-    /// How often the tools of servers are looked at again.
+    /// Interval between periodic syncs of all servers.
     pub sync_every: Duration,
-    /// Where checkpoints of the audit are kept beside the store, so that its end cannot be cut off with them.
+    /// File for audit checkpoints outside the store, so that truncating the store does not remove them as well.
     pub checkpoints: Option<PathBuf>,
-    /// Where the signed heads of the audit are stored: beside the keys, outside the data directory.
+    /// File for the signed heads of the audit: beside the keys, outside the data directory.
     pub heads: Option<HeadFile>,
-    /// The folder for entries of the audit that leave the store.
+    /// Folder for audit entries that are archived from the store.
     pub segments: Option<PathBuf>,
-    /// Where browsers come back to when somebody has signed in to a server.
+    /// OAuth redirect URL of this hub.
     pub callback: Option<String>,
     /// How stdio servers are started.
     pub processes: Processes,
@@ -142,7 +142,7 @@ impl Default for Options {
     }
 }
 
-/// The hub.
+/// MCP hub: manages upstream servers, enforces policy and records calls.
 pub struct Hub {
     world: Arc<dyn World>,
     store: Arc<dyn Store>,
@@ -153,13 +153,13 @@ pub struct Hub {
     options: Options,
     retention: Mutex<Retention>,
     connections: Arc<Connections>,
-    /// The programs of the operator's file; none where it was said that there is none.
+    /// Programs of the configured stdio servers. `None` if the program is unknown and this was logged.
     launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
-    /// Whether the operator's file was taken over since the hub was started.
+    /// Whether the configuration file was applied since the hub was started.
     has_operated: AtomicBool,
     schemas: schemas::Schemas,
     adapted: Arc<adapted::Adapted>,
-    /// Calls under way, and how each is stopped.
+    /// Running calls, each with its stop signal.
     running: Mutex<HashMap<(TenantId, CallId), running::Running>>,
     passing: passing::Passing,
     late: late::Late,
@@ -167,18 +167,18 @@ pub struct Hub {
     due: Arc<due::Due>,
     turns: sync::Turns,
     tasks: Arc<Tasks>,
-    /// Commits of the store that finish without their callers.
+    /// Store commits that finish even if their callers are dropped.
     commits: Arc<Tasks>,
     looks: Tasks,
     broker: oauth::Broker,
     meters: Meters,
     people: people::People,
-    /// Since when the hub is about to end, if it is.
+    /// Time at which the shutdown began, if it has.
     ending: watch::Sender<Option<Instant>>,
 }
 
 impl Hub {
-    /// A hub that keeps everything in this store, sealed with the keys in this file.
+    /// Creates a hub on this store, with the keys of this file.
     pub fn new(
         world: Arc<dyn World>,
         store: Arc<dyn Store>,
@@ -241,33 +241,33 @@ impl Hub {
         }
     }
 
-    /// The hub is about to end: whoever waits for a person is told how far it is instead.
+    /// Begins the shutdown: callers that wait for an approval receive the current state of their calls instead.
     pub fn stop_waiting(&self) {
         self.ending.send_replace(Some(Instant::now()));
     }
 
-    /// Goes another way out from now on, as `egress` is set up. Connections that it would not have opened are ended, as
-    /// soon as nobody uses them.
+    /// Replaces the egress policy. Connections that the new policy would not have opened are closed once they are
+    /// unused.
     pub fn change_egress(&self, egress: &Egress) {
         self.connections.change_egress(egress);
     }
 
-    /// What happens, as it happens.
+    /// Returns the event log.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// What tells the numbers of events from those of other hubs, if several have the same.
+    /// Returns the id of the event log that the hubs of a cluster share. `None` for a single hub.
     pub fn line(&self) -> Option<&str> {
         self.store.shared().map(|shared| &*shared.line)
     }
 
-    /// What is counted.
+    /// Returns the call metrics.
     pub fn meters(&self) -> &Meters {
         &self.meters
     }
 
-    /// Opens the keys of every tenant, so that a key file that is not the right one is noticed at once.
+    /// Opens the keys of every tenant, so that a wrong key file is noticed at startup.
     pub async fn unlock(&self) -> Result<()> {
         for tenant in self.store.tenants().await? {
             self.keys.of(tenant).await?;
@@ -275,11 +275,11 @@ impl Hub {
         Ok(())
     }
 
-    /// Rotates the root key, and with `data` the tenant keys as well. The rotation finishes even if the caller stops waiting.
+    /// Rotates the root key, and with `data` the tenant keys as well. Finishes even if the caller is dropped.
     pub async fn rotate_keys(self: &Arc<Self>, scope: Scope, data: bool) -> Result<Rotated> {
         scope.person()?;
         if scope.tenant() != LOCAL {
-            let text = "the root key is for all tenants: only users of the hub's own tenant can rotate it";
+            let text = "the root key protects all tenants: only users of the built-in tenant can rotate it";
             return Err(Error::new(error::Kind::Denied, "not_yours", text));
         }
         let hub = self.clone();
@@ -293,7 +293,7 @@ impl Hub {
         self.detached(rotation).await
     }
 
-    /// A document, and its version.
+    /// Loads a document with its version.
     async fn find<T: DeserializeOwned>(
         &self,
         tenant: TenantId,
@@ -307,7 +307,7 @@ impl Hub {
         Ok(Some((document.read()?, version)))
     }
 
-    /// A document that must be there, and its version.
+    /// Loads a document with its version, or fails if there is none.
     async fn need<T: DeserializeOwned>(
         &self,
         tenant: TenantId,
@@ -318,7 +318,7 @@ impl Hub {
         self.find(tenant, kind, id).await?.ok_or(missing)
     }
 
-    /// All documents of a kind: for what people set up, of which there are never very many.
+    /// Loads all documents of a kind. Only for what users configure, which is never very much.
     async fn all<T: DeserializeOwned>(
         &self,
         tenant: TenantId,
@@ -341,7 +341,7 @@ impl Hub {
         }
     }
 
-    /// Forgets a document. Another may be quicker.
+    /// Deletes a document. Succeeds if another caller has deleted it already.
     async fn forget(&self, tenant: TenantId, key: Key) -> Result<()> {
         match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
             Err(error) if error.kind() != error::Kind::NotFound => Err(error),
@@ -349,23 +349,23 @@ impl Hub {
         }
     }
 
-    /// What the audit says that somebody did.
+    /// Creates an audit entry of this actor.
     fn entry(&self, scope: Scope, action: &'static str) -> Entry {
         Entry::new(self.world.now(), &scope.subject().to_string(), action)
     }
 }
 
-/// A document of a kind.
+/// Creates a document of a kind.
 fn document(kind: Kind, id: impl std::fmt::Display, body: &impl Serialize) -> Result<Document> {
     Document::new(Key::new(kind, id), body)
 }
 
-/// The change that forgets all documents of a kind that belong to something.
+/// Creates the change that deletes all documents of a kind that belong to `parent`.
 fn without_parts(kind: Kind, parent: impl std::fmt::Display) -> Change {
     Change::RemoveParts { kind, parent: parent.to_string() }
 }
 
-/// The change that keeps a document in place of the one with this version.
+/// Creates the change that replaces this version of a document.
 fn put(document: Document, version: u64) -> Change {
     Change::Put { document, version }
 }

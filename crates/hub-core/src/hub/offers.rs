@@ -1,4 +1,4 @@
-//! What servers offer beside tools: resources and prompts, asked for when they are wanted.
+//! Resources, resource templates and prompts of upstream servers, fetched on request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::text::shortened;
 
 const LONGEST_URI: usize = 8_192;
 
-/// A list that servers have.
+/// Kind of list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
     /// Resources.
     Resources,
-    /// Patterns of resources.
+    /// Resource templates.
     Templates,
     /// Prompts.
     Prompts,
@@ -43,7 +43,7 @@ impl Offer {
     }
 }
 
-/// Something of a server that is read by its name, as errors and the audit call it.
+/// Names of a read operation in errors and in the audit.
 struct Reading {
     name: &'static str,
     field: &'static str,
@@ -57,7 +57,7 @@ const PROMPT: Reading =
     Reading { name: "prompt", field: "prompt", done: "prompt.got", refused: "prompt.refused" };
 
 impl Hub {
-    /// What a server offers, as it says it.
+    /// Lists resources, templates or prompts of a server.
     pub async fn offers(&self, scope: Scope, server: &str, what: Offer) -> Result<Vec<Value>> {
         let entry =
             |server: &str| self.entry(scope, "call.limited").with("server", server).with("list", what.name());
@@ -86,10 +86,10 @@ impl Hub {
         Ok(listed.into_iter().map(|item| hidden.hide(item)).collect())
     }
 
-    /// Reads a resource of a server. The audit says who did.
+    /// Reads a resource of a server and records it in the audit.
     pub async fn read_resource(&self, scope: Scope, server: &str, uri: &str) -> Result<Value> {
         if uri.is_empty() || uri.len() > LONGEST_URI {
-            return Err(Error::invalid("uri", format!("1 to {LONGEST_URI} characters are a URI")));
+            return Err(Error::invalid("uri", format!("must be 1 to {LONGEST_URI} bytes")));
         }
         let server = self.admit(scope, server, &RESOURCE, uri).await?;
         let ask = |client: Client| client.read(uri).into_future();
@@ -97,7 +97,7 @@ impl Hub {
         self.passed_on(&hidden, to_value(&read, Revision::LATEST))
     }
 
-    /// Fills in a prompt of a server. The audit says who did.
+    /// Renders a prompt of a server and records it in the audit.
     pub async fn get_prompt(
         &self,
         scope: Scope,
@@ -107,19 +107,19 @@ impl Hub {
     ) -> Result<Value> {
         let server = self.admit(scope, server, &PROMPT, name).await?;
         let ask = |client: Client| client.prompt(name, arguments.clone()).into_future();
-        let (got, hidden) = self.ask_server(scope, &server, "the prompt cannot be filled in", ask).await?;
+        let (got, hidden) = self.ask_server(scope, &server, "the prompt cannot be rendered", ask).await?;
         self.passed_on(&hidden, to_value(&got, Revision::LATEST))
     }
 
-    /// Whether the caller may have resources and prompts of a server: an agent only if the whole server was granted, not
-    /// some of its tools. With the version of the agent by which that was decided.
+    /// Reports whether the caller may use resources and prompts of a server: an agent only if the whole server was
+    /// granted, not some of its tools. Also returns the version of the agent that the decision is based on.
     async fn has_offers(&self, scope: Scope, server: &Server) -> Result<(bool, Option<(Key, u64)>)> {
         let Some(id) = scope.agent() else { return Ok((true, None)) };
         let (agent, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
         Ok((agent.has_whole(server.id), Some((Key::new(Kind::Agent, id), version))))
     }
 
-    /// Admits a read: rate limits, what the caller was granted, and the audit entry before it is done.
+    /// Admits a read: checks the rate limits and the grants of the caller, and writes the audit entry before the read.
     async fn admit(&self, scope: Scope, server: &str, what: &Reading, name: &str) -> Result<Server> {
         let entry =
             |action, server: &str| self.entry(scope, action).with("server", server).with(what.field, name);
@@ -135,7 +135,7 @@ impl Hub {
         self.take_turn_at(scope, &server, || entry("call.limited", &id)).await?;
         let mut batch = Batch::new().audit(entry(what.done, &id));
         if self.store.shared().is_some() {
-            // What another hub has changed counts at once.
+            // Fail if another hub has changed one of these documents.
             let by = std::iter::once((Key::new(Kind::Server, server.id), server.version)).chain(agent);
             batch = batch.change(Change::Same(by.collect()));
         }
@@ -143,8 +143,8 @@ impl Hub {
         Ok(server)
     }
 
-    /// Sends a request that only reads. If it fails in a way that may pass, it is repeated after a pause, as often as
-    /// the settings of the server say.
+    /// Sends a read-only request. Retries transient failures after a backoff, up to the configured attempts of the
+    /// server.
     async fn ask_server<T, F: Future<Output = Result<T, ClientError>>>(
         &self,
         scope: Scope,
@@ -159,7 +159,7 @@ impl Hub {
                 Ok(answer) => return Ok((answer, client.hidden.clone())),
                 Err(error) => error,
             };
-            // The connection had ended before anything was sent: the first time, a new one is used at once.
+            // The connection had closed before anything was sent: use a new one at once, the first time.
             let is_closed = matches!(error, ClientError::Call(CallError::Closed(_)));
             if is_closed && !std::mem::replace(&mut was_closed, true) {
                 continue;
@@ -173,12 +173,12 @@ impl Hub {
         }
     }
 
-    /// Nothing secret of ours comes back, and nothing without end.
+    /// Redacts a result and enforces the size limit.
     fn passed_on(&self, hidden: &Hidden, result: Value) -> Result<Value> {
         let result = hidden.hide(result);
         let (size, limit) = (result.to_string().len(), self.options.result_limit);
         if size > limit {
-            let text = format!("it has {size} bytes, and {limit} are passed on at most");
+            let text = format!("the result has {size} bytes; the limit is {limit} bytes");
             return Err(Error::new(crate::Kind::Exhausted, "result_too_large", text));
         }
         Ok(result)
@@ -188,7 +188,7 @@ impl Hub {
 async fn all<T: Item + Encode>(pages: Pages<T>) -> Result<Vec<Value>, ClientError> {
     match pages.all().await {
         Ok(items) => Ok(items.iter().map(|item| to_value(item, Revision::LATEST)).collect()),
-        // Who has resources need not have patterns of them.
+        // A server with resources need not support templates.
         Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
             Ok(Vec::new())
         }

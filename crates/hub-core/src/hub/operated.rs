@@ -1,4 +1,4 @@
-//! Configured servers: those that the configuration file declares. Their commands are in memory alone. A server that leaves
+//! Configured servers: declared in the configuration file. Their commands are held in memory only. A server that leaves
 //! the file is disabled; only a command of a user deletes it with its secrets.
 
 use std::collections::HashSet;
@@ -15,12 +15,12 @@ use crate::store::{Batch, Kind, Stored};
 use crate::sync::lock;
 
 impl Hub {
-    /// Applies the servers of the configuration file. Returns the slugs that belong to servers which are not from the file:
-    /// those are left out.
+    /// Applies the servers of the configuration file. Returns the slugs that were skipped because a server that is not
+    /// from the file has them.
     pub async fn operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
         let is_first = !self.has_operated.load(Ordering::SeqCst);
         let left_out = match self.try_operate(tenant, servers.clone(), is_first).await {
-            // Another hub does the same at this moment.
+            // Another hub applies its file concurrently.
             Err(error) if error.kind() == error::Kind::Conflict => {
                 self.try_operate(tenant, servers, is_first).await?
             }
@@ -30,7 +30,7 @@ impl Hub {
         Ok(left_out)
     }
 
-    /// One attempt of [`Self::operate`]. `is_first`: this hub has not applied its file yet.
+    /// Makes one attempt of [`Self::operate`]. `is_first`: this hub has not applied its file yet.
     async fn try_operate(
         &self,
         tenant: TenantId,
@@ -40,18 +40,19 @@ impl Hub {
         let (scope, mut left_out, mut errors) = (Scope::new(tenant, Subject::Hub), Vec::new(), Vec::new());
         let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
         let mut known = self.kept_servers(tenant).await?;
-        // Hubs that share a store each have a file. One that starts with an old one, or none, takes nothing from the others.
+        // Each hub of a cluster has its own file. A hub that starts with an old file, or none, must not disable the
+        // servers of the others.
         if is_first && self.store.shared().is_some() {
             for (_, kept, _) in
                 known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))
             {
                 tracing::warn!(
                     server = kept.slug.as_str(),
-                    "a server of another hub is not in this operator's file"
+                    "a server of another hub is not in this hub's configuration file"
                 );
             }
         }
-        // What cannot be done for one of them is done for all others.
+        // A failure for one server does not affect the others.
         for (id, kept, version) in
             known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))
         {
@@ -78,8 +79,8 @@ impl Hub {
         Err(Error::new(first.kind(), first.code(), text.join("; ")))
     }
 
-    /// Disables a server that is not in the configuration file any more. It keeps its id, its tools and its secrets until
-    /// the file declares it again or a user removes it.
+    /// Disables a server that is not in the configuration file any more. Its id, tools and secrets stay until the file
+    /// declares it again or a user removes it.
     async fn leave_file(&self, scope: Scope, id: ServerId, mut kept: Kept, version: u64) -> Result<()> {
         if kept.has_left_file {
             return Ok(());
@@ -87,7 +88,7 @@ impl Hub {
         let tenant = scope.tenant();
         tracing::warn!(
             server = kept.slug.as_str(),
-            "server is not in the configuration file any more; disabled, its secrets are kept"
+            "server is not in the configuration file any more; disabled, its secrets stay stored"
         );
         (kept.has_left_file, kept.settings.enabled, kept.updated) = (true, false, self.world.now());
         let entry = self.entry(scope, "server.changed").with("server", id.to_string());
@@ -99,8 +100,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Deletes a configured server with its tools and secrets, if it exists: for a command on the machine of the hub that
-    /// has removed it from the configuration file while no hub runs.
+    /// Deletes a configured server with its tools and secrets, if it exists. For a command on the machine of the hub
+    /// that has removed it from the configuration file while no hub is running.
     pub async fn delete_configured(&self, tenant: TenantId, slug: &str) -> Result<()> {
         let Some(found) = self.store.named(tenant, Kind::Server, slug).await? else { return Ok(()) };
         let id = found.document.key.id.parse()?;
@@ -128,7 +129,7 @@ impl Hub {
         let entry =
             self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
         let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
-        self.keep_launch(tenant, id, transport.launch()); // whoever is told of it finds it
+        self.keep_launch(tenant, id, transport.launch()); // before the event: its subscribers look the program up
         if let Err(error) = self.store.commit(tenant, batch.tell(told::server(id, "added"))).await {
             self.keep_launch(tenant, id, None);
             return Err(error);
@@ -161,7 +162,7 @@ impl Hub {
         }
         self.keep_launch(tenant, id, transport.launch());
         if is_first && settings.enabled {
-            self.look_soon(tenant, id); // the hub has just been started
+            self.look_soon(tenant, id); // first time since the hub was started
         }
         Ok(())
     }
@@ -170,14 +171,14 @@ impl Hub {
         lock(&self.launches).get(&(tenant, server)).cloned().flatten()
     }
 
-    /// Says of a program that it is not known how to start it: once, until it is.
+    /// Marks the program of a server as unknown. Logs this once, until it is known again.
     pub(super) fn has_no_launch(&self, tenant: TenantId, server: ServerId, error: &Error) {
         if lock(&self.launches).insert((tenant, server), None).is_none() {
-            tracing::warn!(server.id = %server, %error, "a server is left out");
+            tracing::warn!(server.id = %server, %error, "skipping a server without a program");
         }
     }
 
-    /// How a server is started from now on, if it is a program. How it was before.
+    /// Sets the program of a stdio server. Returns the previous one.
     pub(super) fn keep_launch(
         &self,
         tenant: TenantId,

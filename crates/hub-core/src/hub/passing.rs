@@ -1,4 +1,4 @@
-//! What came of calls and is not kept, or not yet: for whoever waits for it now.
+//! Recent results: outcomes that are not (yet) stored, for waiting callers.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,10 +7,10 @@ use super::history::CallView;
 use crate::id::{CallId, TenantId};
 use crate::sync::lock;
 
-/// How many are remembered.
+/// Number of cached results.
 const MOST: usize = 64;
 
-/// The last of them.
+/// Most recent results, oldest first.
 #[derive(Default)]
 pub(super) struct Passing(Mutex<VecDeque<(TenantId, CallView)>>);
 

@@ -1,4 +1,4 @@
-//! Passwords as they are kept: Argon2id, with what it was made with, so that it can be made harder later.
+//! Password hashes: Argon2id, stored with its parameters, so that they can be raised later.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use linchpin::auth::Secret;
@@ -8,13 +8,13 @@ use crate::error::{self, Error, Result};
 use crate::text::{hex, unhex};
 use crate::world::{World, random};
 
-/// How many characters a password has.
+/// Length of a password in characters.
 const LENGTHS: std::ops::RangeInclusive<usize> = 8..=1_024;
-/// Kibibytes.
+/// Memory in KiB.
 const MEMORY: u32 = 64 * 1_024;
 const PASSES: u32 = 3;
 
-/// What is kept of a password.
+/// Stored password hash.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
     memory: u32,
@@ -24,20 +24,20 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What is to be kept of a password. Slow, as it is meant to be.
+    /// Hashes a password. Deliberately slow.
     pub(super) fn new(world: &dyn World, password: &Secret) -> Result<Self> {
         let mut kept = Self::of_nobody(world);
         kept.hash = kept.hash(password)?;
         Ok(kept)
     }
 
-    /// What no password fits, and takes as long to find out.
+    /// Creates a hash that no password matches; verifying it takes as long as for a real one.
     pub(super) fn of_nobody(world: &dyn World) -> Self {
         let salt = hex(&random::<16>(world));
         Kept { memory: MEMORY, passes: PASSES, salt, hash: String::new() }
     }
 
-    /// Whether it is of this password. Slow, as it is meant to be.
+    /// Verifies a password. Deliberately slow.
     pub(super) fn fits(&self, password: &Secret) -> Result<bool> {
         Ok(Secret::new(self.hash(password)?) == Secret::new(&*self.hash))
     }
@@ -51,17 +51,17 @@ impl Kept {
             argon.hash_password_into_with_memory(text, &unhex(&self.salt)?, &mut hash, &mut blocks).ok()?;
             Some(hex(&hash))
         };
-        let damaged = "a password is damaged in the store: set it again";
+        let damaged = "the stored password hash is damaged: set the password again";
         hash().ok_or_else(|| Error::new(error::Kind::Internal, "not_readable", damaged))
     }
 }
 
-/// Whether a text can be a password.
+/// Validates the length of a password.
 pub(super) fn check(password: &Secret) -> Result<()> {
     if LENGTHS.contains(&password.expose().chars().count()) {
         return Ok(());
     }
-    let text = format!("{} to {} characters are a password", LENGTHS.start(), LENGTHS.end());
+    let text = format!("must be {} to {} characters", LENGTHS.start(), LENGTHS.end());
     Err(Error::invalid("password", text))
 }
 

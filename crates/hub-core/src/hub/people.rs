@@ -1,4 +1,4 @@
-//! In-memory state of authentication: the queue of password hashes, failed attempts, and the token of this process.
+//! In-memory login state: the queue of password hashes, failed attempts, and the token of this process.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -23,15 +23,15 @@ pub(super) struct People {
     queue: Queue,
     /// Failed attempts.
     pub(super) tries: Throttle,
-    /// Refused sign-ins that the audit does not have yet.
+    /// Rejected logins that are not in the audit yet.
     pub(super) refused: Arc<RefusedSignIns>,
     /// The token of this process.
     pub(super) process: Process,
-    /// For names that no user has.
+    /// Dummy hash for unknown names.
     nobody: Kept,
 }
 
-/// Network of a client address, for limits per source. One machine has all loopback addresses of IPv4.
+/// Returns the network of a client address, for limits per source. All IPv4 loopback addresses are one source.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match client_network(address) {
         address if address.is_ipv4() && address.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -39,7 +39,7 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A token of the local user that ends with the process.
+/// API token of the local user, valid until the process ends.
 pub(super) struct Process {
     pub(super) id: TokenId,
     pub(super) secret: Secret,
@@ -58,43 +58,43 @@ impl People {
         }
     }
 
-    /// Takes a place in the queue of hashes, or refuses at once.
+    /// Takes a place in the queue of hashes, or fails at once.
     pub(super) fn place(&self, lane: Lane) -> Result<Place> {
         self.queue.place(lane)
     }
 
-    /// Hashes a password in order to store it.
+    /// Hashes a password for storage.
     pub(super) async fn hash(&self, place: Place, world: &Arc<dyn World>, password: &Secret) -> Result<Kept> {
         let (world, password) = (world.clone(), password.clone());
         self.queue.run(place, move || Kept::new(&*world, &password)).await
     }
 
-    /// Compares a password. For a user without one it takes the same time.
+    /// Verifies a password. For a user without one it takes the same time.
     pub(super) async fn fits(&self, place: Place, kept: Option<&Kept>, password: &Secret) -> Result<bool> {
         let (kept, password) = (kept.unwrap_or(&self.nobody).clone(), password.clone());
         self.queue.run(place, move || kept.fits(&password)).await
     }
 }
 
-/// Something that nobody guesses.
+/// Creates a random secret.
 pub(super) fn secret(world: &dyn World) -> Secret {
     Secret::new(hex(&random::<32>(world)))
 }
 
-/// Nobody knows who asks. Why is not said.
+/// Creates the error for a failed authentication. It does not reveal the reason.
 pub(super) fn unauthorized(text: &str) -> Error {
     Error::new(error::Kind::Unauthorized, "unauthorized", text)
 }
 
-/// Checks the name of a user, an agent or a token, and trims it.
+/// Validates the name of a user, an agent or a token, and trims it.
 pub(super) fn name(text: &str) -> Result<String> {
     let name = text.trim();
-    // Two names that look alike must not name two users or agents.
+    // Two names that look alike must not belong to two users or agents.
     check_visible_line("name", name)?;
     if (1..=LONGEST_NAME).contains(&name.chars().count()) {
         return Ok(name.to_owned());
     }
-    Err(Error::invalid("name", format!("1 to {LONGEST_NAME} characters on one line are a name")))
+    Err(Error::invalid("name", format!("must be 1 to {LONGEST_NAME} characters on one line")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Queue of password hashes: bounded, and shared between the sources of sign-ins, so that none of them fills it.
+//! Queue of password hashes: bounded, and shared between the sources of logins, so that none of them fills it.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -10,23 +10,23 @@ use crate::error::{self, Error, Result};
 use crate::id::UserId;
 use crate::sync::lock;
 
-/// Hashes that run at once: each takes 64 MiB.
+/// Concurrent hashes; each takes 64 MiB.
 const MAX_RUNNING: usize = 2;
-/// Hashes that wait or run for sign-ins without a session or token: of one source, and in total.
+/// Waiting and running hashes of logins without a session or token: per source, and in total.
 const MAX_OF_SOURCE: usize = 8;
 const MAX_OF_SOURCES: usize = 32;
-/// Hashes that wait or run for users who are signed in, and for the operator: of one user, and in total.
+/// Waiting and running hashes of logged-in users and of the operator: per user, and in total.
 const MAX_OF_USER: usize = 2;
 const MAX_OF_USERS: usize = 16;
-/// When a client that found the queue full may try again.
+/// Retry delay for clients that found the queue full.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
 
 /// Owner of a part of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// A user who is signed in, or whose password the operator sets.
+    /// Logged-in user, or user whose password the operator sets.
     User(UserId),
-    /// A client address, without credentials.
+    /// Client address without credentials.
     Source(Option<IpAddr>),
 }
 
@@ -36,7 +36,7 @@ impl Lane {
     }
 }
 
-/// The queue.
+/// Queue of password hashes.
 pub(super) struct Queue {
     turns: Arc<Semaphore>,
     places: Arc<Mutex<Places>>,
@@ -45,7 +45,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Places {
     last: u64,
-    /// In the order of arrival.
+    /// In order of arrival.
     all: Vec<Entry>,
 }
 
@@ -74,7 +74,7 @@ impl Places {
     }
 }
 
-/// A place in the queue. Dropping it releases the place.
+/// Place in the queue. Released on drop.
 pub(super) struct Place {
     places: Arc<Mutex<Places>>,
     number: u64,
@@ -97,7 +97,7 @@ impl Drop for Place {
 }
 
 fn busy() -> Error {
-    let text = format!("too many sign-ins at once: try again in {} s", BUSY_RETRY.as_secs());
+    let text = format!("too many concurrent logins: try again in {} s", BUSY_RETRY.as_secs());
     Error::new(error::Kind::Unavailable, "sign_in_busy", text).after(BUSY_RETRY)
 }
 
@@ -106,8 +106,8 @@ impl Queue {
         Queue { turns: Arc::new(Semaphore::new(MAX_RUNNING)), places: Arc::default() }
     }
 
-    /// Takes a place, or refuses at once. If the queue is full, a source without a place takes over a waiting place of the
-    /// source that has the most.
+    /// Takes a place, or fails at once. If the queue is full, a source without a place takes over a waiting place of
+    /// the source that has the most.
     pub(super) fn place(&self, lane: Lane) -> Result<Place> {
         let mut places = lock(&self.places);
         let all = places.count(|other| other.is_source() == lane.is_source());
@@ -126,8 +126,8 @@ impl Queue {
         Ok(Place { places: self.places.clone(), number, evicted })
     }
 
-    /// Runs the work on a blocking thread, in the order of arrival. Work that has started finishes and holds its place, even
-    /// if the caller stops waiting.
+    /// Runs the work on a blocking thread, in order of arrival. Work that has started finishes and holds its place,
+    /// even if the caller is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         place: Place,
@@ -183,13 +183,13 @@ mod tests {
             _ = both => panic!("both wait for the test"),
             () = async { starts.recv().await.unwrap(); starts.recv().await.unwrap() } => {}
         }
-        // Their callers have left, and they still run.
+        // Their callers were dropped, and they still run.
         assert_eq!(queue.turns.available_permits(), 0);
         let third = queue.run(place(), || Ok(3));
         let mut third = std::pin::pin!(third);
         tokio::select! {
             biased;
-            _ = &mut third => panic!("it was not its turn"),
+            _ = &mut third => panic!("no hash may run beside two others"),
             () = std::future::ready(()) => {}
         }
         go.send(()).unwrap();
@@ -208,7 +208,7 @@ mod tests {
         let others: Vec<_> = (2..100).flat_map(|number| take(&queue, source(number))).collect();
         assert_eq!(lock(&queue.places).all.len(), MAX_OF_SOURCES);
         let user = Lane::User(UserId::fixed(1));
-        assert_eq!(take(&queue, user).len(), MAX_OF_USER, "users who are signed in have places of their own");
+        assert_eq!(take(&queue, user).len(), MAX_OF_USER, "logged-in users have their own places");
         drop((first, others));
         assert!(lock(&queue.places).all.is_empty());
     }
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(flood.iter().map(Vec::len).sum::<usize>(), MAX_OF_SOURCES);
         let running = flood[3].drain(..2).inspect(|place| assert!(place.start())).collect::<Vec<_>>();
         let late = queue.place(source(5)).unwrap();
-        assert_eq!(queue.place(source(5)).err().unwrap().code(), "sign_in_busy", "it has its place");
+        assert_eq!(queue.place(source(5)).err().unwrap().code(), "sign_in_busy", "it has one already");
         let evicted = flood[3].pop().unwrap();
         assert_eq!(queue.run(evicted, || Ok(())).await.unwrap_err().code(), "sign_in_busy");
         assert_eq!(queue.run(late, || Ok(5)).await, Ok(5));

@@ -1,4 +1,4 @@
-//! Refused sign-ins in the audit, aggregated.
+//! Rejected logins in the audit, aggregated.
 
 use std::net::IpAddr;
 
@@ -9,16 +9,16 @@ use super::repeats::{Repeated, Repeats};
 use crate::audit::Entry;
 use crate::id::{TenantId, UserId};
 
-/// Why a sign-in or a password change was refused.
+/// Reason why a login or a password change was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Reason {
     /// The password does not match, or no user has the name.
     WrongPassword,
     /// The old password of a password change does not match.
     WrongOldPassword,
-    /// The throttle refused the attempt before the password was compared.
+    /// The throttle rejected the attempt before the password was compared.
     TooManyTries,
-    /// One of more kinds than are counted apart.
+    /// Kinds beyond the number that is counted separately.
     Other,
 }
 
@@ -33,17 +33,17 @@ impl Reason {
     }
 }
 
-/// A kind of refused sign-in. The name is not part of it: a user may have typed the password there.
+/// Kind of rejected login. The name is not part of it: a user may have typed the password there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Refused {
     pub(super) tenant: TenantId,
-    /// The user whose name was given, if there is one.
+    /// User with the given name, if there is one.
     pub(super) user: Option<UserId>,
     pub(super) source: Option<IpAddr>,
     pub(super) reason: Reason,
 }
 
-/// Refused sign-ins of the last minute.
+/// Rejected logins of the last minute.
 pub(super) type RefusedSignIns = Repeats<Refused>;
 
 impl Repeated for Refused {
@@ -68,17 +68,17 @@ impl Repeated for Refused {
 }
 
 impl Hub {
-    /// Counts a refused sign-in. The first of its kind is written without waiting: how long the client waits must not say
+    /// Counts a rejected login. The first of its kind is written in the background: the response time must not reveal
     /// whether a user has the name.
     pub(super) fn note_refused(&self, refused: Refused) {
         let now = self.world.now();
         let (first, Some(count)) = self.people.refused.count(refused, now) else { return };
-        tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "sign-in refused");
+        tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "login rejected");
         let (all, store) = (self.people.refused.clone(), self.store.clone());
         self.tasks.start(async move { all.write(&*store, &first, (now, count)).await });
     }
 
-    /// Writes how often sign-ins were refused again: what is due, or all of it.
+    /// Writes the counts of repeated rejections: those that are due, or all.
     pub(super) async fn write_refused(&self, all: bool) {
         self.people.refused.write_due(&*self.store, self.world.now(), all).await;
     }

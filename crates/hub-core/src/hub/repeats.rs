@@ -14,38 +14,38 @@ use crate::store::{Batch, Store};
 use crate::sync::lock;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// Kinds of one share that are counted apart; the rest is counted together.
+/// Kinds per share that are counted separately; the rest is counted together.
 pub(super) const MAX_KINDS: usize = 100;
 
-/// A kind of event: events that compare equal are counted together.
+/// Kind of event: events that compare equal are counted together.
 pub(super) trait Repeated: Clone + Eq + Hash {
-    /// The tenant whose audit has the entry.
+    /// Tenant of the audit entry.
     fn tenant(&self) -> TenantId;
 
-    /// Whether both kinds take from the same [`MAX_KINDS`]. Default: those of one tenant do.
+    /// Reports whether both kinds use the same share of [`MAX_KINDS`]. Default: kinds of the same tenant do.
     fn shares_with(&self, other: &Self) -> bool {
         self.tenant() == other.tenant()
     }
 
-    /// The kind of all events of its share beyond [`MAX_KINDS`].
+    /// Returns the kind for all events of its share beyond [`MAX_KINDS`].
     fn others(&self) -> Self;
 
-    /// The audit entry of `count` events.
+    /// Creates the audit entry of `count` events.
     fn entry(&self, at: Timestamp, count: u64) -> Entry;
 
-    /// Removes the reference to the record of the first event: it was not stored.
+    /// Removes the reference to the record of the first event, which could not be stored.
     fn forget_record(&mut self) {}
 }
 
 struct Count {
     written: Timestamp,
-    /// Events that no entry has yet.
+    /// Events that are not in an entry yet.
     more: u64,
-    /// Whether the last entry could not be written: then the next event is written at once.
+    /// Whether the last entry could not be written. The next event is then written at once.
     is_lost: bool,
 }
 
-/// The events of the last minute.
+/// Events of the last minute.
 pub(super) struct Repeats<K>(Mutex<HashMap<K, Count>>);
 
 impl<K> Default for Repeats<K> {
@@ -55,8 +55,8 @@ impl<K> Default for Repeats<K> {
 }
 
 impl<K: Repeated> Repeats<K> {
-    /// Counts an event. Returns the kind of the first one, and, if this event is the first, how many events its entry is to
-    /// count: more than one if the entry before could not be written. The caller writes it with [`Self::commit`].
+    /// Counts an event. Returns the kind of the first one, and, if this event is the first, the number of events for
+    /// its entry: more than one if the previous entry could not be written. The caller writes it with [`Self::commit`].
     pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, Option<u64>) {
         let mut all = lock(&self.0);
         let is_known = all.contains_key(&kind);
@@ -74,8 +74,8 @@ impl<K: Repeated> Repeats<K> {
         (kind, Some(lost + 1))
     }
 
-    /// Commits the batch that has the entry of `count` events. If that fails, the next event of the kind is the first again,
-    /// and its entry counts these, too.
+    /// Commits the batch with the entry of `count` events. If that fails, the next event of the kind counts as the
+    /// first again, and its entry includes these events.
     pub(super) async fn commit(
         &self,
         store: &dyn Store,
@@ -85,7 +85,7 @@ impl<K: Repeated> Repeats<K> {
     ) -> Result<()> {
         let done = store.commit(kind.tenant(), batch).await;
         if let Err(error) = &done {
-            // After a conflict the caller tries again, and counts the event again.
+            // After a conflict the caller retries and counts the event again.
             let lost = if error.kind() == error::Kind::Conflict { count - 1 } else { count };
             let mut all = lock(&self.0);
             let more = all.remove(kind).map_or(0, |known| known.more) + lost;
@@ -96,7 +96,7 @@ impl<K: Repeated> Repeats<K> {
         done
     }
 
-    /// Writes the entry of `count` events on its own. The events have happened already, so a failure is logged.
+    /// Writes the entry of `count` events. The events have already happened, so a failure is only logged.
     pub(super) async fn write(&self, store: &dyn Store, kind: &K, (at, count): (Timestamp, u64)) {
         let batch = Batch::new().audit(kind.entry(at, count));
         if let Err(error) = self.commit(store, kind, (at, count), batch).await {
@@ -104,8 +104,8 @@ impl<K: Repeated> Repeats<K> {
         }
     }
 
-    /// Returns the kinds that were repeated and are due, or all of them, with their counts. A kind that was not repeated for
-    /// a minute is dropped.
+    /// Returns the repeated kinds that are due, or all, with their counts. Drops kinds that were not repeated for a
+    /// minute.
     pub(super) fn due(&self, now: Timestamp, all: bool) -> Vec<(K, u64)> {
         let mut due = Vec::new();
         lock(&self.0).retain(|kind, count| {
@@ -122,7 +122,7 @@ impl<K: Repeated> Repeats<K> {
         due
     }
 
-    /// Writes what is due, or all of it.
+    /// Writes the entries that are due, or all.
     pub(super) async fn write_due(&self, store: &dyn Store, now: Timestamp, all: bool) {
         for (kind, count) in self.due(now, all) {
             self.write(store, &kind, (now, count)).await;

@@ -1,4 +1,4 @@
-//! After everything was taken over from a backup.
+//! Completion of a restore from a backup.
 
 use super::{Hub, LOCAL};
 use crate::audit::Entry;
@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::store::Batch;
 
 impl Hub {
-    /// Says in the audit what was taken over, and ends what was under way when the backup was made: nobody knows what became of
-    /// it. How many calls those are.
+    /// Records the restore in the audit and closes the calls that were running when the backup was made with the
+    /// outcome `unknown`. Returns their number.
     pub async fn restored(&self, contents: &Contents) -> Result<usize> {
         self.unlock().await?;
         let entry =
@@ -16,7 +16,7 @@ impl Hub {
         let entry = entry.with("records", contents.records).with("digest", contents.digest.to_string());
         self.store.commit(LOCAL, Batch::new().audit(entry)).await?;
         let unknown = self.recover().await?;
-        // The history is an older one on purpose.
+        // The restored history is deliberately older than the signed head.
         for tenant in self.store.tenants().await? {
             if let Err(error) = self.replace_head(tenant).await {
                 tracing::warn!(tenant.id = %tenant, %error, "failed to move the signed head of the audit");

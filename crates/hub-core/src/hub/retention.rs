@@ -1,5 +1,5 @@
-//! What is kept for how long: calls are forgotten when their time is over, and entries of the audit leave the store as sealed
-//! segments.
+//! Retention: calls are deleted after their retention time, and old audit entries are archived from the store into
+//! signed segments.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use crate::store::{Batch, Change, Key, Kind, MOST_ON_PAGE};
 use crate::sync::lock;
 use crate::world::System;
 
-/// About how many bytes a segment has at most. More entries make more segments.
+/// Approximate maximum size of a segment in bytes. More entries make more segments.
 const MOST: usize = 8 << 20;
 const DAY: i64 = 24 * 60 * 60;
-/// Calls that one commit deletes.
+/// Calls deleted by one commit.
 const MAX_DELETED: u32 = 100;
 
-/// How long what is kept.
+/// Retention times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Arguments and results of calls.
+    /// Retention of calls with their arguments and results.
     pub history: Duration,
-    /// Entries of the audit, in the store; for ever, if nothing is said.
+    /// Retention of audit entries in the store. Default: unlimited.
     pub audit: Option<Duration>,
 }
 
 impl Hub {
-    /// Keeps everything for so long from now on. What has been kept for longer goes at once.
+    /// Sets the retention times and applies them at once.
     pub async fn retain(&self, retention: Retention) -> Result<()> {
         if std::mem::replace(&mut *lock(&self.retention), retention) == retention {
             return Ok(());
         }
-        tracing::info!(?retention, "what is kept for how long has changed");
+        tracing::info!(?retention, "retention changed");
         for tenant in self.store.tenants().await? {
             self.forget_old(tenant).await?;
             self.seal_old(tenant).await?;
@@ -46,8 +46,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Deletes calls that are older than the retention of the history. Each commit deletes some of them, so that other
-    /// commits have their turn in between however many there are.
+    /// Deletes calls that are older than the retention of the history, a limited number per commit, so that other
+    /// commits can run in between.
     pub async fn forget_old(&self, tenant: TenantId) -> Result<()> {
         let history = lock(&self.retention).history;
         let before = self.world.now().saturating_sub(history).unwrap_or(Timestamp::MIN);
@@ -60,14 +60,14 @@ impl Hub {
         }
     }
 
-    /// Puts entries of the audit that are older than they are kept into files, day by day.
+    /// Archives audit entries that are older than their retention in segment files, up to a day boundary.
     pub async fn seal_old(&self, tenant: TenantId) -> Result<()> {
         let (kept, folder) = (lock(&self.retention).audit, self.options.segments.clone());
         let (Some(kept), Some(folder)) = (kept, folder) else { return Ok(()) };
         let before = self.world.now().saturating_sub(kept).unwrap_or(Timestamp::MIN).as_second();
         let before = Timestamp::from_second(before - before.rem_euclid(DAY)).unwrap_or(Timestamp::MIN);
         let known = self.all::<Segment>(tenant, Kind::Segment, None).await?;
-        // What is added from now on is not old.
+        // Entries added from here on are not old.
         let (mut number, end) = (known.len() as u64, self.store.head(tenant).await?.number);
         let mut head = known.last().map_or_else(|| Head::start(tenant), |(last, _)| last.ends());
         while let Some(entries) = self.old(tenant, head, (before, end), &folder).await? {
@@ -81,7 +81,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Entries for one segment: those that somebody has begun to seal, or those that are old. The last of all stays.
+    /// Collects the entries of the next segment: those of a segment file that was written but not committed, or all old
+    /// ones. The last entry of the chain stays in the store.
     async fn old(
         &self,
         tenant: TenantId,
@@ -101,7 +102,7 @@ impl Hub {
                     break 'pages;
                 }
                 entries.add(row).map_err(|broken| {
-                    let text = format!("old entries of the audit stay in the store: {broken}");
+                    let text = format!("old audit entries cannot be archived: {broken}");
                     Error::new(error::Kind::Internal, "audit_broken", text)
                 })?;
             }
@@ -109,7 +110,7 @@ impl Hub {
         Ok(Some(entries).filter(|entries| !entries.is_empty()))
     }
 
-    /// Writes the file, and takes the entries out of the store when it is on the disk.
+    /// Writes the segment file, then removes the entries from the store.
     async fn put_away(&self, folder: &Path, segment: Segment, text: Vec<u8>) -> Result<()> {
         let (tenant, path) = (segment.tenant, folder.join(segment.file()));
         let file = path.clone();
@@ -125,11 +126,11 @@ impl Hub {
             .audit(entry);
         let kept = self.store.commit(tenant, batch).await;
         if kept.as_ref().is_err_and(|error| error.kind() == error::Kind::Conflict) {
-            // Another hub was faster. Only if it has sealed the very same is this its file.
+            // Another hub was faster. The file belongs to its segment only if both are identical.
             let other = self.store.document(tenant, &Key::new(Kind::Segment, id)).await?;
             let other = other.map(|other| other.document.read::<Segment>()).transpose()?;
             if other.is_some_and(|other| other.file() != segment.file()) {
-                let _ = spawn_blocking(move || std::fs::remove_file(path)).await; // it is no harm, only in the way
+                let _ = spawn_blocking(move || std::fs::remove_file(path)).await; // harmless if left behind
             }
         }
         kept
@@ -137,6 +138,6 @@ impl Hub {
 }
 
 fn unsealed(folder: &Path, error: &std::io::Error) -> Error {
-    let text = format!("old entries of the audit cannot be written to `{}`: {error}", folder.display());
+    let text = format!("failed to write old audit entries to `{}`: {error}", folder.display());
     Error::new(error::Kind::Unavailable, "segment_unwritable", text)
 }

@@ -1,5 +1,5 @@
-//! The end of the road: what is about to be done is kept, then done, and what came of it is kept. A hub that is killed in
-//! between finds out at its next start that it does not know what became of the call; it is never made twice.
+//! Call execution: records the intent, sends the call once and records the outcome. If the hub is killed in between,
+//! the call is recorded as `unknown` at the next start and is never sent twice.
 
 use std::collections::hash_map;
 use std::sync::Arc;
@@ -27,34 +27,34 @@ use crate::store::{Batch, Call, Change, Decision, Outcome, Status};
 use crate::sync::lock;
 use crate::text::first_line;
 
-/// Why a call is made.
+/// Start of an admitted call.
 pub(super) struct Intent {
-    /// What a person has said, of a call that waited.
+    /// Approval of a pending call.
     pub(super) approved: Option<Approved>,
-    /// The rule that allows it.
+    /// Reason code of the decision that allows the call.
     pub(super) reason: &'static str,
-    /// Told when it is certain that the call is made, or that it is not.
+    /// Receives the result of recording the intent.
     pub(super) begun: oneshot::Sender<Result<()>>,
-    /// Told when it is over.
+    /// Receives the outcome.
     pub(super) done: oneshot::Sender<CallView>,
 }
 
-/// A person's yes. It is kept and used up in one step, with the start of the call.
+/// Approval by a user. It is stored and consumed in the commit that starts the call.
 pub(super) struct Approved {
     pub(super) id: ApprovalId,
     pub(super) changes: Vec<Change>,
     pub(super) entry: Entry,
 }
 
-/// A call under way, and how it is stopped.
+/// Running call and its stop signal.
 pub(super) struct Running {
     pub(super) subject: Subject,
     pub(super) stop: Arc<Notify>,
-    /// How many are about to make it: of several who say yes at once, all but one find out that they are not the first.
+    /// Number of attempts to start it: of several concurrent approvals, all but one fail.
     tries: usize,
 }
 
-/// What came of a call, before it is kept.
+/// Outcome of a call before it is stored.
 struct Came {
     status: Status,
     result: Option<Value>,
@@ -68,12 +68,12 @@ impl Came {
     }
 }
 
-/// A call that was begun. If whoever makes it is gone before it was kept what came of it, that is not known.
+/// Guard of a running call. If it is dropped before the outcome is stored, the call is recorded as `unknown`.
 struct Begun {
     hub: Arc<Hub>,
     tenant: TenantId,
     id: CallId,
-    /// What those who watch are told then.
+    /// Event that is published in this case.
     unknown: Told,
     is_open: bool,
 }
@@ -101,7 +101,7 @@ impl Drop for Begun {
 }
 
 impl Hub {
-    /// Registers a running call. Returns what stops it.
+    /// Registers a running call. Returns its stop signal.
     fn register_call(&self, scope: Scope, id: CallId) -> Arc<Notify> {
         let mut running = lock(&self.running);
         let new = || Running { subject: scope.subject(), stop: Arc::default(), tries: 0 };
@@ -110,29 +110,29 @@ impl Hub {
         running.stop.clone()
     }
 
-    /// Makes a call. What is about to be done is kept first; if that fails, nothing is done.
+    /// Executes a call. The intent is recorded first; if that fails, nothing is sent.
     pub(super) async fn carry_out(self: Arc<Self>, scope: Scope, plan: Plan, intent: Intent) {
         let (tenant, stop) = (scope.tenant(), self.register_call(scope, plan.id));
         let unknown = plan.told(Status::Unknown);
         let mut open = Begun { hub: self.clone(), tenant, id: plan.id, unknown, is_open: false };
         let Intent { approved, reason, begun, done } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
-        // Before the call is sent: no read of the store may delay the commit of the outcome.
+        // Look the name up before the call is sent: no read of the store may delay the commit of the outcome.
         let subject_name = self.caller_name(scope).await;
         let started = self.world.now();
         let has_begun = self.begin(scope, &plan, approved, reason, started).await;
         open.is_open = has_begun.is_ok();
         if has_begun.as_ref().is_err_and(|error| error.kind() == error::Kind::Unavailable) {
-            self.late.doubt(tenant, plan.id, started); // it may have been kept that it is made
+            self.late.doubt(tenant, plan.id, started); // the intent may have been stored
         }
-        let _ = begun.send(has_begun); // whoever asked may have left
+        let _ = begun.send(has_begun); // the caller may be gone
         if !open.is_open {
             return;
         }
         let came = tokio::select! {
             biased;
             came = self.reach(scope, &plan) => came,
-            () = stop.notified() => Came::failed(Status::Cancelled, "it was cancelled while it was under way"),
+            () = stop.notified() => Came::failed(Status::Cancelled, "cancelled while it was running"),
         };
         let (completed, span) = (self.world.now(), tracing::Span::current());
         if came.status != Status::Success {
@@ -155,7 +155,7 @@ impl Hub {
         let _ = done.send(view);
     }
 
-    /// Keeps that a call is about to be made.
+    /// Records the intent: the start of the call, and the use of its approval.
     async fn begin(
         &self,
         scope: Scope,
@@ -187,7 +187,7 @@ impl Hub {
         begun
     }
 
-    /// Sends the call, once, with the credentials of whoever wants it.
+    /// Sends the call, once, with the credentials of the subject.
     async fn reach(&self, scope: Scope, plan: &Plan) -> Came {
         let hidden = match self.secrets_of(scope, &plan.server).await {
             Ok(hidden) => hidden,
@@ -195,16 +195,13 @@ impl Hub {
         };
         let mut sent = self.send(scope, plan).await;
         if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
-            sent = self.send(scope, plan).await; // the connection had ended before: nothing was sent
+            sent = self.send(scope, plan).await; // the connection had closed before: nothing was sent
         }
         let mut came = match sent {
             Err(error) => Came::failed(Status::Error, hidden.hide_in(error.message().to_owned())),
             Ok(None) => {
                 let time = plan.server.settings.timeout;
-                Came::failed(
-                    Status::Unknown,
-                    format!("no answer within {time:?}: it may have been done or not"),
-                )
+                Came::failed(Status::Unknown, format!("no response within {time:?}: the outcome is unknown"))
             }
             Ok(Some(Ok(result))) => {
                 let result = hidden.hide(to_value(&result, Revision::LATEST));
@@ -220,17 +217,17 @@ impl Hub {
             }
         };
         if plan.asked.is_some() {
-            let edited = "a person changed the arguments before the call was made";
+            let edited = "a user edited the arguments before the call was sent";
             came.warning =
                 Some(came.warning.map_or_else(|| edited.to_owned(), |other| format!("{edited}; {other}")));
         }
         came
     }
 
-    /// The answer, if it came in time: tasks and questions of the server count, too.
+    /// Returns the result, or `None` after the timeout, which includes tasks and server requests.
     async fn send(&self, scope: Scope, plan: &Plan) -> Result<Option<Result<CallToolResult, ClientError>>> {
         let (client, time) = (self.client(scope, &plan.server).await?, plan.server.settings.timeout);
-        // Each request of it has longer than all of them: one limit counts.
+        // The timeout below is the only one that applies: each single request has twice as long.
         let mut call = client.call(plan.tool.name.as_str(), &plan.arguments).timeout(2 * time);
         if plan.tool.requires_task() {
             // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
@@ -243,7 +240,7 @@ impl Hub {
         Ok(answer)
     }
 
-    /// Keeps what came of a call. What cannot be kept now is kept as soon as that is possible.
+    /// Records the outcome of a call. If it cannot be stored now, the commit is deferred.
     async fn keep(
         &self,
         scope: Scope,
@@ -263,7 +260,9 @@ impl Hub {
                 let kept = json!({ "result": result, "warning": warning });
                 match self.seal(tenant, plan.id, "result", &kept).await {
                     Ok(bytes) => sealed = Some(bytes),
-                    Err(error) => tracing::error!(call.id = %plan.id, %error, "a result could not be sealed"),
+                    Err(error) => {
+                        tracing::error!(call.id = %plan.id, %error, "failed to encrypt the result of a call");
+                    }
                 }
             }
         }
@@ -272,22 +271,24 @@ impl Hub {
         let batch = Batch::new().change(Change::Finish { call: plan.id, outcome }).audit(entry);
         let mut batch = batch.tell(plan.told(status));
         if !keeps {
-            self.passing.keep(tenant, view); // for whoever waits for it now
+            self.passing.keep(tenant, view); // for callers that are waiting now
         }
         self.meters.call_over(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
         match self.store.commit(tenant, batch.clone()).await {
             Ok(()) => {}
             Err(error) if error.kind() == error::Kind::Conflict => {
-                // Another hub took this one for gone, and said that nobody knows. The audit says what is true.
-                tracing::warn!(call.id = %plan.id, status = status.name(), "a call was given up before it was over");
+                // Another hub considered this one dead and recorded the call as `unknown`. The audit still gets the
+                // real outcome.
+                tracing::warn!(call.id = %plan.id, status = status.name(), "call finished after it was recorded as unknown");
                 let entries = batch.audit.into_iter().map(|entry| entry.with("too_late", true)).collect();
                 self.late.add(tenant, Batch { audit: entries, ..Batch::new() });
             }
             Err(error) => {
-                tracing::error!(call.id = %plan.id, %error, "what came of a call cannot be kept now; it is tried again");
+                tracing::error!(call.id = %plan.id, %error, "failed to store call outcome; queued for retry");
                 self.passing.keep(tenant, view);
                 if self.store.shared().is_none() {
-                    // Here it counts already. Others are told when they can read it.
+                    // A single hub publishes the outcome now. In a cluster, the event follows when the other hubs can
+                    // read it.
                     for told in std::mem::take(&mut batch.told) {
                         self.events.publish(tenant, told);
                     }
@@ -297,7 +298,7 @@ impl Hub {
         }
     }
 
-    /// Whatever was under way when a hub ended, this one before or another, is not known to have been done.
+    /// Records calls that were running when a hub stopped, this one or a peer, as `unknown`. Returns their number.
     pub async fn recover(&self) -> Result<usize> {
         let mut count = 0;
         for tenant in self.store.tenants().await? {
@@ -314,14 +315,14 @@ impl Hub {
                 return Ok(count);
             }
             for call in calls {
-                let text = "the hub ended while it was under way: whether it was done is not known";
+                let text = "the hub stopped while the call was running: its outcome is unknown";
                 let outcome = self.failed(tenant, call.id, call.server, Status::Unknown, text).await;
                 let entry = Entry::new(outcome.at, "hub", "call.done").with("call", call.id.to_string());
                 let batch = Batch::new().change(Change::Finish { call: call.id, outcome });
                 let batch = batch.audit(entry.with("status", Status::Unknown.name()));
                 let batch = batch.tell(told::call(call.id, call.server, &call.tool, Status::Unknown));
                 match self.store.commit(tenant, batch).await {
-                    Err(error) if error.kind() == error::Kind::Conflict => continue, // another hub was quicker
+                    Err(error) if error.kind() == error::Kind::Conflict => continue, // another hub recorded it
                     done => done?,
                 }
                 count += 1;
@@ -330,9 +331,9 @@ impl Hub {
     }
 }
 
-/// Whether the tool may have run although the call failed: always, unless it is certain that nothing was sent, or that the
-/// server answered with an error. An error that is not listed here says nothing about the tool.
-#[expect(clippy::match_same_arms, reason = "every error is named, and what is not is unknown")]
+/// Reports whether the tool may have run although the call failed: always, unless it is certain that nothing was sent
+/// or that the server responded with an error. An error that is not listed here says nothing about the tool.
+#[expect(clippy::match_same_arms, reason = "every error is named; an unnamed one means unknown")]
 fn may_have_run(error: &ClientError) -> bool {
     match error {
         ClientError::Open { .. }
@@ -346,7 +347,7 @@ fn may_have_run(error: &ClientError) -> bool {
             CallError::TimedOut(_) | CallError::Lost(_) | CallError::Malformed(_) => true,
         },
         ClientError::Task { status, .. } => !matches!(status, TaskStatus::Failed | TaskStatus::Cancelled),
-        // The server has sent a result, or asked for more: the tool had started.
+        // The server has sent a result or a server request: the tool had started.
         ClientError::OutcomeUnknown { .. }
         | ClientError::Malformed { .. }
         | ClientError::EndlessList { .. }
@@ -360,7 +361,7 @@ fn may_have_run(error: &ClientError) -> bool {
     }
 }
 
-/// What the SDK calls failures in which nothing was sent.
+/// Error codes of the SDK for failures in which nothing was sent.
 const NOT_SENT: [&str; 6] = [
     "HTTP_CONNECT",
     "HTTP_REQUEST",

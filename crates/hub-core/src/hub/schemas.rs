@@ -1,4 +1,4 @@
-//! What tools take, compiled once for each schema.
+//! Cache of compiled input schemas.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,17 +10,17 @@ use crate::digest::Digest;
 use crate::sync::lock;
 use crate::tool::Tool;
 
-/// How many are remembered.
+/// Number of cached schemas.
 const MOST: usize = 1_000;
-/// How many faults are told.
+/// Validation errors reported per call.
 const FAULTS: usize = 5;
 
-/// Compiled schemas, by what they say: whose they are makes no difference.
+/// Compiled schemas by their digest, shared by all servers.
 #[derive(Default)]
 pub(super) struct Schemas(Mutex<HashMap<Digest, Arc<Schema>>>);
 
 impl Schemas {
-    /// Whether arguments are what a tool takes.
+    /// Validates arguments against the input schema of a tool.
     pub(super) fn check(&self, tool: &Tool, arguments: &Value) -> Result<(), String> {
         let Some(schema) = tool.input_schema() else { return Ok(()) };
         let faults = self.compiled(schema)?.faults(arguments, FAULTS);
@@ -28,7 +28,7 @@ impl Schemas {
             return Ok(());
         }
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
-        Err(format!("the arguments do not fit the tool: {}", faults.join("; ")))
+        Err(format!("the arguments do not match the input schema of the tool: {}", faults.join("; ")))
     }
 
     fn compiled(&self, schema: &Value) -> Result<Arc<Schema>, String> {
@@ -36,8 +36,8 @@ impl Schemas {
         if let Some(known) = lock(&self.0).get(&digest) {
             return Ok(known.clone());
         }
-        let compiled =
-            Schema::compile(schema).map_err(|fault| format!("the schema of the tool is broken: {fault}"))?;
+        let compiled = Schema::compile(schema)
+            .map_err(|fault| format!("the input schema of the tool is invalid: {fault}"))?;
         let compiled = Arc::new(compiled);
         let mut known = lock(&self.0);
         if known.len() >= MOST {

@@ -1,5 +1,5 @@
-//! Secrets of programs: variables of their environment whose values are in the vault. Each is for one program as it was
-//! when the secret was entered, and is given to no other.
+//! Environment secrets: environment variables of stdio servers whose values are in the vault. Each is bound to the
+//! program it was stored for and is given to no other.
 
 use linchpin::auth::Secret;
 
@@ -19,7 +19,7 @@ use crate::vault::Label;
 const LONGEST: usize = 32_768;
 
 impl Hub {
-    /// Keeps the value of a variable for a program, in place of the one before.
+    /// Stores an environment secret of a stdio server in place of the previous one.
     pub async fn set_secret(
         &self,
         scope: Scope,
@@ -32,18 +32,15 @@ impl Hub {
         let Transport::Stdio(launch) = &server.transport else {
             return Err(Error::invalid(
                 "server",
-                "only programs have such secrets: this one has a credential",
+                "must be a stdio server: remote servers have a credential instead",
             ));
         };
         if !launch.secrets.contains(variable) {
-            let text = "this program has no such secret: name it in `secrets` of the operator's file first";
+            let text = "must be declared in `secrets` of the configuration file first";
             return Err(Error::invalid("variable", text));
         }
         if !(1..=LONGEST).contains(&secret.expose().len()) || secret.expose().contains('\0') {
-            return Err(Error::invalid(
-                "secret",
-                format!("1 to {LONGEST} bytes without a zero are a secret"),
-            ));
+            return Err(Error::invalid("secret", format!("must be 1 to {LONGEST} bytes without a NUL byte")));
         }
         let label = label(server.id, launch, variable);
         let before: Option<(Sealed, u64)> = self.find(tenant, Kind::Secret, label.id).await?;
@@ -51,7 +48,8 @@ impl Hub {
         let (id, slug, is_enabled) = (server.id, server.slug.clone(), server.settings.enabled);
         let change = self.keys.seal(tenant, &label, &id.to_string(), secret, version).await?;
         let entry = self.entry(scope, "secret.set").with("server", id.to_string()).with("variable", variable);
-        // It is another server from now on: whoever has just read the secret before comes too late.
+        // The version of the server changes as well, so that a hub that has just read the previous secret must not use
+        // it.
         let version = server.version;
         let kept = put(Kept::of(server).document(id)?, version);
         let batch = Batch::new().change(kept).change(change).audit(entry);
@@ -60,7 +58,7 @@ impl Hub {
         self.server(scope, slug.as_str()).await
     }
 
-    /// Forgets the value of a variable. The program is ended, and not started without it.
+    /// Deletes an environment secret. The server is stopped and not started again without it.
     pub async fn drop_secret(&self, scope: Scope, server: &str, variable: &str) -> Result<ServerView> {
         scope.person()?;
         let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
@@ -71,7 +69,7 @@ impl Hub {
         let (id, slug, version) = (server.id, server.slug.clone(), server.version);
         let entry =
             self.entry(scope, "secret.dropped").with("server", id.to_string()).with("variable", variable);
-        // Whoever has just read the secret comes too late.
+        // The version of the server changes as well, so that a hub that has just read the secret must not use it.
         let kept = put(Kept::of(server).document(id)?, version);
         let batch = Batch::new().change(kept).change(Change::Remove(key)).audit(entry);
         let batch = batch.tell(told::server(id, "secret"));
@@ -79,7 +77,8 @@ impl Hub {
         self.server(scope, slug.as_str()).await
     }
 
-    /// A server as it is started: a program with its secrets. Without one of them it is not started at all.
+    /// Returns a server with the secrets in its environment. Fails if one is missing: the server must not start without
+    /// it.
     pub(super) async fn with_secrets(&self, tenant: TenantId, mut server: Server) -> Result<Server> {
         let Transport::Stdio(launch) = &mut server.transport else { return Ok(server) };
         for variable in launch.secrets.clone() {
@@ -89,7 +88,7 @@ impl Hub {
             let Some((secret, ..)) = fits else {
                 let slug = server.slug.as_str();
                 let text = format!(
-                    "`{slug}` cannot be started: its secret `{variable}` is missing, or was for another command: enter it with \
+                    "`{slug}` cannot be started: its secret `{variable}` is missing or was stored for another command: set it with \
                      `linchpin server secret set {slug} {variable}`"
                 );
                 return Err(Error::new(error::Kind::Denied, "secret_missing", text));
@@ -99,7 +98,7 @@ impl Hub {
         Ok(server)
     }
 
-    /// The secrets of a program that nobody has entered yet.
+    /// Returns the environment secrets that are not stored yet.
     pub(super) async fn missing_secrets(&self, tenant: TenantId, server: &Server) -> Result<Vec<String>> {
         let Transport::Stdio(launch) = &server.transport else { return Ok(Vec::new()) };
         let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! Stored form of servers: settings and transport, and when the hub last reached them.
+//! Stored form of servers: settings, transport and last contact.
 
 use jiff::Timestamp;
 use linchpin::egress::Target;
@@ -12,21 +12,21 @@ use crate::server::{Remote, Server, Settings, Transport};
 use crate::store::{Document, Kind};
 use crate::tool::LeftOut;
 
-/// A stored server. The command of a stdio server is not stored: only the configuration file has it.
+/// Stored server. The command of a stdio server is only in the configuration file.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) slug: Slug,
     pub(super) settings: Settings,
     pub(super) place: Place,
     pub(super) is_from_file: bool,
-    /// Whether the configuration file does not declare it any more.
+    /// Whether the configuration file no longer declares the server.
     #[serde(default)]
     pub(super) has_left_file: bool,
     pub(super) created: Timestamp,
     pub(super) updated: Timestamp,
 }
 
-/// How a server is reached, without the command, which only the configuration file has.
+/// Stored transport. The command of a stdio server is only in the configuration file.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Place {
@@ -35,19 +35,19 @@ pub(super) enum Place {
     Sse(Remote),
 }
 
-/// When the hub last reached a server, and the outcome of its last sync.
+/// Last contact with a server and result of its last sync.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Contact {
     pub(super) last_connected: Option<Timestamp>,
     pub(super) last_synced: Option<Timestamp>,
     /// Why the last sync failed.
     pub(super) error: Option<String>,
-    /// Version of the server that the error is about.
+    /// Version of the server that the error belongs to.
     #[serde(default)]
     pub(super) of: u64,
     /// Number of tools.
     pub(super) tools: usize,
-    /// Tools of the last sync that are not used. Absent in records of older versions.
+    /// Skipped tools of the last sync. Absent in records of older versions.
     #[serde(default)]
     pub(super) left_out: Vec<LeftOut>,
 }

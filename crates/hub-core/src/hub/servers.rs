@@ -1,4 +1,4 @@
-//! Servers: added, changed, looked at and removed.
+//! Servers: list, add, update and remove.
 
 use std::collections::BTreeMap;
 
@@ -21,98 +21,99 @@ use crate::server::{Authentication, CredentialMode, Draft, Launch, Remote, Serve
 use crate::store::{Batch, Change, Key, Kind, Stored};
 use crate::tool::LeftOut;
 
-/// How many servers a tenant may have.
+/// Maximum number of servers of a tenant.
 const MOST: usize = 1_000;
 const NOT_IN_FILE: &str = "server_not_in_file";
 const LEFT_FILE: &str = "not in the configuration file";
 
-/// A server, as people see it.
+/// Server, as shown to users.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a member of the JSON object of the API")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the REST API")]
 pub struct ServerView {
-    /// Its id.
+    /// Server id.
     #[schemars(with = "String")]
     pub id: ServerId,
-    /// Its short name, which never changes.
+    /// Slug. It cannot be changed.
     pub slug: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// What it is for.
+    /// Description.
     pub description: Option<String>,
     /// `stdio`, `http` or `sse`.
     pub transport: &'static str,
-    /// Where it is.
+    /// URL of a remote server.
     pub url: Option<String>,
-    /// What is sent with every request.
+    /// Headers sent with every request.
     pub headers: BTreeMap<String, String>,
-    /// The program and its arguments, if it is one.
+    /// Command and arguments of a stdio server.
     pub command: Option<Vec<String>>,
-    /// The names of the variables in its environment.
+    /// Names of its environment variables.
     pub env: Vec<String>,
-    /// The names of those whose values are in the vault.
+    /// Names of the environment variables whose values are in the vault.
     pub secrets: Vec<String>,
-    /// Those of them that nobody has entered yet: without them it is not started.
+    /// Environment secrets that are not stored yet. The server cannot start without them.
     pub missing_secrets: Vec<String>,
-    /// Whether the operator's file says that it is there: then it is changed in that file alone.
+    /// Whether the configuration file declares the server. It can then be changed only there.
     pub is_from_file: bool,
-    /// Whether the configuration file does not declare it any more: it is disabled until the file does, or it is removed.
+    /// Whether the configuration file no longer declares the server. It is disabled until it is declared again or
+    /// removed.
     pub has_left_file: bool,
-    /// How requests say who asks.
+    /// Authentication of requests to the server.
     pub authentication: Authentication,
-    /// Whose credentials are used.
+    /// Whether credentials are shared or per agent.
     pub credentials: CredentialMode,
-    /// How long an answer may take.
+    /// Request timeout in milliseconds.
     pub timeout_ms: u64,
-    /// How often connecting, listing and reading is tried again.
+    /// Number of retries when connecting, listing and reading.
     pub retry_attempts: u8,
-    /// How many calls a minute it takes.
+    /// Rate limit in calls per minute.
     pub calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once.
+    /// Maximum number of concurrent calls.
     pub calls_at_once: Option<u32>,
-    /// Protocol revision that is pinned for its connections, if one is.
+    /// Pinned protocol revision, if any.
     pub revision: Option<&'static str>,
-    /// Whether it is used at all.
+    /// Whether the server is enabled.
     pub enabled: bool,
-    /// Whether arguments and results of its calls are kept.
+    /// Whether arguments and results of its calls are stored.
     pub keep_history: bool,
-    /// The status of its connections, or `disabled`.
+    /// Status of its connections, or `disabled`.
     pub status: Status,
-    /// Why its tools could not be looked at the last time, if it was not changed since; those that are known are of before.
+    /// Error of the last sync, unless the server was changed since. The known tools are those of an earlier sync.
     pub error: Option<String>,
-    /// When it last answered.
+    /// Time of the last successful contact.
     #[schemars(with = "Option<String>")]
     pub last_connected: Option<Timestamp>,
-    /// When its tools were last looked at.
+    /// Time of the last sync.
     #[schemars(with = "Option<String>")]
     pub last_synced: Option<Timestamp>,
-    /// How many tools it has.
+    /// Number of tools.
     pub tools: usize,
     /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
     pub left_out: Vec<LeftOut>,
-    /// Counts the changes.
+    /// Version, incremented by each change.
     pub version: u64,
-    /// When it was added.
+    /// Time of creation.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     #[schemars(with = "String")]
     pub updated: Timestamp,
 }
 
-/// Which servers are wanted.
+/// Filter for servers.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerFilter {
-    /// That are used, or not.
+    /// Whether the server is enabled.
     pub enabled: Option<bool>,
-    /// That are connected so.
+    /// Connection status.
     pub status: Option<Status>,
-    /// With this in their name, short name or description.
+    /// Part of the name, slug or description.
     pub q: Option<String>,
 }
 
 impl Hub {
-    /// The servers of the tenant.
+    /// Lists the servers of the tenant.
     pub async fn servers(&self, scope: Scope, filter: &ServerFilter) -> Result<Vec<ServerView>> {
         scope.person()?;
         let mut views = Vec::new();
@@ -131,26 +132,26 @@ impl Hub {
         Ok(views)
     }
 
-    /// One server, by its id or its short name.
+    /// Returns one server by id or slug.
     pub async fn server(&self, scope: Scope, name: &str) -> Result<ServerView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
         self.view_server(scope.tenant(), server).await
     }
 
-    /// Adds a server that somebody has described. It is looked at soon.
+    /// Adds a server and schedules a sync.
     pub async fn add_server(&self, scope: Scope, form: Value) -> Result<ServerView> {
         scope.person()?;
         let Draft { slug, settings, transport } = Draft::read(form)?;
         let taken: Vec<_> =
             self.every_server(scope.tenant()).await?.into_iter().map(|server| server.slug).collect();
         if taken.len() >= MOST {
-            let text = format!("there are {MOST} servers already: remove one first");
+            let text = format!("the limit of {MOST} servers is reached: remove one first");
             return Err(Error::new(error::Kind::Exhausted, "too_many_servers", text));
         }
         let slug = match slug {
             Some(slug) if taken.contains(&slug) => {
-                let text = format!("there is a server `{}` already: choose another one", slug.as_str());
+                let text = format!("a server `{}` already exists: choose another slug", slug.as_str());
                 return Err(Error::new(error::Kind::Conflict, "name_taken", text).about("slug"));
             }
             Some(slug) => slug,
@@ -180,16 +181,16 @@ impl Hub {
         self.server(scope, &id.to_string()).await
     }
 
-    /// Changes what is given of a server. Another place for it means other credentials: those that are known are dropped.
+    /// Changes the given fields of a server. Another URL or authentication deletes the stored credentials.
     pub async fn update_server(&self, scope: Scope, name: &str, changes: Value) -> Result<ServerView> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
         own(&server)?;
         let Value::Object(changes) = changes else {
-            return Err(Error::invalid("body", "an object is expected"));
+            return Err(Error::invalid("body", "must be an object"));
         };
         if changes.contains_key("slug") {
-            return Err(Error::invalid("slug", "it never changes: tools are called by it"));
+            return Err(Error::invalid("slug", "cannot be changed: it is part of the names of tools"));
         }
         let mut form = server.form();
         form.extend(changes);
@@ -200,12 +201,12 @@ impl Hub {
         self.server(scope, &id.to_string()).await
     }
 
-    /// Turns a server on or off.
+    /// Enables or disables a server.
     pub async fn enable_server(&self, scope: Scope, name: &str, enabled: bool) -> Result<ServerView> {
         self.update_server(scope, name, json!({ "enabled": enabled })).await
     }
 
-    /// Removes a server with its tools and credentials. Its calls and the audit stay.
+    /// Removes a server with its tools and credentials. Its calls and audit entries stay.
     pub async fn remove_server(&self, scope: Scope, name: &str) -> Result<()> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
@@ -227,7 +228,7 @@ impl Hub {
         self.commit_server(tenant, batch.tell(told::server(id, "removed")), (id, None), false).await
     }
 
-    /// Keeps a server as it is from now on, and ends what was under way with it as it was.
+    /// Stores the new settings and transport of a server and closes its previous connections.
     pub(super) async fn replace_server(
         &self,
         scope: Scope,
@@ -240,8 +241,8 @@ impl Hub {
         let (tenant, place) = (scope.tenant(), Place::of(&transport));
         let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
-        // An edit of the configuration file deletes no secret: each is bound to the URL or command and to the authentication
-        // that it was entered for, and is used again when those come back.
+        // An edit of the configuration file deletes no secret: each is bound to the URL or command and to the
+        // authentication that it was stored for, and becomes usable again when those are restored.
         let has_other_authentication = settings.authentication != before.settings.authentication;
         if before.is_from_file {
             if has_other_authentication {
@@ -253,18 +254,18 @@ impl Hub {
         }
         let kept = Kept { settings, place, has_left_file: false, updated: self.world.now(), ..before };
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
-        // Whoever finds the new version finds the program that belongs to it.
+        // Set the program before the commit, so that readers of the new version find its program.
         let launch = self.keep_launch(tenant, id, transport.launch());
         let (batch, server) = (batch.tell(told::server(id, "changed")), (id, Some(version + 1)));
         if let Err(error) = self.commit_server(tenant, batch, server, kept.settings.enabled).await {
             self.keep_launch(tenant, id, launch);
-            self.connections.end(tenant, id); // it may have been started in between
+            self.connections.end(tenant, id); // it may have been started with the new program
             return Err(error);
         }
         Ok(())
     }
 
-    /// All servers. A program that nobody knows how to start is left out: it hides no other.
+    /// Lists all servers. Skips stdio servers whose program is unknown.
     pub(super) async fn every_server(&self, tenant: TenantId) -> Result<Vec<Server>> {
         let mut servers = Vec::new();
         for stored in self.stored(tenant, Kind::Server, None).await? {
@@ -277,8 +278,8 @@ impl Hub {
         Ok(servers)
     }
 
-    /// A server that the caller may know of, by its id or its short name. For an agent, a server that it was not granted
-    /// does not exist; the audit says that it tried.
+    /// Returns a server that the caller may see, by id or slug. For an agent, a server that it was not granted does not
+    /// exist; the attempt is recorded in the audit.
     pub(super) async fn visible_server(&self, scope: Scope, name: &str) -> Result<Server> {
         let Some(agent) = scope.agent() else {
             scope.person()?;
@@ -297,7 +298,7 @@ impl Hub {
         Err(Error::not_found("server", crate::text::shortened(name)))
     }
 
-    /// The id of the server with this id or short name.
+    /// Returns the id of the server with this id or slug.
     pub(super) async fn find_server_id(&self, tenant: TenantId, name: &str) -> Result<Option<ServerId>> {
         let found = match name.parse::<ServerId>() {
             Ok(id) => self.store.document(tenant, &Key::new(Kind::Server, id)).await?,
@@ -306,7 +307,7 @@ impl Hub {
         found.map(|stored| stored.document.key.id.parse()).transpose()
     }
 
-    /// A server by its id or its short name.
+    /// Returns a server by id or slug.
     pub(super) async fn find_server(&self, tenant: TenantId, name: &str) -> Result<Server> {
         let found = match name.parse::<ServerId>() {
             Ok(id) => self.store.document(tenant, &Key::new(Kind::Server, id)).await?,
@@ -324,10 +325,10 @@ impl Hub {
         let transport = match place {
             Place::Http(remote) => Transport::Http(remote),
             Place::Sse(remote) => Transport::Sse(remote),
-            // It is disabled and never started: only the file has its command.
+            // Such a server is disabled and never started: only the file has its command.
             Place::Stdio if has_left_file => Transport::Stdio(Launch::new("", &[])),
             Place::Stdio => Transport::Stdio(self.launch(tenant, id).ok_or_else(|| {
-                let text = format!("`{}` is not in the operator's file any more", slug.as_str());
+                let text = format!("`{}` is not in the configuration file any more", slug.as_str());
                 Error::new(error::Kind::Unavailable, NOT_IN_FILE, text)
             })?),
         };
@@ -378,7 +379,7 @@ impl Hub {
             enabled: settings.enabled,
             keep_history: settings.keep_history,
             status,
-            // With a credential that has just been entered it may work.
+            // Hide an error of an earlier version: a new credential, for example, may have fixed it.
             error: if server.has_left_file {
                 Some(LEFT_FILE.to_owned())
             } else {
@@ -394,13 +395,13 @@ impl Hub {
         })
     }
 
-    /// When the hub last spoke with a server, and the version of that.
+    /// Loads the last contact with a server, with the version of the document.
     pub(super) async fn contact(&self, tenant: TenantId, server: ServerId) -> Result<(Contact, u64)> {
         Ok(self.find(tenant, Kind::Contact, server).await?.unwrap_or_default())
     }
 }
 
-/// Refuses a server that only the configuration file changes.
+/// Rejects a server that can be changed only in the configuration file.
 fn own(server: &Server) -> Result<()> {
     if !server.is_from_file {
         return Ok(());
@@ -413,7 +414,7 @@ fn own(server: &Server) -> Result<()> {
     Err(Error::new(error::Kind::Conflict, "server_from_file", text))
 }
 
-/// Refuses a server that is not in the configuration file any more.
+/// Rejects a server that is not in the configuration file any more.
 pub(super) fn left_file(server: &Server) -> Result<()> {
     if !server.has_left_file {
         return Ok(());
@@ -425,7 +426,7 @@ pub(super) fn left_file(server: &Server) -> Result<()> {
     Err(Error::new(error::Kind::Conflict, NOT_IN_FILE, text))
 }
 
-/// A short name that looks like a name and is not taken.
+/// Derives a free slug from a name.
 fn free_slug(name: &str, taken: &[Slug]) -> Slug {
     let wanted =
         Slug::from_name(name).or_else(|| Slug::from_name("server")).unwrap_or_else(|| unreachable!());
@@ -433,13 +434,13 @@ fn free_slug(name: &str, taken: &[Slug]) -> Slug {
     std::iter::once(wanted.clone()).chain(numbered).find(|slug| !taken.contains(slug)).unwrap_or(wanted)
 }
 
-/// The scheme, name and port that credentials are bound to.
+/// Returns the origin (scheme, host and port) that credentials are bound to.
 pub(super) fn origin(transport: &Transport) -> Option<String> {
     Place::of(transport).origin()
 }
 
 impl Server {
-    /// What a form would have to say to get this server.
+    /// Returns the form that describes this server.
     fn form(&self) -> Map<String, Value> {
         let mut form = match serde_json::to_value(&self.settings) {
             Ok(Value::Object(form)) => form,

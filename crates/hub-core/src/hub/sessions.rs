@@ -1,4 +1,5 @@
-//! People at a browser. A cookie holds a secret, and the hub keeps its digest: who reads the store cannot act as anybody.
+//! Browser sessions. A cookie holds a secret of which the hub stores only the digest: a reader of the store cannot use
+//! a session.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,41 +20,41 @@ use crate::id::{TenantId, UserId};
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
 
-/// How long a session lasts.
+/// Maximum lifetime of a session.
 const LONGEST: Duration = Duration::from_hours(12);
-/// How long it lasts unused.
+/// Maximum idle time of a session.
 const IDLE: Duration = Duration::from_mins(30);
-/// How exactly it is known when it was last used.
+/// Minimum time between updates of the last use.
 const NOTED: Duration = Duration::from_mins(1);
 
-/// Failed sign-ins before the first wait: with one name from one source, and with one name from all sources.
+/// Failed logins before the first wait: with one name from one source, and with one name from all sources.
 const FREE_OF_SOURCE: u32 = 5;
 const FREE_OF_NAME: u32 = 100;
 
-const REFUSED: &str = "the name or the password is not right";
+const REFUSED: &str = "wrong name or password";
 
-/// A session, as it is kept.
+/// Stored session.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Session {
     id: String,
     user: UserId,
-    /// The password that the user had then.
+    /// Password version of the user at the login.
     passwords: u32,
     created: Timestamp,
     used: Timestamp,
-    /// Host and port that the session is valid for. Sessions of earlier versions have none, and end.
+    /// Host and port that the session is valid for. Empty in sessions of earlier versions, which are invalid.
     #[serde(default)]
     host: String,
 }
 
-/// The client of a request, as the listener sees it.
+/// Client of a request, as the listener sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remote {
     /// Address of the client, or of the proxy in front of it.
     pub address: Option<IpAddr>,
-    /// Host and port that the request names. A session that it starts is valid for these alone.
+    /// Host and port that the request names. A session that it starts is valid only for these.
     pub host: String,
-    /// The user whose session or token the request has, if any.
+    /// User of the session or token of the request, if any.
     pub user: Option<UserId>,
 }
 
@@ -63,18 +64,18 @@ impl Remote {
     }
 }
 
-/// Somebody has signed in.
+/// Session of a user who has just logged in.
 #[derive(Debug, Clone)]
 pub struct SignedIn {
-    /// What the browser keeps.
+    /// Cookie value.
     pub cookie: Secret,
-    /// What pages send with whatever changes something.
+    /// CSRF token that pages send with every change.
     pub csrf: Secret,
-    /// In whose name.
+    /// Actor of the session.
     pub scope: Scope,
-    /// Who it is.
+    /// User of the session.
     pub user: UserView,
-    /// When it ends, used or not.
+    /// Latest end of the session.
     pub expires: Timestamp,
 }
 
@@ -88,17 +89,17 @@ impl Session {
     }
 }
 
-/// Where the session of a cookie is kept.
+/// Derives the document id of a session.
 pub(super) fn session_id(cookie: &Secret) -> String {
     Digest::of("linchpin session").part(cookie.expose()).end().to_string()
 }
 
-/// It is not kept either: whoever has the cookie can make it, and nobody else.
+/// Derives the CSRF token from the cookie. It is not stored.
 fn csrf(cookie: &Secret) -> Secret {
     Secret::new(Digest::of("linchpin csrf").part(cookie.expose()).end().to_string())
 }
 
-/// Limits of failed sign-ins without a session: of one source, so that others are not locked out, and of all together.
+/// Limits of failed logins without a session: per source, so that others are not locked out, and in total.
 fn limits_of_name(tenant: TenantId, name: &str, source: Option<IpAddr>) -> Vec<Limit> {
     let key = || Digest::of("linchpin sign-in").part(tenant.to_string()).part(name);
     let source = source.map(|source| source.to_string()).unwrap_or_default();
@@ -108,13 +109,13 @@ fn limits_of_name(tenant: TenantId, name: &str, source: Option<IpAddr>) -> Vec<L
     ]
 }
 
-/// Limit of wrong passwords from a user who is signed in: a stolen session is no way to guess the password.
+/// Limit of wrong passwords of a logged-in user: a stolen session must not help to guess the password.
 pub(super) fn limit_of_user(user: UserId) -> Limit {
     Limit { key: Digest::of("linchpin password").part(user.to_string()).end(), free: FREE_OF_SOURCE }
 }
 
 impl Hub {
-    /// Signs a user in with a password. Each sign-in is a new session.
+    /// Logs a user in with a password. Each login starts a new session.
     pub async fn sign_in(
         &self,
         tenant: TenantId,
@@ -126,7 +127,7 @@ impl Hub {
         let user = self.user_named(tenant, name).await?;
         let own = user.as_ref().map(|user| user.id).filter(|id| from.user == Some(*id));
         let place = self.people.place(own.map_or(Lane::Source(source), Lane::User))?;
-        // Wrong passwords of others do not lock out a user who is signed in already.
+        // Wrong passwords of others must not lock out a user who is already logged in.
         let limits =
             own.map_or_else(|| limits_of_name(tenant, name, source), |user| vec![limit_of_user(user)]);
         let reason = Reason::WrongPassword;
@@ -147,11 +148,11 @@ impl Hub {
         found.map(|stored| stored.document.read()).transpose()
     }
 
-    /// Counts an attempt with a password, or refuses it because of those before.
+    /// Counts a password attempt, or rejects it because of earlier failures.
     pub(super) fn begin_attempt(&self, limits: &[Limit], refused: &Refused) -> Result<()> {
         let Err(wait) = self.people.tries.begin(limits, self.world.now()) else { return Ok(()) };
         self.note_refused(Refused { reason: Reason::TooManyTries, ..refused.clone() });
-        let text = format!("too many tries: wait {} s", error::seconds(wait));
+        let text = format!("too many failed attempts: try again in {} s", error::seconds(wait));
         Err(Error::new(error::Kind::Exhausted, "too_many_tries", text).after(wait))
     }
 
@@ -172,7 +173,7 @@ impl Hub {
         Ok(signed_in)
     }
 
-    /// A new session, and the batch that stores it.
+    /// Creates a session, and the batch that stores it.
     pub(super) fn new_session(
         &self,
         tenant: TenantId,
@@ -191,7 +192,7 @@ impl Hub {
         Ok((SignedIn { cookie, csrf, scope, user: user.view(), expires }, batch))
     }
 
-    /// Forgets what is over.
+    /// Deletes the expired sessions of a user.
     async fn sweep_sessions(&self, tenant: TenantId, user: &User) -> Result<()> {
         let now = self.world.now();
         let all = self.all::<Session>(tenant, Kind::Session, Some(&user.id.to_string())).await?;
@@ -203,7 +204,7 @@ impl Hub {
         Ok(())
     }
 
-    /// The user of a session cookie, and the CSRF token of its pages. `host` is the one that the request names.
+    /// Returns the user of a session cookie, and the CSRF token of its pages. `host` is the one that the request names.
     pub async fn session(&self, cookie: &Secret, host: &str) -> Result<Option<(Scope, Secret)>> {
         let Some((tenant, session, version)) = self.known_session(cookie, host).await? else {
             return Ok(None);
@@ -212,21 +213,21 @@ impl Hub {
         if now >= session.used + NOTED {
             let session = Session { used: now, ..session };
             let batch = Batch::new().change(put(session.document()?, version));
-            // Another request may have noted it; and whoever has signed in is not locked out by a full disk.
+            // A concurrent request may have stored it already, and a full disk must not log the user out.
             if let Err(error) = self.store.commit(tenant, batch).await {
-                tracing::debug!(%error, "the use of a session was not noted");
+                tracing::debug!(%error, "failed to store the last use of a session");
             }
         }
         Ok(Some((scope, csrf(cookie))))
     }
 
-    /// The user of a session cookie. This does not count as a use of the session: it is for open streams.
+    /// Returns the user of a session cookie without counting as a use of the session. For open streams.
     pub async fn session_of(&self, cookie: &Secret, host: &str) -> Result<Option<Scope>> {
         let known = self.known_session(cookie, host).await?;
         Ok(known.map(|(tenant, session, _)| Scope::new(tenant, Subject::User(session.user))))
     }
 
-    /// A session that is valid for this host.
+    /// Returns the session of a cookie if it is valid for this host.
     async fn known_session(&self, cookie: &Secret, host: &str) -> Result<Option<(TenantId, Session, u64)>> {
         let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
         let user = self.find::<User>(tenant, Kind::User, session.user).await?;
@@ -241,7 +242,7 @@ impl Hub {
         found.map(|(tenant, stored)| Ok((tenant, stored.document.read()?, stored.version))).transpose()
     }
 
-    /// Ends a session. One that has ended stays so.
+    /// Ends a session. Succeeds if it has already ended.
     pub async fn sign_out(&self, cookie: &Secret) -> Result<()> {
         let Some((tenant, session, _)) = self.find_session(cookie).await? else { return Ok(()) };
         let entry = self.entry(Scope::new(tenant, Subject::User(session.user)), "session.ended");
@@ -249,7 +250,7 @@ impl Hub {
         let batch = Batch::new().change(gone).audit(entry).tell(told::sessions(session.user));
         match self.commit_subject(tenant, batch, Subject::User(session.user)).await {
             Err(error) if error.kind() != error::Kind::NotFound => Err(error),
-            _ => Ok(()), // or it was ended elsewhere
+            _ => Ok(()), // ended, or already ended elsewhere
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Servers as the files of other clients name them, so that those use them without the hub: the counterpart of an import.
-//! Nothing secret is in it: what is secret is taken from the environment of the client.
+//! Server entries for the configuration files of other MCP clients, so that these use the servers without the hub: the
+//! counterpart of an import. Secrets are left out; the client takes them from its environment.
 
 use std::str::FromStr;
 
@@ -15,25 +15,25 @@ use crate::likeness::{has_secret, in_arguments, is_secret};
 use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Launch, NEEDED, Remote, Server, Transport};
 
-/// Whose file is wanted.
+/// MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
-    /// Of Claude Desktop.
+    /// Claude Desktop.
     ClaudeDesktop,
-    /// Of Claude Code.
+    /// Claude Code.
     ClaudeCode,
-    /// Of Cursor.
+    /// Cursor.
     Cursor,
-    /// Of VS Code.
+    /// VS Code.
     VsCode,
 }
 
-/// What stands in the file of a client.
+/// Configuration for a client.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Snippet {
-    /// What the file says.
+    /// Content of the configuration file.
     pub file: Value,
-    /// What is to be known of some servers, and which are left out.
+    /// Notes about servers, including skipped ones.
     pub notes: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// How a variable of the environment is written; not at all where nothing stands for one.
+    /// Returns a reference to an environment variable, empty if the client does not support one.
     fn reference(self, variable: &str) -> String {
         match self {
             Client::ClaudeDesktop => String::new(),
@@ -72,7 +72,7 @@ impl Client {
 }
 
 impl Hub {
-    /// What the file of a client must say to use these servers; those that are enabled, if none are named.
+    /// Returns the configuration for a client with these servers. Default: all enabled servers.
     pub async fn snippet(&self, scope: Scope, client: Client, names: &[String]) -> Result<Snippet> {
         scope.person()?;
         let mut servers = Vec::new();
@@ -92,7 +92,7 @@ impl Hub {
             let mut writing = Writing { client, slug, notes: Vec::new() };
             match writing.entry(server) {
                 Ok(entry) => drop(entries.insert(slug.to_owned(), entry)),
-                Err(why) => writing.notes.push(format!("it is left out: {why}")),
+                Err(why) => writing.notes.push(format!("skipped: {why}")),
             }
             notes.extend(writing.notes.into_iter().map(|note| format!("`{slug}`: {note}")));
         }
@@ -101,7 +101,7 @@ impl Hub {
     }
 }
 
-/// One server that is written.
+/// Writer of one server entry.
 struct Writing<'a> {
     client: Client,
     slug: &'a str,
@@ -116,22 +116,24 @@ impl Writing<'_> {
         }
     }
 
-    /// A text that means itself to the client, and is not secret.
+    /// Returns a text that the client takes literally. Fails if it contains a secret or a placeholder.
     fn plain(&self, what: &str, text: &str) -> Result<Value, String> {
         if has_secret(text) {
-            return Err(format!("{what} has a secret in it"));
+            return Err(format!("{what} contains a secret"));
         }
         if self.client != Client::ClaudeDesktop && text.contains("${") {
-            return Err(format!("{what} has `${{` in it, which {} reads in its own way", self.client.name()));
+            return Err(format!("{what} contains `${{`, which {} would expand", self.client.name()));
         }
         Ok(text.into())
     }
 
-    /// What stands for a secret.
+    /// Adds a note for the user and returns the placeholder of a secret.
     fn secret(&mut self, variable: &str) -> String {
         let client = self.client.name();
         self.notes.push(if self.client == Client::ClaudeDesktop {
-            format!("enter the value of `{variable}` into the file: {client} takes none from the environment")
+            format!(
+                "enter the value of `{variable}` into the file: {client} does not read environment variables"
+            )
         } else {
             format!("set `{variable}` in the environment of {client}")
         });
@@ -140,7 +142,7 @@ impl Writing<'_> {
 
     fn program(&mut self, launch: &Launch) -> Result<Value, String> {
         if in_arguments(&launch.args).is_some() {
-            return Err("a secret is among its arguments".to_owned());
+            return Err("its arguments contain a secret".to_owned());
         }
         let args = launch.args.iter().map(|text| self.plain("an argument", text));
         let (args, mut env) = (args.collect::<Result<Vec<_>, _>>()?, Map::new());
@@ -158,7 +160,7 @@ impl Writing<'_> {
         let client = self.client.name();
         let others = launch.inherited.iter().filter(|name| !NEEDED.contains(&&***name));
         self.notes.extend(
-            others.map(|name| format!("it needs `{name}` of the environment: see that {client} has it")),
+            others.map(|name| format!("it needs the environment variable `{name}`: set it for {client}")),
         );
         let mut entry = json!({ "command": self.plain("its command", &launch.command)? });
         if matches!(self.client, Client::ClaudeCode | Client::VsCode) {
@@ -179,7 +181,7 @@ impl Writing<'_> {
     fn remote(&mut self, server: &Server, Remote { url, headers }: &Remote) -> Result<Value, String> {
         if self.client == Client::ClaudeDesktop {
             return Err(
-                "the file of Claude Desktop has programs alone: add its URL as a connector there".into()
+                "Claude Desktop supports only stdio servers in its file: add the URL as a connector".into()
             );
         }
         let mut entry = json!({ "type": server.transport.name(), "url": self.plain("its URL", url)? });
@@ -191,10 +193,10 @@ impl Writing<'_> {
         match (&server.settings.authentication, server.settings.credentials) {
             (Authentication::None, _) => {}
             (Authentication::OAuth { .. }, _) => {
-                self.notes.push(format!("{} signs in to it by itself", self.client.name()));
+                self.notes.push(format!("{} signs in to it on its own", self.client.name()));
             }
             (_, CredentialMode::PerAgent) => {
-                self.notes.push("each agent has a credential of its own: none is in the file".to_owned());
+                self.notes.push("each agent has its own credential: the file contains none".to_owned());
             }
             (Authentication::Basic { .. }, _) => {
                 self.notes.push("its user name and password are not in the file".to_owned());
@@ -213,7 +215,7 @@ impl Writing<'_> {
     }
 }
 
-/// The variable of the client's environment that holds a secret: one by whose name that can be seen.
+/// Returns the environment variable of the client for a secret; its name shows that the value is secret.
 fn of_secret(name: &str) -> String {
     if looks_secret(name) { name.to_owned() } else { format!("{name}_SECRET") }
 }

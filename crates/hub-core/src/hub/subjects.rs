@@ -10,7 +10,7 @@ use crate::id::TenantId;
 use crate::scope::{Scope, Subject};
 use crate::store::Kind;
 
-/// Names of the subjects of one list. Each is looked up once.
+/// Cache of subject names for one list. Each is looked up once.
 pub(super) struct Names<'a> {
     hub: &'a Hub,
     tenant: TenantId,
@@ -18,7 +18,7 @@ pub(super) struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Returns the name of a user or an agent: `None` for the hub itself, and for a subject that was removed.
+    /// Returns the name of a user or agent. `None` for the hub itself and for a removed subject.
     pub(super) async fn of(&mut self, subject: &str) -> Result<Option<String>> {
         if let Some(name) = self.known.get(subject) {
             return Ok(name.clone());
@@ -46,7 +46,7 @@ impl Hub {
         })
     }
 
-    /// Returns the name of the caller, or `None` if the store cannot be read: a call does not fail because of it.
+    /// Returns the name of the caller. `None` if the store cannot be read: a call must not fail because of it.
     pub(super) async fn caller_name(&self, scope: Scope) -> Option<String> {
         self.subject_name(scope.tenant(), &scope.subject().to_string()).await.ok().flatten()
     }

@@ -1,5 +1,5 @@
-//! Looking at the tools of servers: when somebody asks, when a server says that they changed, and every now and then. A
-//! server that cannot be reached keeps the tools that are known of it, and nobody else's are touched.
+//! Tool sync: on request, when a server reports changes, and periodically. A server that cannot be reached retains its
+//! known tools and does not affect others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -29,33 +29,33 @@ use crate::sync::lock;
 use crate::text::shortened;
 use crate::tool::{LeftOut, Tool};
 
-/// The most tools of a server that are kept.
+/// Maximum number of tools of a server.
 const MOST_TOOLS: usize = 10_000;
-/// As how many agents a server is looked at where each has its own credentials.
+/// Maximum number of agents whose tools are listed where each has its own credentials.
 const MOST_AGENTS: usize = 20;
-/// How often it is tried to keep what was seen.
+/// Attempts to commit a listing.
 const TAKES: u8 = 5;
-/// How many names an event has.
+/// Maximum number of tool names in an event.
 const MOST_NAMES: usize = 20;
 
-/// What a look at a server's tools found.
+/// Result of a sync.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct Synced {
-    /// How many tools it has.
+    /// Number of tools.
     pub tools: usize,
-    /// Those that were not known.
+    /// Tools that are new.
     pub added: Vec<String>,
-    /// Those that are not what they were: they cannot be called until somebody has looked at them.
+    /// Tools whose definitions have changed. They cannot be called until a user trusts them again.
     pub changed: Vec<String>,
-    /// Those that it no longer has.
+    /// Tools that the server no longer has.
     pub gone: Vec<String>,
-    /// Those that it has again, or that are again what they were.
+    /// Tools that the server has again, or whose trusted definition is back.
     pub back: Vec<String>,
-    /// Those that the hub does not use, with the reasons. At most 100.
+    /// Tools that the hub does not use, with the reasons. At most 100.
     pub left_out: Vec<LeftOut>,
 }
 
-/// One at a time for each server.
+/// Locks that serialize the syncs of each server.
 #[derive(Default)]
 pub(super) struct Turns(Mutex<HashMap<(TenantId, ServerId), Turn>>);
 
@@ -70,7 +70,7 @@ impl Turns {
 }
 
 impl Hub {
-    /// Looks at the tools of a server now: as an agent, where each has its own credentials and it is named.
+    /// Syncs the tools of a server now. With an agent, lists them with the credentials of that agent.
     pub async fn sync_server(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<Synced> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
@@ -84,16 +84,16 @@ impl Hub {
         self.sync(scope, &server, true).await
     }
 
-    /// A server is looked at soon, by the hub itself.
+    /// Schedules a sync of a server in the background.
     pub(super) fn look_soon(&self, tenant: TenantId, server: ServerId) {
         self.due.add((tenant, server));
     }
 
-    /// Looks at the tools of a server, and keeps what went wrong if something did.
+    /// Syncs the tools of a server and records the error if it fails.
     pub(super) async fn sync(&self, scope: Scope, server: &Server, insist: bool) -> Result<Synced> {
         let (tenant, turn) = (scope.tenant(), self.turns.of(scope.tenant(), server.id));
         let _turn = turn.lock().await;
-        // It may have been changed or removed while others had their turn.
+        // The server may have been changed or removed while this sync waited for the lock.
         let server = &self.find_server(tenant, &server.id.to_string()).await?;
         let synced = match self.listed(scope, server, insist).await {
             Ok(listed) => {
@@ -101,7 +101,8 @@ impl Hub {
                 loop {
                     tries -= 1;
                     match self.take_in(tenant, server, &listed).await {
-                        // Somebody has just trusted one of them, or another hub looks, too: once more, with that.
+                        // A user has just trusted one of the tools, or another hub syncs as well: retry with the new
+                        // versions.
                         Err(error) if error.kind() == error::Kind::Conflict && tries > 0 => {}
                         done => break done,
                     }
@@ -116,7 +117,7 @@ impl Hub {
         synced
     }
 
-    /// What a server lists for the subject. Where each agent has its own credentials, that is what all of them see.
+    /// Lists the tools of a server for the subject; with credentials per agent, for all agents that have one.
     async fn listed(&self, scope: Scope, server: &Server, insist: bool) -> Result<Listed> {
         let mut listed = Listed::default();
         let (mut agents, are_all) = match server.settings.credentials {
@@ -138,13 +139,13 @@ impl Hub {
                     has_answered = true;
                 }
                 Err(error) => {
-                    tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "an agent cannot list");
+                    tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "failed to list tools as an agent");
                     (listed.is_whole, last) = (false, Some(error));
                 }
             }
         }
         if !has_answered {
-            // Some let everybody look; if not, what an agent was told says more.
+            // Some servers list tools without authentication. If not, the error of an agent is more helpful.
             let (tools, hidden) =
                 self.listed_by(scope, server, insist).await.map_err(|error| last.unwrap_or(error))?;
             listed.add(tools, &hidden);
@@ -152,7 +153,7 @@ impl Hub {
         Ok(listed)
     }
 
-    /// The agents that can be asked as, and whether no other has credentials.
+    /// Returns the enabled agents with a credential, and whether no other agent has one.
     pub(super) async fn agents_with_credentials(
         &self,
         tenant: TenantId,
@@ -182,17 +183,17 @@ impl Hub {
     ) -> Result<(Listing<linchpin::model::Tool>, Arc<Hidden>)> {
         let mut tries = 0;
         loop {
-            // The hub itself uses any open connection.
+            // The hub itself may use any open connection.
             let live = self.connections.live(scope.tenant(), server);
             let client = match live.filter(|_| scope.subject() == Subject::Hub) {
                 Some(live) => live,
-                // A user's request connects at once; the hub's own waits until the pause after a failure is over.
+                // A user's request connects at once; the hub's own waits for the backoff after a failure.
                 None => self.reach_server(scope, server, insist).await?,
             };
             match list_tools(&client).await {
                 Ok(tools) if tools.items.len() > MOST_TOOLS => {
                     let text = format!(
-                        "`{}` lists {} tools, of which {MOST_TOOLS} at most are taken in",
+                        "`{}` lists {} tools; the limit is {MOST_TOOLS}",
                         server.slug.as_str(),
                         tools.items.len()
                     );
@@ -211,7 +212,7 @@ impl Hub {
         }
     }
 
-    /// Keeps what a server lists. What is not as it was is set aside.
+    /// Stores the tools that a server lists. Tools with changed definitions are quarantined.
     async fn take_in(&self, tenant: TenantId, server: &Server, listed: &Listed) -> Result<Synced> {
         let left_out = listed.left_out();
         let (now, mut found) = (self.world.now(), Synced { left_out, ..Synced::default() });
@@ -229,7 +230,7 @@ impl Hub {
             if !tool.is_gone && (listed.is_of_one || definitions.contains(&tool.definition)) {
                 continue;
             }
-            // What was looked at counts, if anybody still sees it so.
+            // Prefer the pinned definition if any agent still sees it.
             let definition = definitions.iter().find(|seen| **seen == tool.pinned).unwrap_or(&definitions[0]);
             let (state, was_gone) = (tool.state(), tool.is_gone);
             tool.listed(definition.clone(), now);
@@ -255,7 +256,7 @@ impl Hub {
         let has_news = !batch.changes.is_empty();
         let (before, version) = self.contact(tenant, server.id).await?;
         if before.of > server.version {
-            return Ok(found); // it is another one by now, and was looked at
+            return Ok(found); // a newer version of the server was synced
         }
         let contact = Contact {
             last_connected: Some(now),
@@ -300,7 +301,7 @@ impl Hub {
         if !found.left_out.is_empty() {
             let slug = server.slug.as_str();
             let tools = found.left_out.len();
-            tracing::warn!(server = slug, server.id = %server.id, tools, "tools of a server are left out");
+            tracing::warn!(server = slug, server.id = %server.id, tools, "skipping unusable tools of a server");
         }
         Ok(found)
     }
@@ -313,12 +314,12 @@ impl Hub {
     }
 }
 
-/// A tool as it is kept.
+/// Creates the document of a tool.
 pub(super) fn kept(tool: &Tool) -> Result<crate::store::Document> {
     Ok(document(Kind::Tool, tool_id(tool.server, &tool.name), tool)?.of(tool.server))
 }
 
-/// The id of a tool, by the server's name for it.
+/// Derives the id of a tool from its upstream name.
 pub(super) fn tool_id(server: ServerId, name: &str) -> String {
     let digest = Digest::of("linchpin tool id").part(name).end().to_string();
     format!("{server}.{}", &digest[..32])

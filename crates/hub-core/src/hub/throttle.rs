@@ -1,5 +1,5 @@
-//! Throttle of failed sign-ins: after some failures each further attempt has to wait longer. A name is counted whether a
-//! user has it or not.
+//! Login throttle: after some failures, each further attempt has to wait longer. A name is counted whether or not a
+//! user has it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use crate::digest::Digest;
 use crate::sync::lock;
 
-/// The longest time to wait.
+/// Maximum wait.
 const LONGEST: Duration = Duration::from_mins(1);
-/// After this time nothing is remembered.
+/// Time after which failed attempts are forgotten.
 const MEMORY: Duration = Duration::from_mins(15);
-/// How many are remembered. Each costs whoever tries it the work of a password.
+/// Maximum number of tracked keys. Each costs an attacker the work of a password hash.
 const MOST: usize = 10_000;
 
-/// Who tried how often.
+/// Failed attempts by key.
 #[derive(Default)]
 pub(super) struct Throttle(Mutex<HashMap<Digest, Tries>>);
 
@@ -34,23 +34,23 @@ impl Tries {
     }
 }
 
-/// A clock that was set back takes nothing away.
+/// Returns the time since `last`. A clock that was set back counts as no time.
 fn since(last: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(last)).unwrap_or_default()
 }
 
-/// A limit of failed attempts.
+/// Limit of failed attempts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limit {
-    /// What is limited.
+    /// Digest of the limited name, source or user.
     pub(super) key: Digest,
     /// Attempts before the first wait.
     pub(super) free: u32,
 }
 
 impl Throttle {
-    /// Counts an attempt against all its limits before it is made, so that concurrent attempts count as well. Returns how
-    /// long to wait if one of them is reached; then none is counted.
+    /// Counts an attempt against all its limits before it is made, so that concurrent attempts count as well. If a
+    /// limit is reached, counts nothing and returns the time to wait.
     pub(super) fn begin(&self, limits: &[Limit], now: Timestamp) -> Result<(), Duration> {
         let mut all = lock(&self.0);
         let mut wait = Duration::ZERO;
@@ -67,7 +67,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// Forgets the failed attempts.
+    /// Clears the failed attempts.
     pub(super) fn succeeded(&self, limits: &[Limit]) {
         let mut all = lock(&self.0);
         for limit in limits {
@@ -76,7 +76,7 @@ impl Throttle {
     }
 }
 
-/// The attempts of one key, without those that are too old to count.
+/// Returns the attempts of one key, reset if they are too old to count.
 fn tries(all: &mut HashMap<Digest, Tries>, key: Digest, now: Timestamp) -> &mut Tries {
     if all.len() >= MOST && !all.contains_key(&key) {
         all.retain(|_, tries| since(tries.last, now) < MEMORY);
@@ -159,7 +159,7 @@ mod tests {
         }
         assert!(throttle.begin(&who(0), at(0)).is_err());
         assert_eq!(throttle.begin(&who(0), at(15 * 60)), Ok(()));
-        assert_eq!(throttle.begin(&who(0), at(15 * 60)), Ok(()), "it began anew");
+        assert_eq!(throttle.begin(&who(0), at(15 * 60)), Ok(()), "the count was reset");
         for number in 1..MOST + 100 {
             throttle.begin(&who(number), at(15 * 60 + 1)).unwrap();
         }

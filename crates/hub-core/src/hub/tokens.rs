@@ -1,4 +1,4 @@
-//! Tokens of agents and of people's own programs. They are shown once, and the hub keeps their digests.
+//! API tokens of agents and users. A token is shown once; the hub stores its digest.
 
 use std::time::Duration;
 
@@ -22,10 +22,9 @@ use crate::token;
 
 const DAYS: std::ops::RangeInclusive<u32> = 1..=3_650;
 const DEFAULT_DAYS: u32 = 90;
-const REFUSED: &str =
-    "this token does not count: it is wrong, has expired or was revoked; a person can issue another";
+const REFUSED: &str = "invalid, expired or revoked token: issue a new one with `linchpin token add`";
 
-/// A token, as it is kept.
+/// Stored token.
 #[derive(Serialize, Deserialize)]
 struct Token {
     id: TokenId,
@@ -36,22 +35,22 @@ struct Token {
     expires: Timestamp,
 }
 
-/// A token, as people see it: never the token.
+/// Token metadata, without the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TokenView {
-    /// Its id.
+    /// Token id.
     #[schemars(with = "String")]
     pub id: TokenId,
-    /// Whose it is: `agent:` or `user:`, and an id.
+    /// Owner: `agent:` or `user:`, and an id.
     pub owner: String,
-    /// The name of that agent or user.
+    /// Name of the owner.
     pub owner_name: Option<String>,
-    /// What it is for.
+    /// Display name.
     pub name: String,
-    /// When it was issued.
+    /// Time of issue.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// When it stops to count.
+    /// Time of expiry.
     #[schemars(with = "String")]
     pub expires: Timestamp,
 }
@@ -64,7 +63,7 @@ impl Token {
 }
 
 impl Hub {
-    /// A token for an agent, or for a program of the person who asks. The secret is shown here and never again.
+    /// Issues a token for an agent or for the calling user. The secret is returned only here.
     pub async fn issue_token(
         &self,
         scope: Scope,
@@ -74,12 +73,12 @@ impl Hub {
     ) -> Result<(Secret, TokenView)> {
         let person = scope.person()?;
         if matches!(owner, Subject::User(user) if user != person) {
-            let text = "who has a token of a person acts as that person: each issues their own";
+            let text = "a token acts as its user: users can issue tokens only for themselves and for agents";
             return Err(Error::new(error::Kind::Denied, "not_yours", text));
         }
         let days = days.unwrap_or(DEFAULT_DAYS);
         if !DAYS.contains(&days) {
-            let text = format!("it is a whole number from {} to {}", DAYS.start(), DAYS.end());
+            let text = format!("must be an integer from {} to {}", DAYS.start(), DAYS.end());
             return Err(Error::invalid("days", text));
         }
         let name = name(text)?;
@@ -115,13 +114,13 @@ impl Hub {
         Ok(views)
     }
 
-    /// Returns the user or agent that tokens belong to, and the version of its document.
+    /// Returns the document key and version of the user or agent that owns tokens.
     async fn owner_of_tokens(&self, tenant: TenantId, owner: Subject) -> Result<(Key, u64)> {
         let key = match owner {
             Subject::User(user) => Key::new(Kind::User, user),
             Subject::Agent(agent) => Key::new(Kind::Agent, agent),
             Subject::Hub => {
-                let text = "agents and people have tokens, the hub has none";
+                let text = "must be an agent or a user";
                 return Err(Error::invalid("owner", text));
             }
         };
@@ -131,7 +130,7 @@ impl Hub {
         Ok((key, version))
     }
 
-    /// The tokens of an agent or a person.
+    /// Lists the tokens of an agent or a user.
     pub async fn tokens(&self, scope: Scope, owner: Subject) -> Result<Vec<TokenView>> {
         scope.person()?;
         let (parent, _) = self.owner_of_tokens(scope.tenant(), owner).await?;
@@ -139,7 +138,7 @@ impl Hub {
         self.view_tokens(scope.tenant(), all.into_iter().map(|(token, _)| token)).await
     }
 
-    /// The tokens of the user who asks, and those of every agent.
+    /// Lists the tokens of the calling user and of all agents.
     pub async fn all_tokens(&self, scope: Scope) -> Result<Vec<TokenView>> {
         let own = Subject::User(scope.person()?).to_string();
         let all = self.all::<Token>(scope.tenant(), Kind::Token, None).await?;
@@ -147,7 +146,7 @@ impl Hub {
         self.view_tokens(scope.tenant(), all.into_iter().map(|(token, _)| token).filter(is_shown)).await
     }
 
-    /// Takes a token of somebody back. From the next request on it counts for nothing.
+    /// Revokes a token. It is rejected from the next request on.
     pub async fn revoke_token(&self, scope: Scope, owner: Subject, id: TokenId) -> Result<()> {
         scope.person()?;
         let (token, _) = self.need::<Token>(scope.tenant(), Kind::Token, id).await?;
@@ -160,17 +159,17 @@ impl Hub {
         self.store.commit(scope.tenant(), Batch::new().change(gone).audit(entry).tell(changed(&token))).await
     }
 
-    /// A token of the local user that counts as long as this process runs, and is kept nowhere.
+    /// Returns the token of the local user for this process. It is not stored and is valid until the process ends.
     pub fn process_token(&self) -> Secret {
         self.people.process.secret.clone()
     }
 
-    /// Whether a token is the one of this process, which the operator on this machine has.
+    /// Reports whether a token is the one of this process, which the operator on this machine has.
     pub fn is_process_token(&self, token: &Secret) -> bool {
         *token == self.people.process.secret
     }
 
-    /// In whose name a token speaks. Whatever is wrong with it, the error is the same.
+    /// Authenticates a token. The error is the same for every reason.
     pub async fn authenticate(&self, text: &str) -> Result<Scope> {
         let refused = || unauthorized(REFUSED);
         let (id, digest) = token::read(text).ok_or_else(refused)?;
@@ -196,12 +195,12 @@ impl Hub {
     }
 }
 
-/// There is one more, or one less.
+/// Event for an added or removed token.
 fn changed(token: &Token) -> Told {
     Told::new("token", json!({ "token": token.id, "owner": token.owner }))
 }
 
-/// How long it takes says nothing of the digest.
+/// Compares in constant time.
 fn same(digest: Digest, kept: &str) -> bool {
     Secret::new(digest.to_string()) == Secret::new(kept)
 }

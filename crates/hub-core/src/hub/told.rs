@@ -1,4 +1,4 @@
-//! What those who watch are told, word for word. It goes with the change that it tells of, where that is one batch.
+//! Payloads of hub events. An event is published with the commit of its change, where there is one.
 
 use serde_json::json;
 
@@ -7,40 +7,40 @@ use crate::id::{AgentId, ApprovalId, CallId, ServerId, UserId};
 use crate::scope::Subject;
 use crate::store::{Decision, Status};
 
-/// The event of sessions that have ended.
+/// Kind of the event for ended sessions.
 pub(super) const SESSION: &str = "session";
 
-/// How far a call is.
+/// Status of a call.
 pub(super) fn call(id: CallId, server: ServerId, tool: &str, status: Status) -> Told {
     Told::new("call", json!({ "call": id, "server": server, "tool": tool, "status": status }))
 }
 
-/// How far a question is.
+/// Status of an approval.
 pub(super) fn approval(id: ApprovalId, call: CallId, decision: Decision) -> Told {
     Told::new("approval", json!({ "approval": id, "call": call, "decision": decision }))
 }
 
-/// A server is not what it was.
+/// Change of a server.
 pub(super) fn server(id: ServerId, change: &str) -> Told {
     Told::new("server", json!({ "server": id, "change": change }))
 }
 
-/// An agent is not what it was.
+/// Change of an agent.
 pub(super) fn agent(id: AgentId) -> Told {
     Told::new("agent", json!({ "agent": id }))
 }
 
-/// Somebody is not who they were.
+/// Change of a user.
 pub(super) fn user(id: UserId) -> Told {
     Told::new("user", json!({ "user": id }))
 }
 
-/// Sessions of somebody have ended: open streams look whether theirs is among them.
+/// Sessions of a user have ended: open streams check whether theirs is one of them.
 pub(super) fn sessions(user: UserId) -> Told {
     Told::new(SESSION, json!({ "user": user }))
 }
 
-/// Tokens of somebody have ended: open streams look whether theirs is among them.
+/// Tokens of a subject have ended: open streams check whether theirs is one of them.
 pub(super) fn tokens(owner: Subject) -> Told {
     Told::new("token", json!({ "owner": owner.to_string() }))
 }

@@ -1,4 +1,4 @@
-//! Tools, as people and models see them: by a name that no other has, with what changed since somebody looked.
+//! Tools: views with qualified names and trust state, lookup, and trust.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -22,58 +22,58 @@ use crate::store::{Batch, Kind};
 use crate::text::shortened;
 use crate::tool::Tool;
 
-/// A tool, as people and models see it.
+/// Tool, as shown to users and models.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ToolView {
-    /// The name by which it is called here.
+    /// Qualified name.
     pub name: String,
-    /// The short name of its server.
+    /// Slug of the server.
     pub server: String,
-    /// What its server calls it.
+    /// Upstream name.
     pub tool: String,
-    /// What its server says of it, whole.
+    /// Complete definition from the server.
     pub definition: Value,
-    /// Whether it is what it was when somebody looked.
+    /// Trust state.
     pub state: State,
-    /// The digest of what counts of its definition: to be given when it is trusted.
+    /// Pin: digest of the security-relevant fields of the definition. Required to trust the tool.
     pub pin: String,
-    /// Whether it can be called now.
+    /// Whether the tool can be called now.
     pub is_callable: bool,
-    /// Whether its server could not be asked the last time.
+    /// Whether the last sync of the server failed.
     pub is_stale: bool,
-    /// Whether its server no longer has it.
+    /// Whether the server no longer has the tool.
     pub is_gone: bool,
-    /// What changed since somebody looked.
+    /// Changes since the tool was trusted.
     pub changes: Vec<Change>,
     /// Number of invisible, control and direction characters in its definition.
     pub hidden_characters: usize,
-    /// When it was first listed.
+    /// Time at which it was first listed.
     #[schemars(with = "String")]
     pub first_seen: Timestamp,
-    /// When it last changed.
+    /// Time at which its listing last changed.
     #[schemars(with = "String")]
     pub last_seen: Timestamp,
 }
 
-/// Which tools are wanted.
+/// Filter for tools.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFilter {
-    /// Of this server, by id or short name.
+    /// Server id or slug.
     pub server: Option<String>,
-    /// In this state.
+    /// Trust state.
     pub state: Option<State>,
-    /// That this agent may use.
+    /// Agent that may use the tool.
     #[schemars(with = "Option<String>")]
     pub agent: Option<AgentId>,
-    /// That can be called now, or not.
+    /// Whether the tool can be called now.
     pub callable: Option<bool>,
-    /// With this in their name or description.
+    /// Part of the name or description.
     pub q: Option<String>,
 }
 
 impl Hub {
-    /// The tools of all servers that whoever asks may see. One server that does not answer hides no other.
+    /// Lists the tools of all servers that the caller may see. A server that does not respond does not hide the others.
     pub async fn tools(&self, scope: Scope, filter: &ToolFilter) -> Result<Vec<ToolView>> {
         let tenant = scope.tenant();
         let agent = match (scope.agent(), filter.agent) {
@@ -111,7 +111,7 @@ impl Hub {
         Ok(without_doubles(views))
     }
 
-    /// One tool, by its name here.
+    /// Returns one tool by its qualified name.
     pub async fn tool(&self, scope: Scope, name: &str) -> Result<ToolView> {
         let found = self.visible_tool(scope, name, "tool.refused").await;
         let (server, tool, _) = match (found, slug_in(name)) {
@@ -122,12 +122,12 @@ impl Hub {
         Ok(view(&server, tool, is_stale))
     }
 
-    /// Somebody has looked at a tool, as it is now, and trusts it. `seen` is the pin of what they looked at.
+    /// Trusts a tool as it is now. `seen` is the pin of the definition that the user has reviewed.
     pub async fn trust_tool(&self, scope: Scope, name: &str, seen: &str) -> Result<ToolView> {
         scope.person()?;
         let (server, tool, version) = self.find_tool(scope.tenant(), name).await?;
         if seen != pin(&tool.definition).to_string() {
-            let text = "the tool has changed since you looked at it: look again";
+            let text = "the tool has changed since you reviewed it: review it again";
             return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
         }
         let batch = self.trust(scope, server.id, vec![(tool, version)], Batch::new())?;
@@ -135,8 +135,8 @@ impl Hub {
         self.tool(scope, name).await
     }
 
-    /// As [`Self::trust_tool`], for everything that a server has now and nobody has said anything of. What has changed is
-    /// left out: somebody must look at it. How many are trusted by this.
+    /// Trusts all new tools of a server. Changed tools are left out: a user must review each. Returns the number of
+    /// trusted tools.
     pub async fn trust_server(&self, scope: Scope, name: &str) -> Result<usize> {
         scope.person()?;
         let server = self.find_server(scope.tenant(), name).await?;
@@ -150,7 +150,7 @@ impl Hub {
         Ok(count)
     }
 
-    /// Adds to a batch that the user trusts the tools that an agent may call without an approval, as far as they are new.
+    /// Adds the trust of the user in the new tools among those that an agent may call without an approval to a batch.
     pub(super) async fn trust_listed(&self, scope: Scope, agent: &Agent, mut batch: Batch) -> Result<Batch> {
         for (server, selection) in agent.servers.iter().filter(|(_, selection)| !selection.trusted.is_empty())
         {
@@ -164,7 +164,7 @@ impl Hub {
         Ok(batch)
     }
 
-    /// Adds to a batch that the user trusts these tools.
+    /// Adds the trust of the user in these tools to a batch.
     fn trust(
         &self,
         scope: Scope,
@@ -186,8 +186,8 @@ impl Hub {
         Ok(batch)
     }
 
-    /// The server and the tool that a name here stands for. For an agent, a tool that it was not granted does not exist;
-    /// the audit says that it tried, with this action.
+    /// Resolves a qualified name to a server and a tool. For an agent, a tool that it was not granted does not exist;
+    /// the attempt is recorded in the audit with this action.
     pub(super) async fn visible_tool(
         &self,
         scope: Scope,
@@ -202,7 +202,7 @@ impl Hub {
         if self.may_use(scope, &found.0, &found.1, action).await? { Ok(found) } else { Err(missing(name)) }
     }
 
-    /// The same for a tool that is named by its server and the server's name for it.
+    /// Like [`Self::visible_tool`], for a tool named by its server and upstream name.
     pub(super) async fn visible_tool_of(
         &self,
         scope: Scope,
@@ -217,7 +217,7 @@ impl Hub {
         if may { Ok((server, tool, version)) } else { Err(missing(name)) }
     }
 
-    /// Whether the caller may use a tool at all. If not, the audit says that it tried.
+    /// Reports whether the caller may use a tool. A denial is recorded in the audit.
     async fn may_use(
         &self,
         scope: Scope,
@@ -235,11 +235,11 @@ impl Hub {
         Ok(may)
     }
 
-    /// The server and the tool that a name here stands for.
+    /// Resolves a qualified name to a server and a tool.
     pub(super) async fn find_tool(&self, tenant: TenantId, name: &str) -> Result<(Server, Tool, u64)> {
         let (slug, rest) = parts(name)?;
         let server = self.find_server(tenant, slug).await.map_err(|error| as_tool(error, name))?;
-        // Most names are the server's own.
+        // Most names contain the upstream name unchanged.
         if let Some((tool, version)) = self.tool_of(tenant, server.id, rest).await?
             && local(&server.slug, &tool.name, LONGEST) == name
         {
@@ -251,7 +251,7 @@ impl Hub {
             let mut names = HashMap::new();
             let mut doubles = HashSet::new();
             for (Tool { name, .. }, _) in all {
-                // Exports for some providers have shorter names; calls come back under them.
+                // Exports for some providers use shorter names, which calls then use as well.
                 let [here, short] =
                     [LONGEST, LONGEST_FOR_SOME].map(|longest| local(&server.slug, &name, longest));
                 for here in BTreeSet::from([here, short]) {
@@ -269,8 +269,8 @@ impl Hub {
         Ok((server, tool, version))
     }
 
-    /// The error for a tool that is missing. If the tools of its server are not known yet, it says so, and what to do:
-    /// to users alone, since agents do not learn of servers by it.
+    /// Explains a missing tool: if the tools of its server are not known yet, the error says what to do. Only for
+    /// users, since agents must not learn of servers this way.
     pub(super) async fn why_missing(&self, scope: Scope, server: &str, error: Error) -> Error {
         if error.kind() != error::Kind::NotFound || scope.person().is_err() {
             return error;
@@ -279,7 +279,7 @@ impl Hub {
         self.tools_unknown(scope.tenant(), &server).await.ok().flatten().unwrap_or(error)
     }
 
-    /// Why the tools of a server are not known yet, if that is so.
+    /// Returns why the tools of a server are not known yet. `None` if they are.
     async fn tools_unknown(&self, tenant: TenantId, server: &Server) -> Result<Option<Error>> {
         let (contact, _) = self.contact(tenant, server.id).await?;
         if contact.last_synced.is_some() {
@@ -296,7 +296,7 @@ impl Hub {
         } else if needs_sign_in {
             let whose = if is_shared { "" } else { " --agent NAME" };
             let text = format!(
-                "the tools of `{slug}` are not known before a sign-in: sign in first with `linchpin server sign-in \
+                "the tools of `{slug}` are unknown until a sign-in: sign in first with `linchpin server sign-in \
                  {slug}{whose}`"
             );
             ("sign_in_needed", text)
@@ -309,7 +309,7 @@ impl Hub {
         Ok(Some(Error::new(error::Kind::Conflict, code, text)))
     }
 
-    /// A tool, by the server's name for it.
+    /// Returns a tool by its upstream name.
     pub(super) async fn tool_of(
         &self,
         tenant: TenantId,
@@ -321,7 +321,7 @@ impl Hub {
     }
 }
 
-/// The slug in the name of a tool.
+/// Returns the slug in a qualified name.
 pub(super) fn slug_in(name: &str) -> Option<&str> {
     Some(split(name)?.0)
 }
@@ -330,22 +330,22 @@ fn missing(name: &str) -> Error {
     Error::not_found("tool", shortened(name))
 }
 
-/// Splits the name of a tool into the slug and the rest.
+/// Splits a qualified name into slug and rest.
 fn split(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("mcp_")?.split_once("__")
 }
 
-/// As [`split`], with an error.
+/// Like [`split`], with an error.
 fn parts(name: &str) -> Result<(&str, &str)> {
     split(name).ok_or_else(|| missing(name))
 }
 
-/// Without its server there is no tool.
+/// Turns the error for a missing server into one for the tool.
 fn as_tool(error: Error, name: &str) -> Error {
     if error.kind() == error::Kind::NotFound { missing(name) } else { error }
 }
 
-/// Two tools with one name would be a trap: neither is there.
+/// Removes tools whose names are ambiguous: a caller could hit the wrong one.
 pub(super) fn without_doubles(mut views: Vec<ToolView>) -> Vec<ToolView> {
     let mut counts = HashMap::new();
     for view in &views {

@@ -1,4 +1,4 @@
-//! People. Those of one tenant may all do the same.
+//! Users. All users of a tenant have the same permissions.
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;
@@ -16,42 +16,42 @@ use crate::id::{TenantId, UserId};
 use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
 
-/// A person, as they are kept.
+/// Stored user.
 #[derive(Serialize, Deserialize)]
 pub(super) struct User {
     pub(super) id: UserId,
     pub(super) name: String,
     pub(super) password: Option<Kept>,
-    /// Counts passwords: a session belongs to one of them, and ends with it.
+    /// Password version. A session belongs to one version and ends with it.
     pub(super) passwords: u32,
     pub(super) created: Timestamp,
 }
 
-/// A person, as others see them.
+/// User, as shown to other users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UserView {
-    /// Their id.
+    /// User id.
     #[schemars(with = "String")]
     pub id: UserId,
-    /// The name that they sign in with.
+    /// Login name.
     pub name: String,
-    /// Whether they can sign in with a password.
+    /// Whether the user has a password.
     pub has_password: bool,
-    /// When they were added.
+    /// Time of creation.
     #[schemars(with = "String")]
     pub created: Timestamp,
 }
 
-/// Who changes a password.
+/// Initiator of a password change.
 #[derive(Debug, Clone, Copy)]
 pub enum ChangedBy<'a> {
-    /// The operator on the machine of the hub, who needs no old password.
+    /// Operator on the machine of the hub, who needs no old password.
     Operator,
     /// The user.
     User {
-        /// The current password; a user without one gives none.
+        /// Current password. Absent for a user without one.
         old: Option<&'a Secret>,
-        /// The client, if it is a browser with a session.
+        /// Client, if it is a browser with a session.
         session: Option<&'a Remote>,
     },
 }
@@ -65,12 +65,12 @@ impl ChangedBy<'_> {
     }
 }
 
-/// A password that was set.
+/// Result of a password change.
 #[derive(Debug, Clone)]
 pub struct PasswordSet {
-    /// The user.
+    /// User whose password was set.
     pub user: UserView,
-    /// The new session of the browser that made the change.
+    /// New session of the browser that made the change.
     pub session: Option<SignedIn>,
 }
 
@@ -86,25 +86,25 @@ impl User {
 }
 
 impl Hub {
-    /// Sees to it that there is somebody from the beginning.
+    /// Creates the built-in user if there is none.
     pub async fn ensure_local(&self) -> Result<()> {
         if self.find::<User>(LOCAL, Kind::User, LOCAL_USER).await?.is_some() {
             return Ok(());
         }
         match self.keep_new(Scope::new(LOCAL, Subject::Hub), LOCAL_USER, "local").await {
             Err(error) if error.kind() != error::Kind::Conflict => Err(error),
-            _ => Ok(()), // or another hub was first
+            _ => Ok(()), // created, possibly by another hub
         }
     }
 
-    /// Everybody.
+    /// Lists all users.
     pub async fn users(&self, scope: Scope) -> Result<Vec<UserView>> {
         scope.person()?;
         let all = self.all::<User>(scope.tenant(), Kind::User, None).await?;
         Ok(all.iter().map(|(user, _)| user.view()).collect())
     }
 
-    /// Adds somebody, who cannot sign in before they have a password.
+    /// Adds a user. The user cannot log in without a password.
     pub async fn add_user(&self, scope: Scope, name: &str) -> Result<UserView> {
         scope.person()?;
         self.keep_new(scope, UserId::new(&*self.world), name).await
@@ -119,8 +119,8 @@ impl Hub {
         Ok(user.view())
     }
 
-    /// Sets the password of a user. All sessions and API tokens of the user end, and so do all login links. A browser that
-    /// makes the change gets a new session.
+    /// Sets the password of a user. All sessions and API tokens of the user and all login links become invalid. A
+    /// browser that makes the change gets a new session.
     pub async fn set_password(
         &self,
         scope: Scope,
@@ -163,7 +163,8 @@ impl Hub {
         Ok(PasswordSet { user: user.view(), session })
     }
 
-    /// Proves that the user makes a change: with the old password. A user without one has a session from a login link.
+    /// Checks that the change is made by the user, with the old password. A user without one must have a session, which
+    /// comes from a login link.
     async fn check_old_password(
         &self,
         tenant: TenantId,
@@ -172,7 +173,7 @@ impl Hub {
         session: Option<&Remote>,
     ) -> Result<()> {
         let Some(kept) = &user.password else {
-            let text = "an API token cannot set the first password: sign in with a browser, or run `linchpin user \
+            let text = "an API token cannot set the first password: log in with a browser, or run `linchpin user \
                         password` on the machine of the hub";
             let needed = || Error::new(error::Kind::Denied, "session_needed", text);
             return session.map(drop).ok_or_else(needed);
@@ -193,8 +194,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Removes somebody, with their sessions and tokens. The last one stays, and so does the one who is there from the
-    /// beginning: that is who the hub is started by.
+    /// Removes a user with all sessions and tokens. The last user cannot be removed, nor the built-in one, which the
+    /// hub itself uses.
     pub async fn remove_user(&self, scope: Scope, user: UserId) -> Result<()> {
         scope.person()?;
         let tenant = scope.tenant();
@@ -202,7 +203,7 @@ impl Hub {
         if (tenant, user) == (LOCAL, LOCAL_USER)
             || self.all::<User>(tenant, Kind::User, None).await?.len() < 2
         {
-            let text = "somebody must always be there, and it is this person: change their password instead";
+            let text = "the last user and the built-in user cannot be removed: change the password instead";
             return Err(Error::new(error::Kind::Conflict, "user_needed", text));
         }
         let entry = self.entry(scope, "user.removed").with("user", user.to_string()).with("name", found.name);
@@ -213,7 +214,7 @@ impl Hub {
         self.commit_subject(tenant, batch, Subject::User(user)).await
     }
 
-    /// Whether somebody of the local tenant can sign in with a password.
+    /// Reports whether a user of the local tenant has a password.
     pub async fn has_password(&self) -> Result<bool> {
         let all = self.all::<User>(LOCAL, Kind::User, None).await?;
         Ok(all.iter().any(|(user, _)| user.password.is_some()))

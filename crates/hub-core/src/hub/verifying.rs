@@ -1,4 +1,4 @@
-//! Checks the audit: the entries in the store, and those before them in the files of segments.
+//! Audit verification: the entries in the store, and the older ones in segment files.
 
 use std::path::{Path, PathBuf};
 
@@ -15,51 +15,51 @@ use crate::id::TenantId;
 use crate::segment::Segment;
 use crate::store::{Kind, MOST_ON_PAGE, Paging, Store, Stored};
 
-/// What a check of the audit found.
+/// Result of an audit verification.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Verified {
-    /// Whether everything is as it was written.
+    /// Whether the audit is intact.
     pub is_whole: bool,
-    /// How many entries were found to be.
+    /// Number of verified entries.
     pub entries: u64,
-    /// The digest of the last of them.
+    /// Digest of the last verified entry.
     pub hash: String,
-    /// The last entry that a signed checkpoint names.
+    /// Last entry that a signed checkpoint covers.
     pub checkpoint: Option<u64>,
-    /// The last entry that the signed head beside the keys names.
+    /// Last entry that the signed head beside the keys covers.
     pub head: Option<u64>,
-    /// How many segments have left the store.
+    /// Number of segments archived from the store.
     pub segments: u64,
-    /// What could not be checked, or was ignored.
+    /// What could not be verified or was ignored.
     pub note: Option<String>,
-    /// What happened to the audit, if it is not as it was written.
+    /// Kind of damage, if the audit is not intact.
     pub kind: Option<Damage>,
-    /// The first entry that is not as it was written.
+    /// First entry that is not as it was written.
     pub broken: Option<u64>,
-    /// What is wrong with it.
+    /// Error description.
     pub problem: Option<String>,
 }
 
-/// Where what belongs to the audit is beside the store.
+/// Locations of audit files beside the store.
 #[derive(Debug, Clone, Default)]
 pub struct Beside {
-    /// The file with checkpoints.
+    /// Checkpoint file.
     pub checkpoints: Option<PathBuf>,
-    /// The file with signed heads.
+    /// File of signed heads.
     pub heads: Option<HeadFile>,
-    /// The folder with segments.
+    /// Folder of segments.
     pub segments: Option<PathBuf>,
 }
 
-/// Checks the audit of a tenant in a store and in files, against the signed head and the last signed checkpoint. It needs no
-/// running hub, and may be used beside one.
+/// Verifies the audit of a tenant in the store and in files, against the signed head and the last signed checkpoint.
+/// Works without a running hub, and beside one.
 pub async fn verify(
     store: &dyn Store,
     tenant: TenantId,
     public_key: &[u8],
     beside: &Beside,
 ) -> Result<Verified> {
-    // Before the entries: a running hub writes it after them.
+    // Read the signatures before the entries: a running hub writes them after the entries.
     let signed = Signed::read(store, tenant, public_key, beside).await?;
     let begin = || Going {
         store,
@@ -71,7 +71,7 @@ pub async fn verify(
     };
     let mut going = begin();
     let mut broken = going.all(beside.segments.as_deref()).await?;
-    // What is missing may have been put into a segment a moment ago.
+    // Missing entries may have been archived into a segment concurrently.
     if broken.is_some() && stored(store, tenant).await?.len() as u64 != going.segments {
         going = begin();
         broken = going.all(beside.segments.as_deref()).await?;
@@ -97,7 +97,7 @@ pub async fn verify(
     })
 }
 
-/// What is wrong with an audit.
+/// Damage found in an audit.
 struct Found {
     kind: Damage,
     number: u64,
@@ -110,13 +110,13 @@ impl Found {
     }
 }
 
-/// What was signed about an audit.
+/// Signed checkpoint and head of an audit.
 struct Signed {
     checkpoint: Option<Checkpoint>,
-    /// Checkpoints that are not signed with this key.
+    /// Number of checkpoints that are not signed with this key.
     unsigned: usize,
     head: Option<SignedHead>,
-    /// Whether the head is of this store. A store without an id is older than the head, and is compared with it.
+    /// Whether the head belongs to this store. A store without an id is older than the head, and is compared with it.
     is_own: bool,
 }
 
@@ -139,13 +139,13 @@ impl Signed {
         Ok(Signed { checkpoint, unsigned, head, is_own })
     }
 
-    /// What the chain must contain.
+    /// Returns the heads that the chain must contain.
     fn expected(&self) -> impl Iterator<Item = Head> {
         let head = self.head.as_ref().filter(|_| self.is_own).map(|signed| signed.head);
         self.checkpoint.as_ref().map(|last| last.head).into_iter().chain(head)
     }
 
-    /// Says what happened, from what the check of the chain found.
+    /// Classifies the damage that the verification of the chain found.
     fn judge(&self, broken: Option<Found>, entries: u64, beside: &Beside) -> Option<Found> {
         let named = self.head.as_ref().map_or(0, |signed| signed.head.number);
         let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);
@@ -154,7 +154,8 @@ impl Signed {
             && named.max(checked) > 0
             && broken.as_ref().is_none_or(|broken| broken.kind == Damage::EndMissing)
         {
-            let problem = format!("all entries were removed: {} were signed", named.max(checked));
+            let problem =
+                format!("all entries were removed: the signed history has {} entries", named.max(checked));
             return found(Damage::AllRemoved, 1, problem);
         }
         match broken {
@@ -191,18 +192,18 @@ impl Signed {
         }
         let Some(file) = &beside.heads else { return notes };
         if self.head.is_none() {
-            let text = "there is no signed head yet, so an older copy of the data directory cannot be told: start the hub once";
+            let text = "there is no signed head yet, so an older copy of the data directory cannot be detected: start the hub once";
             notes.push(text.to_owned());
         }
         if file.is_inside {
-            let text = "the signed head is in the data directory, so an older copy of it cannot be told: move the key file elsewhere";
+            let text = "the signed head is in the data directory, so an older copy of it cannot be detected: move the key file elsewhere";
             notes.push(text.to_owned());
         }
         notes
     }
 }
 
-/// All segments of a tenant, in their order.
+/// Returns all segments of a tenant, in order.
 pub async fn every_segment(store: &dyn Store, tenant: TenantId) -> Result<Vec<Segment>> {
     let all = stored(store, tenant).await?;
     all.into_iter().map(|stored| stored.document.read()).collect()
@@ -220,19 +221,19 @@ async fn stored(store: &dyn Store, tenant: TenantId) -> Result<Vec<Stored>> {
     }
 }
 
-/// How far a check has come.
+/// State of a running verification.
 struct Going<'a> {
     store: &'a dyn Store,
     tenant: TenantId,
     public_key: &'a [u8],
     check: Check,
     segments: u64,
-    /// Segments whose files are not at hand.
+    /// Segments whose files are not available.
     away: Vec<u64>,
 }
 
 impl Going<'_> {
-    /// Checks everything. The first entry that is wrong, if there is one, and what is wrong with it.
+    /// Verifies all segments and entries. Returns the first damage.
     async fn all(&mut self, folder: Option<&Path>) -> Result<Option<Found>> {
         for stored in stored(self.store, self.tenant).await? {
             self.segments += 1;
@@ -263,17 +264,16 @@ impl Going<'_> {
             (segment.tenant, segment.segment) == (self.tenant, self.segments)
                 && segment.is_signed_by(self.public_key)
         };
-        let segment =
-            segment.filter(own).ok_or_else(|| broken("its segment was not sealed with this key"))?;
+        let segment = segment.filter(own).ok_or_else(|| broken("its segment is not signed with this key"))?;
         if segment.begins() != head {
-            return Err(broken("its segment is missing, or not in its place"));
+            return Err(broken("its segment is missing or out of order"));
         }
         if let Some(folder) = folder.map(Path::to_owned) {
             let (mut check, segment) = (self.check.clone(), segment.clone());
             let read = spawn_blocking(move || {
                 segment.read(&folder, |row| check.row(&row)).map(|is_there| (is_there, check))
             });
-            let read = read.await.map_err(|_| broken("the file of its segment cannot be read"))?;
+            let read = read.await.map_err(|_| broken("its segment file cannot be read"))?;
             if let (true, check) = read? {
                 self.check = check;
                 return Ok(());
@@ -284,7 +284,7 @@ impl Going<'_> {
     }
 }
 
-/// Which segments are not at hand, such as `1-3, 5`.
+/// Describes the segments without files, for example `1-3, 5`.
 fn note(away: &[u64]) -> Option<String> {
     let runs: Vec<_> = away
         .chunk_by(|one, next| one + 1 == *next)
@@ -296,7 +296,7 @@ fn note(away: &[u64]) -> Option<String> {
     let which = runs.join(", ");
     match away {
         [] => None,
-        [_] => Some(format!("segment {which} is not at hand: the chain continues from its sealed head")),
-        _ => Some(format!("segments {which} are not at hand: the chain continues from their sealed heads")),
+        [_] => Some(format!("segment {which} is not available: the chain continues from its signed head")),
+        _ => Some(format!("segments {which} are not available: the chain continues from their signed heads")),
     }
 }

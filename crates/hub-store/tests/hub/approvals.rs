@@ -51,7 +51,7 @@ async fn a_no_is_told_to_whoever_waits() {
     };
     let (call, denied) = tokio::join!(waits, says_no);
     let call = call.unwrap();
-    assert_eq!((call.status, call.error.as_deref()), (Status::Denied, Some("a person said no: not")));
+    assert_eq!((call.status, call.error.as_deref()), (Status::Denied, Some("denied by a user: not")));
     assert_eq!((denied.decision, stage.upstream.ran()), (Decision::Denied, 0));
 }
 
@@ -70,7 +70,7 @@ async fn other_arguments_are_checked_and_both_are_recorded() {
     assert_eq!(over.summary.as_deref(), Some("a little"));
     assert_eq!(over.arguments, Some(json!({"message": "a little"})));
     assert_eq!(over.asked, Some(json!({"message": "all of it"})));
-    assert_eq!(over.warning.as_deref(), Some("a person changed the arguments before the call was made"));
+    assert_eq!(over.warning.as_deref(), Some("a user edited the arguments before the call was sent"));
     let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
     let of = |action: &str| rows.iter().find(|row| row.action == action).unwrap().fields.clone();
     assert_eq!(of("approval.asked")["arguments"], call.digest);
@@ -109,7 +109,7 @@ async fn nobody_waits_for_ever() {
     assert_eq!(error.code(), "approval_expired");
     stage.hub.expire_approvals(ADA).await.unwrap();
     let call = stage.over(call.id).await;
-    assert_eq!((call.status, call.error.as_deref()), (Status::Denied, Some("nobody has answered in time")));
+    assert_eq!((call.status, call.error.as_deref()), (Status::Denied, Some("the approval has expired")));
     assert_eq!(stage.hub.approval(person(ADA), approval).await.unwrap().decision, Decision::Expired);
     assert_eq!(stage.upstream.ran(), 0);
 }
@@ -171,7 +171,7 @@ async fn what_was_under_way_is_not_known_to_have_been_done() {
     assert_eq!(hub.recover().await.unwrap(), 1);
     let call = hub.call(person(ADA), call.id).await.unwrap();
     assert_eq!(call.status, Status::Unknown);
-    assert!(call.error.unwrap().contains("whether it was done is not known"));
+    assert!(call.error.unwrap().contains("its outcome is unknown"));
     assert_eq!(hub.recover().await.unwrap(), 0);
 }
 

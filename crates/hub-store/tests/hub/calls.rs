@@ -46,7 +46,10 @@ async fn what_does_not_fit_is_not_sent() {
             continue; // the schema does not forbid it
         }
         assert_eq!(call.status, Status::Error, "{arguments}");
-        assert!(call.error.unwrap().starts_with("the arguments do not fit the tool: "), "{arguments}");
+        assert!(
+            call.error.unwrap().starts_with("the arguments do not match the input schema of the tool: "),
+            "{arguments}"
+        );
         assert!(call.started.is_none());
     }
     let error = stage.call(person(ADA), "echo", json!([1])).await.unwrap_err();
@@ -229,7 +232,7 @@ async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
     stage.hub.end().await;
     let call = stage.hub.call(person(ADA), call.id).await.unwrap();
     assert_eq!(call.status, Status::Unknown);
-    assert!(call.error.unwrap().starts_with("no answer within 1s"));
+    assert!(call.error.unwrap().starts_with("no response within 1s"));
     let wanted = Wanted { tool: Which::Local("mcp_up__echo".into()), arguments: json!({"message": "late"}) };
     let error = stage.hub.call_tool(person(ADA), wanted, true).await.unwrap_err();
     assert_eq!((error.code(), stage.upstream.ran()), ("ending", 0));

@@ -67,7 +67,7 @@ async fn a_yes_that_comes_first_is_made_and_then_stopped() {
     let answer = waits.answer().await;
     for view in [&cancelled, &answer] {
         assert_eq!(view.status, Status::Cancelled);
-        assert!(view.started.is_some() && view.error.as_ref().unwrap().contains("while it was under way"));
+        assert!(view.started.is_some() && view.error.as_ref().unwrap().contains("while it was running"));
     }
     assert_eq!(stage.hub.approval(person(ADA), approval).await.unwrap().decision, Decision::Used);
     let said =

@@ -74,7 +74,7 @@ async fn repeated_refusals_are_one_record_with_a_count() {
     for _ in 0..50 {
         let call = stage.call(agent, "echo", json!({"message": 7})).await.unwrap();
         assert_eq!(call.status, Status::Error);
-        assert!(call.error.unwrap().starts_with("the arguments do not fit the tool: "));
+        assert!(call.error.unwrap().starts_with("the arguments do not match the input schema of the tool: "));
         ids.push(call.id);
     }
     ids.dedup();

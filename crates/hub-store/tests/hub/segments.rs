@@ -184,7 +184,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
 
     // Files that are elsewhere are said to be.
     for (gone, note) in
-        [(0, "segment 1 is not at hand"), (1, "segments 1-2 are"), (2, "segments 1-3 are not at hand")]
+        [(0, "segment 1 is not available"), (1, "segments 1-2 are"), (2, "segments 1-3 are not available")]
     {
         fs::remove_file(&files[gone]).unwrap();
         let found = verified(&stage).await;
@@ -196,7 +196,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
     for (change, what) in [
         (
             "UPDATE documents SET body = replace(body, '\"first\":1,', '\"first\":2,') WHERE kind = 'segment'",
-            "not sealed with this key",
+            "not signed with this key",
         ),
         ("DELETE FROM documents WHERE kind = 'segment' AND id LIKE '%01'", "segment 1: "),
         (

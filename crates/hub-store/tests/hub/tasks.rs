@@ -112,7 +112,7 @@ async fn a_call_that_times_out_cancels_its_task() {
             works.stage.hub.update_server(person(ADA), "works", timeout).await.unwrap();
             let call = works.call("stuck", true).await;
             assert_eq!(call.status, Status::Unknown, "{revision}");
-            let expected = format!("no answer within {seconds}s");
+            let expected = format!("no response within {seconds}s");
             assert!(call.error.unwrap().starts_with(&expected), "{revision}");
             if tokio::time::timeout(Duration::ZERO, works.started.notified()).await.is_ok() {
                 break;

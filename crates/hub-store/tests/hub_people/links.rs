@@ -70,7 +70,7 @@ async fn a_link_of_one_hub_signs_in_at_another_on_the_same_database() {
         for link in [&used, &unused] {
             let refused = hub.sign_in_once(link, &here()).await.unwrap_err();
             assert_eq!(refused.code(), "unauthorized");
-            assert!(refused.message().starts_with("this link does not sign in any more"), "{refused}");
+            assert!(refused.message().starts_with("this login link is not valid any more"), "{refused}");
         }
     }
     // Of many at once, one; also when it is not the same link.

@@ -1,4 +1,4 @@
-//! What may stand in the fields of an agent.
+//! Fields of an agent: parsing and validation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,26 +19,26 @@ const LONGEST_NAME: usize = 100;
 const LONGEST_INSTRUCTIONS: usize = 100_000;
 const LONGEST_MODEL: usize = 200;
 const MOST_SERVERS: usize = 500;
-/// Of tools, of all servers together.
+/// Tool names of all servers together.
 const MOST_NAMES: usize = 10_000;
 const LONGEST_TOOL: usize = 1_000;
-/// How alike two names must be for one to be meant by the other, from 0 to 1.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const ALIKE: f64 = 0.6;
 /// Names that an unknown name is compared with, and the characters of the longest.
 const MAX_COMPARED: usize = 1_000;
 const MAX_COMPARED_LEN: usize = 100;
-/// How many names an error suggests, and how many it lists.
+/// Names that an error suggests, and names that it lists.
 const MOST_SUGGESTED: usize = 3;
 const MOST_LISTED: usize = 10;
 
 impl Hub {
-    /// An agent with what somebody sent of it.
+    /// Applies the fields of a request to an agent.
     pub(super) async fn read_agent(&self, tenant: TenantId, mut agent: Agent, value: Value) -> Result<Agent> {
         let mut form = Form::new(value)?;
         let is_given = |form: &Form, field: &str| form.members.contains_key(field);
         if is_given(&form, "name") || agent.name.is_empty() {
             let text = form.text("name", LONGEST_NAME)?;
-            agent.name = name(&text.ok_or_else(|| Error::invalid("name", "an agent has a name"))?)?;
+            agent.name = name(&text.ok_or_else(|| Error::invalid("name", "must be set"))?)?;
         }
         if is_given(&form, "instructions") {
             agent.instructions = form.text("instructions", LONGEST_INSTRUCTIONS)?.unwrap_or_default();
@@ -52,7 +52,7 @@ impl Hub {
                 Some("auto") => ApprovalMode::Auto,
                 Some("trusted-only") => ApprovalMode::TrustedOnly,
                 Some(_) => {
-                    return Err(Error::invalid("approval", "it is `auto`, `always-ask` or `trusted-only`"));
+                    return Err(Error::invalid("approval", "must be `auto`, `always-ask` or `trusted-only`"));
                 }
             };
         }
@@ -79,7 +79,7 @@ impl Hub {
         Ok(agent)
     }
 
-    /// The selection of tools. `before` is what it replaces.
+    /// Parses the tool selection. `before` is the selection that it replaces.
     async fn read_servers(
         &self,
         tenant: TenantId,
@@ -87,13 +87,13 @@ impl Hub {
         before: &BTreeMap<ServerId, Selection>,
     ) -> Result<BTreeMap<ServerId, Selection>> {
         if form.members.len() > MOST_SERVERS {
-            return Err(Error::invalid("servers", format!("an agent uses at most {MOST_SERVERS} servers")));
+            return Err(Error::invalid("servers", format!("must have at most {MOST_SERVERS} servers")));
         }
         let (mut read, mut count) = (BTreeMap::new(), 0);
         for (name, mut inner) in form.objects()? {
             let field = format!("servers.{}", shortened(&name));
             let Some(server) = self.find_server_id(tenant, &name).await? else {
-                let text = "there is no such server: its id or its slug stands here";
+                let text = "unknown server: use the id or the slug of a server";
                 return Err(Error::invalid(field, text));
             };
             let selection = Selection {
@@ -103,23 +103,20 @@ impl Hub {
             inner.end()?;
             count += selection.tools.as_ref().map_or(0, Vec::len) + selection.trusted.len();
             if count > MOST_NAMES {
-                return Err(Error::invalid("servers", format!("at most {MOST_NAMES} tools can be named")));
+                return Err(Error::invalid("servers", format!("must name at most {MOST_NAMES} tools")));
             }
             self.check_tools(tenant, server, &selection, before.get(&server))
                 .await
                 .map_err(|error| error.about(&*field))?;
             if read.insert(server, selection).is_some() {
-                return Err(Error::invalid(
-                    field,
-                    "the same server stands here twice, by its id and its slug",
-                ));
+                return Err(Error::invalid(field, "must name each server once, by its id or its slug"));
             }
         }
         Ok(read)
     }
 
-    /// Refuses the names of tools that the server does not have. Those that were selected before stay, and so do all names
-    /// where the tools of a server are not known: it was never synced, or each agent sees others.
+    /// Rejects tools that the server does not have. Accepts tools that were selected before, and all names if the tools
+    /// of the server are unknown: it was never synced, or each agent sees other tools.
     async fn check_tools(
         &self,
         tenant: TenantId,
@@ -147,7 +144,7 @@ impl Hub {
     }
 }
 
-/// The error for a tool that a server does not have, with the names that may be meant.
+/// Builds the error for an unknown tool, with similar names.
 fn unknown_tool(slug: &str, name: &str, known: &BTreeSet<String>) -> Error {
     let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
     // Each comparison takes the product of both lengths. Names of very different lengths cannot reach `ALIKE`.
@@ -180,11 +177,11 @@ fn unknown_tool(slug: &str, name: &str, known: &BTreeSet<String>) -> Error {
     Error::invalid("servers", text)
 }
 
-/// A list of tools, each once.
+/// Parses a list of tool names and removes duplicates.
 fn tool_names(form: &mut Form, field: &'static str) -> Result<Vec<String>> {
     let mut names = form.texts(field, MOST_NAMES, LONGEST_TOOL)?;
     if names.iter().any(String::is_empty) {
-        return Err(form.error(field, format!("1 to {LONGEST_TOOL} characters are the name of a tool")));
+        return Err(form.error(field, format!("must contain tool names of 1 to {LONGEST_TOOL} characters")));
     }
     names.sort_unstable();
     names.dedup();

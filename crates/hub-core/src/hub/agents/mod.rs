@@ -1,4 +1,4 @@
-//! Agents: who they are, what they may use, and when a person is asked.
+//! Agents: identity, tool selection and approval mode.
 
 mod form;
 
@@ -17,57 +17,57 @@ use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Key, Kind, MOST_ON_PAGE, Page, Paging};
 use crate::tool::Tool;
 
-/// An agent, as lists show it.
+/// Agent, as shown in lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AgentSummary {
-    /// Its id.
+    /// Agent id.
     #[schemars(with = "String")]
     pub id: AgentId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// The model that it uses, if the hub runs it.
+    /// Model that the agent uses, if the hub runs it.
     pub model: Option<String>,
-    /// When a person is asked.
+    /// When a user must approve a call.
     pub approval: ApprovalMode,
-    /// Whether it may do anything.
+    /// Whether the agent is enabled. A disabled agent cannot do anything.
     pub enabled: bool,
-    /// How many calls a minute it may make.
+    /// Rate limit in calls per minute.
     pub calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once.
+    /// Maximum number of concurrent calls.
     pub calls_at_once: Option<u32>,
-    /// How many servers it may use.
+    /// Number of servers that the agent may use.
     pub server_count: usize,
-    /// How many tools: those that are named, and all that are known of servers of which none is.
+    /// Number of tools: the selected ones, and all known tools of servers without a selection.
     pub tool_count: usize,
-    /// When it was made.
+    /// Time of creation.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     #[schemars(with = "String")]
     pub updated: Timestamp,
 }
 
-/// An agent.
+/// Agent with instructions and tool selection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AgentView {
-    /// What lists show.
+    /// Fields that lists show as well.
     #[serde(flatten)]
     pub summary: AgentSummary,
-    /// What it is told before anything else.
+    /// System instructions.
     pub instructions: String,
-    /// The servers that it may use, by their ids, and what of each.
+    /// Servers that the agent may use, by id, each with its tool selection.
     #[schemars(with = "BTreeMap<String, Selection>")]
     pub servers: BTreeMap<ServerId, Selection>,
 }
 
-/// Which agents are wanted.
+/// Filter for agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentFilter {
-    /// With this in its name, in large or small letters.
+    /// Part of the name, case-insensitive.
     pub name: Option<String>,
-    /// That are enabled, or not.
+    /// Whether the agent is enabled.
     pub enabled: Option<bool>,
-    /// That may use this server.
+    /// Server that the agent may use.
     pub server: Option<ServerId>,
 }
 
@@ -81,7 +81,7 @@ impl AgentFilter {
 }
 
 impl Hub {
-    /// Agents, in the order in which they were made.
+    /// Lists agents in the order of their creation.
     pub async fn agents(
         &self,
         scope: Scope,
@@ -103,14 +103,14 @@ impl Hub {
         Ok(Page { items, next })
     }
 
-    /// One agent.
+    /// Returns one agent.
     pub async fn agent(&self, scope: Scope, id: AgentId) -> Result<AgentView> {
         scope.person()?;
         let (agent, _) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
         self.agent_view(scope.tenant(), agent).await
     }
 
-    /// Adds an agent, which needs a name and can do nothing yet.
+    /// Adds an agent. It needs a name and has no servers unless they are given.
     pub async fn add_agent(&self, scope: Scope, value: Value) -> Result<AgentView> {
         scope.person()?;
         let now = self.world.now();
@@ -131,7 +131,7 @@ impl Hub {
         self.keep_agent(scope, agent, 0, "agent.added").await
     }
 
-    /// Changes the fields of an agent that are given. `null` is what a new agent has.
+    /// Changes the given fields of an agent. `null` resets a field to its default.
     pub async fn update_agent(&self, scope: Scope, id: AgentId, value: Value) -> Result<AgentView> {
         scope.person()?;
         let (agent, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
@@ -164,13 +164,13 @@ impl Hub {
         let entry = entry.with("approval", json!(agent.approval)).with("enabled", agent.enabled);
         let kept = document(Kind::Agent, agent.id, &agent)?.named(&agent.name);
         let batch = Batch::new().change(put(kept, version)).audit(entry).tell(told::agent(agent.id));
-        // The agent and the trust in its tools are one commit.
+        // Store the agent and the trust in its tools in one commit.
         let commit = async || {
             let batch = self.trust_listed(scope, &agent, batch.clone()).await?;
             self.commit_subject(scope.tenant(), batch, Subject::Agent(agent.id)).await
         };
         match commit().await {
-            // One of the tools may have been synced just now.
+            // One of the tools may have been synced concurrently.
             Err(error) if error.kind() == error::Kind::Conflict => commit().await?,
             done => done?,
         }
@@ -182,7 +182,7 @@ impl Hub {
         Ok(AgentView { summary, instructions: agent.instructions, servers: agent.servers })
     }
 
-    /// `known` is how many tools servers have, as far as that was asked before.
+    /// `known` caches the number of tools per server.
     async fn agent_summary(
         &self,
         tenant: TenantId,
