@@ -1,4 +1,4 @@
-//! One client's line into a server: takes messages, keeps the session, sends answers and notifications.
+//! Connection of one client: receives messages, holds the session, sends responses and notifications.
 
 mod admit;
 mod caller;
@@ -38,39 +38,39 @@ use super::subscriptions::Streams;
 use super::{BoxFuture, Service, dispatch};
 use crate::sync::lock;
 
-/// A client's connection, as one request sees it: where its answer goes, and what it shares with the others.
+/// Connection of a client as one request sees it: the outbox of its response, and the state shared with other requests.
 pub(crate) struct Connection {
     caller: Arc<Caller>,
-    /// Where notifications go.
+    /// Outbox of notifications.
     outbox: Arc<Outbox>,
-    /// Where answers go: the same, unless they are collected for a batch.
+    /// Outbox of responses: the same, unless they are collected for a batch.
     answers: Arc<Outbox>,
     reach: Reach,
-    /// The HTTP request that is being served.
+    /// HTTP request that is being served.
     #[cfg(feature = "http-server")]
     http: Option<Arc<::http::request::Parts>>,
-    /// The code of the error that was answered, or zero.
+    /// Code of the error response, or zero.
     failure: AtomicI64,
-    /// Whether the request was refused before anything was done.
+    /// Whether the request was rejected before its handler ran.
     refused: AtomicBool,
-    /// The scopes that the request turned out to need and its sender lacks.
+    /// Scopes that the request requires and its sender lacks.
     lacking: OnceLock<Vec<String>>,
 }
 
-/// What a connection can carry.
+/// Messages that a connection can carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Messages of many requests, and of none.
+    /// Messages of any number of requests, and messages that belong to none.
     Lasting,
-    /// One answer: no session, no notifications.
+    /// One response: no session, no notifications.
     OneShot,
-    /// What belongs to one request; the answer is the last of it.
+    /// Messages of one request; the response is the last of them.
     Request,
-    /// Answers of one batch, which leave together.
+    /// Responses of one batch, which are sent together.
     Batch,
 }
 
-/// How long cancelled work may take to end when the server shuts down.
+/// How long cancelled requests may take to end when the server shuts down.
 const LAST_WORD: Duration = Duration::from_secs(1);
 const NO_REVISION: u8 = u8::MAX;
 static NOBODY: LazyLock<Arc<Client>> = LazyLock::new(Arc::default);
@@ -95,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// The same client's connection, with another place for the answers of a batch.
+    /// Returns a connection of the same client that collects the responses of a batch.
     pub(super) fn batch_part(&self, answers: Arc<Outbox>) -> Arc<Self> {
         let part = Self::of(self.caller.clone(), self.outbox.clone(), Reach::Batch);
         Arc::new(Connection { answers, ..part.with_http_of(self) })
@@ -113,23 +113,23 @@ impl Connection {
         self.caller.name.get_or_init(super::unguessable)
     }
 
-    /// The client, to be asked in the way that belongs to the request.
+    /// Returns the peer that sends requests to the client on the stream of this request.
     pub(crate) fn peer(&self) -> Peer {
         self.caller.peer().through(self.way().clone())
     }
 
-    /// Where messages to the client go: once the request is answered or its way is cut, the way that belongs to none.
+    /// Returns the outbox for messages to the client: the shared one once the response was sent or its stream was cut.
     fn way(&self) -> &Arc<Outbox> {
         let over = matches!(self.reach, Reach::Request | Reach::Batch) && self.outbox.is_over();
         if over { &self.caller.outbox } else { &self.outbox }
     }
 
-    /// Whether the client has not read what it was sent before.
+    /// Returns whether the outbox is full because the client does not read.
     pub(crate) fn is_full(&self) -> bool {
         self.way().is_full()
     }
 
-    /// Whether there is no way back to the client but the one answer.
+    /// Returns whether only one response can reach the client.
     pub(crate) fn is_one_shot(&self) -> bool {
         self.reach == Reach::OneShot
     }
@@ -138,12 +138,12 @@ impl Connection {
         &self.caller.streams
     }
 
-    /// Whether a request may stay open: not where all answers leave together.
+    /// Returns whether a request may stay open: not in a batch, whose responses are sent together.
     pub(crate) fn has_streams(&self) -> bool {
         matches!(self.reach, Reach::Lasting | Reach::Request)
     }
 
-    /// Whether this stands for one batch.
+    /// Returns whether this is the connection of one batch.
     pub(super) fn is_part(&self) -> bool {
         self.reach == Reach::Batch
     }
@@ -152,18 +152,18 @@ impl Connection {
         &self.answers
     }
 
-    /// From now on the client is told of changes.
+    /// Subscribes the client to change notifications.
     pub(crate) fn watch(&self) {
         self.caller.watch();
     }
 
-    /// Sends an answer that was waited for.
+    /// Sends the response of a request that was pending.
     pub(super) fn send_answer(&self, message: impl FnOnce(&mut Vec<u8>)) {
         if self.reach == Reach::Request { self.answers.conclude(message) } else { self.answers.send(message) }
     }
 
-    /// Takes one message. What it gives at once is in the outbox afterwards; the future that may come back is
-    /// the rest, and must be driven.
+    /// Handles one message. Immediate responses are in the outbox afterwards; a returned future is the remaining work
+    /// and must be driven.
     pub(crate) fn receive(self: &Arc<Self>, line: &[u8]) -> Option<BoxFuture<()>> {
         match parse(line, self.caller.service.settings().limits) {
             Ok(message) => self.take(&message),
@@ -175,14 +175,14 @@ impl Connection {
         }
     }
 
-    /// As [`Self::receive`], of a message that was read already.
+    /// Like [`Self::receive`], for a parsed message.
     pub(crate) fn take(self: &Arc<Self>, message: &Message<'_>) -> Option<BoxFuture<()>> {
         match message {
             Message::Request { id, method, params } => self.request(id, method, params),
             Message::Notification { method, params } => self.notification(method, params),
             Message::Response { id, reply } => {
                 if !self.caller.answer(id.as_ref(), *reply) {
-                    tracing::debug!(?id, "an answer that nobody waits for");
+                    tracing::debug!(?id, "response without a matching request");
                 }
                 None
             }
@@ -190,27 +190,26 @@ impl Connection {
         }
     }
 
-    /// Answers a line that is too long to be read.
+    /// Responds to a message that exceeds the maximum size.
     pub(crate) fn too_long(&self, cap: usize) {
-        let message =
-            format!("the message is longer than the {cap} bytes that this server reads; it was skipped");
+        let message = format!("the message exceeds the maximum size of {cap} bytes and was skipped");
         let error = ErrorObject { code: code::INVALID_REQUEST, message, data: None };
         self.answers.append(|out| write::error(None, self.unknown_id(), &error, out));
     }
 
     pub(crate) fn refuse(&self, error: &ParseError) {
         if error.kind == ParseErrorKind::Params && error.id.is_none() {
-            tracing::debug!(%error, "a notification was not understood");
-            return; // notifications are not answered
+            tracing::debug!(%error, "malformed notification");
+            return; // a notification has no response
         }
-        // The id of an answer is one of ours: the client would take this for the answer to its own request.
+        // The id in a response is one of ours: the client would take this error for the response to its own request.
         let id = error.id.as_ref().filter(|_| !error.is_response);
         let object = ErrorObject { code: error.code(), message: error.to_string(), data: None };
         self.note_failure(object.code);
         self.answers.append(|out| write::error(id, self.unknown_id(), &object, out));
     }
 
-    /// How to name a request that could not be read: newer revisions leave the id out, JSON-RPC says `null`.
+    /// Returns how to identify a request that could not be parsed: newer revisions omit the id, JSON-RPC uses `null`.
     pub(super) fn unknown_id(&self) -> UnknownId {
         let last = Revision::ALL.get(usize::from(self.caller.last.load(Ordering::Relaxed)));
         match last {
@@ -251,7 +250,7 @@ impl Connection {
         self.begin(&scope, params, begun, None)
     }
 
-    /// Begins the work behind a request, and answers if it is done at once.
+    /// Starts the handler of a request and responds if it finishes immediately.
     pub(super) fn begin(
         self: &Arc<Self>,
         scope: &Scope<'_>,
@@ -273,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Answers a call that waits with its questions, or drives it.
+    /// Responds with `input_required` if the call waits for input, and drives it otherwise.
     pub(super) fn pending(
         self: &Arc<Self>,
         id: Id<'static>,
@@ -296,7 +295,7 @@ impl Connection {
         None
     }
 
-    /// Answers at once.
+    /// Writes the response.
     pub(super) fn settle(
         &self,
         id: &Id<'_>,
@@ -327,12 +326,12 @@ impl Connection {
         }
     }
 
-    /// Notes the code of an error that is answered.
+    /// Records the code of an error response.
     pub(super) fn note_failure(&self, code: i64) {
         self.failure.store(code, Ordering::Release);
     }
 
-    /// Counts `work` as this connection's until it is done, so that [`Self::finish`] waits for it.
+    /// Counts `work` as active on this connection until it ends, so that [`Self::finish`] waits for it.
     pub(crate) fn tracked(self: &Arc<Self>, work: BoxFuture<()>) -> impl Future<Output = ()> + Send + use<> {
         self.caller.active.fetch_add(1, Ordering::AcqRel);
         let active = Active(self.caller.clone());
@@ -342,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// No more input will come: streams end in good order, and every request that was accepted is answered.
+    /// Handles the end of the input: closes streams gracefully and answers every accepted request.
     pub(crate) async fn finish(&self, timeout: Duration) {
         self.caller.close_peer("the client has ended its input");
         self.caller.streams.close();
@@ -355,7 +354,7 @@ impl Connection {
                     pending.answers.append(|out| write::error(Some(&id), UnknownId::Null, &object, out));
                 });
             }
-            // A batch ends now that all its requests have ended, and sends what it has.
+            // Cancelling all requests of a batch ends the batch, which then sends the responses it has.
             let _ = tokio::time::timeout(LAST_WORD, self.idle()).await;
         }
     }
@@ -371,7 +370,7 @@ impl Connection {
         }
     }
 
-    /// The client is gone: nothing it asked for is of use any more.
+    /// Cancels all requests of a client that has disconnected.
     pub(crate) fn abandon(&self) {
         self.outbox.close();
         self.caller.close_peer("the client is gone");
@@ -381,10 +380,10 @@ impl Connection {
     }
 }
 
-/// The request brings no state: it is a new call.
+/// Marks a request without state: it is a new call.
 pub(crate) struct Fresh;
 
-/// A request that brings answers.
+/// Retry request: a request that carries input responses.
 pub(crate) struct Retry<'a> {
     pub(crate) id: &'a Id<'a>,
     pub(crate) method: &'a str,
@@ -395,14 +394,14 @@ pub(crate) struct Retry<'a> {
     pub(crate) begun: Option<Instant>,
 }
 
-/// A request that is being worked on.
+/// Request in flight.
 struct Pending {
     cancel: Arc<Cancel>,
-    /// Where its answer goes.
+    /// Outbox of its response.
     answers: Arc<Outbox>,
 }
 
-/// Work that is being driven.
+/// Guard of work that is being driven.
 struct Active(Arc<Caller>);
 
 impl Drop for Active {

@@ -1,4 +1,4 @@
-//! One ordered list of registered things: found by name, handed out in pages, with its first page kept as bytes.
+//! Ordered list of registered definitions: lookup by name, pagination, and a cache of the encoded list.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -8,34 +8,34 @@ use linchpin_protocol::Revision;
 use crate::server::Listed;
 use crate::server::state::{RequiredState, StateMap};
 
-/// Something with a unique name.
+/// Definition with a unique name.
 pub(crate) trait Entry {
     fn key(&self) -> &Arc<str>;
     fn listed(&self) -> Listed<'_>;
 
-    /// The types of state that its handler takes, and the state of the mounted server that it came from.
+    /// Returns the types of state that the handler takes, and the state of the mounted server it belongs to.
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
         (&[], None)
     }
 }
 
 pub(crate) struct List<T> {
-    /// In order of registration, with a number that never changes: cursors point to it.
+    /// In order of registration, each with a permanent number that cursors refer to.
     items: Vec<(u64, Arc<T>)>,
     index: HashMap<Arc<str>, usize>,
     next: u64,
-    /// The whole list as a result of each revision, made when it is first asked for.
+    /// Encoded list for each revision, created on first use.
     encoded: [OnceLock<Arc<[u8]>>; Revision::ALL.len()],
 }
 
-/// A part of the list.
+/// Part of the list.
 pub(crate) struct Page<'a, T> {
     pub(crate) items: Vec<&'a Arc<T>>,
     pub(crate) next_cursor: Option<String>,
 }
 
 impl<T: Entry> List<T> {
-    /// Adds an item; its name comes back when it is taken.
+    /// Adds an item. Fails with its name if the name is already used.
     pub(crate) fn insert(&mut self, item: Arc<T>) -> Result<(), Arc<str>> {
         if self.index.contains_key(item.key()) {
             return Err(item.key().clone());
@@ -73,7 +73,7 @@ impl<T: Entry> List<T> {
         self.items.len()
     }
 
-    /// The page after `cursor`, of items that `visible` lets through. `None` for a cursor that was never given.
+    /// Returns the page after `cursor` of the items that pass `visible`, or `None` if the cursor is invalid.
     pub(crate) fn page(
         &self,
         cursor: Option<&str>,
@@ -96,7 +96,7 @@ impl<T: Entry> List<T> {
         Some(Page { items, next_cursor: rest.peek().map(|_| last.to_string()) })
     }
 
-    /// The whole list as bytes, kept from the first time on.
+    /// Returns the whole list encoded, cached after the first call.
     pub(crate) fn encoded(
         &self,
         revision: Revision,

@@ -1,4 +1,4 @@
-//! The catalog that can change while the server runs, and those who are told.
+//! Catalog of a running server, and the notification of clients about its changes.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use crate::Result;
 use crate::server::{Caller, background};
 use crate::sync::lock;
 
-/// Changes that follow each other within this time are told once.
+/// Changes within this time are announced together.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// What has changed.
+/// List that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Tools,
@@ -26,12 +26,12 @@ pub(crate) enum Kind {
 #[derive(Default)]
 pub(crate) struct Live {
     catalog: RwLock<Arc<Catalog>>,
-    /// Those who are told, by their address.
+    /// Clients to notify, by their address in memory.
     callers: Mutex<HashMap<usize, Weak<Caller>>>,
-    /// Where the last connection lives, for changes that come from outside of any runtime.
+    /// Runtime of the last connection, for changes made outside of any runtime.
     runtime: Mutex<Option<Handle>>,
     changes: Mutex<Vec<Kind>>,
-    /// What must live as long as the server.
+    /// Values that must live as long as the server.
     kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -40,18 +40,18 @@ impl Live {
         self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the catalog; requests that are being served keep the one they began with.
+    /// Changes the catalog. Requests in flight retain the snapshot that they started with.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut catalog))
     }
 
-    /// Keeps something for as long as the server.
+    /// Holds a value for as long as the server lives.
     pub(crate) fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
         lock(&self.kept).push(value);
     }
 
-    /// From now on this client is told of changes.
+    /// Subscribes a client to change notifications.
     pub(crate) fn watch(&self, caller: &Arc<Caller>) {
         if let Ok(runtime) = Handle::try_current() {
             *lock(&self.runtime) = Some(runtime);
@@ -59,7 +59,7 @@ impl Live {
         lock(&self.callers).insert(address(caller), Arc::downgrade(caller));
     }
 
-    /// This client is gone. Its memory, too, which a weak pointer would hold.
+    /// Removes a client that is gone. A remaining weak pointer would hold its memory.
     pub(crate) fn forget(&self, caller: &Caller) {
         let mut callers = lock(&self.callers);
         callers.remove(&address(caller));
@@ -72,7 +72,7 @@ impl Live {
         lock(&self.callers).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Tells all clients that a list has changed, a little later, together with what else changes until then.
+    /// Announces a changed list to all clients after a short delay, together with other changes in that time.
     pub(crate) fn announce(self: &Arc<Self>, kind: Kind) {
         {
             let mut changes = lock(&self.changes);
@@ -81,7 +81,7 @@ impl Live {
             }
             changes.push(kind);
             if changes.len() > 1 {
-                return; // the one who was first tells of all
+                return; // the task of the first change announces all
             }
         }
         let telling = Telling(self.clone());
@@ -112,7 +112,7 @@ fn address(caller: &Caller) -> usize {
     std::ptr::from_ref(caller).addr()
 }
 
-/// Tells when it is dropped: after a while, or at once when there is no runtime to wait in, or no longer one.
+/// Announces the changes when it is dropped: after the delay, or immediately if there is no runtime (any more).
 struct Telling(Arc<Live>);
 
 impl Drop for Telling {

@@ -1,5 +1,5 @@
-//! Everything that is registered: an immutable snapshot that requests read, replaced as a whole when something
-//! is added or removed at run time.
+//! Registered definitions: an immutable snapshot for requests, replaced as a whole when a definition is added or
+//! removed at run time.
 
 mod list;
 mod live;
@@ -16,7 +16,7 @@ use super::state::{RequiredState, StateMap};
 use super::tool::ToolEntry;
 use crate::{Error, Result};
 
-/// Something that can be registered.
+/// Definition that can be registered.
 #[doc(hidden)]
 pub enum Item {
     Tool(Arc<ToolEntry>),
@@ -27,7 +27,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// Notes the types of state that its handler takes.
+    /// Adds the types of state that the handler takes.
     pub(crate) fn require_state(&mut self, required: &[RequiredState]) {
         let list = match self {
             Item::Tool(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
@@ -42,16 +42,16 @@ impl Item {
     }
 }
 
-/// A finished tool, resource, template, prompt or skill.
+/// Completed tool, resource, template, prompt or skill.
 pub trait Register {
-    /// The finished item, or what is wrong with it.
+    /// Returns the completed item, or the error in its definition.
     #[doc(hidden)]
     fn register(self) -> Result<Item>;
 }
 
-/// Something that can be added to a server: a finished [`crate::Tool`], [`crate::Resource`],
-/// [`crate::ResourceTemplate`] or [`crate::Prompt`], a skill, or a function with one of the attribute macros. `Form` is
-/// which of these it is, and is inferred.
+/// Value that can be added to a server: a completed [`crate::Tool`], [`crate::Resource`],
+/// [`crate::ResourceTemplate`] or [`crate::Prompt`], a skill, or a function with one of the attribute macros. `Form`
+/// distinguishes the last case and is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be added to a server",
     label = "if this is a function, put `#[tool]` on it",
@@ -59,16 +59,16 @@ pub trait Register {
             Prompt with `.handler(…)`"
 )]
 pub trait Addable<Form> {
-    /// The finished item, or what is wrong with it.
+    /// Returns the completed item, or the error in its definition.
     #[doc(hidden)]
     fn into_item(self) -> Result<Item>;
 }
 
-/// The form of a finished item.
+/// Form of a completed item.
 #[doc(hidden)]
 pub struct Finished;
 
-/// The form of a function with one of the attribute macros.
+/// Form of a function with one of the attribute macros.
 #[doc(hidden)]
 pub struct Annotated;
 
@@ -78,8 +78,8 @@ impl<R: Register> Addable<Finished> for R {
     }
 }
 
-// Beside the implementation for finished items, so that rustc explains a function without an attribute by the message of
-// the trait: with a single candidate it would complain about the number of its parameters.
+// With a second implementation, rustc explains a function without an attribute by the message of the trait; with a
+// single candidate it would report the number of its parameters.
 impl<F, R> Addable<Annotated> for F
 where
     F: FnOnce() -> R,
@@ -96,7 +96,7 @@ impl Register for Result<Item> {
     }
 }
 
-/// A snapshot of all that is registered.
+/// Snapshot of all registered definitions.
 #[derive(Clone, Default)]
 pub(crate) struct Catalog {
     pub(crate) tools: List<ToolEntry>,
@@ -108,22 +108,22 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     pub(crate) fn add(&mut self, item: Item) -> Result<Kind> {
-        let taken = |what: &str, name: &str| Error::setup(format!("there are two {what} called `{name}`"));
+        let taken = |what: &str, name: &str| Error::setup(format!("duplicate {what} `{name}`"));
         match item {
             Item::Tool(entry) => {
-                self.tools.insert(entry).map_err(|name| taken("tools", &name))?;
+                self.tools.insert(entry).map_err(|name| taken("tool", &name))?;
                 Ok(Kind::Tools)
             }
             Item::Resource(entry) => {
-                self.resources.insert(entry).map_err(|name| taken("resources", &name))?;
+                self.resources.insert(entry).map_err(|name| taken("resource", &name))?;
                 Ok(Kind::Resources)
             }
             Item::Template(entry) => {
-                self.templates.insert(entry).map_err(|name| taken("resource templates", &name))?;
+                self.templates.insert(entry).map_err(|name| taken("resource template", &name))?;
                 Ok(Kind::Resources)
             }
             Item::Prompt(entry) => {
-                self.prompts.insert(entry).map_err(|name| taken("prompts", &name))?;
+                self.prompts.insert(entry).map_err(|name| taken("prompt", &name))?;
                 Ok(Kind::Prompts)
             }
             Item::Skill(entry) => {
@@ -147,7 +147,7 @@ impl Catalog {
         check_state("prompt", &self.prompts, server)
     }
 
-    /// Takes over everything of a mounted server. Tools and prompts get the prefix; URIs stay as they are.
+    /// Adds everything of a mounted server. Tools and prompts get the prefix; URIs do not change.
     pub(crate) fn mount(&mut self, prefix: &str, other: &Catalog, state: &Arc<StateMap>) -> Result<()> {
         let prefixed =
             |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}_{name}") };
@@ -189,13 +189,13 @@ fn check_state<T: Entry>(what: &str, items: &List<T>, server: &StateMap) -> Resu
     Ok(())
 }
 
-/// Names that every client can carry: 1 to 128 letters, digits, `_`, `-` and `.`.
+/// Checks that a name is accepted by every client: 1 to 128 letters, digits, `_`, `-` and `.`.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if (1..=128).contains(&name.len()) && name.bytes().all(allowed) {
         return Ok(());
     }
     Err(Error::setup(format!(
-        "`{name}` cannot be the name of a {what}: use 1 to 128 letters, digits, underscores, hyphens and dots"
+        "`{name}` is not a valid name of a {what}: use 1 to 128 letters, digits, underscores, hyphens and dots"
     )))
 }

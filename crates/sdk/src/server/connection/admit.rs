@@ -1,4 +1,4 @@
-//! Whether a request may be served: its revision, who sends it, and what must come before it.
+//! Admission of requests: revision, sender, and order in the session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::{Connection, NOBODY, Pending};
 use crate::http::text;
 use crate::sync::lock;
 
-/// A request that may be served.
+/// Request that was admitted.
 pub(super) enum Admitted {
     Request(Revision, Arc<Client>),
-    /// It opened the session, and this is the answer.
+    /// The request opened the session; this is its result.
     Opened(Revision, Box<InitializeResult>),
 }
 
 impl Connection {
-    /// Which revision a request is of, and who sends it.
+    /// Determines the revision and the sender of a request.
     pub(super) fn admit(
         &self,
         id: &Id<'_>,
@@ -60,8 +60,8 @@ impl Connection {
         Ok(Admitted::Request(revision, client))
     }
 
-    /// Checks the scopes of the tool that the client names, before any layer runs. A layer may choose another tool:
-    /// `dispatch` and `rounds` check the scopes of the one that is called.
+    /// Checks the scopes of the tool that the client names, before any layer runs. A layer may choose another tool, so
+    /// `dispatch` and `rounds` check the scopes of the tool that is called.
     pub(super) fn check_scopes(&self, method: &str, params: &Params<'_>) -> Result<(), ProtocolError> {
         if self.identity().is_none() || method != Method::CallTool.name() {
             return Ok(());
@@ -75,7 +75,7 @@ impl Connection {
         tool.map_or(Ok(()), |tool| check_scopes(self.identity().map(|identity| &**identity), &tool.scopes))
     }
 
-    /// Who sends the request, if that is known.
+    /// Returns the identity of the sender, if known.
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
         self.http_identity().or_else(|| self.service().known_identity())
     }
@@ -96,7 +96,7 @@ impl Connection {
         Arc::new(Client { info: meta.client_info.clone(), capabilities })
     }
 
-    /// Whether a request may be worked on beside those that are not done.
+    /// Checks that a request may run beside those in flight.
     pub(super) fn check_id(
         &self,
         in_flight: &HashMap<Id<'static>, Pending>,
@@ -108,26 +108,26 @@ impl Connection {
         }
         if in_flight.contains_key(id) {
             return Err(ProtocolError::InvalidRequest(format!(
-                "the id {id} is in use by a request that is not done"
+                "the id {id} is already used by a request in flight"
             )));
         }
         if in_flight.len() >= self.service().settings().max_in_flight && method != Method::Ping.name() {
             let limit = self.service().settings().max_in_flight;
             return Err(ProtocolError::Internal(format!(
-                "{limit} requests are being worked on: wait for answers first"
+                "{limit} requests are in flight: wait for responses first"
             )));
         }
         Ok(())
     }
 }
 
-/// What to send before `method`.
+/// Returns the error text for a request before initialization.
 fn too_early(method: &str, speaks: impl Fn(Era) -> bool) -> String {
     let initialize = "send initialize first";
     let stateless = "put io.modelcontextprotocol/protocolVersion and /clientCapabilities into params._meta";
     match (speaks(Era::Session), speaks(Era::Stateless)) {
-        (true, true) => format!("{method} came before initialize: {initialize}, or {stateless}"),
-        (true, false) => format!("{method} came before initialize: {initialize}"),
-        (false, _) => format!("{method} says nothing of its revision: {stateless}"),
+        (true, true) => format!("{method} was sent before initialize: {initialize}, or {stateless}"),
+        (true, false) => format!("{method} was sent before initialize: {initialize}"),
+        (false, _) => format!("{method} does not state its revision: {stateless}"),
     }
 }

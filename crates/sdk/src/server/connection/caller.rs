@@ -1,4 +1,4 @@
-//! What all requests of one client share, and what it is told between them.
+//! State shared by all requests of one client, and its notifications between requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -18,26 +18,26 @@ use super::super::session::Session;
 use super::super::subscriptions::{Streams, changed};
 use super::{NO_REVISION, Pending};
 
-/// One client, as long as its connection or its session lasts.
+/// State of one client, for the lifetime of its connection or session.
 pub(crate) struct Caller {
     pub(super) service: Service,
-    /// Where messages go that belong to no request.
+    /// Outbox of messages that belong to no request.
     pub(super) outbox: Arc<Outbox>,
-    /// The client, to be asked; most never are.
+    /// Peer for server requests, created on first use: most clients receive none.
     peer: OnceLock<Peer>,
-    /// Tells connections apart, where one is asked which tasks are its own.
+    /// Unique name of the connection, which identifies its tasks if there is no principal.
     pub(super) name: OnceLock<String>,
     pub(super) session: OnceLock<Session>,
     pub(super) streams: Streams,
-    /// Requests that are being worked on, to give them up.
+    /// Requests in flight, for cancellation.
     pub(super) in_flight: Mutex<HashMap<Id<'static>, Pending>>,
-    /// How much work is being driven.
+    /// Number of futures that are being driven.
     pub(super) active: AtomicUsize,
     pub(super) idle: Notify,
-    /// Changed lists that the client will be told of when there is room, a bit for each kind.
+    /// Bit set of the changed lists to announce when the outbox has room.
     behind: AtomicU8,
     is_watching: AtomicBool,
-    /// The revision of the last message that had one, to shape errors about messages that have none.
+    /// Revision of the last message that stated one, for the format of errors about messages without one.
     pub(super) last: AtomicU8,
 }
 
@@ -59,14 +59,14 @@ impl Caller {
         }
     }
 
-    /// From now on the client is told of changes.
+    /// Subscribes the client to change notifications.
     pub(super) fn watch(self: &Arc<Self>) {
         if !self.is_watching.swap(true, Ordering::AcqRel) {
             self.service.live().watch(self);
         }
     }
 
-    /// Ends the streams of the client in good order: each is answered.
+    /// Closes the streams of the client gracefully: each receives its response.
     #[cfg(feature = "http-server")]
     pub(crate) fn close_streams(&self) {
         self.streams.close();
@@ -77,12 +77,12 @@ impl Caller {
             .get_or_init(|| Peer::new(self.outbox.clone(), self.service.settings().max_in_flight, withdraw))
     }
 
-    /// Takes in an answer of the client; `false` when nobody waits for it.
+    /// Delivers a response of the client. Returns `false` if no request waits for it.
     pub(super) fn answer(&self, id: Option<&Id<'_>>, reply: Reply<'_>) -> bool {
         self.peer.get().is_some_and(|peer| peer.answer(id, reply))
     }
 
-    /// The client can no longer be asked.
+    /// Ends the sending of requests to the client.
     pub(super) fn close_peer(&self, reason: &str) {
         self.peer().close(reason);
     }
@@ -92,8 +92,8 @@ impl Caller {
         notify(&self.outbox, message);
     }
 
-    /// Tells the client that a list has changed. One that reads slowly is told when there is room: if it missed
-    /// this it would keep an old list for ever.
+    /// Notifies the client of a changed list. If its outbox is full, the notification is sent when there is room:
+    /// without it the client would use an outdated list permanently.
     pub(crate) fn list_changed(self: &Arc<Self>, kind: Kind, runtime: Option<&Handle>) {
         let Some(runtime) = runtime.filter(|_| self.outbox.is_full()) else { return self.tell_changed(kind) };
         let bit = 1 << kind as u8;
@@ -144,16 +144,16 @@ impl Drop for Caller {
 /// Sends a notification, unless the client reads too slowly.
 pub(super) fn notify(outbox: &Outbox, message: impl FnOnce(&mut Vec<u8>)) {
     if !outbox.offer(message) {
-        tracing::debug!("a notification was left out: the client reads too slowly or is gone");
+        tracing::debug!("notification dropped: the client reads too slowly or is gone");
     }
 }
 
-/// Tells the client that a question is no longer asked.
+/// Notifies the client that a server request was cancelled.
 fn withdraw(outbox: &Outbox, id: &Id<'_>, reason: &str) {
     let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
     let params = CancelledParams { request_id, reason, meta: None };
     notify(outbox, |out| {
-        // Questions are asked only in sessions, and all of those write this in the same way.
+        // Server requests exist only in sessions, and all session-era revisions encode this in the same way.
         let to = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision: Revision::LATEST_SESSION });
         write::notification(Method::Cancelled.name(), out, to);
     });

@@ -1,4 +1,4 @@
-//! Calls that could not be finished at once: driven to their end, or to a question that their client must answer.
+//! Calls that did not finish immediately: driven until they end or need input from the client.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,7 +17,7 @@ use super::super::tool::ToolEntry;
 use super::{Caller, Connection, Pending};
 use crate::sync::lock;
 
-/// A call under way: the handler's work and all that must outlive the request that began it.
+/// Running call: the handler's future and everything that must outlive the request that started it.
 pub(crate) struct Invocation {
     pub(crate) work: Work,
     pub(crate) cancel: Arc<Cancel>,
@@ -25,7 +25,7 @@ pub(crate) struct Invocation {
     pub(crate) method: String,
     pub(crate) target: Option<Arc<str>>,
     pub(crate) revision: Revision,
-    /// What the state of the call is bound to, where it may ask between two requests.
+    /// Binding of the request state, if the call may request input between two requests.
     pub(crate) binding: Option<Binding>,
 }
 
@@ -42,12 +42,12 @@ impl Invocation {
         }
     }
 
-    /// Whether it waits for an answer that must come with another request.
+    /// Returns whether the call waits for input that must come with another request.
     pub(crate) fn asks(&self) -> bool {
         self.binding.is_some() && self.context.as_ref().is_some_and(|context| context.questions().has_open())
     }
 
-    /// The tool that was resolved.
+    /// Returns the tool, once resolved.
     pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
         self.context.as_ref().and_then(Context::tool)
     }
@@ -57,7 +57,7 @@ impl Invocation {
     }
 }
 
-/// How far a call has come.
+/// Reason why driving a call stopped.
 enum Step {
     Done(Outcome),
     Asks,
@@ -65,8 +65,8 @@ enum Step {
 }
 
 impl Connection {
-    /// Puts a request into the table of those not done, where a cancellation finds it. Another one with its id may
-    /// have come there since it was admitted.
+    /// Adds a request to the table of requests in flight, where a cancellation finds it. Fails if another request with
+    /// its id was added since it was admitted.
     pub(crate) fn enter(
         &self,
         id: &Id<'static>,
@@ -80,7 +80,7 @@ impl Connection {
         Ok(InFlight { caller: self.caller.clone(), id: id.clone() })
     }
 
-    /// The rest of a request that could not be finished at once.
+    /// Drives a request that did not finish immediately.
     pub(super) fn drive(
         self: Arc<Self>,
         id: Id<'static>,
@@ -111,9 +111,9 @@ impl Connection {
             }
             self.answers.room().await;
             if !cancel.answer() {
-                return; // an answer to a request that was cancelled must not be sent
+                return; // a cancelled request must not be answered
             }
-            drop(entry); // once the client has the answer it may use the id again
+            drop(entry); // the client may reuse the id once it has the response
             let revision = call.revision;
             let outcome = match step {
                 Step::Done(outcome) => self.round_done(outcome, revision, call.tool(), round),
@@ -124,7 +124,7 @@ impl Connection {
     }
 }
 
-/// A request in the table of those not done, for as long as it is worked on.
+/// Guard of an entry in the table of requests in flight.
 pub(crate) struct InFlight {
     caller: Arc<Caller>,
     id: Id<'static>,

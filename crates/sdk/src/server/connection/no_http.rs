@@ -1,5 +1,5 @@
-//! Without HTTP no request has headers.
-#![expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "with HTTP they look at the request")]
+//! Stub of `http` without the feature `http-server`: no request has headers.
+#![expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "with HTTP they read the request")]
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Notifications, in both directions.
+//! Notifications in both directions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,13 +43,13 @@ impl Connection {
                 let done = work.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_ready();
                 let most = self.service().settings().max_in_flight;
                 if !done && self.caller.active.load(Ordering::Acquire) >= most {
-                    tracing::warn!("a notification was dropped: too much is being worked on");
+                    tracing::warn!("notification dropped: too many requests in flight");
                     return None;
                 }
                 (!done).then_some(work)
             }
             Ok(Err(Invalid { path, reason })) => {
-                tracing::warn!(method, path, reason, "a notification was not understood");
+                tracing::warn!(method, path, reason, "malformed notification");
                 None
             }
             Err(panicked) => {
@@ -60,16 +60,16 @@ impl Connection {
     }
 
     fn cancel(&self, params: &Params<'_>) {
-        // A notice that is malformed, late or about nothing known is to be ignored.
+        // The specification requires that malformed, late and unknown cancellations are ignored.
         let Ok(params) = wire::decode::<CancelledParams>(params.text().unwrap_or("{}")) else { return };
         let Some(id) = params.request_id else { return };
         if let Some(pending) = lock(&self.caller.in_flight).get(&id) {
-            tracing::debug!(%id, reason = params.reason, "a request was cancelled");
+            tracing::debug!(%id, reason = params.reason, "request cancelled");
             pending.cancel.cancel();
         }
     }
 
-    /// Sends a notification, unless the client reads too slowly or cannot take any.
+    /// Sends a notification, unless the client reads too slowly or cannot receive notifications.
     pub(crate) fn notify(&self, message: impl FnOnce(&mut Vec<u8>)) {
         if !self.is_one_shot() {
             notify(self.way(), message);
