@@ -1,23 +1,23 @@
-//! Values that become one block of content.
+//! Values that convert into one content block.
 
 use linchpin_protocol::model::{Content, ResourceContents, ResourceLink};
 use serde_json::Value;
 
-/// A picture: its bytes and its type.
+/// Image: its bytes and its MIME type.
 #[derive(Debug, Clone)]
 pub struct Image(pub Vec<u8>, pub String);
 
-/// Sound: its bytes and its type.
+/// Audio: its bytes and its MIME type.
 #[derive(Debug, Clone)]
 pub struct Audio(pub Vec<u8>, pub String);
 
-/// A value that becomes one block of content.
+/// Conversion into one content block.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a block of content",
     note = "return String, a number, bool, Image, Audio, ResourceLink, ResourceContents, serde_json::Value or Content"
 )]
 pub trait IntoContent {
-    /// The block.
+    /// Converts into the content block.
     fn into_content(self) -> Content;
 }
 
@@ -63,7 +63,7 @@ impl IntoContent for ResourceContents {
     }
 }
 
-/// An object with the `type` of a content block is that block; anything else is shown as JSON.
+/// An object with the `type` of a content block becomes that block; any other value becomes its JSON text.
 impl IntoContent for Value {
     fn into_content(self) -> Content {
         if self.get("type").is_some_and(Value::is_string)
@@ -78,12 +78,12 @@ impl IntoContent for Value {
     }
 }
 
-/// Bytes without a name of their own.
+/// Returns a blob resource for bytes without a URI.
 pub(super) fn blob(bytes: &[u8]) -> Content {
     Content::resource(ResourceContents::blob("attachment:result", "application/octet-stream", bytes))
 }
 
-/// `u8` is missing on purpose: a list of them is bytes, not numbers.
+/// `u8` is omitted on purpose: a `Vec<u8>` is binary data, not a list of numbers.
 macro_rules! as_text {
     ($($type:ty),*) => {$(
         impl IntoContent for $type {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::Error;
 
-/// A structured value: `structuredContent` with its schema, and the same as text for those who read text.
+/// Structured value: `structuredContent` with its schema, and the same JSON as text for clients without support for it.
 #[derive(Debug, Clone)]
 pub struct Json<T>(pub T);
 

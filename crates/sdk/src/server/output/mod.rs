@@ -1,4 +1,4 @@
-//! What handlers may return, and what becomes of it.
+//! Return values of handlers and their conversion into results.
 
 mod content;
 mod json;

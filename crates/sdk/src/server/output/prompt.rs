@@ -1,10 +1,10 @@
-//! What a prompt may return.
+//! Return values of prompts.
 
 use linchpin_protocol::model::{Content, GetPromptResult, PromptMessage};
 
 use crate::{Error, Result};
 
-/// A value that a prompt may return.
+/// Value that a prompt may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a prompt",
     label = "this prompt returns `{Self}`",
@@ -12,7 +12,7 @@ use crate::{Error, Result};
             Result<_, linchpin::Error>"
 )]
 pub trait IntoPrompt {
-    /// The messages.
+    /// Converts into the messages of the prompt.
     fn into_prompt(self) -> Result<GetPromptResult>;
 }
 

@@ -1,4 +1,4 @@
-//! What a resource may return.
+//! Return values of resources.
 
 use linchpin_protocol::model::{ReadResourceResult, ResourceContents};
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::json::Json;
 use crate::{Error, Result};
 
-/// A value that a resource may return.
+/// Value that a resource may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a resource",
     label = "this resource returns `{Self}`",
@@ -16,10 +16,10 @@ use crate::{Error, Result};
             contents, model::ReadResourceResult, or Result<_, linchpin::Error>"
 )]
 pub trait IntoResource {
-    /// What is at `uri`; `mime_type` is what was registered.
+    /// Converts into the contents of `uri`; `mime_type` is the registered MIME type.
     fn into_contents(self, uri: &str, mime_type: Option<&str>) -> Result<Vec<ResourceContents>>;
 
-    /// The whole result, with what it says of itself.
+    /// Converts into the whole result, including cache hints and metadata.
     #[doc(hidden)]
     fn into_result(self, uri: &str, mime_type: Option<&str>) -> Result<ReadResourceResult>
     where
@@ -40,7 +40,7 @@ impl<T: IntoResource> IntoResource for Result<T, Error> {
     }
 }
 
-/// `None`: there is no such resource.
+/// `None` means that the resource does not exist.
 impl<T: IntoResource> IntoResource for Option<T> {
     fn into_contents(self, uri: &str, mime_type: Option<&str>) -> Result<Vec<ResourceContents>> {
         self.ok_or_else(|| Error::resource_not_found(uri))?.into_contents(uri, mime_type)
@@ -77,7 +77,7 @@ impl<T: Serialize + JsonSchema> IntoResource for Json<T> {
     }
 }
 
-/// Full control, caching hints and metadata included.
+/// Full control over the result, including cache hints and metadata.
 impl IntoResource for ReadResourceResult {
     fn into_contents(self, _: &str, _: Option<&str>) -> Result<Vec<ResourceContents>> {
         Ok(self.contents)

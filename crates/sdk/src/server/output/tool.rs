@@ -1,4 +1,4 @@
-//! What a tool may return.
+//! Return values of tools.
 
 use linchpin_protocol::model::{CallToolResult, Content, ResourceContents, ResourceLink, StructuredContent};
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use super::json::Json;
 use crate::server::schema::{self, Typed};
 use crate::{Error, Result};
 
-/// A value that a tool may return.
+/// Value that a tool may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a tool",
     label = "this tool returns `{Self}`",
@@ -18,10 +18,10 @@ use crate::{Error, Result};
             a Vec or Option of these, (content, Json<T>), serde_json::Value, ToolOutput, or Result<_, linchpin::Error>"
 )]
 pub trait IntoToolOutput {
-    /// The result of the call.
+    /// Converts into the result of the call.
     fn into_output(self) -> Result<CallToolResult>;
 
-    /// The schema of its structured part.
+    /// Returns the schema of the structured content, if there is any.
     #[doc(hidden)]
     fn output_schema() -> Option<Typed> {
         None
@@ -78,7 +78,7 @@ impl<T: IntoContent> IntoToolOutput for Vec<T> {
     }
 }
 
-/// A list in JSON is a list of blocks.
+/// A JSON array of content blocks becomes a list of blocks.
 impl IntoToolOutput for Value {
     fn into_output(self) -> Result<CallToolResult> {
         match self {
@@ -105,7 +105,7 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
     }
 }
 
-/// Content of your own instead of the JSON text.
+/// Custom content instead of the JSON text.
 impl<C: IntoContent, T: Serialize + JsonSchema> IntoToolOutput for (C, Json<T>) {
     fn into_output(self) -> Result<CallToolResult> {
         let mut result = blocks(vec![self.0.into_content()]);

@@ -1,4 +1,4 @@
-//! Describing a skill: from a text, from a folder, or by hand.
+//! Builder of a skill: from a text, from a folder, or from parts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,33 +18,33 @@ use crate::server::resource::{ResourceArgs, ResourceEntry};
 use crate::skills::{MAX_BYTES, MAX_FILES, SKILL_MD, check_name, digest, encode_path, parse};
 use crate::{Error, Result};
 
-/// The longest description, in characters.
+/// Maximum length of a description in characters.
 const MAX_DESCRIPTION: usize = 1_024;
 
-/// A skill: a folder of files, `SKILL.md` among them, that teaches a model something. Every file can be read as a
-/// resource; clients that know the extension also see the skill as a whole.
+/// Builder of a skill: a folder of files, including `SKILL.md`, that teaches a model a procedure. Every file can be
+/// read as a resource; clients that support the extension also see the skill as a whole.
 #[must_use = "a skill does nothing until it is added to a server"]
 pub struct Skill {
     source: Source,
     prefix: String,
     files: BTreeMap<String, File>,
     enumerated: bool,
-    /// What was said of it that cannot be.
+    /// First misuse of the builder.
     misuse: Option<String>,
 }
 
-/// Where `SKILL.md` comes from.
+/// Source of `SKILL.md`.
 enum Source {
-    /// It is written from this head and body.
+    /// Generated from this frontmatter and body.
     Parts { head: Vec<(String, Value)>, body: String },
-    /// It is this.
+    /// This text.
     Text(String),
-    /// It is in this folder, with the other files.
+    /// Read from this folder, together with the other files.
     Folder(PathBuf),
 }
 
 impl Skill {
-    /// A skill with a name, and what it is for and when to use it. [`Self::instructions`] says the rest.
+    /// Creates a skill with a name and a description of its purpose and use. Add the body with [`Self::instructions`].
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         let head = vec![
             ("name".into(), Value::String(name.into())),
@@ -53,13 +53,13 @@ impl Skill {
         Self::from_source(Source::Parts { head, body: String::new() })
     }
 
-    /// A skill from the text of its `SKILL.md`, which begins with its head.
+    /// Creates a skill from the text of its `SKILL.md`, which starts with the frontmatter.
     pub fn from_text(skill_md: impl Into<String>) -> Self {
         Self::from_source(Source::Text(skill_md.into()))
     }
 
-    /// A skill from a folder with a `SKILL.md`. All files are read when it is added, except those whose names begin
-    /// with a dot. The folder need not have the skill's name.
+    /// Creates a skill from a folder with a `SKILL.md`. All files are read when it is added, except those whose names
+    /// start with a dot. The name of the folder may differ from the name of the skill.
     pub fn from_folder(folder: impl Into<PathBuf>) -> Self {
         Self::from_source(Source::Folder(folder.into()))
     }
@@ -68,41 +68,41 @@ impl Skill {
         Skill { source, prefix: String::new(), files: BTreeMap::new(), enumerated: true, misuse: None }
     }
 
-    /// What the model is told, in Markdown: the body of `SKILL.md`. For [`Self::new`].
+    /// Sets the instructions for the model in Markdown, the body of `SKILL.md`. For [`Self::new`].
     pub fn instructions(mut self, markdown: impl Into<String>) -> Self {
         if let Source::Parts { body, .. } = &mut self.source {
             *body = markdown.into();
         } else {
-            self.misuse = Some(format!("its instructions stand in its {SKILL_MD}"));
+            self.misuse = Some(format!("its instructions are set by its {SKILL_MD}"));
         }
         self
     }
 
-    /// One more member of the head, such as `license`. For [`Self::new`].
+    /// Adds a field to the frontmatter, such as `license`. For [`Self::new`].
     pub fn field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         if let Source::Parts { head, .. } = &mut self.source {
             head.push((name.into(), value.into()));
         } else {
-            self.misuse = Some(format!("its head stands in its {SKILL_MD}"));
+            self.misuse = Some(format!("its frontmatter is set by its {SKILL_MD}"));
         }
         self
     }
 
-    /// Where the skill is: `acme/billing` puts `refunds` at `skill://acme/billing/refunds`; a prefix with a scheme,
-    /// such as `github://acme/skills`, is taken as it is.
+    /// Sets the parent of the skill: `acme/billing` puts `refunds` at `skill://acme/billing/refunds`. A prefix with a
+    /// scheme, such as `github://acme/skills`, is used unchanged.
     pub fn under(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Adds a file, by its path in the skill's folder.
+    /// Adds a file by its path in the skill's folder.
     pub fn file(mut self, path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Self {
         self.add(path.into(), File::Bytes(contents.into()));
         self
     }
 
-    /// Adds a file that is made when it is read: `|| async { … }` or `|cx: Context| async { … }`. Nobody can say the
-    /// digests of such a skill, and some clients decline it.
+    /// Adds a file that is generated when it is read: `|| async { … }` or `|cx: Context| async { … }`. Such a skill has
+    /// no digests, and some clients decline it.
     pub fn file_with<Form, H>(mut self, path: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form>,
@@ -118,19 +118,19 @@ impl Skill {
 
     fn add(&mut self, path: String, file: File) {
         if self.files.contains_key(&path) || path == SKILL_MD {
-            self.misuse = Some(format!("it has two files `{path}`"));
+            self.misuse = Some(format!("duplicate file `{path}`"));
         } else {
             self.files.insert(path, file);
         }
     }
 
-    /// Leaves it out of the list of skills. Those who know its URI can ask for it.
+    /// Omits the skill from the list of skills. Clients that know its URI can still request it.
     pub fn unlisted(mut self) -> Self {
         self.enumerated = false;
         self
     }
 
-    /// What it is called in messages, before its name is known.
+    /// Returns a name for error messages, before the real name is known.
     fn label(&self) -> String {
         match &self.source {
             Source::Parts { head, .. } => head[0].1.as_str().unwrap_or_default().to_owned(),
@@ -171,7 +171,7 @@ impl Skill {
         })
     }
 
-    /// The text of `SKILL.md`; of a folder the other files as well.
+    /// Returns the text of `SKILL.md`. Adds the other files if the source is a folder.
     fn skill_md(&mut self) -> Result<String, String> {
         match &mut self.source {
             Source::Text(text) => Ok(std::mem::take(text)),
@@ -182,7 +182,7 @@ impl Skill {
                     if path == SKILL_MD {
                         skill_md = Some(bytes);
                     } else if let Some(_given) = self.files.get(&path) {
-                        return Err(format!("it has two files `{path}`"));
+                        return Err(format!("duplicate file `{path}`"));
                     } else {
                         self.files.insert(path, File::Bytes(bytes));
                     }
@@ -202,7 +202,7 @@ impl Register for Skill {
     }
 }
 
-/// What becomes of the files of a skill.
+/// Registered parts of a skill.
 #[derive(Default)]
 struct Parts {
     manifest: Vec<SkillResource>,
@@ -238,11 +238,11 @@ impl Parts {
     }
 }
 
-/// A head as YAML, of which JSON is a part, and the body after it.
+/// Writes the frontmatter as YAML, of which JSON is a subset, followed by the body.
 fn written(head: &[(String, Value)], body: &str) -> String {
     let mut text = String::from("---\n");
     for (name, value) in head {
-        let _ = writeln!(text, "{}: {value}", Value::String(name.clone())); // writing to a text cannot fail
+        let _ = writeln!(text, "{}: {value}", Value::String(name.clone())); // writing to a `String` cannot fail
     }
     text + "---\n\n" + body
 }
@@ -250,7 +250,7 @@ fn written(head: &[(String, Value)], body: &str) -> String {
 fn check_head(head: &SkillFrontmatter) -> Result<(), String> {
     check_name(&head.name)?;
     if head.description.chars().count() > MAX_DESCRIPTION {
-        return Err(format!("its description has more than {MAX_DESCRIPTION} characters"));
+        return Err(format!("the description has more than {MAX_DESCRIPTION} characters"));
     }
     Ok(())
 }
@@ -267,7 +267,7 @@ fn check_size(files: &[(String, File)]) -> Result<(), String> {
     Ok(())
 }
 
-/// The URI of a skill's folder.
+/// Returns the URI of a skill's folder.
 fn root(prefix: &str, name: &str) -> Result<String, String> {
     let prefix = prefix.trim_end_matches('/');
     if prefix.is_empty() {

@@ -1,4 +1,4 @@
-//! The files of a skill: what they are, and how they are read.
+//! Files of a skill: their types and readers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::server::output::IntoResource;
 use crate::server::resource::{Read, Reading, ResourceArgs};
 use crate::server::scope::Scope;
 
-/// One file.
+/// Source of one file.
 pub(super) enum File {
-    /// Its bytes are known.
+    /// Fixed contents.
     Bytes(Vec<u8>),
-    /// It is made when it is read.
+    /// Generated when it is read.
     Made(Arc<dyn Read>),
 }
 
-/// Bytes that are handed out as they are.
+/// Reader of fixed contents.
 pub(super) struct Fixed(pub(super) ResourceContents);
 
 impl Read for Fixed {
@@ -29,7 +29,7 @@ impl Read for Fixed {
     }
 }
 
-/// A file that a function makes.
+/// Reader of a file that a handler generates.
 pub(super) struct Made<H, Form> {
     pub(super) handler: H,
     pub(super) mime_type: &'static str,
@@ -49,7 +49,7 @@ where
     }
 }
 
-/// What bytes are, as text when they can be: the digest is that of the same bytes either way.
+/// Returns bytes as text if they are UTF-8, else as a blob. The digest covers the same bytes in both cases.
 pub(super) fn contents(uri: &str, mime_type: &str, bytes: &[u8]) -> ResourceContents {
     match std::str::from_utf8(bytes) {
         Ok(text) => ResourceContents::text(uri, mime_type, text),
@@ -57,7 +57,7 @@ pub(super) fn contents(uri: &str, mime_type: &str, bytes: &[u8]) -> ResourceCont
     }
 }
 
-/// The type of a file by its name; `text` when nothing is known of the name and its bytes are text.
+/// Returns the MIME type for a file name; `text` decides for unknown extensions.
 pub(super) fn mime_type(path: &str, text: bool) -> &'static str {
     let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
     match &*ending {

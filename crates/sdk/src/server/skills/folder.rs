@@ -1,4 +1,4 @@
-//! Reading the folder of a skill from disk, within the limits of a skill.
+//! Reader of a skill folder on disk, within the limits of a skill.
 
 use std::fs;
 use std::io::Read as _;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::skills::{MAX_BYTES, MAX_FILES};
 
-/// Folders within each other.
+/// Maximum depth of nested folders.
 const MAX_DEPTH: usize = 16;
 
-/// Every file below a folder with its path, in order. What begins with a dot is left out; anything that is neither a
-/// file nor a folder is refused, links among it: they may lead anywhere.
+/// Returns all files below a folder with their paths, sorted. Names that start with a dot are skipped. Anything else
+/// than a file or folder is an error, including links, which may point anywhere.
 pub(super) fn read(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut walk = Walk { files: Vec::new(), room: MAX_BYTES };
     walk.folder(folder, "", 0)?;
@@ -27,7 +27,7 @@ impl Walk {
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), String> {
         let at = |error: std::io::Error| format!("{} cannot be read: {error}", folder.display());
         if depth > MAX_DEPTH {
-            return Err(format!("{} is more than {MAX_DEPTH} folders deep", folder.display()));
+            return Err(format!("{} is nested more than {MAX_DEPTH} folders deep", folder.display()));
         }
         for entry in fs::read_dir(folder).map_err(at)? {
             let entry = entry.map_err(at)?;
@@ -45,7 +45,7 @@ impl Walk {
                 self.file(&path, format!("{prefix}{name}"))?;
             } else {
                 return Err(format!(
-                    "{} is neither a file nor a folder: copy what it stands for",
+                    "{} is neither a file nor a folder: replace it by a copy",
                     path.display()
                 ));
             }
@@ -56,10 +56,10 @@ impl Walk {
     fn file(&mut self, path: &Path, name: String) -> Result<(), String> {
         let at = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
         if self.files.len() == MAX_FILES {
-            return Err(format!("there are more than {MAX_FILES} files in it"));
+            return Err(format!("the folder has more than {MAX_FILES} files"));
         }
         let mut bytes = Vec::new();
-        let most = self.room + 1; // one more tells that there is more
+        let most = self.room + 1; // one more byte, to detect that the file is too large
         let read = fs::File::open(path).map_err(at)?.take(most).read_to_end(&mut bytes).map_err(at)?;
         self.room = self
             .room

@@ -1,4 +1,4 @@
-//! The requests of the extension: the list of skills, one skill, and what is in a folder.
+//! Methods of the extension: list skills, get a skill, read a folder.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use crate::server::resource::Reading;
 use crate::server::scope::Scope;
 use crate::{Error, Result};
 
-/// Skills on one page: each may name hundreds of files, and a page must fit into a message.
+/// Maximum number of skills on a page: each may name hundreds of files, and a page must fit into a message.
 const MOST_ON_A_PAGE: usize = 50;
-/// The type of a folder.
+/// MIME type of a folder.
 const FOLDER: &str = "inode/directory";
 
-/// Whether this server has skills at all.
+/// Returns whether this server has skills.
 pub(crate) fn are_served(catalog: &Catalog) -> bool {
     !catalog.skills.is_empty()
 }
 
-/// Whether it can say what is in every folder of them.
+/// Returns whether every folder of a skill can be listed.
 pub(crate) fn directories_are_served(catalog: &Catalog) -> bool {
     let known = |skill: &SkillEntry| skill.unknown_files().is_none_or(|remote| remote.reads_directories());
     are_served(catalog) && catalog.skills.iter().all(|skill| known(skill))
@@ -91,14 +91,14 @@ pub(crate) fn read_directory(scope: &Scope<'_>, params: ReadResourceDirectoryPar
     page(scope, children, params.cursor.as_deref())
 }
 
-/// Reads a file of another server's skill that is not registered as a resource.
+/// Reads a file of a remote skill that is not registered as a resource.
 pub(crate) fn read(scope: &Scope<'_>, catalog: &Catalog, uri: &str) -> Option<Reading> {
     let mut skills =
         catalog.skills.iter().filter(|skill| skill.has(uri) && is_visible(scope, skill.listed()));
     skills.find_map(|skill| skill.remote.as_ref()).map(|remote| remote.read(uri, scope))
 }
 
-/// What is directly in a folder, by name.
+/// Returns the direct children of a folder, by name.
 fn children(
     scope: &Scope<'_>,
     catalog: &Catalog,
@@ -107,7 +107,7 @@ fn children(
 ) -> BTreeMap<String, Resource> {
     let mut children = BTreeMap::new();
     if folder.ends_with('/') || !folder.contains("://") {
-        return children; // above all skills, or written in another way
+        return children; // not the folder of a skill, or not in canonical form
     }
     for uri in skills.iter().flat_map(|skill| &skill.files) {
         let Some(rest) = uri.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else { continue };
@@ -129,7 +129,7 @@ fn children(
     children
 }
 
-/// One page; a cursor is the name of the last child before it.
+/// Returns one page of children. The cursor is the name of the last child of the previous page.
 fn page(scope: &Scope<'_>, children: BTreeMap<String, Resource>, cursor: Option<&str>) -> Result<Work> {
     if cursor.is_some_and(|cursor| cursor.is_empty() || cursor.contains('/')) {
         return Err(unknown_cursor());

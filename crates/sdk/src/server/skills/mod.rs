@@ -1,7 +1,7 @@
-//! Skills: folders of files that teach a model something, offered as an extension. Each file is a resource as well.
+//! Skills: folders of files that teach a model a procedure, offered as an extension. Each file is also a resource.
 //!
-//! An entry says what a skill is and which files it has; how the files are made is the builder's business, or that of
-//! a remote server.
+//! An entry contains the definition and the file list of a skill; the contents come from the builder or from a remote
+//! server.
 
 #[cfg(feature = "skills")]
 mod builder;
@@ -27,9 +27,9 @@ use crate::{Error, Result};
 pub use builder::Skill;
 pub(crate) use methods::{are_served, directories_are_served, get, list, read, read_directory};
 
-/// Reads what another server has in the folder of a skill.
+/// Reader of skill files of a remote server.
 pub(super) trait Remote: Read {
-    /// Whether it can say what is in a folder.
+    /// Returns whether the remote server can list folders.
     fn reads_directories(&self) -> bool;
 
     fn directory(
@@ -40,23 +40,23 @@ pub(super) trait Remote: Read {
     ) -> BoxFuture<Result<ReadResourceDirectoryResult>>;
 }
 
-/// A registered skill.
+/// Registered skill.
 #[derive(Clone)]
 pub struct SkillEntry {
     pub(crate) uri: Arc<str>,
     pub(crate) definition: model::Skill,
-    /// Whether it stands in the list; it can be asked for in any case.
+    /// Whether it appears in the list; it can be requested by URI in any case.
     enumerated: bool,
-    /// The URI of every file that is known, in order.
+    /// URIs of all known files, sorted.
     files: Vec<Arc<str>>,
-    /// What is registered together with it.
+    /// Resources that are registered together with the skill.
     pub(super) resources: Vec<Arc<ResourceEntry>>,
     remote: Option<Arc<dyn Remote>>,
     pub(crate) state: Option<Arc<StateMap>>,
 }
 
 impl SkillEntry {
-    /// A skill of another server.
+    /// Creates a skill of a remote server.
     pub(super) fn remote(definition: model::Skill, remote: Arc<dyn Remote>) -> Self {
         let mut files: Vec<Arc<str>> = match &definition.resources {
             SkillResources::Files(files) => files.iter().map(|file| (&*file.uri).into()).collect(),
@@ -74,23 +74,23 @@ impl SkillEntry {
         }
     }
 
-    /// The folder, without a slash at its end.
+    /// Returns the URI of the folder without a trailing slash.
     fn root(&self) -> &str {
         self.uri.rsplit_once('/').map_or(&*self.uri, |(root, _)| root)
     }
 
-    /// Whether a URI is that of the folder, or of something within.
+    /// Returns whether a URI is the folder or below it.
     fn holds(&self, uri: &str) -> bool {
         uri.strip_prefix(self.root()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Whether a URI is that of a file.
+    /// Returns whether a URI is a file of the skill.
     fn has(&self, uri: &str) -> bool {
         self.files.binary_search_by(|file| (**file).cmp(uri)).is_ok()
             || self.unknown_files().is_some_and(|_| self.holds(uri))
     }
 
-    /// The one who knows what is in the folder when nothing here does.
+    /// Returns the remote server that must be queried for the files, if they are not known here.
     fn unknown_files(&self) -> Option<&Arc<dyn Remote>> {
         self.remote.as_ref().filter(|_| self.definition.resources == SkillResources::Dynamic)
     }
@@ -114,20 +114,20 @@ impl Entry for SkillEntry {
     }
 }
 
-/// Whether a skill that a resource is a file of is shown, if it is one.
+/// Returns whether a resource is visible as a file of a skill, or is not a file of any skill.
 pub(super) fn show(catalog: &Catalog, item: Listed<'_>, visible: impl Fn(Listed<'_>) -> bool) -> bool {
     let Listed::Resource(file) = item else { return true };
     let mut skills = catalog.skills.iter().filter(|skill| skill.has(&file.uri)).peekable();
     skills.peek().is_none() || skills.any(|skill| visible(skill.listed()))
 }
 
-/// Adds a skill and its files, or nothing at all.
+/// Adds a skill and its files, or nothing on error.
 pub(super) fn add(catalog: &mut Catalog, skill: Arc<SkillEntry>) -> Result<()> {
     let uri = &skill.uri;
     if catalog.skills.find(uri).is_some() {
-        return Err(Error::setup(format!("there are two skills at `{uri}`")));
+        return Err(Error::setup(format!("duplicate skill `{uri}`")));
     }
-    // What a remote server says of its own is not judged here.
+    // Skills of remote servers are not checked here.
     for other in catalog.skills.iter().filter(|other| skill.remote.is_none() && other.remote.is_none()) {
         let (outer, inner) = if other.holds(uri) { (&**other, &*skill) } else { (&*skill, &**other) };
         if outer.holds(&inner.uri) {
@@ -137,14 +137,14 @@ pub(super) fn add(catalog: &mut Catalog, skill: Arc<SkillEntry>) -> Result<()> {
     let fresh: Vec<_> =
         skill.resources.iter().filter(|file| !is_file_of_skill(catalog, &file.uri)).cloned().collect();
     if let Some(file) = fresh.iter().find(|file| catalog.resources.find(&file.uri).is_some()) {
-        return Err(Error::setup(format!("there are two resources called `{}`", file.uri)));
+        return Err(Error::setup(format!("duplicate resource `{}`", file.uri)));
     }
-    let taken = |name: Arc<str>| Error::setup(format!("there are two resources called `{name}`"));
+    let taken = |name: Arc<str>| Error::setup(format!("duplicate resource `{name}`"));
     fresh.into_iter().try_for_each(|file| catalog.resources.insert(file).map_err(taken))?;
     catalog.skills.insert(skill).map_err(taken)
 }
 
-/// Removes a skill, and its files unless they are another skill's too.
+/// Removes a skill and its files, except files that belong to another skill too.
 pub(super) fn remove(catalog: &mut Catalog, uri: &str) -> bool {
     let Some(skill) = catalog.skills.find(uri).cloned() else { return false };
     catalog.skills.remove(uri);
@@ -160,27 +160,27 @@ fn is_file_of_skill(catalog: &Catalog, uri: &str) -> bool {
     catalog.skills.iter().any(|skill| skill.remote.is_none() && skill.has(uri))
 }
 
-/// The files of a skill that lies in the folder of another one are that one's too, and the same.
+/// Checks that a skill below the folder of another skill shares its files with that skill unchanged.
 fn check_nested(outer: &SkillEntry, inner: &SkillEntry) -> Result<()> {
     let (SkillResources::Files(all), SkillResources::Files(files)) =
         (&outer.definition.resources, &inner.definition.resources)
     else {
-        // What is made when it is read is promised by nobody, and must not stand for what another one promises.
+        // A generated file has no digest, so it must not replace a file for which another skill states one.
         return match inner.files.iter().find(|file| outer.has(file)) {
             None => Ok(()),
-            Some(file) => Err(Error::setup(format!("there are two resources called `{file}`"))),
+            Some(file) => Err(Error::setup(format!("duplicate resource `{file}`"))),
         };
     };
     match files.iter().find(|file| !all.contains(file)) {
         None => Ok(()),
         Some(missing) => Err(Error::setup(format!(
-            "the skill `{}` lies in the folder of `{}`, which has not the same file `{}`: add it there too",
+            "the skill `{}` is in the folder of `{}`, which lacks the same file `{}`: add it there too",
             inner.uri, outer.uri, missing.uri
         ))),
     }
 }
 
-/// What a server with skills announces, beside other extensions.
+/// Adds the skills extension to the other extensions, if the server has skills.
 pub(crate) fn extensions(catalog: &Catalog, others: Option<Meta>) -> Option<Meta> {
     if catalog.skills.is_empty() {
         return others;
