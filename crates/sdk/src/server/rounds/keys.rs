@@ -1,5 +1,5 @@
-//! Keys for what travels through clients: the first one seals, all of them open, so that keys can be changed while
-//! calls are under way and shared by several instances.
+//! Keys that seal the request state. The first key seals and all keys open, so that keys can be rotated while calls
+//! are pending, and shared by several instances.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use sha2::{Digest, Sha256};
 const ID: usize = 4;
 const NONCE: usize = 24;
 
-/// A secret key of 32 bytes. It cannot be printed.
+/// Secret key of 32 bytes. Its `Debug` output does not show it.
 #[derive(Clone)]
 pub struct Key {
     cipher: XChaCha20Poly1305,
-    /// Tells keys apart, and says nothing else about them.
+    /// Identifies the key without revealing it.
     id: [u8; ID],
 }
 
 impl Key {
-    /// A key that you have. The same bytes open on one instance what was sealed on another.
+    /// Creates a key from bytes. Instances with the same key can open each other's state.
     pub fn new(bytes: &[u8; 32]) -> Self {
         let digest = Sha256::new().chain_update(b"linchpin key id").chain_update(bytes).finalize();
         let mut id = [0; ID];
@@ -27,7 +27,7 @@ impl Key {
         Key { cipher: XChaCha20Poly1305::new(bytes.into()), id }
     }
 
-    /// A new key, which ends with the process.
+    /// Creates a random key, which is lost when the process ends.
     pub fn random() -> Self {
         Self::new(&random())
     }
@@ -39,19 +39,19 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns random bytes that cannot be guessed.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
     bytes
 }
 
-/// The keys of a server, newest first.
+/// Keys of a server, newest first.
 #[derive(Debug, Clone)]
 pub struct Keys(Vec<Key>);
 
 impl Keys {
-    /// Seals with `newest`.
+    /// Creates a set of keys that seals with `newest`.
     pub fn new(newest: Key) -> Self {
         Keys(vec![newest])
     }
@@ -60,24 +60,24 @@ impl Keys {
         Self::new(Key::random())
     }
 
-    /// Also opens what was sealed with an older key.
+    /// Adds an older key, which only opens.
     #[must_use]
     pub fn or(mut self, older: Key) -> Self {
         self.0.push(older);
         self
     }
 
-    /// Seals bytes: what comes out can be opened only with this key and for the same purpose.
+    /// Seals bytes. They can be opened only with this key and for the same purpose.
     pub(crate) fn seal(&self, plain: &[u8], purpose: &str) -> Vec<u8> {
         let key = &self.0[0];
         let nonce: [u8; NONCE] = random();
         let payload = Payload { msg: plain, aad: purpose.as_bytes() };
         let sealed = key.cipher.encrypt(&XNonce::from(nonce), payload);
-        let sealed = sealed.expect("the cipher takes messages of any length that fits into memory");
+        let sealed = sealed.expect("the cipher accepts messages of any length that fits into memory");
         [&key.id[..], &nonce, &sealed].concat()
     }
 
-    /// Opens what was sealed; `None` when it was not, or was changed.
+    /// Opens sealed bytes. Returns `None` if they were not sealed with these keys or were modified.
     pub(crate) fn open(&self, sealed: &[u8], purpose: &str) -> Option<Vec<u8>> {
         let (id, rest) = sealed.split_at_checked(ID)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE)?;
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(Keys::new(old.clone()).open(&sealed, "there"), None);
         assert_eq!(Keys::new(new.clone()).open(&sealed, "here"), None);
         assert_eq!(Keys::new(new.clone()).or(old.clone()).open(&sealed, "here").unwrap(), b"secret");
-        assert_ne!(sealed, Keys::new(old.clone()).seal(b"secret", "here"), "never twice the same");
+        assert_ne!(sealed, Keys::new(old.clone()).seal(b"secret", "here"), "each nonce is different");
         assert!(!format!("{:?}", Keys::new(new).or(old)).contains('1'));
     }
 

@@ -1,6 +1,7 @@
-//! Calls that ask their client without a session: the call is answered with its questions, waits, and goes on with
-//! the request that brings the answers. What is needed for that travels through the client, sealed; where the call
-//! itself is gone, its handler is run again from the beginning with the answers it had.
+//! Multi round-trip requests: how a call requests input from its client without a session. The response carries the
+//! input requests, the call is parked, and the retry request with the responses resumes it. The request state travels
+//! through the client, sealed; if the parked call is gone, its handler is replayed from the start with the logged
+//! responses.
 
 mod keys;
 mod parking;
@@ -36,13 +37,13 @@ use super::tool::ToolEntry;
 use super::{BoxFuture, Service};
 use crate::Result;
 
-/// A round of a call that a request has taken up. When it is dropped without an answer, the call is let go.
+/// Guard of one round trip of a call. When it is dropped without a response, the call is dropped.
 pub(crate) struct Round {
     service: Service,
     call: u128,
     number: u32,
     open: bool,
-    /// Whether running the call again does no harm.
+    /// Whether the call may safely run twice.
     repeatable: bool,
 }
 
@@ -54,20 +55,20 @@ impl Drop for Round {
     }
 }
 
-/// What a request with a state leads to.
+/// Outcome of a retry request.
 enum Resumed {
-    /// The call goes on.
+    /// The parked call resumes.
     Call(Box<Invocation>, Round),
-    /// It is done again, with what it knew.
+    /// The call is replayed with its log.
     Again(Log, Round),
-    /// It is over.
+    /// The outcome is already known.
     Over(Outcome),
-    /// Another request is at it.
+    /// Another request is running the call.
     Busy(State, Arc<tokio::sync::Notify>),
 }
 
 impl Connection {
-    /// What the state of a call is bound to, where calls may ask between two requests.
+    /// Returns the binding of the request state, if the call may request input between two requests.
     pub(super) fn binding(&self, scope: &Scope<'_>, params: &Params<'_>) -> Option<Binding> {
         let asks = scope.revision.era() == Era::Stateless && scope.context.get().is_some();
         (asks && takes_rounds(scope.method)).then(|| self.bind(scope.method, params))
@@ -79,7 +80,7 @@ impl Connection {
         Binding::new(self.service().principal(), audience, method, params)
     }
 
-    /// Lets a call wait, and gives the answer that asks its questions.
+    /// Parks a call and returns the response with its input requests.
     pub(super) fn ask_round(
         &self,
         call: Invocation,
@@ -88,7 +89,7 @@ impl Connection {
     ) -> Outcome {
         let service = self.service();
         let (Some(context), Some(binding)) = (&call.context, &call.binding) else {
-            return Outcome::from(Err(crate::Error::setup("a call asked that cannot wait")));
+            return Outcome::from(Err(crate::Error::setup("a call requested input that cannot be parked")));
         };
         let settings = service.settings();
         let (id, next) = match &round {
@@ -123,7 +124,7 @@ impl Connection {
         outcome
     }
 
-    /// The answer to a request of a call that is done.
+    /// Returns the response to a request of a call that has finished.
     pub(super) fn round_done(
         &self,
         outcome: Outcome,
@@ -134,7 +135,7 @@ impl Connection {
         self.keep_answer(outcome, revision, tool, round, true)
     }
 
-    /// Keeps the answer to a round, in case it gets lost on the way.
+    /// Caches the response of a round trip, in case it is lost in transit.
     fn keep_answer(
         &self,
         outcome: Outcome,
@@ -152,7 +153,7 @@ impl Connection {
         Outcome { answer: Ok(Answer::Ready(json.into())), ..outcome }
     }
 
-    /// Goes on with a call whose client brings answers; `Err` when the request brings no state.
+    /// Resumes a call with the input responses of its client; `Err` if the request carries no state.
     pub(super) fn resume(self: &Arc<Self>, retry: &Retry<'_>) -> Result<Option<BoxFuture<()>>, Fresh> {
         if retry.revision.era() != Era::Stateless || !takes_rounds(retry.method) {
             return Err(Fresh);
@@ -176,7 +177,7 @@ impl Connection {
 
     fn open_state(&self, retry: &Retry<'_>, state: &str) -> Result<State, ProtocolError> {
         let text: String = serde_json::from_str(state)
-            .map_err(|_| ProtocolError::invalid("/requestState", "a string is expected"))?;
+            .map_err(|_| ProtocolError::invalid("/requestState", "must be a string"))?;
         let settings = self.service().settings();
         let binding = self.bind(retry.method, retry.params);
         State::open(&text, &settings.keys, &binding, settings.clock.since_epoch())
@@ -213,14 +214,14 @@ impl Connection {
         }
     }
 
-    /// Gives an answer that was kept, if the sender has the scopes of the tool that gave it.
+    /// Returns a cached response, if the sender has the scopes of the tool that produced it.
     fn repeat_answer(&self, kept: Kept) -> Outcome {
         let permitted = self.check_tool(kept.tool.as_ref());
         Outcome::from(permitted.map(|()| Answer::Ready(kept.answer)).map_err(Into::into))
     }
 
-    /// Whether running the call again does no harm: by the tool that it has begun. While only layers have run, the
-    /// tool that the client names counts, and [`may_begin`] checks the one that the layers choose.
+    /// Returns whether the call may safely run twice, according to the tool that it started. While only layers have
+    /// run, the tool that the client names decides, and [`may_begin`] checks the tool that the layers choose.
     fn is_repeatable(&self, retry: &Retry<'_>, state: &State) -> bool {
         if Method::find(retry.method) != Some(Method::CallTool) {
             return true;
@@ -270,11 +271,11 @@ impl Connection {
         let Retry { id, method, params, revision, client, meta, begun } = *retry;
         let scope = Scope::new(self, (id, method, params), revision, client, meta);
         scope.log.set(Some(log));
-        let _ = scope.context(); // holds the log where `may_begin` finds it
+        let _ = scope.context(); // creates the context, in which `may_begin` finds the log
         self.begin(&scope, params, begun, Some(round))
     }
 
-    /// Another request with the same state is being worked on: its answer is this one's too.
+    /// Waits for another request with the same state, whose response is also the response to this one.
     fn wait_for_other(
         self: Arc<Self>,
         retry: &Retry<'_>,
@@ -307,9 +308,9 @@ impl Connection {
             let outcome = match found {
                 Ok(Found::Answer(kept)) => self.repeat_answer(kept),
                 Ok(Found::Call(held)) => {
-                    // The other one was refused, and the call waits for a better one.
+                    // The other request was rejected, and the call is parked for a valid one.
                     self.service().parking().put_back(call, round, *held);
-                    let text = "another request with this state was refused: send this one again";
+                    let text = "another request with this state was rejected: send this one again";
                     Outcome::from(Err(ProtocolError::invalid("/requestState", text).into()))
                 }
                 _ => Outcome::from(Err(used_up().into())),
@@ -324,7 +325,7 @@ impl Connection {
     }
 }
 
-/// Notes the answers that come with a call of which nothing was asked yet.
+/// Records the input responses that come with a new call.
 pub(crate) fn take_offers(scope: &Scope<'_>, params: &Params<'_>) -> Result<(), ProtocolError> {
     if scope.revision.era() != Era::Stateless || !takes_rounds(scope.method) {
         return Ok(());
@@ -336,24 +337,24 @@ pub(crate) fn take_offers(scope: &Scope<'_>, params: &Params<'_>) -> Result<(), 
     Ok(())
 }
 
-pub(crate) const LOST: &str = "The call cannot go on: the server no longer holds it, and running it again might do its work \
-                    twice. Call again from the start if that is safe.";
+pub(crate) const LOST: &str = "The call cannot be resumed: the server no longer holds it, and running it again might repeat \
+                    its effects. Call again from the start if that is safe.";
 
-const STRAYED: &str = "The call cannot go on: done again, it asks something else than before. Call again from the \
+const STRAYED: &str = "The call cannot be resumed: its replay requested different input. Call again from the \
                        start.";
 
-/// The tool of a call, with whether it may run again: by its annotations, or because it works in steps.
+/// Returns the tool of a call, and whether it may run again: by its annotations, or because it uses steps.
 fn resolved(tool: &ToolEntry, context: &Context) -> ResolvedTool {
     let repeatable = tool.may_run_twice() || context.questions().has_tool_steps();
     ResolvedTool { name: (*tool.name).to_owned(), repeatable }
 }
 
-/// Whether a call may begin this tool, see [`super::questions::Questions::may_begin`].
+/// Returns whether a call may start this tool, see [`super::questions::Questions::may_begin`].
 pub(crate) fn may_begin(scope: &Scope<'_>, tool: &ToolEntry) -> bool {
     scope.context.get().is_none_or(|context| context.questions().may_begin(tool))
 }
 
-/// A call that cannot go on.
+/// Returns the outcome of a call that cannot be resumed.
 fn failed(method: &str, why: &str) -> Outcome {
     match Method::find(method) {
         Some(Method::CallTool) => Outcome::from(Ok(tool_failure(why.to_owned()))),
@@ -362,10 +363,10 @@ fn failed(method: &str, why: &str) -> Outcome {
 }
 
 fn used_up() -> ProtocolError {
-    ProtocolError::invalid("/requestState", "this state was used already: send the request again without it")
+    ProtocolError::invalid("/requestState", "this state was already used: send the request again without it")
 }
 
-/// The answers of a retry, as JSON by the keys of the questions.
+/// Returns the input responses of a retry request as JSON, by the keys of the requests.
 fn answers(params: &Params<'_>) -> Result<BTreeMap<String, String>, ProtocolError> {
     let Some(text) = params.find("inputResponses").filter(|text| *text != "null") else {
         return Ok(BTreeMap::new());

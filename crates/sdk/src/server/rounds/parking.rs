@@ -1,5 +1,5 @@
-//! Calls that wait for answers between two requests: bounded in number and in age, and each answer is kept for a
-//! while, in case it got lost on the way.
+//! Calls parked between two requests, limited in number and age. Each response is cached for a while, in case it is
+//! lost in transit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -14,10 +14,10 @@ use super::super::connection::Invocation;
 use super::super::tool::ToolEntry;
 use crate::sync::lock;
 
-/// Answers larger than this are not kept.
+/// Maximum size of a cached response in bytes.
 const MAX_KEPT: usize = 256 << 10;
 
-/// The calls that a server holds.
+/// Parked calls of a server.
 #[derive(Default)]
 pub(crate) struct Parking(Mutex<Table>);
 
@@ -26,53 +26,53 @@ struct Table {
     slots: HashMap<u128, Slot>,
     /// Oldest first.
     order: VecDeque<(u128, Instant)>,
-    /// Whether somebody lets those go that have waited too long.
+    /// Whether a task evicts expired calls.
     swept: bool,
 }
 
 struct Slot {
     round: u32,
     call: Held,
-    /// The answer to an earlier round.
+    /// Response of an earlier round trip.
     kept: Option<Kept>,
     changed: Arc<Notify>,
 }
 
-/// The answer to a round.
+/// Cached response of a round trip.
 #[derive(Clone)]
 pub(crate) struct Kept {
     round: u32,
     pub(crate) answer: Arc<[u8]>,
-    /// The tool that gave it. A client that receives it again must have the scopes of this tool.
+    /// Tool that produced it. A client that receives it again must have the scopes of this tool.
     pub(crate) tool: Option<Arc<ToolEntry>>,
 }
 
 enum Held {
     Waiting(Box<Invocation>),
-    /// A request has taken it up.
+    /// A request is running it.
     Running,
-    /// It ended.
+    /// It has ended.
     Done,
 }
 
-/// What a request with a state finds.
+/// Outcome of looking up a parked call.
 pub(crate) enum Found {
-    /// The call, which is the finder's now.
+    /// The call, now owned by the request.
     Call(Box<Invocation>),
-    /// The answer that was given before.
+    /// The response that was sent before.
     Answer(Kept),
-    /// Somebody else has the call: look again when notified.
+    /// Another request is running the call: look it up again when notified.
     Busy(Arc<Notify>),
-    /// The state is of an earlier round.
+    /// The state belongs to an earlier round trip.
     Stale,
-    /// Nothing is held.
+    /// The call is not here.
     Nothing,
 }
 
 impl Parking {
-    /// Holds a call until its next request comes.
+    /// Parks a call until its next request arrives.
     pub(crate) fn park(self: &Arc<Self>, id: u128, round: u32, call: Invocation, most: usize, age: Duration) {
-        let mut gone = Vec::new(); // before the lock: a handler that is let go may do anything
+        let mut gone = Vec::new(); // declared before the lock, so dropped after it: dropping a handler may run any code
         let mut table = lock(&self.0);
         gone.extend(table.clear_old(age));
         if most == 0 || table.slots.get(&id).is_some_and(|slot| slot.round >= round) {
@@ -95,7 +95,7 @@ impl Parking {
         }
     }
 
-    /// Notes that a call that was not held is being done again; `false` when somebody else was faster.
+    /// Records that a call that was not parked is being replayed. Returns `false` if another request was faster.
     pub(crate) fn claim(&self, id: u128, round: u32, most: usize) -> bool {
         let mut gone = Vec::new();
         let mut table = lock(&self.0);
@@ -109,14 +109,14 @@ impl Parking {
         true
     }
 
-    /// Takes up a call.
+    /// Takes a parked call.
     pub(crate) fn take(&self, id: u128, round: u32, age: Duration) -> Found {
         let mut gone = Vec::new();
         let mut table = lock(&self.0);
         gone.extend(table.clear_old(age));
         let Some(slot) = table.slots.get_mut(&id) else { return Found::Nothing };
         if slot.round < round {
-            gone.extend(table.remove(id)); // it has gone on elsewhere
+            gone.extend(table.remove(id)); // it continued on another instance
             return Found::Nothing;
         }
         if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.round == round) {
@@ -135,7 +135,7 @@ impl Parking {
         }
     }
 
-    /// Puts a call back that was taken up and could not go on.
+    /// Parks a call again that was taken and could not be resumed.
     pub(crate) fn put_back(&self, id: u128, round: u32, call: Invocation) {
         let mut call = Some(Box::new(call));
         let mut table = lock(&self.0);
@@ -147,7 +147,7 @@ impl Parking {
         }
     }
 
-    /// Keeps the answer to a round that was taken up, in case it gets lost.
+    /// Caches the response of a round trip, in case it is lost in transit.
     pub(crate) fn keep(
         &self,
         id: u128,
@@ -166,7 +166,7 @@ impl Parking {
         slot.changed.notify_waiters();
     }
 
-    /// A call that was taken up ended without an answer. Its state is used up, unless it may be done `again`.
+    /// Handles a call that was taken and ended without a response. Its state is used up, unless it may be replayed.
     pub(crate) fn drop_call(&self, id: u128, round: u32, again: bool) {
         let mut table = lock(&self.0);
         let found = table.find(id, round).is_some();
@@ -181,16 +181,16 @@ impl Parking {
         }
     }
 
-    /// Lets everything go.
+    /// Drops all calls.
     pub(crate) fn clear(&self) {
         let mut table = lock(&self.0);
         table.order.clear();
         let gone = std::mem::take(&mut table.slots);
-        drop(table); // first: a handler that is let go may do anything
+        drop(table); // before the calls: dropping a handler may run any code
         drop(gone);
     }
 
-    /// Lets those go that have waited too long. Gives the time since when the oldest of the others waits.
+    /// Evicts expired calls. Returns the time at which the oldest remaining call was parked.
     fn sweep(&self, age: Duration) -> Option<Instant> {
         let mut gone = Vec::new();
         let mut table = lock(&self.0);
@@ -219,7 +219,7 @@ impl Table {
         Some(slot)
     }
 
-    /// A call that is in this round.
+    /// Returns the call if it is in this round trip.
     fn find(&mut self, id: u128, round: u32) -> Option<&mut Slot> {
         self.slots.get_mut(&id).filter(|slot| slot.round == round)
     }
@@ -227,13 +227,13 @@ impl Table {
     fn make_room(&mut self, most: usize) -> Vec<Slot> {
         let mut gone = Vec::new();
         while self.slots.len() >= most && !self.order.is_empty() {
-            // What has ended goes first: only an answer is kept for it.
+            // Ended calls are evicted first: only a cached response is lost.
             let has_ended = |(id, _): &(u128, Instant)| {
                 self.slots.get(id).is_none_or(|slot| matches!(slot.call, Held::Done))
             };
             let ended = self.order.iter().position(has_ended);
             if ended.is_none() {
-                tracing::debug!("a call that waited for answers was let go to make room for another");
+                tracing::debug!("parked call evicted: too many parked calls");
             }
             let oldest = self.order.remove(ended.unwrap_or(0));
             gone.extend(oldest.and_then(|(id, _)| self.slots.remove(&id)));
@@ -253,14 +253,14 @@ impl Table {
     }
 }
 
-/// Lets calls go that have waited too long, also when nothing else happens: they hold what their handlers hold.
+/// Evicts expired calls in the background, because parked calls hold the resources of their handlers.
 async fn sweep(sweeping: Sweeping, age: Duration) {
     while let Some(oldest) = sweeping.0.upgrade().and_then(|parking| parking.sweep(age)) {
         tokio::time::sleep_until(oldest + age + Duration::from_millis(1)).await;
     }
 }
 
-/// However the sweeping ends, the next call that is held begins it again.
+/// Guard of the background eviction. However it ends, the next parked call starts it again.
 struct Sweeping(Weak<Parking>);
 
 impl Drop for Sweeping {

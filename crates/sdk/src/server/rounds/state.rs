@@ -1,4 +1,4 @@
-//! What travels through the client between two rounds, sealed: which call it is, for whom, and what it knows.
+//! Request state, which travels sealed through the client between two round trips: the call, its binding and its log.
 
 use std::time::Duration;
 
@@ -13,41 +13,41 @@ use sha2::{Digest, Sha256};
 use super::super::questions::Log;
 use super::keys::Keys;
 
-/// The longest state that is read, and the longest log that is put into one.
+/// Maximum size of a state that is accepted, and of a log that is put into one, in bytes.
 const MAX_STATE: usize = 256 << 10;
 const MAX_LOG: usize = 64 << 10;
 
-/// The state of a call between two rounds.
+/// State of a call between two round trips.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// What it is bound to.
+    /// Request that the state is bound to.
     pub(crate) binding: Binding,
-    /// Seconds since 1970 after which it is worth nothing.
+    /// Expiry in seconds since the Unix epoch.
     pub(crate) expires: u64,
-    /// The call, if this instance still holds it.
+    /// Id of the call, which this instance may still hold.
     pub(crate) call: u128,
-    /// Which round of it this is.
+    /// Number of the round trip.
     pub(crate) round: u32,
-    /// The tool that the call has begun, which a layer may have chosen; `None` while only layers have run.
+    /// Tool that the call started, which a layer may have chosen; `None` while only layers have run.
     pub(crate) tool: Option<ResolvedTool>,
-    /// What is needed to do the call again; absent when it is too large to travel.
+    /// Replay log of the call, omitted if it is too large.
     pub(crate) log: Option<Log>,
 }
 
-/// A tool as it was when its call began.
+/// Tool as it was when the call started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResolvedTool {
     pub(crate) name: String,
-    /// Whether running it again does no harm.
+    /// Whether the tool may safely run twice.
     pub(crate) repeatable: bool,
 }
 
-/// What a state is good for: one request of one client to one server.
+/// Binding of a state to one request of one client to one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Binding {
     pub(crate) principal: Option<String>,
     pub(crate) audience: String,
-    /// A digest of the method, of what is called, and of the arguments.
+    /// Digest of the method, the name or URI, and the arguments.
     pub(crate) request: String,
 }
 
@@ -59,11 +59,11 @@ impl Binding {
             digest.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             digest.update(part);
         }
-        // Written in one way, since a client may write the same arguments in another order.
+        // In canonical form, because a client may send the same arguments in another order.
         let arguments = params.find("arguments").unwrap_or("null");
         match serde_json::from_str(arguments) {
             Ok(value) => digest.update(canonical(value).to_string()),
-            Err(_) => digest.update(arguments), // a number that has no place in memory, for one
+            Err(_) => digest.update(arguments), // for example, a number that is out of range
         }
         Binding {
             principal: principal.map(str::to_owned),
@@ -73,7 +73,7 @@ impl Binding {
     }
 }
 
-/// The same value with the members of all objects in order.
+/// Sorts the members of all objects.
 fn canonical(value: Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -91,15 +91,15 @@ fn canonical(value: Value) -> Value {
 const PURPOSE: &str = "linchpin request state 2";
 
 impl State {
-    /// As text that only this server's keys can open.
+    /// Returns the state as text that only the keys of this server can open.
     pub(crate) fn seal(mut self, keys: &Keys) -> String {
         let size = |log: &Log| serde_json::to_vec(log).map_or(usize::MAX, |log| log.len());
         self.log = self.log.filter(|log| size(log) <= MAX_LOG);
-        let plain = serde_json::to_vec(&self).expect("a state is made of texts and numbers");
+        let plain = serde_json::to_vec(&self).expect("a state consists of strings and numbers");
         URL_SAFE_NO_PAD.encode(keys.seal(&plain, PURPOSE))
     }
 
-    /// Opens a state and checks that it is good for this request, now.
+    /// Opens a state and checks that it is valid for this request and has not expired.
     pub(crate) fn open(
         text: &str,
         keys: &Keys,
@@ -107,8 +107,7 @@ impl State {
         now: Duration,
     ) -> Result<Self, ProtocolError> {
         let refuse = |reason: &str| ProtocolError::invalid("/requestState", reason);
-        let unknown =
-            || refuse("this state was not given by this server for this request; send it without one");
+        let unknown = || refuse("this state was not issued for this request: send the request without it");
         if text.len() > MAX_STATE {
             return Err(unknown());
         }
@@ -119,7 +118,7 @@ impl State {
             return Err(unknown());
         }
         if now.as_secs() > state.expires {
-            return Err(refuse("the time to answer is over: send the request again without the state"));
+            return Err(refuse("the state has expired: send the request again without it"));
         }
         Ok(state)
     }
@@ -164,7 +163,7 @@ mod tests {
             assert!(State::open(&text, &keys, &other, now).is_err(), "{other:?}");
         }
         let late = State::open(&text, &keys, &state().binding, Duration::from_secs(101)).unwrap_err();
-        assert!(late.to_string().contains("time to answer is over"), "{late}");
+        assert!(late.to_string().contains("the state has expired"), "{late}");
         assert!(State::open(&text, &Keys::random(), &state().binding, now).is_err());
     }
 

@@ -1,4 +1,4 @@
-//! Looking at tasks, answering their questions, giving them up.
+//! Methods of tasks: get, update, cancel, list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::{Tasks, are_served, check_extension};
 use crate::sync::lock;
 use crate::{Error, Result};
 
-/// Tasks on one page of a list.
+/// Number of tasks on one page of a list.
 const PAGE: usize = 100;
 
-/// Refuses methods of tasks where there are none, and clients that did not agree on them.
+/// Rejects task methods if the server has no tasks or the client has not negotiated them.
 fn check(scope: &Scope<'_>) -> Result<()> {
     if !are_served(scope) {
         return Err(ProtocolError::MethodNotFound(scope.method.to_owned()).into());
@@ -36,7 +36,7 @@ fn check(scope: &Scope<'_>) -> Result<()> {
 }
 
 fn unknown(id: &str) -> Error {
-    ProtocolError::invalid("/taskId", format!("there is no task {id}, or it is no longer kept")).into()
+    ProtocolError::invalid("/taskId", format!("there is no task {id}, or it has expired")).into()
 }
 
 /// Checks that the caller has the scopes of the task's tool. A task may outlive the token that started it.
@@ -50,7 +50,7 @@ impl Tasks {
     }
 }
 
-/// A task that is kept and does not run here.
+/// Returns a stored task that does not run here.
 async fn find_kept(service: &Service, id: &str) -> Result<TaskRecord> {
     let record = service.tasks().store.find(id).await?;
     let record = record.filter(|record| record.principal.as_deref() == service.principal());
@@ -88,7 +88,7 @@ pub(crate) fn get(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     Ok(Work::wait(work, Answer::body))
 }
 
-/// The task as it is now, wherever it is.
+/// Returns the current state of a task, running here or stored.
 async fn find_now(service: &Service, id: &str) -> Result<TaskRecord> {
     match service.tasks().find_running(id, service.principal()) {
         Some(running) => Ok(running.record()),
@@ -96,7 +96,7 @@ async fn find_now(service: &Service, id: &str) -> Result<TaskRecord> {
     }
 }
 
-/// The result of a task, when it has ended (tasks in the core).
+/// Returns the result of a task once it has ended (core tasks).
 pub(crate) fn payload(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     check(scope)?;
     let (service, revision) = (scope.service.clone(), scope.revision);
@@ -127,7 +127,7 @@ pub(crate) fn payload(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     Ok(Work::wait(work, Answer::body))
 }
 
-/// Answers to questions of a task (extension). What does not belong to an open question is ignored.
+/// Delivers input responses to a task (extension). Responses without an open request are ignored.
 pub(crate) fn update(scope: &Scope<'_>, params: UpdateTaskParams) -> Result<Work> {
     check(scope)?;
     let (service, identity) = (scope.service.clone(), scope.connection.identity().cloned());
@@ -156,7 +156,7 @@ pub(crate) fn cancel(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
             None => (false, find_kept(&service, &params.task_id).await?),
         };
         if !given_up && era == Era::Session {
-            let reason = format!("the task has ended as {} already", record.status.as_str());
+            let reason = format!("the task has already ended as {}", record.status.as_str());
             return Err(ProtocolError::invalid("/taskId", reason).into());
         }
         Ok(CancelTaskResult { task: Some(record.to_task()), meta: None })
@@ -164,17 +164,17 @@ pub(crate) fn cancel(scope: &Scope<'_>, params: TaskParams) -> Result<Work> {
     Ok(Work::wait(work, Answer::body))
 }
 
-/// Whether a text can be the name of a task, as [`super::super::unguessable`] makes them.
+/// Returns whether a text has the form of a task id, see [`super::super::unguessable`].
 fn is_name(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The tasks of a client (tasks in the core).
+/// Lists the tasks of a client (core tasks).
 pub(crate) fn list(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
     check(scope)?;
     let (service, session) = (scope.service.clone(), scope.connection.name().to_owned());
     if cursor.is_some_and(|cursor| !is_name(cursor)) {
-        let reason = "this cursor was not given by this server: begin without one";
+        let reason = "unknown cursor: start again without a cursor";
         return Err(ProtocolError::invalid("/cursor", reason).into());
     }
     let after = cursor.map(str::to_owned);

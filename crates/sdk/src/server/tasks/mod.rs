@@ -1,5 +1,5 @@
-//! Calls that run as tasks: answered at once with a name, looked at later. In one revision the client wishes for
-//! it, from the next one on it is an extension and the server decides.
+//! Calls that run as tasks, which are created immediately and polled later. In one revision the client requests a task;
+//! from the next revision on, tasks are an extension and the server decides.
 
 mod methods;
 mod run;
@@ -37,15 +37,15 @@ use super::{BoxFuture, Service, background, dispatch};
 use crate::Result;
 use crate::sync::lock;
 
-/// How long a task is kept when its client does not say, and at most.
+/// Default and maximum lifetime of a task.
 const TTL: Duration = Duration::from_hours(1);
 const LONGEST_TTL: Duration = Duration::from_hours(24);
-/// How often a client should look.
+/// Default interval at which a client should poll a task.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Tasks that may run at a time.
+/// Maximum number of tasks that run at the same time.
 const MAX_RUNNING: usize = 1_024;
 
-/// The tasks of a server.
+/// Tasks of a server.
 pub(crate) struct Tasks {
     store: Arc<dyn TaskStore>,
     poll_interval: Duration,
@@ -71,7 +71,7 @@ impl Tasks {
         self.poll_interval = interval;
     }
 
-    /// Whether a task runs here that the sender of a request may see.
+    /// Returns whether a task runs here that the sender of a request may see.
     pub(crate) fn is_running(&self, id: &str, scope: &Scope<'_>) -> bool {
         let running = lock(&self.running).get(id).cloned();
         running.is_some_and(|running| {
@@ -81,7 +81,7 @@ impl Tasks {
     }
 }
 
-/// What a server with tools that can run as tasks announces.
+/// Returns the tasks capability, if a tool can run as a task.
 pub(crate) fn capabilities(catalog: &Catalog) -> Option<TasksCapability> {
     let any = catalog.tools.iter().any(|tool| tool.task_support() != TaskSupport::Forbidden);
     any.then(|| TasksCapability {
@@ -91,7 +91,7 @@ pub(crate) fn capabilities(catalog: &Catalog) -> Option<TasksCapability> {
     })
 }
 
-/// The same, as an extension.
+/// Adds the tasks extension, if a tool can run as a task.
 pub(crate) fn extensions(catalog: &Catalog, others: Option<&Meta>) -> Option<Meta> {
     let mut all = others.cloned();
     if capabilities(catalog).is_some() {
@@ -102,7 +102,7 @@ pub(crate) fn extensions(catalog: &Catalog, others: Option<&Meta>) -> Option<Met
 
 pub(crate) use methods::{cancel, get, list, payload, update};
 
-/// Whether this server has tasks at all.
+/// Returns whether this server supports tasks.
 pub(crate) fn are_served(scope: &Scope<'_>) -> bool {
     capabilities(&scope.service.catalog()).is_some()
 }
@@ -111,24 +111,24 @@ fn offers_extension(client: &ClientCapabilities) -> bool {
     client.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(extension::TASKS))
 }
 
-/// The error for a client that does not know tasks and needs to.
+/// Returns the error for a client that lacks the tasks extension and needs it.
 pub(crate) fn needs_extension() -> ProtocolError {
     let required: Value = json!({ "extensions": { (extension::TASKS): {} } });
     ProtocolError::MissingClientCapability { required }
 }
 
-/// Whether a client that wants to hear of tasks may.
+/// Checks that the client supports the tasks extension.
 pub(crate) fn check_extension(scope: &Scope<'_>) -> Result<(), ProtocolError> {
     if offers_extension(&scope.client.capabilities) { Ok(()) } else { Err(needs_extension()) }
 }
 
-/// How a call is to be run.
+/// How to run a call.
 enum Plan {
-    /// As any other.
+    /// Not as a task.
     Plainly,
-    /// As a task, that is kept for so long.
+    /// As a task with this lifetime.
     Task(Option<Duration>),
-    /// As a task if it is not done at once.
+    /// As a task if it does not finish immediately.
     TaskIfSlow,
 }
 
@@ -145,7 +145,7 @@ fn plan(scope: &Scope<'_>, tool: &ToolEntry, wish: Option<&str>) -> Result<Plan,
     let known = scope.revision.has(Feature::CoreTasks) && capabilities(&scope.service.catalog()).is_some();
     match (support, wish.filter(|_| known)) {
         (TaskSupport::Forbidden, Some(_)) => Err(ProtocolError::MethodNotFound(format!(
-            "{} as a task: `{}` cannot be run so",
+            "{} as a task: `{}` cannot run as a task",
             scope.method, tool.name
         ))),
         (TaskSupport::Required, None) if known => Err(ProtocolError::MethodNotFound(format!(
@@ -162,7 +162,7 @@ fn plan(scope: &Scope<'_>, tool: &ToolEntry, wish: Option<&str>) -> Result<Plan,
     }
 }
 
-/// Calls a tool, as a task where that is to be.
+/// Calls a tool, as a task if required.
 pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Result<Work> {
     let (ttl, if_slow) = match plan(scope, tool, call.task)? {
         Plan::Plainly => return Ok(dispatch::begin_tool(scope, tool, call)),
@@ -181,7 +181,7 @@ pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>
         return Ok(Work::Whole(Box::pin(after_questions(context, tool.clone(), work, session))));
     }
     let id = super::unguessable();
-    // The request is answered at once and the task goes on: it has an end of its own.
+    // The request is answered immediately while the task continues, so the task needs its own cancellation.
     let own = scope.fork();
     own.set_tool(tool);
     let context = own.context();
@@ -219,8 +219,8 @@ fn record(
     }
 }
 
-/// Sees a call through its first questions, which are those of the call. When it waits for something else it is made
-/// a task.
+/// Drives a call through its first server requests, which belong to the call itself. When it waits for anything else,
+/// it becomes a task.
 async fn after_questions(context: Context, tool: Arc<ToolEntry>, mut work: Work, session: String) -> Outcome {
     let first = poll_fn(|cx| match work.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
@@ -236,7 +236,7 @@ async fn after_questions(context: Context, tool: Arc<ToolEntry>, mut work: Work,
     Outcome::from(begin(context, work, record).await.map(Answer::body))
 }
 
-/// Has a task ready once it is kept.
+/// Stores a task and prepares it to run.
 async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<Begun> {
     let service = context.service().clone();
     service.tasks().store.save(record.clone()).await?;
@@ -247,8 +247,8 @@ async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<Begun
     Ok(Begun { result, run: Some(Box::pin(run::run(service, running, work))), runtime: Handle::current() })
 }
 
-/// The answer that names a task. The task runs when the answer has left: nobody understands what a task says before
-/// that.
+/// Result that names a task. The task starts when this is dropped, after the response was written: a client cannot
+/// attribute messages of a task that it does not know yet.
 struct Begun {
     result: CreateTaskResult,
     run: Option<BoxFuture<()>>,

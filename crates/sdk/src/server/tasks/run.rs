@@ -1,4 +1,4 @@
-//! A task that runs: driven to its end, and its status told to those who want to know.
+//! Running task: driven to its end, with notifications of its status.
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -17,14 +17,14 @@ use super::super::request::{Outcome, Work};
 use super::store::{TaskOutcome, TaskRecord};
 use crate::sync::lock;
 
-/// For how long a task that runs is known to run. It is saved again three times as often.
+/// Lease of a running task. It is renewed three times per period.
 pub(super) const LEASE: Duration = Duration::from_mins(1);
 
-/// A task that runs.
+/// Running task.
 pub(crate) struct Running {
     pub(super) context: Context,
     record: Mutex<TaskRecord>,
-    /// Notified whenever the status has changed.
+    /// Notified when the status changes.
     changed: Notify,
 }
 
@@ -41,7 +41,7 @@ impl Running {
         lock(&self.record).principal.as_deref() == principal
     }
 
-    /// The task as it is now, with its questions.
+    /// Returns the current state of the task, with its input requests.
     pub(super) fn state(&self) -> GetTaskResult {
         let record = self.record();
         let open = || self.context.questions().open(self.context.revision());
@@ -63,9 +63,10 @@ impl Running {
         }
     }
 
-    /// Gives the task up; `false` when it has ended already.
+    /// Cancels the task. Returns `false` if it has already ended.
     pub(super) async fn cancel(&self, service: &Service) -> bool {
-        let given_up = self.set_status(service, TaskStatus::Cancelled, Some("it was cancelled".into()), None);
+        let given_up =
+            self.set_status(service, TaskStatus::Cancelled, Some("the task was cancelled".into()), None);
         self.context.end().cancel();
         if given_up {
             self.save(service).await;
@@ -74,7 +75,7 @@ impl Running {
         given_up
     }
 
-    /// The keys of the questions that it waits for; in a session they travel on their own and have none.
+    /// Returns the keys of its open input requests; session-era server requests are sent separately and have no key.
     fn asks(&self) -> Option<Vec<String>> {
         let questions = self.context.questions();
         match self.context.revision().era() {
@@ -115,7 +116,7 @@ impl Running {
         }
     }
 
-    /// Tells the status to those who want to know.
+    /// Notifies subscribers of the status.
     fn tell(&self, service: &Service) {
         let revision = self.context.revision();
         let GetTaskResult { task, detail, .. } = self.state_with_outcome();
@@ -128,7 +129,7 @@ impl Running {
                     });
                 });
             }),
-            // Whoever listens need not be on the connection that the call came by.
+            // A subscriber may be on another connection than the call.
             Era::Stateless => service.live().callers().iter().for_each(|caller| caller.task_changed(&params)),
         }
     }
@@ -140,7 +141,7 @@ impl Running {
     }
 }
 
-/// What the end of a task brings with it.
+/// Returns the result or error of a task that has ended.
 pub(super) fn detail(record: &TaskRecord) -> Option<TaskDetail> {
     match record.outcome.as_ref()? {
         TaskOutcome::Result(json) => serde_json::from_str(json).ok().map(TaskDetail::Result),
@@ -148,10 +149,10 @@ pub(super) fn detail(record: &TaskRecord) -> Option<TaskDetail> {
     }
 }
 
-/// What woke the one who drives a task.
+/// Event that wakes the driver of a task.
 enum Step {
     Done(Outcome),
-    /// It asks something else than before, or no longer does.
+    /// The set of open input requests has changed.
     Asks(Option<Vec<String>>),
     GivenUp,
 }
@@ -159,7 +160,7 @@ enum Step {
 /// Drives a task to its end.
 pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
     let ttl = running.record().ttl;
-    running.context.end().reopen(); // if it was the end of the request that led to it, that one is answered
+    running.context.end().reopen(); // a task may share the cancellation of its request, which was answered
     let stay_alive = async {
         loop {
             tokio::time::sleep(LEASE / 3).await;
@@ -170,7 +171,7 @@ pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
         tokio::select! { ended = drive(&service, &running, work) => ended, () = stay_alive => false }
     };
     let ended = tokio::time::timeout(ttl, drive).await.unwrap_or_else(|_| {
-        let message = Some("the time for which it is kept is over".into());
+        let message = Some("the lifetime of the task has expired".into());
         running.set_status(&service, TaskStatus::Cancelled, message, None)
     });
     running.context.end().cancel();
@@ -181,7 +182,7 @@ pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
     lock(&service.tasks().running).remove(&running.record().id);
 }
 
-/// `false` when the task was given up by somebody else.
+/// Returns `false` if the task was cancelled.
 async fn drive(service: &Service, running: &Running, mut work: Work) -> bool {
     let (context, mut asked) = (&running.context, None);
     let mut given_up = std::pin::pin!(context.end().given_up());
@@ -217,7 +218,7 @@ fn finish(service: &Service, running: &Running, outcome: Outcome) -> bool {
         Ok(answer) => {
             let mut json = Vec::new();
             answer.encode(revision, service.identity(), &mut json);
-            // In the core form a tool that failed is a task that failed.
+            // For core tasks, a failed tool call is a failed task.
             let failed = outcome.tool_error && revision.era() == Era::Session;
             let status = if failed { TaskStatus::Failed } else { TaskStatus::Completed };
             let message = answer.tool_text().filter(|_| failed);

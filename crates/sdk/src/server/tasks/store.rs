@@ -1,4 +1,4 @@
-//! Where tasks are kept: in memory, or wherever an implementation of [`TaskStore`] puts them.
+//! Task store: in memory, or an implementation of [`TaskStore`].
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -12,49 +12,50 @@ use super::super::clock::iso_8601;
 use crate::Result;
 use crate::sync::lock;
 
-/// Tasks that are kept in memory at most.
+/// Maximum number of tasks in memory.
 const MAX_TASKS: usize = 10_000;
 
-/// A task as it is kept.
+/// Stored task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRecord {
-    /// Its name, which nobody can guess.
+    /// Id of the task, which cannot be guessed.
     pub id: String,
-    /// Whose it is, where that is known; nobody else may see it.
+    /// Principal that owns the task, if known; no other principal may see it.
     pub principal: Option<String>,
-    /// The session it was begun in: the one that may list it where nothing else is known of its client.
+    /// Session in which the task was created: without a principal, only this session may list it.
     pub session: String,
-    /// The scopes of its tool: a caller with an identity needs them to read the task and to send it input.
+    /// Scopes of its tool. A caller with an identity needs them to read the task and to send it input.
     pub scopes: Vec<String>,
-    /// How far it has come.
+    /// Status.
     pub status: TaskStatus,
-    /// The same, for people.
+    /// Description of the status, for users.
     pub message: Option<String>,
-    /// When it began, since 1970.
+    /// Creation time since the Unix epoch.
     pub created: Duration,
-    /// When it changed last, since 1970.
+    /// Time of the last change since the Unix epoch.
     pub updated: Duration,
-    /// How long it is kept, from its beginning.
+    /// Lifetime from its creation.
     pub ttl: Duration,
-    /// How often to look at it.
+    /// Interval at which clients should poll the task.
     pub poll_interval: Duration,
-    /// Until when the one who runs it is known to be there, since 1970; it is saved again before that.
+    /// End of the lease of the process that runs the task, since the Unix epoch; the process extends it by saving
+    /// again.
     pub alive_until: Duration,
-    /// What came of it.
+    /// Outcome, once the task has ended.
     pub outcome: Option<TaskOutcome>,
 }
 
-/// What came of a task.
+/// Outcome of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskOutcome {
-    /// A result, as JSON of the revision in which it was asked for.
+    /// Result, as JSON of the revision of the request.
     Result(String),
-    /// An error.
+    /// Error.
     Error(ErrorObject),
 }
 
 impl TaskRecord {
-    /// Whether the time for which it is kept is over.
+    /// Returns whether the lifetime of the task has expired.
     pub fn is_expired(&self, now: Duration) -> bool {
         now > self.created.saturating_add(self.ttl)
     }
@@ -73,21 +74,20 @@ impl TaskRecord {
     }
 }
 
-/// What a store gives, in time.
+/// Future that a store returns.
 pub type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// Keeps tasks. A store that outlives the process makes task ids good for longer than the process, and several
-/// instances may share one: a task whose work ended with its process is reported as failed once it has not been
-/// saved for a minute.
+/// Store of tasks. With a store that outlives the process, task ids remain valid after a restart, and several instances
+/// can share it. A task whose process has ended is reported as failed once it has not been saved for a minute.
 pub trait TaskStore: Send + Sync + 'static {
-    /// Keeps a task, new or changed. Once this is done, [`Self::find`] gives it.
+    /// Stores a new or changed task. Afterwards [`Self::find`] must return it.
     fn save(&self, task: TaskRecord) -> Stored<'_, ()>;
 
-    /// The task of this name.
+    /// Returns the task with this id.
     fn find<'a>(&'a self, id: &'a str) -> Stored<'a, Option<TaskRecord>>;
 
-    /// Tasks whose names come after `after`, in the order of their names: those of `principal`, or of `session` if
-    /// that is `None`.
+    /// Returns the first tasks with ids greater than `after`, in the order of their ids and up to the given number:
+    /// those of `principal`, or of `session` if `principal` is `None`.
     fn list<'a>(
         &'a self,
         principal: Option<&'a str>,
@@ -96,18 +96,18 @@ pub trait TaskStore: Send + Sync + 'static {
         most: usize,
     ) -> Stored<'a, Vec<TaskRecord>>;
 
-    /// Forgets a task.
+    /// Deletes a task.
     fn remove<'a>(&'a self, id: &'a str) -> Stored<'a, ()>;
 }
 
-/// Tasks in memory.
+/// Task store in memory.
 #[derive(Default)]
 pub(crate) struct MemoryTasks(Mutex<BTreeMap<String, TaskRecord>>);
 
 impl TaskStore for MemoryTasks {
     fn save(&self, task: TaskRecord) -> Stored<'_, ()> {
         let mut tasks = lock(&self.0);
-        // With each new task, so that results do not stay for as long as nobody asks.
+        // Expired tasks are removed with each new task: otherwise unread results would stay in memory.
         if !tasks.contains_key(&task.id) {
             let now = task.updated;
             tasks.retain(|_, task| !task.is_expired(now));
@@ -118,7 +118,7 @@ impl TaskStore for MemoryTasks {
         }
         drop(tasks);
         let failed =
-            || Err(crate::Error::tool(format!("{MAX_TASKS} tasks are kept already: try again later")));
+            || Err(crate::Error::tool(format!("{MAX_TASKS} tasks are stored already: try again later")));
         Box::pin(std::future::ready(if full { failed() } else { Ok(()) }))
     }
 
