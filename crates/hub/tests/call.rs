@@ -148,7 +148,7 @@ fn progress_is_a_bar_on_a_terminal() {
 #[test]
 fn a_question_without_anybody_to_answer_is_declined() {
     let run_ = run(&["call", "order", LINCHPIN, "demo"]);
-    run_.said(1, &["no input is available", "--answer size=…", "the user declined to answer"]);
+    run_.said(1, &["no input is available", "--answer size=…", "the user declined the elicitation"]);
     run(&["call", "terms", LINCHPIN, "demo"])
         .said(1, &["https://example.com/terms", "the user declined to open"]);
 }
@@ -178,7 +178,9 @@ fn questions_are_answered_from_a_pipe() {
     let run = run_with("medium\nmany\n3\n\nhot\n", &["call", "order", LINCHPIN, "demo"]);
     assert_eq!(run.said(0, &["many is not an integer"]).stdout, "3 × medium tea, to stay (hot)\n");
     assert_eq!(
-        run_with("!cancel\n", &["call", "order", LINCHPIN, "demo"]).said(1, &["closed the question"]).stdout,
+        run_with("!cancel\n", &["call", "order", LINCHPIN, "demo"])
+            .said(1, &["cancelled the elicitation"])
+            .stdout,
         ""
     );
     let run = run_with("what\ny\n", &["call", "terms", LINCHPIN, "demo"]);
@@ -205,7 +207,7 @@ fn questions_are_answered_at_a_terminal() {
     assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.ends_with("4 × medium tea, to go (hot)\r\n"), "{}", run.stdout);
     let closed = on_terminal(&[("size: ", "\u{4}")], &["call", "order", LINCHPIN, "demo"]);
-    assert!(closed.stdout.contains("the user closed the question"), "{}", closed.stdout);
+    assert!(closed.stdout.contains("the user cancelled the elicitation"), "{}", closed.stdout);
     let refused = on_terminal(&[("y or n: ", "!decline\n")], &["call", "terms", LINCHPIN, "demo"]);
     assert!(refused.stdout.contains("the user declined to open the page"), "{}", refused.stdout);
     assert_eq!((closed.code, refused.code), (Some(1), Some(1)));

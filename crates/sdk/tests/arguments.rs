@@ -304,7 +304,7 @@ fn schemas_that_make_no_sense_are_refused_at_registration() {
         ),
         (
             Tool::raw("t", json!({"type": "array"})),
-            "its arguments must be a struct: the schema must have \"type\": \"object\"",
+            "the arguments must be a struct: the schema must have \"type\": \"object\"",
         ),
         (Tool::raw("t", json!({})), "the schema must have \"type\": \"object\""),
         (Tool::raw("t", json!({"type": "object", "$ref": "https://example.com/s"})), "example.com"),

@@ -174,7 +174,7 @@ fn a_call_that_was_given_up_asks_nothing_more() {
         assert_eq!(peer.read()["method"], "notifications/message");
         peer.notify("notifications/cancelled", json!({"requestId": call}));
         let said = said.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert!(said.unwrap_err().contains("the request has ended"), "{revision}");
+        assert!(said.unwrap_err().contains("the call has already ended"), "{revision}");
         peer.close();
     }
 }
@@ -188,13 +188,13 @@ fn an_answer_that_is_no_answer_is_an_error_that_the_model_reads() {
         let question = peer.question("elicitation/create");
         peer.reply(&question, json!({"action": "perhaps"}));
         let said = failure(&peer.answer(&call)["result"]);
-        assert!(said.starts_with("the client's answer to elicitation/create is malformed at \"/action\""));
+        assert!(said.starts_with("the client's response to elicitation/create is malformed at \"/action\""));
         let call = peer.send("tools/call", json!({"name": "ask"}));
         let question = peer.question("elicitation/create");
         let error = json!({"code": -32601, "message": "no users here"});
         peer.raw(json!({"jsonrpc": "2.0", "id": question["id"], "error": error}).to_string());
         let said = failure(&peer.answer(&call)["result"]);
-        assert!(said.contains("did not answer elicitation/create: no users here"), "{said}");
+        assert!(said.contains("did not respond to elicitation/create: no users here"), "{said}");
         peer.close();
     }
 }
@@ -271,7 +271,10 @@ fn what_cannot_ask_says_so() {
             if revision == STATELESS {
                 let (code, message) = fault(&peer.answer(&id));
                 assert_eq!(code, -32603, "{method}");
-                assert!(message.contains("only calls of tools, prompts and resources can ask"), "{message}");
+                assert!(
+                    message.contains("only tools, prompts and resources can do so without a session"),
+                    "{message}"
+                );
             } else {
                 let question = peer.question("elicitation/create");
                 peer.reply(&question, json!({"action": "accept", "content": {"name": "Ada"}}));
@@ -283,7 +286,7 @@ fn what_cannot_ask_says_so() {
     // Without a session there is only the one answer, and a question of its own would reach nobody.
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ask"}});
     let said = failure(&support::one_shot(&service, &call).unwrap()["result"]);
-    assert!(said.starts_with("this client cannot be asked"), "{said}");
+    assert!(said.starts_with("cannot send a request to this client"), "{said}");
 }
 
 #[args]

@@ -161,7 +161,7 @@ fn requests_that_cannot_be_served() {
 
 #[test]
 fn a_line_that_is_too_long_is_skipped() {
-    let said = "the message is longer than the 1000 bytes that this server reads; it was skipped";
+    let said = "the message exceeds the maximum size of 1000 bytes and was skipped";
     for revision in Revision::ALL {
         let mut peer = Peer::open(revision, server().max_message(1000));
         for length in [1_001, 200_000] {
@@ -229,7 +229,7 @@ fn an_id_in_use_is_refused_and_the_first_request_goes_on() {
         second["id"] = first["id"].clone();
         peer.raw(second.to_string());
         let id = first["id"].clone();
-        let said = format!("the id {id} is in use by a request that is not done");
+        let said = format!("the id {id} is already used by a request in flight");
         assert_eq!(fault(&peer.answer(&id)), (-32600, said));
         peer.alive();
         peer.raw(first.to_string()); // and again
@@ -247,7 +247,7 @@ fn requests_before_initialize() {
     let mut peer = Peer::connect(V2025_11_25, server().build().unwrap(), Clock::Real);
     peer.raw("nonsense");
     assert_eq!(peer.read()["id"], Value::Null, "nothing is known of the client yet");
-    let hint = "came before initialize: send initialize first, or put io.modelcontextprotocol/protocolVersion and \
+    let hint = "was sent before initialize: send initialize first, or put io.modelcontextprotocol/protocolVersion and \
                 /clientCapabilities into params._meta";
     for method in ["tools/list", "my/own", "logging/setLevel", "server/discover"] {
         assert_eq!(peer.error(method, json!({})), (-32600, format!("{method} {hint}")));
@@ -270,7 +270,7 @@ fn a_second_initialize() {
     for revision in session_revisions() {
         let mut peer = Peer::open(revision, server());
         let again = peer.error("initialize", initialize(V2025_03_26.as_str(), &json!({})));
-        assert_eq!(again, (-32600, "the session is open already: initialize comes once".into()));
+        assert_eq!(again, (-32600, "the session is already initialized: send initialize only once".into()));
         peer.alive();
         peer.close();
     }

@@ -137,12 +137,12 @@ fn what_is_wrong_inside_a_batch_is_answered_inside_it() {
             .to_string(),
     );
     let expected = [
-        (-1, "a batch holds messages, not other batches"),
+        (-1, "a batch must not contain another batch"),
         (-1, "a message must be a JSON object (at byte 0)"),
         (101, "m"),
         (102, "the member \"jsonrpc\": \"2.0\" is missing (at byte 0)"),
-        (105, "a single answer cannot carry a stream of notifications"),
-        (106, "the session is open already: initialize comes once"),
+        (105, "this connection carries only one response, not a stream of notifications"),
+        (106, "the session is already initialized: send initialize only once"),
     ];
     assert_eq!(said(&peer.read()), expect(&expected));
     peer.raw("[]");
@@ -155,7 +155,7 @@ fn what_is_wrong_inside_a_batch_is_answered_inside_it() {
 
 #[test]
 fn elsewhere_there_are_no_batches() {
-    let refused = (-32600, "this revision has no batches: send one message at a time".to_owned());
+    let refused = (-32600, "this revision does not support batches: send one message at a time".to_owned());
     for revision in Revision::ALL.into_iter().filter(|revision| *revision != BATCHES) {
         let mut peer = Peer::open(revision, server());
         peer.raw(json!([request(101, "ping", json!({}))]).to_string());

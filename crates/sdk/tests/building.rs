@@ -86,7 +86,7 @@ fn standard_methods_are_replaced_only_on_purpose() {
         let server = server().define_method("x/own", || async {}).define_method(method, || async {});
         assert_eq!(
             refused(server),
-            format!("the method `{method}` exists already: use on_request to replace it")
+            format!("the method `{method}` already exists: use on_request to replace it")
         );
     }
 }
@@ -166,18 +166,12 @@ fn a_mounted_server_is_served_under_its_prefix() {
         assert_eq!(peer.error("tools/call", json!({"name": "slow"})).0, -32602);
         peer.close();
     }
-    assert_eq!(refused(server().mount("", inner())), "there are two tools called `add`");
-    assert_eq!(
-        refused(server().mount("s", inner()).mount("s", inner())),
-        "there are two tools called `s_who`"
-    );
-    assert_eq!(
-        refused(server().mount("a", inner()).mount("b", inner())),
-        "there are two resources called `inner:state`"
-    );
-    assert!(refused(server().mount("a b", inner())).starts_with("`a b_who` cannot be the name of a tool"));
+    assert_eq!(refused(server().mount("", inner())), "duplicate tool `add`");
+    assert_eq!(refused(server().mount("s", inner()).mount("s", inner())), "duplicate tool `s_who`");
+    assert_eq!(refused(server().mount("a", inner()).mount("b", inner())), "duplicate resource `inner:state`");
+    assert!(refused(server().mount("a b", inner())).starts_with("`a b_who` is not a valid name of a tool"));
     let broken = Server::new("inner", "1").tool("", "", || async {});
-    assert!(refused(server().mount("sub", broken)).starts_with("`` cannot be the name of a tool"));
+    assert!(refused(server().mount("sub", broken)).starts_with("`` is not a valid name of a tool"));
 }
 
 #[test]
@@ -185,7 +179,7 @@ fn a_server_may_speak_one_revision_only() {
     for revision in session_revisions() {
         let service = server().protocol_version(revision.as_str()).build().unwrap();
         let mut peer = Peer::connect(revision, service.clone(), Clock::Real);
-        let said = "came before initialize: send initialize first";
+        let said = "was sent before initialize: send initialize first";
         // Like any server of its time it does not know the stateless era: an error of that era would keep clients
         // that know both from falling back to initialize.
         for method in ["server/discover", "tools/list"] {
@@ -207,7 +201,7 @@ fn a_server_may_speak_one_revision_only() {
     let answer = peer.answer(&id);
     assert_eq!(fault(&answer).0, -32022);
     assert_eq!(answer["error"]["data"]["supported"], json!([STATELESS.as_str()]));
-    let hint = "says nothing of its revision: put io.modelcontextprotocol/protocolVersion and /clientCapabilities into \
+    let hint = "does not state its revision: put io.modelcontextprotocol/protocolVersion and /clientCapabilities into \
                 params._meta";
     for method in ["ping", "tools/list"] {
         assert_eq!(peer.error(method, json!({})), (-32600, format!("{method} {hint}")));
@@ -233,7 +227,7 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
     let tool = |name: &str| server().tool(name, "", || async {});
     let named = |name: &str| {
         format!(
-            "`{name}` cannot be the name of a tool: use 1 to 128 letters, digits, underscores, hyphens and dots"
+            "`{name}` is not a valid name of a tool: use 1 to 128 letters, digits, underscores, hyphens and dots"
         )
     };
     let prompt =
@@ -242,12 +236,12 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
         |text: &str| server().resource_template(text, "t", |Id { id }| async move { id.to_string() });
     let long = "x".repeat(129);
     let cases = [
-        (tool("add"), "there are two tools called `add`".to_owned()),
+        (tool("add"), "duplicate tool `add`".to_owned()),
         (tool("a b"), named("a b")),
         (tool(""), named("")),
         (tool("é"), named("é")),
         (tool(&long), named(&long)),
-        (prompt(Prompt::new("")), "the prompt `` cannot be registered: it has no name".into()),
+        (prompt(Prompt::new("")), "the prompt `` cannot be registered: the name is empty".into()),
         (
             prompt(Prompt::new("p").argument("a", "", true).argument("a", "", false)),
             "the prompt `p` cannot be registered: the argument `a` is declared twice".into(),
@@ -258,34 +252,34 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
         ),
         (
             prompt(Prompt::new("p").argument("", "", true)),
-            "the prompt `p` cannot be registered: one of its arguments has no name".into(),
+            "the prompt `p` cannot be registered: the name of an argument is empty".into(),
         ),
         (
             prompt(Prompt::new("p").complete("b", |_: String| async { vec!["x"] })),
-            "the prompt `p` cannot be registered: there is a completion for `b`, which is no argument of it".into(),
+            "the prompt `p` cannot be registered: there is a completion for `b`, which is not an argument of the prompt".into(),
         ),
         (
             server().prompt("p", "", |nested: Nested| async move { nested.inner.concat() }),
-            "the prompt `p` cannot be registered: the field `inner` must be a text, a number, a boolean or an enum of \
-             texts"
+            "the prompt `p` cannot be registered: the field `inner` must be a string, a number, a boolean or an \
+             enum of strings"
                 .into(),
         ),
         (
             server().prompt("p", "", || async { "" }).prompt("p", "", || async { "" }),
-            "there are two prompts called `p`".into(),
+            "duplicate prompt `p`".into(),
         ),
         (
             server().resource("status", "s", || async { "" }),
-            "the resource `status` cannot be registered: its URI has no scheme".into(),
+            "the resource `status` cannot be registered: the URI has no scheme".into(),
         ),
         (
             server().resource("a:b", "s", || async { "" }).add(Resource::new("a:b", "t").handler(|| async { "" })),
-            "there are two resources called `a:b`".into(),
+            "duplicate resource `a:b`".into(),
         ),
-        (template("a:{id"), "the resource template `a:{id` cannot be registered: there is a { without its }".into()),
+        (template("a:{id"), "the resource template `a:{id` cannot be registered: unmatched {: add the closing }".into()),
         (
             template("a:{name}"),
-            "the resource template `a:{name}` cannot be registered: its handler wants `id`, which is no variable of it"
+            "the resource template `a:{name}` cannot be registered: its handler takes `id`, which is not a variable of the template"
                 .into(),
         ),
         (
@@ -294,7 +288,7 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
                     .complete("x", |_: String| async { vec!["y"] })
                     .handler(|| async { "never" }),
             ),
-            "the resource template `a:{id}` cannot be registered: there is a completion for `x`, which is no variable of it"
+            "the resource template `a:{id}` cannot be registered: there is a completion for `x`, which is not a variable of the template"
                 .into(),
         ),
     ];

@@ -108,7 +108,7 @@ fn what_was_added_can_be_used_and_what_was_removed_is_gone() {
         let unknown = (-32602, "Invalid params at /name: Unknown tool: t".to_owned());
         assert_eq!(peer.error("tools/call", json!({"name": "t"})), unknown);
         handle.add(tool("t")).unwrap();
-        assert_eq!(handle.add(tool("t")).unwrap_err().to_string(), "there are two tools called `t`");
+        assert_eq!(handle.add(tool("t")).unwrap_err().to_string(), "duplicate tool `t`");
         assert_eq!(peer.call_text("t", json!({})), "new");
         assert_eq!(peer.result("tools/list", json!({}))["tools"][1]["name"], "t");
         assert!(handle.remove_tool("t"));
@@ -334,7 +334,7 @@ fn lists_come_in_pages() {
             (&json!("t4"), &json!("t5")),
             "{revision}"
         );
-        let said = "Invalid params at /cursor: this cursor was not given by this server: begin without one";
+        let said = "Invalid params at /cursor: unknown cursor: start again without a cursor";
         for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
             for cursor in ["made up", "", "-1", "999"] {
                 assert_eq!(

@@ -264,7 +264,7 @@ fn a_client_may_keep_only_so_many_requests_waiting() -> Result {
         let mut peer = Peer::open(revision, server);
         let ids = [(); 2].map(|()| peer.send("tools/call", json!({"name": "gate"})));
         for _ in 0..2 {
-            let refused = (-32603, "2 requests are being worked on: wait for answers first".to_owned());
+            let refused = (-32603, "2 requests are in flight: wait for responses first".to_owned());
             assert_eq!(peer.error("tools/call", json!({"name": "gate"})), refused, "{revision}");
         }
         opener.add_permits(1);
@@ -292,7 +292,7 @@ fn handlers_without_their_state_say_what_is_missing_to_the_author() {
     let mut peer = Peer::open(STATELESS, server);
     let said = failure(&peer.call("needs", json!({})));
     assert_eq!(said, "The tool `needs` failed because of an internal error.");
-    let expected = "the handler wants a State<context::Greeting>: call .state(value) on the server";
+    let expected = "the handler takes a State<context::Greeting>: call .state(value) on the server";
     assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), expected);
     peer.close();
 }

@@ -384,7 +384,7 @@ async fn session_ids_are_never_shown() {
         assert!(line.event().await.unwrap().data.unwrap().contains("\"result\""));
     }
     let said = format!("{}{}{refused}", ears.take(), shown.lock().unwrap());
-    assert!(said.contains("a request was cancelled") && said.contains("Sensitive"), "{said}");
+    assert!(said.contains("request cancelled") && said.contains("Sensitive"), "{said}");
     assert!(said.contains("/mcp?before=1&after=2,"), "{said}");
     for secret in [&guest.session.clone().unwrap(), &second, third, "canary"] {
         assert!(!said.contains(secret), "{said}");

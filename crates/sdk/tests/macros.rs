@@ -379,7 +379,7 @@ async fn resource_templates() {
     assert_eq!(read(person, "people://8").await["contents"][0]["text"], "number 8");
 
     let error = server(misnamed).build().err().unwrap().to_string();
-    assert!(error.contains("its handler wants `name`, which is no variable of it"), "{error}");
+    assert!(error.contains("its handler takes `name`, which is not a variable of the template"), "{error}");
 }
 
 /// Review code

@@ -44,8 +44,8 @@ fn constraints_that_decoding_cannot_prove_are_refused() {
     let said = |server: Server| server.build().err().unwrap().to_string();
     let words = |place: &str| {
         format!(
-            "the tool `t` cannot be registered: its schema has a constraint that decoding cannot prove ({place}): turn \
-             on the feature `validate` of linchpin, or leave the constraint out"
+            "the tool `t` cannot be registered: its schema has a constraint that decoding does not enforce ({place}): \
+             enable the feature `validate` of linchpin, or remove the constraint"
         )
     };
     let typed = Server::new("test", "1").tool("t", "", |Bounded { count }| async move { count });

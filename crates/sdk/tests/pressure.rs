@@ -121,7 +121,7 @@ fn what_a_client_makes_the_server_remember_is_bounded() {
     let uris: Vec<String> = (0..1_001).map(|number| format!("a:{number}")).collect();
     let (code, message) =
         peer.error("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": uris}}));
-    assert_eq!((code, &*message), (-32603, "this connection holds too many subscriptions"));
+    assert_eq!((code, &*message), (-32603, "too many subscriptions on this connection"));
     peer.close();
 }
 
@@ -130,10 +130,7 @@ fn a_batch_is_bounded_and_one_bad_message_does_not_take_the_others_with_it() {
     let mut peer = Peer::open(Revision::V2025_03_26, server());
     let ping = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
     peer.send_bytes(format!("[{}]\n", vec![ping; 1_001].join(",")).as_bytes());
-    assert_eq!(
-        peer.read_any()["error"]["message"],
-        "a batch holds at most 1,000 messages: send the rest in another one"
-    );
+    assert_eq!(peer.read_any()["error"]["message"], "a batch may contain at most 1,000 messages: split it");
     peer.send_bytes(
         format!("[{{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":1,\"method\":\"ping\"}},{ping}]\n").as_bytes(),
     );
@@ -182,8 +179,8 @@ fn what_cannot_be_carried_over_is_refused_in_words() {
     let inner = Server::new("inner", "1").visible(|_, _| true);
     assert_eq!(
         said(Server::new("outer", "1").mount("in", inner)),
-        "the server `inner` cannot be mounted: it has a visibility rule; give that to the server it is mounted in"
+        "the server `inner` cannot be mounted: it has a visibility filter; register that on the outer server"
     );
     let replaced = Server::new("test", "1").on_request("initialize", |_: Value| async { json!({}) });
-    assert_eq!(said(replaced), "the method `initialize` cannot be replaced");
+    assert_eq!(said(replaced), "the method `initialize` cannot be replaced: it creates the session");
 }

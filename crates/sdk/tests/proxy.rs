@@ -306,10 +306,10 @@ async fn a_server_behind_that_is_gone_is_a_clear_error() {
         let output = client.call("greet", json!({"name": "Ada"})).await.unwrap();
         assert_eq!(output.is_error, Some(true), "{down} before {up}");
         let said = output.to_text();
-        assert!(said.contains("the server behind this one failed"), "{said}");
+        assert!(said.contains("the remote server failed"), "{said}");
         let (code, said) = rejection(client.read("a:one").await);
         assert_eq!(code, -32603, "{down} before {up}");
-        assert!(said.contains("the server behind this one failed"), "{said}");
+        assert!(said.contains("the remote server failed"), "{said}");
         assert_eq!(client.tools().all().await.unwrap().len(), 7, "what is in front lives on");
     }
 }

@@ -161,7 +161,7 @@ async fn the_same_tools_ask_in_every_revision() {
                 match (revision >= since, tool) {
                     (true, _) => assert_eq!(output.to_text(), text, "{tool} in {revision}"),
                     (false, "maybe") => assert_eq!(output.to_text(), "nobody"),
-                    (false, "matches") => assert!(output.to_text().starts_with("nobody: this client cannot")),
+                    (false, "matches") => assert!(output.to_text().starts_with("nobody: cannot send")),
                     (false, "use_tools") => {
                         assert!(failure(&output).contains(r#"{"sampling":{"tools":{}}}"#));
                     }
@@ -228,11 +228,15 @@ async fn a_task_that_a_handler_has_started_asks_once_too() {
 async fn a_user_who_gives_no_answer_is_an_error_that_the_model_reads() {
     for revision in Revision::ALL.into_iter().filter(|revision| *revision >= FORMS) {
         for (no, form, url) in [
-            (ElicitResult::decline(), "the user declined to answer", "the user declined to open the page"),
+            (
+                ElicitResult::decline(),
+                "the user declined the elicitation",
+                "the user declined to open the page",
+            ),
             (
                 ElicitResult::cancel(),
-                "the user closed the question without an answer",
-                "the user closed the question without an answer",
+                "the user cancelled the elicitation",
+                "the user cancelled the elicitation",
             ),
         ] {
             let tap = Tap::new(&build());
@@ -261,7 +265,7 @@ async fn what_does_not_fit_the_form_is_said_with_its_place() {
         });
         let client = client.connect().await.unwrap();
         let text = failure(&call(&client, "greet").await);
-        assert!(text.starts_with("what the user filled in does not fit at /age: "), "{text}");
+        assert!(text.starts_with("the elicited content is invalid at /age: "), "{text}");
         tap.messages();
     }
 }
@@ -304,7 +308,7 @@ async fn a_client_that_cannot_be_asked_is_told_what_it_lacks() {
             match refused(&client, name).await {
                 Ok(text) => {
                     assert!(revision != STATELESS && !name.contains("greeting"), "{name} in {revision}");
-                    assert!(text.starts_with("this client cannot be asked ("), "{text}");
+                    assert!(text.starts_with("cannot send "), "{text}");
                     let named = if revision >= FORMS { capability.to_string() } else { "{\"".to_owned() };
                     assert!(text.contains(&named), "{text}");
                 }

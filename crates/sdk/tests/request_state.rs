@@ -62,10 +62,7 @@ fn call(name: &str) -> Rounds {
 async fn check_refused(rounds: &Rounds, service: &Service, state: &Value, what: &str) {
     let (code, path, message) = rounds.refused(service, state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")), "{what}");
-    assert!(
-        message.contains("this state was not given by this server for this request"),
-        "{what}: {message}"
-    );
+    assert!(message.contains("this state was not issued for this request"), "{what}: {message}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +97,7 @@ async fn what_is_no_state_is_refused() {
     for wrong in [json!(1), json!(true), json!([state]), json!({"state": state})] {
         let (code, path, message) = call("pay").refused(&here, &wrong, named("q1", "Ada")).await;
         assert_eq!((code, path), (-32602, json!("/requestState")), "{wrong}");
-        assert!(message.contains("a string is expected"), "{message}");
+        assert!(message.contains("must be a string"), "{message}");
     }
     // Nothing is no state: the call begins.
     asked(&call("pay").retry(&here, &Value::Null, named("q1", "Ada")).await);

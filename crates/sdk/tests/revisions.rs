@@ -355,10 +355,16 @@ fn single_messages_are_served_without_a_connection() {
     let listen =
         one_shot(&service, &request("subscriptions/listen", stateless(json!({"notifications": {}}))))
             .unwrap();
-    assert_eq!(fault(&listen), (-32600, "a single answer cannot carry a stream of notifications".into()));
+    assert_eq!(
+        fault(&listen),
+        (-32600, "this connection carries only one response, not a stream of notifications".into())
+    );
     let batch = one_shot(&service, &json!([request("ping", json!({}))])).unwrap();
-    assert_eq!(fault(&batch), (-32600, "this revision has no batches: send one message at a time".into()));
+    assert_eq!(
+        fault(&batch),
+        (-32600, "this revision does not support batches: send one message at a time".into())
+    );
     let long = Server::new("s", "1").max_message(10).build().unwrap();
-    let too_long = "the message is longer than the 10 bytes that this server reads; it was skipped";
+    let too_long = "the message exceeds the maximum size of 10 bytes and was skipped";
     assert_eq!(fault(&one_shot(&long, &request("ping", json!({}))).unwrap()), (-32600, too_long.into()));
 }

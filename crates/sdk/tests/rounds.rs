@@ -272,7 +272,7 @@ async fn the_time_to_answer_is_bounded_by_the_clock_and_by_what_is_held() {
     clock.fetch_add(61, Ordering::SeqCst);
     let (code, path, message) = call.refused(&here, &state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")));
-    assert!(message.contains("the time to answer is over"), "{message}");
+    assert!(message.contains("the state has expired"), "{message}");
     // The state is still good, but the call was let go.
     let (once, again) = (tool("unmarked"), tool("read_only"));
     let (lost, kept) = (once.begin(&here).await.state, again.begin(&here).await.state);
@@ -303,7 +303,7 @@ async fn the_same_round_twice_gives_the_same_answer() {
     assert_eq!(call.finish(&here, &repeated.state, named("q2", "Bob")).await, "1 Ada 2 Bob");
     let (code, path, message) = call.refused(&here, &first, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")));
-    assert!(message.contains("used already"), "{message}");
+    assert!(message.contains("already used"), "{message}");
     assert_eq!((done.runs(), done.steps.load(Ordering::SeqCst)), ((1, 1), 2));
 }
 
@@ -457,12 +457,12 @@ async fn a_handler_that_asks_something_else_when_done_again_fails_safely() {
     let service = server.add(Prompt::new("moody").handler(moody)).build().unwrap().without_parking();
     let state = tool("moody").begin(&service).await.state;
     let answer = tool("moody").retry(&service, &state, named("q1", "Ada")).await;
-    assert!(failure(&answer["result"]).contains("asks something else than before"), "{answer}");
+    assert!(failure(&answer["result"]).contains("its replay requested different input"), "{answer}");
     let prompt = Rounds::of("prompts/get", json!({"name": "moody"}));
     let state = prompt.begin(&service).await.state;
     let (code, _, message) = prompt.refused(&service, &state, named("q1", "Ada")).await;
     assert_eq!(code, -32603);
-    assert!(message.contains("asks something else than before"), "{message}");
+    assert!(message.contains("its replay requested different input"), "{message}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -476,7 +476,10 @@ async fn a_step_has_a_name_of_its_own() {
     let service = Server::new("bank", "1").tool("twice", "", twice).build().unwrap();
     let client = service.connect_in_memory().await.unwrap();
     let said = client.call("twice", ()).await.unwrap().to_text();
-    assert_eq!(said, r#"not yet 1 Err("the step `one` was done already: each needs its own name")"#);
+    assert_eq!(
+        said,
+        r#"not yet 1 Err("the step `one` has already run: use a unique name for each step of a call")"#
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -258,7 +258,7 @@ async fn skills_come_and_go_with_their_files_and_clients_are_told() {
     assert_eq!(changes.recv().await, Some(Changed::Resources));
     assert_eq!(code(&client.read("skill://new/SKILL.md").await.unwrap_err()), -32602);
     let error = handle.add(pdf()).unwrap_err().to_string();
-    assert_eq!(error, format!("there are two skills at `{PDF}`"));
+    assert_eq!(error, format!("duplicate skill `{PDF}`"));
 }
 
 #[tokio::test]
@@ -280,7 +280,7 @@ async fn a_skill_in_the_folder_of_another_one_shares_its_files() {
     }
     let incomplete = Server::new("nested", "1").add(Skill::new("outer", "Out")).add(inner()).build();
     let error = incomplete.map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("lies in the folder of `skill://outer/SKILL.md`"), "{error}");
+    assert!(error.contains("is in the folder of `skill://outer/SKILL.md`"), "{error}");
     let made = Skill::new("outer", "Out").file_with("inner/SKILL.md", || async { "other" });
     assert!(Server::new("nested", "1").add(made).add(inner()).build().is_err());
 }
@@ -348,18 +348,18 @@ fn what_no_client_could_load_is_refused() {
     let cases = [
         (Skill::new("Bad Name", "d"), "invalid name `Bad Name`: use up to 64 lowercase"),
         (Skill::new("a", ""), "`description` in its frontmatter must be a non-empty string"),
-        (Skill::new("a", "d".repeat(1025)), "its description has more than 1024 characters"),
+        (Skill::new("a", "d".repeat(1025)), "the description has more than 1024 characters"),
         (
             Skill::from_text("no head"),
             "it must start with a frontmatter between two lines of `---` (in SKILL.md)",
         ),
         (Skill::from_text("---\nname: a\n---\n"), "its frontmatter has no `description`"),
-        (Skill::from_text(SKILL_MD).instructions("x"), "its instructions stand in its SKILL.md"),
-        (Skill::from_text(SKILL_MD).field("x", 1), "its head stands in its SKILL.md"),
+        (Skill::from_text(SKILL_MD).instructions("x"), "its instructions are set by its SKILL.md"),
+        (Skill::from_text(SKILL_MD).field("x", 1), "its frontmatter is set by its SKILL.md"),
         (Skill::new("a", "d").field("name", "b"), "the key `name` stands there twice"),
         (Skill::new("a", "d").file("../b", ""), "`../b` is not a path below the skill directory"),
-        (Skill::new("a", "d").file("SKILL.md", ""), "it has two files `SKILL.md`"),
-        (Skill::new("a", "d").file("b", "").file("b", ""), "it has two files `b`"),
+        (Skill::new("a", "d").file("SKILL.md", ""), "duplicate file `SKILL.md`"),
+        (Skill::new("a", "d").file("b", "").file("b", ""), "duplicate file `b`"),
         (Skill::new("a", "d").under("x//y"), "`x//y` is no path"),
         (Skill::new("a", "d").file("big", vec![0; 16 << 20]), "its files have more than 16777216 bytes"),
         (many, "it has more than 512 files"),
@@ -374,7 +374,7 @@ fn what_no_client_could_load_is_refused() {
     }
     let taken = Resource::new("skill://a/b", "b").handler(|| async { "b" });
     let error = Server::new("bad", "1").add(taken).add(Skill::new("a", "d").file("b", "")).build();
-    assert_eq!(error.map(|_| ()).unwrap_err().to_string(), "there are two resources called `skill://a/b`");
+    assert_eq!(error.map(|_| ()).unwrap_err().to_string(), "duplicate resource `skill://a/b`");
     std::fs::remove_dir_all(empty).unwrap();
     #[cfg(unix)]
     std::fs::remove_dir_all(linked).unwrap();

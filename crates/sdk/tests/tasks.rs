@@ -111,7 +111,7 @@ fn a_wish_for_a_task_means_something_in_one_revision() {
     assert_eq!(peer.call_text("quick", json!({})), "quick");
     let (code, message) = peer.error("tools/call", json!({"name": "plain", "task": {}}));
     assert_eq!(code, -32601);
-    assert!(message.contains("`plain` cannot be run so"), "{message}");
+    assert!(message.contains("`plain` cannot run as a task"), "{message}");
     let (code, message) = peer.error("tools/call", json!({"name": "must"}));
     assert_eq!(code, -32601);
     assert!(message.contains("`must` runs only as a task"), "{message}");

@@ -190,6 +190,6 @@ async fn a_task_ends_when_the_time_is_over_that_its_client_wished_for() {
     let client = in_memory(&patient(&works), CORE).await;
     let error = client.call("must_slow", ()).as_task(MINUTE).await.unwrap_err();
     let ClientError::Task { status: TaskStatus::Cancelled, message, .. } = error else { panic!("{error}") };
-    assert_eq!(message.as_deref(), Some("the time for which it is kept is over"));
+    assert_eq!(message.as_deref(), Some("the lifetime of the task has expired"));
     assert_eq!(works.alive(), 0);
 }

@@ -254,7 +254,7 @@ async fn a_task_that_takes_longer_than_it_is_kept_ends() {
     assert_eq!(works.alive(), 0, "nobody works on it any more");
     let task = settled(&service, &id).await;
     assert_eq!(task["status"], "cancelled");
-    assert!(task["statusMessage"].as_str().unwrap().contains("is over"), "{task}");
+    assert!(task["statusMessage"].as_str().unwrap().contains("has expired"), "{task}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A result on its way out.
+//! Result of a request before it is encoded.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use linchpin_protocol::version::Feature;
 use linchpin_protocol::{Revision, wire};
 use serde_json::value::RawValue;
 
-/// What a request gave.
+/// Result of a request.
 pub(crate) enum Answer {
-    /// A call of a tool: the most frequent one.
+    /// Result of a tool call, the most frequent kind.
     Tool(CallToolResult),
-    /// Any other result of the model.
+    /// Any other result of the protocol.
     Body(Box<dyn ResultBody + Send>),
-    /// A result that is JSON of the right revision already.
+    /// Result that is already encoded for the revision.
     Ready(Arc<[u8]>),
-    /// The result of a method of the author's own.
+    /// Result of a custom method.
     Custom(Box<RawValue>),
 }
 
@@ -25,7 +25,7 @@ impl Answer {
         Answer::Body(Box::new(body))
     }
 
-    /// What a tool says, if this is a tool's.
+    /// Returns the text of a tool result, or `None` for other results.
     pub(crate) fn tool_text(&self) -> Option<String> {
         if let Answer::Tool(result) = self { Some(result.to_text()) } else { None }
     }
@@ -36,7 +36,7 @@ impl Answer {
             Answer::Tool(result) => wire::encode_result(revision, result, identity, out),
             Answer::Body(body) => wire::encode_result(revision, &**body, identity, out),
             Answer::Ready(json) => {
-                // Also for what ends the message: one byte more would have all of it copied once more.
+                // Reserve space for the end of the message too: growing by one byte would copy the whole buffer again.
                 out.reserve(json.len() + 8);
                 out.extend_from_slice(json);
             }
@@ -45,7 +45,8 @@ impl Answer {
     }
 }
 
-/// A result is an object, with a `resultType` in the stateless era; other values go into its member `result`.
+/// Encodes a custom result: an object, with a `resultType` in the stateless era; other values become its member
+/// `result`.
 fn custom(json: &RawValue, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
     if !revision.has(Feature::Stateless) && json.get().trim_start().starts_with('{') {
         return json.encode(&mut Encoder { out, revision });
@@ -55,7 +56,7 @@ fn custom(json: &RawValue, revision: Revision, identity: &[u8], out: &mut Vec<u8
     wire::encode_result(revision, &Custom(json, meta), identity, out);
 }
 
-/// A result whose members are JSON already.
+/// Result whose members are already JSON.
 struct Custom<'a>(&'a RawValue, Option<Meta>);
 
 impl ResultBody for Custom<'_> {

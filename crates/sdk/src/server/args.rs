@@ -1,4 +1,4 @@
-//! What a handler takes: a type that decodes from JSON and describes itself.
+//! Arguments of handlers: types that decode from JSON and have a JSON Schema.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 /// Arguments of a tool or prompt, or variables of a resource template.
 ///
-/// Put `#[args]` on a struct to get it: `#[args] struct Add { a: i64, b: i64 }`. Doc comments on the fields
-/// become descriptions.
+/// Implemented by `#[args]` on a struct: `#[args] struct Add { a: i64, b: i64 }`. Doc comments on the fields become
+/// descriptions in the schema.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a handler",
     label = "this handler takes `{Self}`",
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 )]
 pub trait Args: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// No arguments. Whatever a client sends is ignored, since some send fillers.
+/// No arguments. Arguments that a client sends are ignored, because some clients send placeholders.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct NoArgs {}
 
@@ -33,5 +33,5 @@ impl JsonSchema for NoArgs {
     }
 }
 
-/// For tools with a schema written by hand.
+/// For tools with a hand-written schema.
 impl Args for Map<String, Value> {}

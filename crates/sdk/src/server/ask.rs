@@ -1,5 +1,5 @@
-//! Asking the client from inside a handler, in one way for every revision: the question is sent as a request of
-//! its own where there are sessions, and travels with the answer to the call where there are none.
+//! Server requests from inside a handler (elicitation, sampling, roots), with one API for every revision. In the
+//! session era they are sent as requests of the server; in the stateless era they travel in an `input_required` result.
 
 use std::time::Duration;
 
@@ -23,19 +23,23 @@ use crate::question::{Question, Reply};
 use crate::{Error, Result};
 
 impl Context {
-    /// Asks the user for a value of a type with `#[args]`, in a form. Ends in an error that names the capability
-    /// when the client cannot ask, and in one that says so when the user declines.
+    /// Elicits a value of a type with `#[args]` from the user, in a form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client lacks the capability, which the error names, or if the user declines or cancels.
     pub async fn elicit<T: Args>(&self, message: impl Into<String>) -> Result<T> {
         self.unnamed().elicit(message).await
     }
 
-    /// As [`Self::elicit`], and gives `default` when the client cannot ask or the user gives no answer.
+    /// Like [`Self::elicit`], but returns `default` if the client cannot elicit input or the user declines or cancels.
     pub async fn try_elicit<T: Args>(&self, message: impl Into<String>, default: T) -> Result<T> {
         self.unnamed().try_elicit(message, default).await
     }
 
-    /// Sends the user to a web page, for what must not pass through the client: a secret, a payment, a consent.
-    /// Returns when the user agrees to open it. Once the user has finished there, call [`UrlElicitation::complete`].
+    /// Sends the user to a web page, for data that must not pass through the client: a secret, a payment, a consent.
+    /// Returns when the user agrees to open the page. Call [`UrlElicitation::complete`] once the user has finished
+    /// there.
     pub async fn elicit_url(
         &self,
         message: impl Into<String>,
@@ -44,23 +48,23 @@ impl Context {
         self.unnamed().elicit_url(message, url).await
     }
 
-    /// Asks the user with full control over the question and the answer.
+    /// Elicits input from the user with full control over the parameters and the result.
     pub async fn elicit_with(&self, params: ElicitParams) -> Result<ElicitResult> {
         self.unnamed().elicit_with(params).await
     }
 
-    /// Asks the client's model: a text, or a whole conversation.
+    /// Samples the client's model with a text or a conversation.
     pub async fn sample(&self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
         self.unnamed().sample(params).await
     }
 
-    /// The folders that the client works in.
+    /// Returns the root folders of the client.
     pub async fn roots(&self) -> Result<Vec<Root>> {
         self.unnamed().roots().await
     }
 
-    /// Gives the next question a name, by which clients without a session see and answer it; a client that knows the
-    /// name may send the answer with the call itself. Within a call each name is used once.
+    /// Names the next server request. Clients without a session see and answer the input request under this name; a
+    /// client that knows the name may send the response with the call itself. A name can be used once per call.
     ///
     /// ```
     /// # use linchpin::{Context, NoArgs, Result, args};
@@ -79,8 +83,9 @@ impl Context {
         Asking { cx: self, name: None }
     }
 
-    /// Does something once, also when the handler is run again from its beginning because the answer to one of its
-    /// questions has reached another instance: then the result is taken from before. A name is used once.
+    /// Runs `work` once per call and logs its result. If the handler is replayed from its start, because the response
+    /// to one of its server requests reached another instance, the logged result is returned instead. A name can be
+    /// used once per call.
     pub async fn step<T, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T>
     where
         T: Serialize + DeserializeOwned,
@@ -94,7 +99,7 @@ impl Context {
         Ok(result)
     }
 
-    /// Whether the client can be asked this, here and now.
+    /// Returns whether this request can be sent to the client now.
     pub(crate) fn can_ask(&self, question: &Question) -> bool {
         question.lacks(self.capabilities(), self.revision()).is_none()
             && question.unfit_field(self.revision()).is_none()
@@ -111,7 +116,7 @@ impl Context {
         }
         if let Some(field) = question.unfit_field(self.revision()) {
             return Err(Error::tool(format!(
-                "this client cannot be asked: its revision has no choice of several things, as `{field}` is one"
+                "cannot send the request to this client: the field `{field}` is a multiple choice, which its revision does not support"
             )));
         }
         self.way_to_ask()?;
@@ -126,35 +131,39 @@ impl Context {
         match self.revision().era() {
             Era::Stateless => Error::missing_capability(required),
             Era::Session => Error::tool(format!(
-                "this client cannot be asked ({}): it lacks the capability {required}",
+                "cannot send {} to this client: it lacks the capability {required}",
                 question.method().name()
             )),
         }
     }
 
-    /// Whether there is a way to the client and back.
+    /// Checks that a server request can reach the client and its response can come back.
     fn way_to_ask(&self) -> Result<()> {
         match self.revision().era() {
-            Era::Session if self.connection().is_none_or(|connection| connection.is_one_shot()) => Err(
-                Error::tool("this client cannot be asked: it has only one answer to read, and no session"),
-            ),
+            Era::Session if self.connection().is_none_or(|connection| connection.is_one_shot()) => {
+                Err(Error::tool(
+                    "cannot send a request to this client: it has no session, and only the response reaches it",
+                ))
+            }
             Era::Stateless if !self.may_take_rounds() => Err(Error::tool(
-                "this client cannot be asked here: only calls of tools, prompts and resources can ask",
+                "cannot request input here: only tools, prompts and resources can do so without a session",
             )),
             Era::Stateless if !cfg!(feature = "rounds") => Err(Error::tool(
-                "this client cannot be asked: the server was built without the feature `rounds` of linchpin",
+                "cannot request input from this client: build the server with the feature `rounds` of linchpin",
             )),
             _ => Ok(()),
         }
     }
 
-    /// Asks by a request of our own.
+    /// Sends the server request as a JSON-RPC request.
     async fn push(&self, question: Question) -> Result<Reply> {
-        let over = || Error::tool("the client cannot be asked any more: the request has ended");
+        let over = || Error::tool("cannot send a request to the client: the call has already ended");
         let connection = self.connection().filter(|_| !self.end().is_over()).ok_or_else(over)?;
         let method = question.method();
         if connection.is_full() {
-            return Err(Error::tool("the client cannot be asked: it does not read what it was sent before"));
+            return Err(Error::tool(
+                "cannot send a request to the client: it does not read earlier messages",
+            ));
         }
         let revision = self.revision();
         let timeout: Duration = self.service().settings().question_timeout;
@@ -162,40 +171,44 @@ impl Context {
         let call = connection.peer().request(method.name(), Duration::MAX, |_, out| {
             write_question(&question, task, revision, out);
         });
-        let failed =
-            |error: CallError| Error::tool(format!("the client did not answer {}: {error}", method.name()));
+        let failed = |error: CallError| {
+            Error::tool(format!("the client did not respond to {}: {error}", method.name()))
+        };
         let answer = tokio::time::timeout(timeout, call.map_err(failed)?).await;
         let text = answer.unwrap_or(Err(CallError::TimedOut(timeout))).map_err(failed)?;
         question.reply(&text).map_err(|Invalid { path, reason }| {
             Error::tool(format!(
-                "the client's answer to {} is malformed at \"{path}\": {reason}",
+                "the client's response to {} is malformed at \"{path}\": {reason}",
                 method.name()
             ))
         })
     }
 }
 
-/// A question that is about to be asked, see [`Context::named`].
+/// Named server request, see [`Context::named`].
 #[derive(Clone, Copy)]
-#[must_use = "nothing is asked yet"]
+#[must_use = "no request is sent until a method is called and awaited"]
 pub struct Asking<'a> {
     cx: &'a Context,
     name: Option<&'a str>,
 }
 
 impl Asking<'_> {
-    /// Asks the user for a value of a type with `#[args]`, in a form. Ends in an error that names the capability
-    /// when the client cannot ask, and in one that says so when the user declines.
+    /// Elicits a value of a type with `#[args]` from the user, in a form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client lacks the capability, which the error names, or if the user declines or cancels.
     pub async fn elicit<T: Args>(self, message: impl Into<String>) -> Result<T> {
         let result = self.elicit_with(form_params::<T>(message.into())?).await?;
         match result.action {
             ElicitAction::Accept => filled_in(result),
-            ElicitAction::Decline => Err(Error::tool("the user declined to answer")),
-            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
+            ElicitAction::Decline => Err(Error::tool("the user declined the elicitation")),
+            ElicitAction::Cancel => Err(Error::tool("the user cancelled the elicitation")),
         }
     }
 
-    /// As [`Self::elicit`], and gives `default` when the client cannot ask or the user gives no answer.
+    /// Like [`Self::elicit`], but returns `default` if the client cannot elicit input or the user declines or cancels.
     pub async fn try_elicit<T: Args>(self, message: impl Into<String>, default: T) -> Result<T> {
         let params = form_params::<T>(message.into())?;
         if !self.cx.can_ask(&Question::Elicit(Box::new(params.clone()))) {
@@ -205,8 +218,9 @@ impl Asking<'_> {
         if result.action == ElicitAction::Accept { filled_in(result) } else { Ok(default) }
     }
 
-    /// Sends the user to a web page, for what must not pass through the client: a secret, a payment, a consent.
-    /// Returns when the user agrees to open it. Once the user has finished there, call [`UrlElicitation::complete`].
+    /// Sends the user to a web page, for data that must not pass through the client: a secret, a payment, a consent.
+    /// Returns when the user agrees to open the page. Call [`UrlElicitation::complete`] once the user has finished
+    /// there.
     pub async fn elicit_url(
         self,
         message: impl Into<String>,
@@ -214,7 +228,7 @@ impl Asking<'_> {
     ) -> Result<UrlElicitation> {
         let url = url.into();
         if !is_safe(&url) {
-            return Err(Error::setup(format!("the page at {url} is not safe to send a user to: use https")));
+            return Err(Error::setup(format!("the URL {url} is not safe for an elicitation: use https")));
         }
         let id = super::unguessable();
         let params = ElicitParams {
@@ -229,11 +243,11 @@ impl Asking<'_> {
         match self.elicit_with(params).await?.action {
             ElicitAction::Accept => Ok(UrlElicitation::new(self.cx, id)),
             ElicitAction::Decline => Err(Error::tool("the user declined to open the page")),
-            ElicitAction::Cancel => Err(Error::tool("the user closed the question without an answer")),
+            ElicitAction::Cancel => Err(Error::tool("the user cancelled the elicitation")),
         }
     }
 
-    /// Asks the user with full control over the question and the answer.
+    /// Elicits input from the user with full control over the parameters and the result.
     pub async fn elicit_with(self, params: ElicitParams) -> Result<ElicitResult> {
         match self.cx.ask_named(self.name, Question::Elicit(Box::new(params))).await? {
             Reply::Elicit(result) => Ok(result),
@@ -241,7 +255,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Asks the client's model: a text, or a whole conversation.
+    /// Samples the client's model with a text or a conversation.
     pub async fn sample(self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
         match self.cx.ask_named(self.name, Question::Sample(Box::new(params.into()))).await? {
             Reply::Sample(result) => Ok(*result),
@@ -249,7 +263,7 @@ impl Asking<'_> {
         }
     }
 
-    /// The folders that the client works in.
+    /// Returns the root folders of the client.
     pub async fn roots(self) -> Result<Vec<Root>> {
         match self.cx.ask_named(self.name, Question::Roots).await? {
             Reply::Roots(result) => Ok(result.roots),
@@ -258,7 +272,7 @@ impl Asking<'_> {
     }
 }
 
-/// Appends the parameters of a question; one that belongs to a task says so.
+/// Appends the parameters of a server request, with a reference to its task if it has one.
 fn write_question(question: &Question, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
     let Some(task) = task else { return question.encode(&mut Encoder { out, revision }) };
     related_to(task, to_value(question, revision)).encode(&mut Encoder { out, revision });
@@ -276,26 +290,26 @@ fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
     })
 }
 
-/// What the user filled in, as the type that was asked for.
+/// Decodes the content of an accepted elicitation.
 fn filled_in<T: Args>(result: ElicitResult) -> Result<T> {
     let content = Value::Object(result.content.unwrap_or_default());
     let check = Validator::for_typed(&schema::of_input::<T>()).map_err(Error::setup)?;
     if let Some(check) = check {
         check
             .check(&content)
-            .map_err(|fault| Error::tool(format!("what the user filled in does not fit: {fault}")))?;
+            .map_err(|fault| Error::tool(format!("the elicited content is invalid: {fault}")))?;
     }
     decode(&content.to_string()).map_err(|Invalid { path, reason }| {
         let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
-        Error::tool(format!("what the user filled in does not fit{place}: {reason}"))
+        Error::tool(format!("the elicited content is invalid{place}: {reason}"))
     })
 }
 
 fn mismatch() -> Error {
-    Error::setup("the answer is of another kind than the question")
+    Error::setup("the response does not match the kind of the request")
 }
 
-/// Whether nobody on the way to a page can read along: what travels encrypted, or stays on this machine.
+/// Returns whether the connection to a page is encrypted or stays on this machine.
 fn is_safe(url: &str) -> bool {
     let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
@@ -306,7 +320,7 @@ fn is_safe(url: &str) -> bool {
     url.starts_with("https://") || local.iter().any(|host| url.strip_prefix(host).is_some_and(ends))
 }
 
-/// The methods whose answers may ask for input.
+/// Returns whether the result of a method may be `input_required`.
 pub(crate) fn takes_rounds(method: &str) -> bool {
     Method::find(method).is_some_and(Method::takes_input)
 }

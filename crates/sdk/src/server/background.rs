@@ -1,19 +1,19 @@
-//! The one place that starts background work. Everything started here has an end: calls are cancelled
-//! when the peer is gone, tasks when their time is over, and the rest is short.
+//! The only module that spawns background tasks. Each task ends: calls are cancelled when the peer disconnects, MCP
+//! tasks when their lifetime has expired, and the rest is short.
 
 use tokio::runtime::Handle;
 #[cfg(feature = "http-client")]
 use tokio::task::AbortHandle;
 
-/// Starts `work` on `runtime`.
-#[expect(clippy::disallowed_methods, reason = "this is where tracked work is started")]
+/// Spawns `work` on `runtime`.
+#[expect(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
 pub(crate) fn start(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
     runtime.spawn(work);
 }
 
-/// Starts `work` on `runtime`, to be ended early by what comes back.
+/// Spawns `work` on `runtime` and returns a handle that aborts it.
 #[cfg(feature = "http-client")]
-#[expect(clippy::disallowed_methods, reason = "this is where tracked work is started")]
+#[expect(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
 pub(crate) fn start_abortable(
     runtime: &Handle,
     work: impl Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Several messages in one line, in the revision that has them: one line of answers.
+//! JSON-RPC batches, in the one revision that has them: the responses are sent as one array.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,20 +10,20 @@ use linchpin_protocol::version::Feature;
 use super::session::Session;
 use super::{BoxFuture, Connection};
 
-/// Messages in one batch: all their answers are held until the last one is there.
+/// Maximum number of messages in a batch: all responses are buffered until the last one is complete.
 const MAX_BATCH: usize = 1_000;
 
 impl Connection {
     pub(super) fn batch(self: &Arc<Self>, messages: &[&str]) -> Option<BoxFuture<()>> {
         let revision = self.session().map(Session::revision).or_else(|| self.lone_revision());
         if !revision.is_some_and(|revision| revision.has(Feature::Batches)) {
-            return self.refuse_batch("this revision has no batches: send one message at a time");
+            return self.refuse_batch("this revision does not support batches: send one message at a time");
         }
         if self.is_part() {
-            return self.refuse_batch("a batch holds messages, not other batches");
+            return self.refuse_batch("a batch must not contain another batch");
         }
         if messages.len() > MAX_BATCH {
-            return self.refuse_batch("a batch holds at most 1,000 messages: send the rest in another one");
+            return self.refuse_batch("a batch may contain at most 1,000 messages: split it");
         }
         let answers = Arc::new(Outbox::new(usize::MAX, || ()));
         let part = self.batch_part(answers.clone());
@@ -31,13 +31,13 @@ impl Connection {
             messages.iter().filter_map(|message| part.receive(message.as_bytes())).collect();
         let connection = self.clone();
         Some(Box::pin(async move {
-            // All at once: one may wait for another.
+            // Polled together, because one request may wait for another.
             std::future::poll_fn(|cx| {
                 waiting.retain_mut(|work| work.as_mut().poll(cx).is_pending());
                 if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            // Messages hold no raw newline: each one ends a message.
+            // A message contains no raw newline, so each newline ends a message.
             let mut lines = Vec::new();
             answers.take(&mut lines);
             if lines.pop().is_some() {

@@ -1,4 +1,4 @@
-//! Putting a server together.
+//! Builder of a server.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ use super::tool::Tool;
 use crate::client::Client;
 use crate::{Error, Result};
 
-/// A server that is being put together. What is wrong with a definition is said by [`Server::build`],
-/// [`Server::run`] or [`Server::connect_in_memory`], whichever comes.
-#[must_use = "a server does nothing until it is run"]
+/// Builder of an MCP server. The first error in a definition is returned by [`Server::build`], [`Server::run`] or
+/// [`Server::connect_in_memory`].
+#[must_use = "a server does nothing until it is built and run"]
 pub struct Server {
     settings: Settings,
     live: Arc<Live>,
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with a name and a version.
+    /// Creates a server with a name and a version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let settings = Settings::new(Implementation::new(name, version));
         Server { settings, live: Arc::default(), error: None, changes: false }
@@ -70,7 +70,7 @@ impl Server {
         self.add(Resource::new(uri, name).handler(handler))
     }
 
-    /// Adds a pattern of resources; the variables are the arguments of its handler.
+    /// Adds a resource template; its URI variables are the arguments of the handler.
     pub fn resource_template<Form, H>(
         self,
         template: impl Into<String>,
@@ -97,8 +97,8 @@ impl Server {
         self.add(Prompt::new(name).description(description).handler(handler))
     }
 
-    /// Adds a finished tool, resource, template, prompt or skill, or a function with an attribute macro.
-    #[expect(clippy::should_implement_trait, reason = "this is not the addition of numbers")]
+    /// Adds a built tool, resource, template, prompt or skill, or a function with an attribute macro.
+    #[expect(clippy::should_implement_trait, reason = "adds a definition, not a number")]
     pub fn add<Form>(self, item: impl Addable<Form>) -> Self {
         let added = item.into_item().and_then(|item| self.live.change(|catalog| catalog.add(item)));
         self.note(added)
@@ -111,7 +111,7 @@ impl Server {
         self
     }
 
-    /// Reads every URI that no resource and no template stands for: `|uri: String| async { … }`.
+    /// Sets the reader for URIs that match no resource and no template: `|uri: String| async { … }`.
     pub fn on_read<Form, H>(mut self, handler: H) -> Self
     where
         H: Handler<Form, Args = String>,
@@ -122,17 +122,18 @@ impl Server {
         self
     }
 
-    /// Takes over the tools, resources, templates, prompts and skills of another server. Its tools and prompts get
-    /// `prefix` and an underscore before their names; its resources and skills keep their URIs; its handlers keep its state.
-    /// What works around the handlers (layers, hooks, methods of its own) belongs to the server that runs, and a
-    /// server that has such is refused.
+    /// Adds the tools, resources, templates, prompts and skills of another server. Its tools and prompts are renamed to
+    /// `prefix_name`; its resources and skills retain their URIs; its handlers retain its state.
+    ///
+    /// Layers, hooks and custom methods belong to the server that runs: mounting a server that has any of them is an
+    /// error.
     pub fn mount(self, prefix: &str, other: Server) -> Self {
         let hook = other.settings.hook();
         let state = Arc::new(other.settings.state);
         let mounted = match (other.error, hook) {
             (Some(error), _) => Err(error),
             (None, Some(hook)) => Err(Error::setup(format!(
-                "the server `{}` cannot be mounted: it has {hook}; give that to the server it is mounted in",
+                "the server `{}` cannot be mounted: it has {hook}; register that on the outer server",
                 other.settings.info.name
             ))),
             (None, None) => self.live.change(|catalog| catalog.mount(prefix, &other.live.snapshot(), &state)),
@@ -140,56 +141,56 @@ impl Server {
         self.note(mounted)
     }
 
-    /// Offers everything that a remote server has: calls are passed on to it, with progress, cancellation and the
-    /// questions it asks. For those, connect the client with [`crate::ClientBuilder::forwarding`].
+    /// Adds everything that a remote server offers. Calls are forwarded to it, with progress, cancellation and its
+    /// server requests; for the latter, connect the client with [`crate::ClientBuilder::forwarding`].
     pub async fn proxy(self, client: Client) -> Result<Self> {
         self.proxy_as("", client).await
     }
 
-    /// As [`Self::proxy`]; tools and prompts get `prefix` and an underscore before their names.
+    /// Like [`Self::proxy`], but renames tools and prompts to `prefix_name`.
     pub async fn proxy_as(mut self, prefix: &str, client: Client) -> Result<Self> {
         Proxy::register(prefix, client, &self.live).await?;
         self.changes = true;
         Ok(self)
     }
 
-    /// Gives a value to all handlers, which find it by its type: `cx.get::<T>()`, or `State<T>` in macros.
+    /// Adds a value that all handlers can get by its type: `cx.get::<T>()`, or `State<T>` in macros.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.settings.state.insert(value);
         self
     }
 
-    /// The name for people.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.settings.info.title = Some(title.into());
         self
     }
 
-    /// What the server is, in a sentence.
+    /// Sets a one-sentence description of the server.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.settings.info.description = Some(description.into());
         self
     }
 
-    /// Where to read about it.
+    /// Sets the URL of the server's website.
     pub fn website(mut self, url: impl Into<String>) -> Self {
         self.settings.info.website_url = Some(url.into());
         self
     }
 
-    /// Pictures to show.
+    /// Sets the icons that clients can display.
     pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.settings.info.icons = Some(icons.into_iter().collect());
         self
     }
 
-    /// How to use the server, for the model.
+    /// Sets the instructions for the model: how to use the server.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.settings.instructions = Some(instructions.into());
         self
     }
 
-    /// Speaks only this revision, by its date.
+    /// Restricts the server to one protocol revision, given by its date. Default: all supported revisions.
     pub fn protocol_version(mut self, version: &str) -> Self {
         match version.parse::<Revision>() {
             Ok(revision) => {
@@ -200,97 +201,97 @@ impl Server {
         }
     }
 
-    /// Items on one page of a list; 1,000 when nothing is said.
+    /// Sets the number of items on one page of a list. Default: 1,000.
     pub fn page_size(mut self, items: usize) -> Self {
         self.settings.page_size = items.max(1);
         self
     }
 
-    /// How long, and by whom, lists and resources may be kept (stateless era).
+    /// Sets the cache hints of lists and resources: for how long and by whom they may be cached (stateless era).
     pub fn cache(mut self, hints: CacheHints) -> Self {
         self.settings.cache = hints;
         self
     }
 
-    /// The longest message that is read, in bytes; 4 MiB when nothing is said.
+    /// Sets the maximum size of a message in bytes; longer messages are rejected. Default: 4 MiB.
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.settings.max_message = bytes;
         self
     }
 
-    /// Requests of one client that may be worked on at a time; 1,024 when nothing is said.
+    /// Sets how many requests of one client may run concurrently. Default: 1,024.
     pub fn max_in_flight(mut self, requests: usize) -> Self {
         self.settings.max_in_flight = requests.max(1);
         self
     }
 
-    /// How long requests may take to finish after the input has ended; 30 seconds when nothing is said.
+    /// Sets how long running requests may take to finish after the end of the input. Default: 30 s.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.settings.shutdown_timeout = timeout;
         self
     }
 
-    /// How long a client may take to answer a question of a handler; 10 minutes when nothing is said.
+    /// Sets how long a client may take to respond to a server request of a handler. Default: 10 min.
     pub fn question_timeout(mut self, timeout: Duration) -> Self {
         self.settings.question_timeout = timeout;
         self
     }
 
-    /// Calls that may wait for answers without a session; 1,024 when nothing is said. When there are more, the
-    /// oldest is let go: it is run again if that does no harm, and fails otherwise.
+    /// Sets how many calls may be parked while they wait for input without a session. Default: 1,024. Above the limit
+    /// the oldest call is evicted: it is replayed if it may safely run twice, and fails otherwise.
     pub fn max_parked(mut self, calls: usize) -> Self {
         self.settings.max_parked = calls;
         self
     }
 
-    /// The keys that seal what travels through clients between two rounds of questions. Instances that share keys
-    /// can go on with each other's calls. Without them each process has a key of its own.
+    /// Sets the keys that seal the request state, which travels through the client between two round trips. Instances
+    /// that share keys can resume each other's calls. Default: one random key per process.
     #[cfg(feature = "rounds")]
     pub fn keys(mut self, keys: Keys) -> Self {
         self.settings.keys = keys;
         self
     }
 
-    /// Whom that state is meant for: instances with the same name for it understand each other. The server's name
-    /// when nothing is said.
+    /// Sets the audience of the request state: instances accept each other's state only if they have the same audience.
+    /// Default: the name of the server.
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.settings.audience = Some(audience.into());
         self
     }
 
-    /// Where tasks are kept, in place of memory.
+    /// Sets the store of tasks. Default: memory.
     pub fn task_store(mut self, store: impl TaskStore) -> Self {
         self.settings.tasks.set_store(Arc::new(store));
         self
     }
 
-    /// How often clients should look at a task; every second when nothing is said.
+    /// Sets how often clients should poll a task. Default: 1 s.
     pub fn task_poll_interval(mut self, interval: Duration) -> Self {
         self.settings.tasks.set_poll_interval(interval);
         self
     }
 
-    /// Where the time of day comes from.
+    /// Sets the source of the current time. Default: the system clock.
     pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.settings.clock = Clock::new(now);
         self
     }
 
-    /// Capabilities that are no part of the protocol.
+    /// Sets experimental capabilities, which are not part of the protocol.
     pub fn experimental(mut self, capabilities: Meta) -> Self {
         self.settings.experimental = Some(capabilities);
         self
     }
 
-    /// Extensions by identifier, with their settings.
+    /// Sets the supported extensions by identifier, with their settings.
     pub fn extensions(mut self, extensions: Meta) -> Self {
         self.settings.extensions = Some(extensions);
         self
     }
 
-    /// Answers a method itself, also one that the server would answer otherwise.
+    /// Handles a method, replacing the built-in handler if the method has one.
     ///
-    /// Only `initialize` cannot be replaced: without it there is no session to serve in.
+    /// `initialize` cannot be replaced: it creates the session.
     pub fn on_request<Form, H>(mut self, method: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form>,
@@ -300,13 +301,15 @@ impl Server {
     {
         let method = method.into();
         if Method::find(&method) == Some(Method::Initialize) {
-            return self.note::<()>(Err(Error::setup("the method `initialize` cannot be replaced")));
+            return self.note::<()>(Err(Error::setup(
+                "the method `initialize` cannot be replaced: it creates the session",
+            )));
         }
         self.settings.requests.insert(method, Arc::new(Typed(handler, PhantomData)));
         self
     }
 
-    /// Adds a method; refused when the protocol or this server has one of that name.
+    /// Adds a method. It is an error if the protocol or this server already has a method of that name.
     pub fn define_method<Form, H>(self, method: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form>,
@@ -316,13 +319,13 @@ impl Server {
     {
         let method = method.into();
         if Method::find(&method).is_some() || self.settings.requests.contains_key(&method) {
-            let text = format!("the method `{method}` exists already: use on_request to replace it");
+            let text = format!("the method `{method}` already exists: use on_request to replace it");
             return self.note::<()>(Err(Error::setup(text)));
         }
         self.on_request(method, handler)
     }
 
-    /// Is told of a notification, after the server itself.
+    /// Handles a notification, after the built-in handler.
     pub fn on_notification<Form, H>(mut self, method: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form, Output = ()>,
@@ -333,7 +336,7 @@ impl Server {
         self
     }
 
-    /// Puts a function around every request but `initialize`; the first one is the outermost.
+    /// Wraps a function around every request except `initialize`; the layer that is added first is the outermost.
     pub fn layer<F, Fut>(mut self, layer: F) -> Self
     where
         F: Fn(Request, Next) -> Fut + Send + Sync + 'static,
@@ -343,35 +346,35 @@ impl Server {
         self
     }
 
-    /// Is told of every request that was answered.
+    /// Calls a function after every response.
     pub fn instrument(mut self, instrument: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.settings.instrument = Some(Box::new(instrument));
         self
     }
 
-    /// Is called with every error whose detail the client does not see. Default: they are logged with `tracing`, or
-    /// written to standard error if the process has no subscriber.
+    /// Calls a function with every error whose details are not sent to the client. Default: errors are logged with
+    /// `tracing`, or written to standard error if the process has no subscriber.
     pub fn on_error(mut self, report: impl Fn(&Report<'_>) + Send + Sync + 'static) -> Self {
         self.settings.on_error = Some(Box::new(report));
         self
     }
 
-    /// Decides which tools, prompts and resources a request may see and use.
+    /// Sets the filter that decides which tools, prompts and resources a request may see and use.
     pub fn visible(mut self, visible: impl Fn(Listed<'_>, &Context) -> bool + Send + Sync + 'static) -> Self {
         self.settings.visible = Some(Box::new(visible));
         self
     }
 
-    /// For changes while the server runs. With it the server announces that it may get tools, prompts and
-    /// resources even if it has none yet.
+    /// Returns a handle that changes the server while it runs. The server then announces the capabilities tools,
+    /// prompts and resources even if it has none yet.
     pub fn handle(&mut self) -> Handle {
         self.changes = true;
         Handle::new(self.live.clone())
     }
 
-    /// Returns the finished server, or the first error in its definition: a duplicate name, a schema that cannot be
-    /// checked, a `State<T>` without [`Self::state`]. With a [layer](Self::layer), which can set state for each request, state
-    /// is not checked here: a request whose state is missing fails.
+    /// Returns the built server, or the first error in its definition: a duplicate name, a schema that cannot be
+    /// checked, a `State<T>` without [`Self::state`]. A [layer](Self::layer) can set state for each request; so with
+    /// layers, state is not checked here, and a request whose state is missing fails.
     pub fn build(self) -> Result<Service> {
         if let Some(error) = self.error {
             return Err(error);
@@ -388,7 +391,7 @@ impl Server {
         self.build()?.run().await
     }
 
-    /// A client that is connected to this server in memory.
+    /// Returns a client that is connected to this server in memory.
     pub async fn connect_in_memory(self) -> Result<Client> {
         self.build()?.connect_in_memory().await
     }

@@ -1,4 +1,4 @@
-//! The end of one request: answered or cancelled, whichever comes first.
+//! Cancellation of one request: it ends by a response or by a cancellation, whichever comes first.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -8,8 +8,8 @@ const RUNNING: u8 = 0;
 const ANSWERED: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// Whether a request is still to be answered. A handler that watches for its cancellation may finish in its own
-/// way; one that does not is dropped where it waits.
+/// End state of a request. A handler that observes its cancellation decides itself when to finish; any other handler is
+/// dropped at its await point.
 #[derive(Default)]
 pub(crate) struct Cancel {
     state: AtomicU8,
@@ -18,12 +18,12 @@ pub(crate) struct Cancel {
 }
 
 impl Cancel {
-    /// Cancels the request, unless it has ended already.
+    /// Cancels the request, unless it has already ended.
     pub(crate) fn cancel(&self) {
         self.cancel_with(|| ());
     }
 
-    /// Cancels the request, unless it has ended already, and says something before anybody can notice.
+    /// Cancels the request, unless it has already ended. The closure runs before waiters are notified.
     pub(crate) fn cancel_with(&self, say: impl FnOnce()) {
         if self.end(CANCELLED) {
             say();
@@ -31,12 +31,12 @@ impl Cancel {
         }
     }
 
-    /// Claims the right to answer; `false` when the request has ended already.
+    /// Claims the right to respond. Returns `false` if the request has already ended.
     pub(crate) fn answer(&self) -> bool {
         self.end(ANSWERED)
     }
 
-    /// The call goes on with another request: it is still to be answered. `false` when it was cancelled.
+    /// Marks the call as running again, because it continues with another request. Returns `false` if it was cancelled.
     pub(crate) fn reopen(&self) -> bool {
         self.state.compare_exchange(ANSWERED, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -45,7 +45,7 @@ impl Cancel {
         self.state.compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether the request is answered or cancelled: nothing more may be sent for it.
+    /// Returns whether the request was answered or cancelled: no further message may be sent for it.
     pub(crate) fn is_over(&self) -> bool {
         self.state.load(Ordering::Acquire) != RUNNING
     }
@@ -59,7 +59,7 @@ impl Cancel {
         self.has_been_cancelled()
     }
 
-    /// For the handler: it takes care of the end itself.
+    /// Waits for the cancellation on behalf of the handler, which then decides itself when to finish.
     pub(crate) async fn watch(&self) {
         self.watched.store(true, Ordering::Relaxed);
         self.cancelled().await;
@@ -73,7 +73,7 @@ impl Cancel {
         }
     }
 
-    /// Ends when the request was cancelled and its handler does not watch for that.
+    /// Completes when the request was cancelled and its handler does not observe the cancellation.
     pub(crate) async fn given_up(&self) {
         self.cancelled().await;
         if self.watched.load(Ordering::Relaxed) {

@@ -1,14 +1,14 @@
-//! Wall-clock time, which can be given by whoever runs the server.
+//! Wall-clock time, which the operator of a server can replace.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Tells the time.
+/// Source of the current time.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl Default for Clock {
-    #[expect(clippy::disallowed_methods, reason = "the clock of those who pass in none")]
+    #[expect(clippy::disallowed_methods, reason = "the default clock")]
     fn default() -> Self {
         Clock(Arc::new(SystemTime::now))
     }
@@ -19,13 +19,13 @@ impl Clock {
         Clock(Arc::new(now))
     }
 
-    /// Time since 1970.
+    /// Returns the time since the Unix epoch.
     pub(crate) fn since_epoch(&self) -> Duration {
         (self.0)().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 }
 
-/// A time since 1970, as ISO 8601 in UTC with milliseconds.
+/// Formats a time since the Unix epoch as ISO 8601 in UTC with milliseconds.
 pub(crate) fn iso_8601(since_epoch: Duration) -> String {
     let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
     let (days, in_day) = (seconds / 86_400, seconds % 86_400);
@@ -34,7 +34,7 @@ pub(crate) fn iso_8601(since_epoch: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Year, month and day of a day since 1970. Years are counted from March, so that leap days come last.
+/// Converts days since the Unix epoch to year, month and day. Years start in March, so that the leap day comes last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 1 March of the year 0
     let (era, in_era) = (days / 146_097, days % 146_097);

@@ -1,4 +1,4 @@
-//! Completing arguments of prompts and variables of templates.
+//! Completion of prompt arguments and template variables.
 
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
@@ -11,22 +11,22 @@ use super::handler::Handler;
 use super::scope::Scope;
 use crate::{Error, Result};
 
-/// The protocol's limit on proposals in one answer.
+/// Maximum number of values in one result, set by the protocol.
 const MAX_VALUES: usize = 100;
 
-/// What the user has typed, and which other arguments are chosen already.
+/// Completion request: the typed text and the arguments that are already chosen.
 #[derive(Debug, Clone)]
 pub struct Completing {
-    /// What was typed so far.
+    /// Text typed so far.
     pub value: String,
     /// Other arguments, by name.
     pub arguments: BTreeMap<String, String>,
 }
 
-/// What a completion handler takes: the typed text, or all there is to know.
+/// Input of a completion handler: the typed text, or the whole request.
 #[diagnostic::on_unimplemented(
     message = "a completion handler cannot take `{Self}`",
-    note = "it takes `String`, what was typed so far, or `server::Completing`, which also has the other arguments"
+    note = "it takes `String`, the text typed so far, or `server::Completing`, which also has the other arguments"
 )]
 pub trait CompletionInput: Send {
     #[doc(hidden)]
@@ -45,7 +45,7 @@ impl CompletionInput for Completing {
     }
 }
 
-/// What a completion handler gives.
+/// Output of a completion handler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a completion handler",
     note = "return a Vec of String or &str, or a Result of one"
@@ -85,12 +85,12 @@ where
     }
 }
 
-/// Completes all arguments somewhere else.
+/// Forwards completions to a remote server.
 pub(super) trait Forward: Send + Sync {
     fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>>;
 }
 
-/// The completion handlers of one prompt or template, by argument.
+/// Completion handlers of one prompt or template, by argument.
 #[derive(Clone, Default)]
 pub(crate) struct Completers {
     by_argument: HashMap<String, Arc<dyn Complete>>,
@@ -120,7 +120,7 @@ impl Completers {
         self.by_argument.keys().map(|argument| &**argument)
     }
 
-    /// An argument without a handler has no proposals; that is no error.
+    /// Completes an argument. An argument without a handler has no values, which is not an error.
     pub(crate) fn complete(
         &self,
         params: CompleteParams,

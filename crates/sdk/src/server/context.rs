@@ -1,4 +1,4 @@
-//! What a handler can see and do besides its arguments.
+//! Context of a request: access to the client, the session and shared state for handlers.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,11 +24,11 @@ use super::{Connection, Service};
 use crate::sync::lock;
 use crate::{Error, Result};
 
-/// The context of one request. Cheap to clone; ask for it as the last parameter of a handler.
+/// Context of one request. Cheap to clone; take it as the last parameter of a handler.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
-/// Who sent a request.
+/// Name and capabilities of the client that sent a request.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     pub(crate) info: Option<Implementation>,
@@ -40,29 +40,29 @@ struct Inner {
     revision: Revision,
     client: Arc<Client>,
     route: Mutex<Route>,
-    /// Whether the answer may ask for input (stateless era).
+    /// Whether the result may be `input_required` (stateless era).
     takes_rounds: bool,
     questions: Questions,
-    /// The task that the call runs as.
+    /// Task that the call runs as.
     task: OnceLock<Arc<str>>,
     identity: Option<Arc<Identity>>,
     meta_text: Option<Box<str>>,
     meta_map: OnceLock<Meta>,
-    /// What is called, and the state of the mounted server it came from, once they are known.
+    /// Name of the called definition, and the state of the mounted server that it belongs to, once resolved.
     target: OnceLock<Arc<str>>,
-    /// The tool that was resolved, which a layer may have chosen.
+    /// Tool that was resolved; a layer may have chosen it.
     tool: OnceLock<Arc<ToolEntry>>,
     state: OnceLock<Arc<StateMap>>,
     cancel: Arc<Cancel>,
     values: Mutex<StateMap>,
-    /// The bits of the last progress value that was sent.
+    /// Bits of the last progress value that was sent.
     progress: AtomicU64,
 }
 
-/// The request that is being served. A call that asks its client is answered, and goes on with another request.
+/// Request that is being served. A call that needs input ends this request and resumes with the retry request.
 #[derive(Clone)]
 pub(crate) struct Route {
-    /// None while the call waits for the request that brings answers.
+    /// `None` while the call waits for the retry request.
     pub(crate) connection: Option<Arc<Connection>>,
     pub(crate) id: Id<'static>,
     pub(crate) meta: Arc<RequestMeta>,
@@ -115,18 +115,18 @@ impl Context {
         scope
     }
 
-    /// The request that is being served now.
+    /// Returns the request that is being served now.
     pub(crate) fn route(&self) -> Route {
         lock(&self.0.route).clone()
     }
 
-    /// Goes on with another request of the same client.
+    /// Continues with another request of the same client.
     pub(crate) fn reroute(&self, route: Route) {
         *lock(&self.0.route) = route;
         self.0.progress.store(f64::NEG_INFINITY.to_bits(), Ordering::Relaxed);
     }
 
-    /// Lets the connection go while the call waits: who holds the call must not hold the connection too.
+    /// Drops the connection while the call is parked: a parked call must not hold its connection.
     pub(crate) fn detach(&self) {
         lock(&self.0.route).connection = None;
     }
@@ -147,7 +147,7 @@ impl Context {
         self.0.takes_rounds || self.0.task.get().is_some()
     }
 
-    /// The task that the call runs as.
+    /// Returns the task that the call runs as.
     pub(crate) fn task_id(&self) -> Option<&str> {
         self.0.task.get().map(|task| &**task)
     }
@@ -156,29 +156,29 @@ impl Context {
         let _ = self.0.task.set(id.into());
     }
 
-    /// Takes over what was kept for another context of the same request.
+    /// Copies the values of another context of the same request.
     pub(crate) fn adopt(&self, other: &Context) {
         let values = lock(&other.0.values).clone();
         *lock(&self.0.values) = values;
     }
 
-    /// How the call ends, for the one who drives it.
+    /// Returns the cancellation state of the call.
     pub(crate) fn end(&self) -> &Arc<Cancel> {
         &self.0.cancel
     }
 
-    /// Who the client is, as the transport has found out: the subject of its [`Self::identity`] where it has one.
+    /// Returns the principal that the transport has authenticated: the subject of [`Self::identity`], if there is one.
     pub fn principal(&self) -> Option<&str> {
         self.identity().map(Identity::subject).or_else(|| self.0.service.principal())
     }
 
-    /// Who the client is, and what it may do, where the server knows it by its token. A call that goes on after it has
-    /// asked keeps the identity that it began with.
+    /// Returns the identity of the client with its scopes, if it was authenticated by a token. A resumed call retains
+    /// the identity that it started with.
     pub fn identity(&self) -> Option<&Identity> {
         self.0.identity.as_deref()
     }
 
-    /// The registered name of what is called, if it is known already.
+    /// Returns the registered name of the called definition, once resolved.
     pub(crate) fn target(&self) -> Option<&str> {
         self.0.target.get().map(|target| &**target)
     }
@@ -190,7 +190,7 @@ impl Context {
         }
     }
 
-    /// The tool that was resolved.
+    /// Returns the tool, once resolved.
     pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
         self.0.tool.get()
     }
@@ -201,17 +201,17 @@ impl Context {
         }
     }
 
-    /// Who the client says it is.
+    /// Returns the name and version that the client reports.
     pub fn client(&self) -> Option<&Implementation> {
         self.0.client.info.as_ref()
     }
 
-    /// What the client can do.
+    /// Returns the capabilities of the client.
     pub fn capabilities(&self) -> &ClientCapabilities {
         &self.0.client.capabilities
     }
 
-    /// Whether the client has said that its session is open. Without sessions there is nothing to wait for.
+    /// Returns whether the client has sent `notifications/initialized`. Always `true` in the stateless era.
     pub fn is_initialized(&self) -> bool {
         match self.0.revision.era() {
             Era::Session => self
@@ -221,12 +221,12 @@ impl Context {
         }
     }
 
-    /// The id of the request; another one after the client was asked something in between.
+    /// Returns the id of the request. It changes after each round trip in which the client supplies input.
     pub fn request_id(&self) -> Id<'static> {
         lock(&self.0.route).id.clone()
     }
 
-    /// The metadata of the request.
+    /// Returns the metadata of the request.
     pub fn meta(&self) -> &Meta {
         self.0.meta_map.get_or_init(|| {
             let text = self.0.meta_text.as_deref();
@@ -234,13 +234,13 @@ impl Context {
         })
     }
 
-    /// Keeps a value for the rest of this request, as a layer does for the handler behind it.
+    /// Stores a value for the rest of this request, for example in a layer for the handler behind it.
     pub fn set<T: Send + Sync + 'static>(&self, value: T) {
         lock(&self.0.values).insert(value);
     }
 
-    /// A value, by its type: kept for this request with [`Self::set`], given to the server (a mounted server's own
-    /// first) with [`crate::Server::state`], or kept in the session.
+    /// Returns the value of this type: stored for this request with [`Self::set`], added to the server with
+    /// [`crate::Server::state`] (a mounted server's own state first), or stored in the session.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let own = lock(&self.0.values).find();
         if own.is_some() {
@@ -251,7 +251,7 @@ impl Context {
         mounted.or_else(|| self.0.service.settings().state.find()).or_else(session)
     }
 
-    /// The session, to keep something for this client. An error where there are no sessions.
+    /// Returns the session, to store values for this client. Fails in the stateless era.
     pub fn session(&self) -> Result<Session> {
         let connection = self.connection().filter(|_| self.0.revision.era() == Era::Session);
         let session = connection.as_ref().and_then(|connection| connection.session());
@@ -262,7 +262,7 @@ impl Context {
         })
     }
 
-    /// Tells the client how far the request has come, if it asked. Values that do not grow are left out.
+    /// Reports progress, if the client requested it. Values that do not increase are dropped.
     pub fn progress(&self, progress: impl Into<Progress>) {
         let Some(token) = self.route().meta.progress_token.clone() else { return };
         let Progress { done, total, message } = progress.into();
@@ -296,23 +296,23 @@ impl Context {
         }
     }
 
-    /// Sends a notification of your own to this client.
+    /// Sends a custom notification to this client.
     pub fn notify(&self, method: &str, params: &Value) {
         self.send(method, params);
     }
 
     fn send(&self, method: &str, params: &dyn Encode) {
         if !self.0.cancel.is_over() {
-            self.send_late(method, params); // otherwise nothing more may be sent for this request
+            self.send_late(method, params); // after its end no message may be sent for a request
         }
     }
 
-    /// Sends a notification that does not belong to the request alone, also after its end.
+    /// Sends a notification that may also be sent after the end of the request.
     pub(crate) fn send_late(&self, method: &str, params: &dyn Encode) {
         let revision = self.0.revision;
         let related = self.task_id().map(|task| related_to(task, to_value(params, revision)));
         if related.is_some() && revision.era() == Era::Stateless {
-            return; // the request was answered, and a task tells only how far it has come
+            return; // the request was answered, and stateless tasks send no messages but their status
         }
         let params = related.as_ref().map_or(params, |related| related);
         let Some(connection) = self.connection() else { return };
@@ -321,32 +321,33 @@ impl Context {
         });
     }
 
-    /// The HTTP request, where there is one: its headers, and what a server around this one has put into its
-    /// extensions.
+    /// Returns the HTTP request, if there is one: its headers, and extensions set by an outer HTTP server.
     #[cfg(feature = "http-server")]
     pub fn http(&self) -> Option<Arc<::http::request::Parts>> {
         self.connection().and_then(|connection| connection.http().cloned())
     }
 
-    /// Lets the client's connection go while the handler works on: it comes back for the rest after `pause`, and
-    /// nobody holds a connection meanwhile. Where the client could not come back nothing happens.
+    /// Closes the HTTP stream of this request while the handler continues: the client reopens it after `pause`, and no
+    /// connection is held in between. Has no effect if the client could not resume the stream.
     #[cfg(feature = "http-server")]
     pub fn close_stream(&self, pause: std::time::Duration) {
         self.connection().into_iter().for_each(|connection| connection.hang_up(pause));
     }
 
-    /// Whether the client has given the request up. From the first question on, it is up to the handler to end.
+    /// Returns whether the client has cancelled the request. After the first call of this method or of
+    /// [`Self::cancelled`], the handler must end by itself.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancel.is_cancelled()
     }
 
-    /// Waits until the client gives the request up. A handler that never asks is dropped where it waits.
+    /// Waits until the client cancels the request. A handler that calls neither this nor [`Self::is_cancelled`] is
+    /// dropped at its next await point.
     pub async fn cancelled(&self) {
         self.0.cancel.watch().await;
     }
 }
 
-/// Parameters of a message that belongs to a task.
+/// Adds a reference to the task to the parameters of a message.
 pub(super) fn related_to(task: &str, mut params: Value) -> Value {
     if params.is_object() || params.is_null() {
         params["_meta"][key::RELATED_TASK] = json!({ "taskId": task });
@@ -354,7 +355,7 @@ pub(super) fn related_to(task: &str, mut params: Value) -> Value {
     params
 }
 
-/// How far a request has come: `0.5`, `(3.0, 10.0)` or `(3.0, 10.0, "three of ten")`.
+/// Progress of a request: `0.5`, `(3.0, 10.0)` or `(3.0, 10.0, "three of ten")`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     done: f64,
@@ -367,17 +368,17 @@ impl Progress {
         Progress { done, total, message }
     }
 
-    /// How much is done.
+    /// Returns the amount of work done.
     pub fn done(&self) -> f64 {
         self.done
     }
 
-    /// How much there is, if that is known.
+    /// Returns the total amount of work, if known.
     pub fn total(&self) -> Option<f64> {
         self.total
     }
 
-    /// What is being done.
+    /// Returns the description of the current work.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }

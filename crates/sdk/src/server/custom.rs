@@ -1,4 +1,4 @@
-//! Methods and notifications of your own, and handlers that replace the server's.
+//! Custom methods and notifications, and handlers that replace built-in ones.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::output::Json;
 use super::scope::Scope;
 use crate::{Error, Result};
 
-/// A value that a method of your own may return.
+/// Result of a custom method.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a custom method",
     note = "return serde_json::Value, Json<T>, () or Result<_, linchpin::Error>"

@@ -1,27 +1,27 @@
-//! What can be said of every tool, resource, template and prompt: the builder methods they share.
+//! Builder methods shared by tools, resources, templates and prompts.
 
-/// The methods, for a builder with a field `definition`.
+/// Generates the methods for a builder with a field `definition`.
 macro_rules! describe {
     () => {
-        /// The name for people.
+        /// Sets the display name.
         pub fn title(mut self, title: impl Into<String>) -> Self {
             self.definition.title = Some(title.into());
             self
         }
 
-        /// What it is and does; of a tool, for the model.
+        /// Sets the description; that of a tool is for the model.
         pub fn description(mut self, description: impl Into<String>) -> Self {
             self.definition.description = Some(description.into());
             self
         }
 
-        /// Pictures to show.
+        /// Sets the icons that clients can display.
         pub fn icons(mut self, icons: impl IntoIterator<Item = linchpin_protocol::model::Icon>) -> Self {
             self.definition.icons = Some(icons.into_iter().collect());
             self
         }
 
-        /// Metadata of the definition.
+        /// Sets the metadata of the definition.
         pub fn meta(mut self, meta: linchpin_protocol::model::Meta) -> Self {
             self.definition.meta = Some(meta);
             self

@@ -1,4 +1,4 @@
-//! From a decoded request to its handler: one short function per method.
+//! Dispatch of a decoded request to its handler: one function per method.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::tool::ToolEntry;
 use super::{Listed, layer, rounds, skills, subscriptions, tasks};
 use crate::{Error, Result};
 
-/// Begins the work behind a request, through the layers if there are any.
+/// Starts a request, through the layers if there are any.
 pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
     if let Err(error) = rounds::take_offers(scope, params) {
         return Work::done(Err(error.into()));
@@ -33,7 +33,7 @@ pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
     }
 }
 
-/// Begins the work behind a request.
+/// Starts a request.
 pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
     try_begin(scope, params).unwrap_or_else(|error| Work::done(Err(error)))
 }
@@ -71,14 +71,14 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         ClientRequest::ListSkills(cursor) => skills::list(scope, cursor.as_deref()),
         ClientRequest::GetSkill(params) => skills::get(scope, &params),
         ClientRequest::ReadResourceDirectory(params) => skills::read_directory(scope, params),
-        ClientRequest::Initialize(_) => {
-            Err(ProtocolError::InvalidRequest("the session is open already: initialize comes once".into())
-                .into())
-        }
+        ClientRequest::Initialize(_) => Err(ProtocolError::InvalidRequest(
+            "the session is already initialized: send initialize only once".into(),
+        )
+        .into()),
     }
 }
 
-/// What this server does not have is no method here, however wrong its parameters are.
+/// Reports a method that this server does not serve as unknown, even if its parameters are invalid.
 fn served(scope: &Scope<'_>, error: DecodeError) -> DecodeError {
     let tasks = scope.method.starts_with("tasks/") && !tasks::are_served(scope);
     let skills = scope.method.starts_with("skills/") && !skills::are_served(&scope.service.catalog());
@@ -87,7 +87,7 @@ fn served(scope: &Scope<'_>, error: DecodeError) -> DecodeError {
     if tasks || skills || folders { DecodeError::NotInRevision } else { error }
 }
 
-/// A result that says nothing but that it worked; it takes no memory of its own.
+/// Empty result; boxing it does not allocate.
 struct Worked;
 
 impl ResultBody for Worked {
@@ -102,7 +102,7 @@ fn done(body: impl ResultBody + Send + 'static) -> Work {
     Work::done(Ok(Answer::body(body)))
 }
 
-/// Faults inside a parameter, as faults of the whole.
+/// Prefixes the path of a decoding error with the parameter.
 fn invalid_at(prefix: &str) -> impl Fn(Invalid) -> Error {
     move |invalid| ProtocolError::invalid(format!("{prefix}{}", invalid.path), invalid.reason).into()
 }
@@ -129,7 +129,7 @@ fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
     tasks::call(scope, tool, call)
 }
 
-/// Begins a call of a tool.
+/// Starts a tool call.
 pub(super) fn begin_tool(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Work {
     match caught(|| tool.begin(call.arguments.unwrap_or("{}"), scope)) {
         Ok(Ok(work)) => Work::Tool(tool.clone(), work),
@@ -217,7 +217,7 @@ fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
     Ok(Work::wait(completers.complete(params, scope), Answer::body))
 }
 
-/// Whether there is, or may be, something to read at a URI.
+/// Returns whether a URI is or may be readable, so that a client may subscribe to it.
 pub(super) fn can_watch(scope: &Scope<'_>, uri: &str) -> bool {
     let catalog = scope.service.catalog();
     let mut templates = catalog.templates.iter();
@@ -235,7 +235,7 @@ fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
     if let Some(session) = scope.connection.session()
         && !session.subscribe(params.uri)
     {
-        return Err(ProtocolError::Internal("this session holds too many subscriptions".into()).into());
+        return Err(ProtocolError::Internal("too many subscriptions in this session".into()).into());
     }
     Ok(done(Worked))
 }
@@ -255,10 +255,10 @@ fn set_level(scope: &Scope<'_>, params: &SetLevelParams) -> Work {
 }
 
 pub(super) fn unknown_cursor() -> Error {
-    ProtocolError::invalid("/cursor", "this cursor was not given by this server: begin without one").into()
+    ProtocolError::invalid("/cursor", "unknown cursor: start again without a cursor").into()
 }
 
-/// One page of a list; the whole list is kept as bytes when every client sees the same.
+/// Returns one page of a list. The encoded list is cached if it fits on one page and every client sees the same.
 fn list<T, R>(
     scope: &Scope<'_>,
     items: &List<T>,
@@ -283,7 +283,7 @@ where
     Ok(done(result(page.items, page.next_cursor)))
 }
 
-/// Declares the function that lists one kind of thing.
+/// Declares the function that lists one kind of definition.
 macro_rules! lists {
     ($( $function:ident: $items:ident => $result:ident { $field:ident } ),*) => {$(
         fn $function(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {

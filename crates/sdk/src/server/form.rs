@@ -1,4 +1,4 @@
-//! Forms made from Rust types: what a client shows to its user.
+//! Elicitation forms derived from Rust types.
 
 use linchpin_protocol::model::ElicitSchema;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use super::args::Args;
 use super::schema;
 use crate::{Error, Result};
 
-/// Members that a field of a form may have.
+/// Schema keywords that a form field may have.
 const MEMBERS: [&str; 14] = [
     "type",
     "title",
@@ -24,7 +24,7 @@ const MEMBERS: [&str; 14] = [
     "maxItems",
     "default",
 ];
-/// What must never be typed into a form: clients and logs see it.
+/// Words in field names that suggest a secret, which must not be elicited in a form: clients and logs see it.
 const SECRETS: [&str; 9] = [
     "password",
     "passwd",
@@ -37,7 +37,7 @@ const SECRETS: [&str; 9] = [
     "creditcard",
 ];
 
-/// The form that asks for a value of a type.
+/// Returns the form that elicits a value of a type.
 pub(crate) fn of<T: Args>() -> Result<ElicitSchema> {
     let mut schema = schema::of_input::<T>().schema;
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut).map(std::mem::take);
@@ -60,7 +60,7 @@ fn field(name: &str, property: Value) -> Result<Value> {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     if SECRETS.iter().any(|secret| plain.contains(secret)) {
         return Err(Error::setup(format!(
-            "a form must not ask for a secret like `{name}`: send the user to a page with cx.elicit_url"
+            "a form must not request a secret such as `{name}`: send the user to a page with cx.elicit_url"
         )));
     }
     let Value::Object(mut members) = property else { return Err(not_flat(name)) };
@@ -87,7 +87,7 @@ fn field(name: &str, property: Value) -> Result<Value> {
     if flat { Ok(Value::Object(members)) } else { Err(not_flat(name)) }
 }
 
-/// Choices with a description, as types have them, become choices with a title.
+/// Turns choices with a description, as derived from types, into choices with a title.
 fn titles(members: &mut Map<String, Value>, key: &str) {
     let Some(Value::Array(choices)) = members.get_mut(key) else { return };
     for choice in choices {
@@ -99,7 +99,7 @@ fn titles(members: &mut Map<String, Value>, key: &str) {
 
 fn not_flat(name: &str) -> Error {
     Error::setup(format!(
-        "the field `{name}` cannot be in a form: a form has texts, numbers, yes or no, and choices"
+        "the field `{name}` cannot be in a form: use strings, numbers, booleans and choices"
     ))
 }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_no_form_can_show_is_refused() {
         let fault = of::<Nested>().unwrap_err().to_string();
-        assert!(fault.contains("`order`") && fault.contains("texts, numbers"), "{fault}");
+        assert!(fault.contains("`order`") && fault.contains("strings, numbers"), "{fault}");
         let fault = of::<Login>().unwrap_err().to_string();
         assert!(fault.contains("`user_password`") && fault.contains("elicit_url"), "{fault}");
     }

@@ -1,4 +1,4 @@
-//! Changing a server while it runs: clients are told, in every era, once for changes that come together.
+//! Handle that changes a running server. Clients of every era are notified; changes in quick succession are coalesced.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::catalog::{Addable, Kind, Live};
 use super::skills;
 use crate::Result;
 
-/// A handle on a server. Cheap to clone; take it with [`crate::Server::handle`] or [`crate::Service::handle`].
+/// Handle on a running server. Cheap to clone; get it with [`crate::Server::handle`] or [`crate::Service::handle`].
 #[derive(Clone)]
 pub struct Handle(Arc<Live>);
 
@@ -23,27 +23,27 @@ impl Handle {
         Ok(())
     }
 
-    /// Removes a tool; `false` when there is none of this name.
+    /// Removes a tool. Returns `false` if no tool has this name.
     pub fn remove_tool(&self, name: &str) -> bool {
         let removed = self.0.change(|catalog| Ok(catalog.tools.remove(name))).unwrap_or(false);
         self.told(removed, Kind::Tools)
     }
 
-    /// Removes a prompt; `false` when there is none of this name.
+    /// Removes a prompt. Returns `false` if no prompt has this name.
     pub fn remove_prompt(&self, name: &str) -> bool {
         let removed = self.0.change(|catalog| Ok(catalog.prompts.remove(name))).unwrap_or(false);
         self.told(removed, Kind::Prompts)
     }
 
-    /// Removes a resource by its URI, or a template by its text; `false` when there is none. A file of a skill stays
-    /// while the skill does.
+    /// Removes a resource by its URI, or a template by its URI template. Returns `false` if there is none. The files of
+    /// a skill are removed only with the skill.
     pub fn remove_resource(&self, uri: &str) -> bool {
         let change =
             self.0.change(|catalog| Ok(catalog.remove_resource(uri) || catalog.templates.remove(uri)));
         self.told(change.unwrap_or(false), Kind::Resources)
     }
 
-    /// Removes a skill by the URI of its `SKILL.md`, and its files; `false` when there is none.
+    /// Removes a skill and its files by the URI of its `SKILL.md`. Returns `false` if there is none.
     pub fn remove_skill(&self, uri: &str) -> bool {
         let removed = self.0.change(|catalog| Ok(skills::remove(catalog, uri))).unwrap_or(false);
         self.told(removed, Kind::Resources)
@@ -56,22 +56,23 @@ impl Handle {
         changed
     }
 
-    /// Tells everybody that the list of tools has changed, as when [`crate::Server::visible`] decides differently.
+    /// Notifies all clients that the list of tools has changed, for example because [`crate::Server::visible`] now
+    /// decides differently.
     pub fn tools_changed(&self) {
         self.0.announce(Kind::Tools);
     }
 
-    /// Tells everybody that the list of prompts has changed.
+    /// Notifies all clients that the list of prompts has changed.
     pub fn prompts_changed(&self) {
         self.0.announce(Kind::Prompts);
     }
 
-    /// Tells everybody that the list of resources has changed.
+    /// Notifies all clients that the list of resources has changed.
     pub fn resources_changed(&self) {
         self.0.announce(Kind::Resources);
     }
 
-    /// Tells those who subscribed to it that a resource has changed.
+    /// Notifies the subscribers of a resource that it has changed.
     pub fn resource_updated(&self, uri: &str) {
         for caller in self.0.callers() {
             caller.resource_updated(uri);

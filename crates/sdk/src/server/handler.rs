@@ -1,10 +1,10 @@
-//! Functions as handlers: nothing, arguments, or arguments and a context.
+//! Handler trait, implemented for async functions without parameters, with arguments, or with arguments and a context.
 
 use super::Context;
 use super::args::NoArgs;
 use super::scope::Scope;
 
-/// An async function or closure that can handle something. `Form` is how it is called and is inferred:
+/// An async function or closure that handles a request. `Form` is inferred from its parameters:
 /// `|| async { … }`, `|args| async { … }` or `|args, cx: Context| async { … }`.
 #[diagnostic::on_unimplemented(
     message = "this is not a handler",
@@ -12,14 +12,14 @@ use super::scope::Scope;
     note = "an async closure is written `|args: MyArgs| async move {{ … }}`; its future must be Send"
 )]
 pub trait Handler<Form>: Send + Sync + 'static {
-    /// What it takes.
+    /// Type of the arguments.
     type Args: Send;
-    /// What it gives.
+    /// Type of the output.
     type Output;
-    /// The work.
+    /// Future that the handler returns.
     type Future: Future<Output = Self::Output> + Send + 'static;
 
-    /// Begins the work.
+    /// Calls the handler.
     #[doc(hidden)]
     fn call(&self, args: Self::Args, scope: &Scope<'_>) -> Self::Future;
 }

@@ -1,4 +1,4 @@
-//! Who sends a request, and what they may do. Whoever lets requests in makes one; it holds no token.
+//! Authenticated identity of a client and its scopes. The authentication layer creates it; it contains no token.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,22 +6,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use linchpin_protocol::Error as ProtocolError;
 use serde_json::{Map, Value};
 
-/// Who sends a request: found out by `Auth`, or made by hand for [`crate::Service::for_identity`].
+/// Identity of the sender of a request, created by `Auth` or by hand for [`crate::Service::for_identity`].
 #[derive(Clone, PartialEq)]
 pub struct Identity {
     subject: String,
     issuer: Option<String>,
     client_id: Option<String>,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     scopes: Vec<String>,
-    /// Since 1970.
+    /// Since the Unix epoch.
     expires: Option<Duration>,
     claims: Map<String, Value>,
     key: Option<String>,
 }
 
 impl Identity {
-    /// Somebody, who may do nothing that needs a scope.
+    /// Creates an identity without scopes.
     pub fn new(subject: impl Into<String>) -> Self {
         Identity {
             subject: subject.into(),
@@ -34,21 +34,21 @@ impl Identity {
         }
     }
 
-    /// Who says so: the issuer of the token.
+    /// Sets the issuer of the token.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// The program that acts for them.
+    /// Sets the OAuth client that acts for the subject.
     #[must_use]
     pub fn with_client_id(mut self, client_id: impl Into<String>) -> Self {
         self.client_id = Some(client_id.into());
         self
     }
 
-    /// What they may do, beside what was said before.
+    /// Adds scopes.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
@@ -57,64 +57,64 @@ impl Identity {
         self
     }
 
-    /// From when on nobody believes this any more.
+    /// Sets when the identity expires.
     #[must_use]
     pub fn with_expiry(mut self, expires: SystemTime) -> Self {
         self.expires = Some(expires.duration_since(UNIX_EPOCH).unwrap_or_default());
         self
     }
 
-    /// Something else that is known of them.
+    /// Adds a claim.
     #[must_use]
     pub fn with_claim(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.claims.insert(name.into(), value.into());
         self
     }
 
-    /// Only who holds this key is them: the thumbprint of RFC 7638, as it stands in `cnf.jkt`. Their requests need a
-    /// proof (`DPoP`).
+    /// Binds the identity to a key, given by its thumbprint (RFC 7638) as in `cnf.jkt`. Requests then need a `DPoP`
+    /// proof.
     #[must_use]
     pub fn bound_to_key(mut self, thumbprint: impl Into<String>) -> Self {
         self.key = Some(thumbprint.into());
         self
     }
 
-    /// Who they are, for those who know them: unique within an issuer.
+    /// Returns the subject, which is unique within the issuer.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// Who says so.
+    /// Returns the issuer of the token.
     pub fn issuer(&self) -> Option<&str> {
         self.issuer.as_deref()
     }
 
-    /// The program that acts for them.
+    /// Returns the OAuth client that acts for the subject.
     pub fn client_id(&self) -> Option<&str> {
         self.client_id.as_deref()
     }
 
-    /// What they may do, in alphabetical order, with all that follows from it.
+    /// Returns the scopes in alphabetical order, including implied ones.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.scopes.iter().map(String::as_str)
     }
 
-    /// Whether they may do this.
+    /// Returns whether the identity has a scope.
     pub fn has_scope(&self, scope: &str) -> bool {
         self.scopes.binary_search_by(|own| own.as_str().cmp(scope)).is_ok()
     }
 
-    /// Until when this is believed.
+    /// Returns when the identity expires.
     pub fn expiry(&self) -> Option<SystemTime> {
         UNIX_EPOCH.checked_add(self.expires?)
     }
 
-    /// Something else that the token says.
+    /// Returns a claim of the token.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.claims.get(name)
     }
 
-    /// The thumbprint of the key that they must hold.
+    /// Returns the thumbprint of the key that the identity is bound to.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -123,14 +123,15 @@ impl Identity {
         scopes.iter().all(|scope| self.has_scope(scope))
     }
 
-    /// What sessions, tasks and state are bound to: no two of them have the same.
+    /// Returns the principal that sessions, tasks and request state are bound to, unique for each issuer, subject and
+    /// client.
     pub(crate) fn principal(&self) -> String {
         Value::from_iter([self.issuer(), Some(self.subject()), self.client_id()]).to_string()
     }
 }
 
-/// Checks the scopes of a tool, in every revision and on every transport. A caller without an identity, as on stdio,
-/// may call every tool.
+/// Checks the required scopes of a tool, in every revision and on every transport. A caller without an identity, as on
+/// stdio, may call every tool.
 pub(crate) fn check_scopes(identity: Option<&Identity>, required: &[String]) -> Result<(), ProtocolError> {
     if identity.is_none_or(|identity| identity.has_all(required)) {
         return Ok(());
@@ -138,27 +139,25 @@ pub(crate) fn check_scopes(identity: Option<&Identity>, required: &[String]) -> 
     Err(ProtocolError::InsufficientScope { required: required.to_vec() })
 }
 
-/// Whether this is a word that can be a scope (RFC 6749 3.3).
+/// Returns whether this is a valid scope token (RFC 6749, section 3.3).
 pub(crate) fn is_scope(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
 }
 
-/// Whether this can be a scope of a server.
+/// Checks that a scope can be required by a server.
 pub(crate) fn check_scope_name(scope: &str) -> Result<(), String> {
     if !is_scope(scope) {
         return Err(format!(
-            "{scope:?} is no scope: printable ASCII without spaces, quotes and backslashes is"
+            "{scope:?} is not a valid scope: use printable ASCII without spaces, quotes and backslashes"
         ));
     }
     if scope == "offline_access" {
-        return Err(
-            "offline_access is between clients and authorization servers, and no scope of a server".into()
-        );
+        return Err("offline_access is not a scope of a resource server: remove it".into());
     }
     Ok(())
 }
 
-/// Without what the token says: that may be private.
+/// Omits the claims, which may be private.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
@@ -189,7 +188,7 @@ mod tests {
                 assert_ne!(one.principal(), other.principal());
             }
             let later = one.clone().with_scopes(["x"]).with_claim("name", "Ada").with_expiry(UNIX_EPOCH);
-            assert_eq!(one.principal(), later.principal(), "another token of the same one");
+            assert_eq!(one.principal(), later.principal(), "another token of the same client");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Middleware: functions around every request, outermost first.
+//! Middleware: layers around every request, outermost first.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::scope::Scope;
 use super::{BoxFuture, Context, dispatch};
 use crate::{Error, Result};
 
-/// A request on its way through the layers.
+/// Request that passes through the layers.
 pub struct Request {
     method: String,
     params: String,
@@ -24,22 +24,22 @@ impl Request {
         Request { method: method.to_owned(), params: params.text().unwrap_or("{}").to_owned(), cx }
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub fn params(&self) -> Value {
         serde_json::from_str(&self.params).unwrap_or_default()
     }
 
-    /// Replaces the parameters: an object.
+    /// Replaces the parameters.
     pub fn set_params(&mut self, params: &serde_json::Map<String, Value>) {
         self.params = serde_json::to_string(params).unwrap_or_else(|_| "{}".into());
     }
 
-    /// The tool, prompt or resource that is asked for.
+    /// Returns the name of the requested tool or prompt, or the URI of the requested resource.
     pub fn target(&self) -> Option<String> {
         let key = match Method::find(&self.method)? {
             Method::CallTool | Method::GetPrompt => "name",
@@ -49,22 +49,22 @@ impl Request {
         self.params().get(key)?.as_str().map(str::to_owned)
     }
 
-    /// The context of the request.
+    /// Returns the context of the request.
     pub fn context(&self) -> &Context {
         &self.cx
     }
 }
 
-/// The result of a request.
+/// Result of a request.
 pub struct Response(pub(crate) Answer);
 
 impl Response {
-    /// A result of your own.
+    /// Creates a custom result.
     pub fn json(value: &Value) -> Result<Self> {
         Ok(Response(Answer::Custom(serde_json::value::to_raw_value(value)?)))
     }
 
-    /// The result as JSON of the newest revision.
+    /// Returns the result as JSON of the newest revision.
     pub fn to_json(&self) -> Value {
         let mut out = Vec::new();
         self.0.encode(linchpin_protocol::Revision::LATEST, b"", &mut out);
@@ -72,13 +72,13 @@ impl Response {
     }
 }
 
-/// What comes after a layer: the next one, and at last the handler.
+/// Remainder of the chain: the next layer, and finally the handler.
 pub struct Next {
     index: usize,
 }
 
 impl Next {
-    /// Goes on with the request.
+    /// Continues with the request.
     pub async fn run(self, request: Request) -> Result<Response> {
         let service = request.cx.service().clone();
         if let Some(layer) = service.settings().layers.get(self.index) {
@@ -88,7 +88,8 @@ impl Next {
             let params = Params::parse(&request.params, service.settings().limits)
                 .map_err(|error| Error::invalid_params("", error.to_string()))?;
             let route = request.cx.route();
-            let connection = route.connection.as_ref().ok_or_else(|| Error::setup("the request is over"))?;
+            let connection =
+                route.connection.as_ref().ok_or_else(|| Error::setup("the request has already ended"))?;
             let scope = Scope::of_context(&request.cx, connection, &route, &request.method);
             dispatch::begin(&scope, &params)
         };
@@ -101,13 +102,13 @@ async fn finish(mut work: Work, request: &Request) -> Result<Response> {
     request.cx.questions().leave_tool();
     match (answer, hidden) {
         (Ok(answer), hidden) => {
-            // A tool that failed: layers see what its model reads, as the client does.
+            // A failed tool is a result: layers see the same text as the model.
             if let Some(error) = hidden {
                 request.cx.service().report(&error, &request.method, request.cx.target());
             }
             Ok(Response(answer))
         }
-        // What is hidden from the client is not hidden from the layers; what they let through is reported.
+        // Layers see errors whose details the client does not see; an error that they return is reported.
         (Err(_), Some(hidden)) => Err(hidden),
         (Err(error), None) => Err(error.into()),
     }
@@ -128,7 +129,7 @@ where
     }
 }
 
-/// Begins a request at the outermost layer.
+/// Starts a request at the outermost layer.
 pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
     let request = Request::new(scope.method, params, scope.context());
     let first: Arc<dyn Layer> = scope.service.settings().layers[0].clone();

@@ -1,8 +1,8 @@
-//! Something registered, as those see it who decide who may see it.
+//! Borrowed view of a registered definition, for visibility filters.
 
 use linchpin_protocol::model;
 
-/// A tool, resource, template, prompt or skill, by its definition.
+/// Definition of a tool, resource, template, prompt or skill.
 #[derive(Debug, Clone, Copy)]
 pub enum Listed<'a> {
     /// A tool.
@@ -13,12 +13,13 @@ pub enum Listed<'a> {
     ResourceTemplate(&'a model::ResourceTemplate),
     /// A prompt.
     Prompt(&'a model::Prompt),
-    /// A skill. Without it its files are not seen either.
+    /// A skill. If it is hidden, its files are hidden too.
     Skill(&'a model::Skill),
 }
 
 impl<'a> Listed<'a> {
-    /// What it is asked for by: the name of a tool or prompt, the URI of a resource or skill, the text of a template.
+    /// Returns its identifier: the name of a tool or prompt, the URI of a resource or skill, the URI template of a
+    /// template.
     pub fn name(&self) -> &'a str {
         match self {
             Listed::Tool(tool) => &tool.name,

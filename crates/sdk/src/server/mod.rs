@@ -1,7 +1,7 @@
-//! Servers: what people register, and how a request finds it.
+//! MCP servers: builder, definitions, request dispatch and connections.
 //!
-//! [`Server`] collects definitions and settings; [`Service`] is the finished, shareable server; a `Connection`
-//! is one client's line into it. Requests go `connection` → `dispatch` → the handler.
+//! [`Server`] collects definitions and settings; [`Service`] is the built, shareable server; a `Connection` serves one
+//! client. Requests pass from `connection` through `dispatch` to the handler.
 
 mod answer;
 mod args;
@@ -115,15 +115,15 @@ pub(crate) use validate::Validator;
 use std::fmt::Write as _;
 use std::pin::Pin;
 
-/// A name that nobody can guess.
+/// Returns 128 random bits as 32 hexadecimal digits: an identifier that cannot be guessed.
 pub(crate) fn unguessable() -> String {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
     bytes.iter().fold(String::with_capacity(32), |mut name, byte| {
-        let _ = write!(name, "{byte:02x}"); // writing to a text cannot fail
+        let _ = write!(name, "{byte:02x}"); // writing to a `String` cannot fail
         name
     })
 }
 
-/// A handler's work, with its type erased.
+/// Boxed, type-erased future of a handler.
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

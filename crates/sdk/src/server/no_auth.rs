@@ -1,5 +1,5 @@
-//! Without the feature `auth` no server can be told whom to believe: there is nothing to ask.
-#![expect(clippy::unused_async, reason = "with the feature it waits for keys")]
+//! Stub of `auth` without the feature of that name: no server can authenticate clients by tokens.
+#![expect(clippy::unused_async, reason = "with the feature it awaits keys")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use ::http::{HeaderValue, StatusCode};
 
 use super::Identity;
 
-/// Nothing is one.
+/// Placeholder without the feature `auth`; never constructed.
 pub(crate) enum Resource {}
 
-/// Nothing makes one.
+/// Placeholder without the feature `auth`; never constructed.
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
     pub(crate) text: String,
     pub(crate) challenges: Vec<HeaderValue>,
 }
 
-/// Nobody is.
+/// Placeholder without the feature `auth`; never constructed.
 pub(crate) struct Known {
     pub(crate) principal: Arc<str>,
     pub(crate) identity: Arc<Identity>,

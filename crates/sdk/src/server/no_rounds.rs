@@ -1,4 +1,4 @@
-//! Stands in for `rounds` when the feature of that name is off: no call asks between two requests.
+//! Stub of `rounds` without the feature of that name: no call can request input between two requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,22 +12,22 @@ use super::request::Outcome;
 use super::scope::Scope;
 use super::tool::ToolEntry;
 
-/// There is none.
+/// Placeholder without the feature `rounds`; never constructed.
 pub(crate) enum Binding {}
 
-/// There is none.
+/// Placeholder without the feature `rounds`; never constructed.
 pub(crate) enum Round {}
 
-/// Nothing is asked, so no answer is of use.
-#[expect(clippy::unnecessary_wraps, reason = "the same face with and without the feature")]
+/// Ignores input responses: no call requests input.
+#[expect(clippy::unnecessary_wraps, reason = "same signature with and without the feature")]
 pub(crate) fn take_offers(_: &Scope<'_>, _: &Params<'_>) -> Result<(), linchpin_protocol::Error> {
     Ok(())
 }
 
-/// Never used: no call is repeated.
+/// Never used: no call is replayed.
 pub(crate) const LOST: &str = "";
 
-/// No call is repeated.
+/// Always `true`: no call is replayed.
 pub(crate) fn may_begin(_: &Scope<'_>, _: &Arc<ToolEntry>) -> bool {
     true
 }
@@ -36,11 +36,11 @@ pub(crate) fn may_begin(_: &Scope<'_>, _: &Arc<ToolEntry>) -> bool {
 pub(crate) struct Parking {}
 
 impl Parking {
-    #[expect(clippy::unused_self, reason = "the same face with and without the feature")]
+    #[expect(clippy::unused_self, reason = "same signature with and without the feature")]
     pub(crate) fn clear(&self) {}
 }
 
-#[expect(clippy::unused_self, reason = "the same face with and without the feature")]
+#[expect(clippy::unused_self, reason = "same signature with and without the feature")]
 impl Connection {
     pub(super) fn binding(&self, _: &Scope<'_>, _: &Params<'_>) -> Option<Binding> {
         None
@@ -48,7 +48,7 @@ impl Connection {
 
     pub(super) fn ask_round(&self, call: Invocation, _: Option<Instant>, _: Option<Round>) -> Outcome {
         drop(call);
-        Outcome::from(Err(crate::Error::setup("the feature `rounds` is off")))
+        Outcome::from(Err(crate::Error::setup("the feature `rounds` is not enabled")))
     }
 
     pub(super) fn round_done(

@@ -1,4 +1,4 @@
-//! Prompts: how they are described and filled in.
+//! Prompts: their definitions and handlers.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use super::strings::Texts;
 use super::{BoxFuture, Listed, schema};
 use crate::{Error, Result};
 
-/// A prompt that is being described. [`Prompt::handler`] finishes it.
+/// Builder of a prompt. [`Prompt::handler`] completes it.
 #[must_use = "a prompt does nothing until it is added to a server"]
 pub struct Prompt {
     definition: model::Prompt,
@@ -33,7 +33,7 @@ pub struct Prompt {
 impl Args for BTreeMap<String, String> {}
 
 impl Prompt {
-    /// A prompt with a name.
+    /// Creates a prompt with a name.
     pub fn new(name: impl Into<String>) -> Self {
         let definition = model::Prompt { name: name.into(), ..model::Prompt::default() };
         Prompt { definition, arguments: Vec::new(), titles: Vec::new(), completers: Completers::default() }
@@ -64,7 +64,7 @@ impl Prompt {
         self
     }
 
-    /// Proposals for an argument while the user types.
+    /// Adds a completion handler for an argument.
     pub fn complete<Form, H>(mut self, argument: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form>,
@@ -76,7 +76,7 @@ impl Prompt {
         self
     }
 
-    /// The function that writes the messages.
+    /// Sets the handler that returns the messages, and completes the prompt.
     pub fn handler<Form, H>(self, handler: H) -> impl Register
     where
         H: Handler<Form>,
@@ -97,7 +97,7 @@ impl Prompt {
         let refuse =
             |reason: String| Error::setup(format!("the prompt `{name}` cannot be registered: {reason}"));
         if name.is_empty() {
-            return Err(refuse("it has no name".into()));
+            return Err(refuse("the name is empty".into()));
         }
         let texts = texts.map_err(refuse)?;
         let typed = texts.fields.iter().map(|field| PromptArgument {
@@ -117,7 +117,7 @@ impl Prompt {
         }
         for (index, argument) in arguments.iter().enumerate() {
             if argument.name.is_empty() {
-                return Err(refuse("one of its arguments has no name".into()));
+                return Err(refuse("the name of an argument is empty".into()));
             }
             if arguments[..index].iter().any(|other| other.name == argument.name) {
                 return Err(refuse(format!("the argument `{}` is declared twice", argument.name)));
@@ -126,7 +126,9 @@ impl Prompt {
         if let Some(unknown) =
             self.completers.arguments().find(|name| !arguments.iter().any(|a| a.name == *name))
         {
-            return Err(refuse(format!("there is a completion for `{unknown}`, which is no argument of it")));
+            return Err(refuse(format!(
+                "there is a completion for `{unknown}`, which is not an argument of the prompt"
+            )));
         }
         self.definition.arguments = (!arguments.is_empty()).then_some(arguments);
         let (definition, completers) = (self.definition, self.completers);
@@ -141,7 +143,7 @@ impl Prompt {
     }
 }
 
-/// What filling in gives, once it is done.
+/// Future of a prompt result.
 pub(crate) type Filling = BoxFuture<Result<GetPromptResult>>;
 
 pub(super) trait Fill: Send + Sync {
@@ -166,7 +168,7 @@ where
     }
 }
 
-/// A registered prompt.
+/// Registered prompt.
 #[derive(Clone)]
 pub struct PromptEntry {
     pub(crate) name: Arc<str>,
@@ -174,18 +176,18 @@ pub struct PromptEntry {
     fill: Arc<dyn Fill>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
-    /// The types of state that its handler takes.
+    /// Types of the state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl PromptEntry {
-    /// A prompt of another server.
+    /// Creates a prompt of a remote server.
     pub(super) fn remote(definition: model::Prompt, fill: Arc<dyn Fill>, completers: Completers) -> Self {
         let name = (&*definition.name).into();
         PromptEntry { name, definition, fill, completers, state: None, required_state: Vec::new() }
     }
 
-    /// Checks that all required arguments are there, and begins.
+    /// Checks that all required arguments are present and calls the handler.
     pub(crate) fn begin(
         &self,
         arguments: &BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! A remote server as a local one: what it lists is registered here, and calls are passed on, with their progress,
-//! their cancellation and the questions that come with them, whatever revision either side speaks.
+//! Proxy of a remote server: its definitions are registered here, and calls are forwarded to it with progress,
+//! cancellation and server requests, whichever revision each side uses.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -31,23 +31,23 @@ use crate::question::{Question, Reply};
 use crate::sync::lock;
 use crate::{Error, Result};
 
-/// How long a call that is passed on may take: whoever made it gives up when it likes.
+/// Timeout of a forwarded call. It is long because the caller decides when to cancel.
 const UNTIL_GIVEN_UP: Duration = Duration::from_hours(24);
 
-/// One remote server.
+/// Connection to one remote server.
 pub(crate) struct Proxy {
     client: Client,
     prefix: String,
-    /// What is registered for it, by kind.
+    /// Definitions that are registered for it, by kind.
     registered: Mutex<BTreeMap<Kind, Vec<Registered>>>,
-    /// Held while a list is read, so that the last one that was read is the one that stays.
+    /// Held while a list is fetched, so that an older list never replaces a newer one.
     refreshing: tokio::sync::Mutex<()>,
-    /// The lists that have changed since they were read, a bit for each.
+    /// Bit set of the lists that have changed since they were fetched.
     stale: AtomicU8,
 }
 
 impl Proxy {
-    /// Registers everything that the remote server lists, and what it will list.
+    /// Registers the definitions of the remote server, and follows its changes.
     pub(crate) async fn register(prefix: &str, client: Client, live: &Arc<Live>) -> Result<()> {
         let proxy = Arc::new(Proxy {
             client,
@@ -56,13 +56,13 @@ impl Proxy {
             refreshing: tokio::sync::Mutex::default(),
             stale: AtomicU8::new(0),
         });
-        // Weak: the server holds the client, so the client must not hold the server.
+        // Weak references: the server owns the client, so the client must not own the server.
         let (weak, server, runtime) = (Arc::downgrade(&proxy), Arc::downgrade(live), Runtime::current());
         let changed = move |changed| {
             let (weak, server) = (weak.clone(), server.clone());
             start(&runtime, async move { refresh_later(weak, server, changed).await });
         };
-        // Before the lists are read, so that no change is missed.
+        // Subscribe before the lists are fetched, so that no change is missed.
         proxy.client.watch_changes(Box::new(changed)).await?;
         for kind in [Kind::Tools, Kind::Resources, Kind::Prompts] {
             proxy.refresh(kind, live).await?;
@@ -71,14 +71,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// Brings what is registered up to date.
+    /// Fetches a list and replaces the registered definitions.
     async fn refresh(self: &Arc<Self>, kind: Kind, live: &Arc<Live>) -> Result<()> {
         let _turn = self.refreshing.lock().await;
         self.stale.fetch_and(!(1 << kind as u8), Ordering::AcqRel);
         let items = self.list(kind).await?;
         live.change(|catalog| {
             let mut registered = lock(&self.registered);
-            let mut next = catalog.clone(); // a name that is taken must not leave half a list
+            let mut next = catalog.clone(); // a name conflict must not leave a partial list
             for item in registered.get(&kind).into_iter().flatten() {
                 item.remove(&mut next);
             }
@@ -100,7 +100,7 @@ impl Proxy {
                 for tool in client.tools().all().await? {
                     match self.tool(tool) {
                         Ok(tool) => items.push(tool),
-                        Err(error) => tracing::warn!(%error, "a remote tool is not offered"),
+                        Err(error) => tracing::warn!(%error, "skipping remote tool"),
                     }
                 }
             }
@@ -130,7 +130,7 @@ impl Proxy {
         check_name("tool", &name)?;
         let call =
             RemoteTool { client: self.client.clone(), name: std::mem::replace(&mut definition.name, name) };
-        definition.execution = None; // tasks are between the client and the remote server
+        definition.execution = None; // tasks are not forwarded
         Ok(Item::Tool(Arc::new(ToolEntry::remote(definition, Box::new(call)))))
     }
 
@@ -150,13 +150,13 @@ impl Proxy {
         )))
     }
 
-    /// The skills of the remote server; those that it cannot list are not worth all the rest.
+    /// Returns the skills of the remote server. A failure to list them does not prevent the rest from being registered.
     async fn skills(&self) -> Vec<Item> {
         if !self.client.offers(extension::SKILLS) {
             return Vec::new();
         }
         let skills = self.client.skills().all().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the skills of a remote server are not offered");
+            tracing::warn!(%error, "failed to list the skills of a remote server");
             Vec::new()
         });
         let remote = Arc::new(RemoteResource(self.client.clone()));
@@ -174,7 +174,7 @@ impl Proxy {
     }
 }
 
-/// Something that was registered, by what it is found by.
+/// Key of a registered definition.
 enum Registered {
     Tool(Arc<str>),
     Prompt(Arc<str>),
@@ -213,15 +213,15 @@ async fn refresh_later(proxy: Weak<Proxy>, live: Weak<Live>, changed: Changed) {
         Changed::Prompts => Kind::Prompts,
     };
     if proxy.stale.fetch_or(1 << kind as u8, Ordering::AcqRel) & (1 << kind as u8) != 0 {
-        return; // it will be read anyway
+        return; // a refresh is already pending
     }
     match proxy.refresh(kind, &live).await {
         Ok(()) => live.announce(kind),
-        Err(error) => tracing::warn!(%error, ?changed, "a remote list could not be brought up to date"),
+        Err(error) => tracing::warn!(%error, ?changed, "failed to refresh a remote list"),
     }
 }
 
-/// Questions of the remote server are asked of whoever made the call.
+/// Forwards server requests of the remote server to the caller.
 struct ByContext(Context);
 
 impl Answerer for ByContext {
@@ -231,7 +231,7 @@ impl Answerer for ByContext {
     }
 }
 
-/// What the caller can be asked, as the remote server may know it.
+/// Returns the capabilities of the caller that the remote server may use.
 fn capabilities(cx: &Context) -> ClientCapabilities {
     let own = cx.capabilities();
     ClientCapabilities {
@@ -244,25 +244,25 @@ fn capabilities(cx: &Context) -> ClientCapabilities {
     }
 }
 
-/// Ties a call to the one it is passed on for.
+/// Connects a forwarded call to the caller's request: timeout, server requests, progress.
 fn pass_on<T>(call: Call<T>, cx: &Context) -> Call<T> {
     let call = call.timeout(UNTIL_GIVEN_UP).answered_by(Arc::new(ByContext(cx.clone())), capabilities(cx));
     let (wants_progress, cx) = (cx.wants_progress(), cx.clone());
     if wants_progress { call.progress(move |progress| cx.progress(progress)) } else { call }
 }
 
-/// What went wrong behind, as the caller's revision has it.
+/// Converts an error of the remote server for the caller's revision.
 fn remote_error(error: ClientError, cx: &Context) -> Error {
     match error {
         ClientError::Call(CallError::Rejected(error))
             if error.code == code::MISSING_CLIENT_CAPABILITY && cx.revision().era() == Era::Session =>
         {
-            Error::tool(format!("this client cannot be asked: {}", error.message))
+            Error::tool(format!("cannot send a request to this client: {}", error.message))
         }
         ClientError::Call(CallError::Rejected(ErrorObject { code, message, data })) => {
             ProtocolError::Custom { code, message, data }.into()
         }
-        error => Error::tool(format!("the server behind this one failed: {error}")),
+        error => Error::tool(format!("the remote server failed: {error}")),
     }
 }
 
@@ -317,7 +317,7 @@ impl RemoteResource {
     }
 }
 
-/// The code for this differs between revisions.
+/// Returns whether an error means "not found"; the code differs between revisions.
 fn is_not_found(error: &ErrorObject) -> bool {
     let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
     error.code == code::RESOURCE_NOT_FOUND || (error.code == code::INVALID_PARAMS && names_uri)

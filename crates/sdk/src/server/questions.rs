@@ -1,5 +1,5 @@
-//! The questions of one call: those that wait for an answer, and a log of what was answered, so that the call can
-//! be done again from its beginning somewhere else.
+//! Server requests of one call: the open ones, and a log of the responses, with which the call can be replayed from
+//! its start on another instance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -21,19 +21,19 @@ use crate::question::{Question, Reply};
 use crate::sync::lock;
 use crate::{Error, Result};
 
-/// What a call has asked and learned.
+/// Replay log of a call: its server requests, their responses and the results of its steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Log {
-    /// A mark of each question, by its key: a call that is done again must ask the same.
+    /// Fingerprint of each server request, by its key: a replayed call must send the same requests.
     pub(crate) asked: BTreeMap<String, u64>,
-    /// Answers, as JSON, by the keys of the questions.
+    /// Responses as JSON, by the keys of the server requests.
     pub(crate) answers: BTreeMap<String, String>,
-    /// Results of steps, as JSON, by their names.
+    /// Results of steps as JSON, by their names.
     pub(crate) steps: BTreeMap<String, String>,
-    /// Answers that came with the call itself, before anything was asked: a question takes the one of its name.
+    /// Responses that came with the call itself; a server request takes the response of its name.
     #[serde(skip)]
     pub(crate) offered: BTreeMap<String, String>,
-    /// The tool that the call has run, where it is known: set when the call is repeated.
+    /// Tool that the call ran, if known. Set when the call is replayed.
     #[serde(skip)]
     pub(crate) tool: Option<String>,
 }
@@ -45,20 +45,22 @@ pub(crate) struct Questions(Mutex<State>);
 struct State {
     open: BTreeMap<String, Open>,
     log: Log,
-    /// How many questions were in the log when the call was begun, here, and the keys of those with answers.
+    /// Number of server requests in the log when this run of the call started, and the keys of the answered ones.
     known: usize,
     answered: BTreeSet<String>,
-    /// A question differs from the one of the same name before.
+    /// Whether a server request differs from the earlier request of the same name.
     strayed: bool,
-    /// The keys that have been asked for since then, and the steps that were done or found done.
+    /// Keys of the server requests since the start of this run, and names of the steps that ran or were found in the
+    /// log.
     taken: BTreeSet<String>,
     stepped: BTreeSet<String>,
-    /// Whether the tool has made steps, and whether it has ended. Steps before and after it are those of layers.
+    /// Whether the tool has run steps, and whether it has ended. Steps before and after it belong to layers.
     tool_has_steps: bool,
     tool_has_ended: bool,
-    /// Whoever drives the call: a handler may ask from a task of its own, which wakes nobody else.
+    /// Waker of the task that drives the call: a handler may send a server request from its own task, whose waker does
+    /// not wake the driver.
     watcher: Option<Waker>,
-    /// How long the call has waited for its client in all, and since when it does now.
+    /// Total time the call has waited for its client, and the start and number of the current waits.
     waited: Duration,
     waiting: Option<(Instant, usize)>,
 }
@@ -69,8 +71,8 @@ struct Open {
 }
 
 impl State {
-    /// The key for a question. A call that is done again may come to its questions in another order: one that was
-    /// asked before keeps its key.
+    /// Returns the key of a server request. A replayed call may reach its requests in another order: a request that was
+    /// sent before retains its key.
     fn key(&mut self, question: &Question) -> String {
         let mark = mark(question);
         let is_same = |key: &String| self.log.asked.get(key) == Some(&mark) && !self.taken.contains(key);
@@ -81,7 +83,7 @@ impl State {
         key
     }
 
-    /// The key for a question that its author has named; `None` when the name cannot be used.
+    /// Returns the key of a named server request, or `None` if the name cannot be used.
     fn named(&mut self, name: &str, question: &Question) -> Option<String> {
         if is_number(name) || !self.taken.insert(name.to_owned()) {
             return None;
@@ -98,7 +100,7 @@ impl State {
         Some(name.to_owned())
     }
 
-    /// Notes a step that was made, or found in the log.
+    /// Records a step that ran or was found in the log.
     fn step(&mut self, name: &str) {
         self.stepped.insert(name.to_owned());
         self.tool_has_steps |= !self.tool_has_ended;
@@ -119,13 +121,13 @@ fn numbered(number: usize) -> String {
     format!("q{number}")
 }
 
-/// Whether a name is like those of questions without one.
+/// Returns whether a name has the form of the keys of unnamed requests (`q1`, `q2`, …).
 fn is_number(name: &str) -> bool {
     name.strip_prefix('q').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl Questions {
-    /// Those of a call that is done again.
+    /// Creates the state of a replayed call.
     pub(crate) fn with(log: Log) -> Self {
         let answered = log.answers.keys().cloned().collect();
         Questions(Mutex::new(State { known: log.asked.len(), answered, log, ..State::default() }))
@@ -135,42 +137,42 @@ impl Questions {
         lock(&self.0)
     }
 
-    /// Has somebody woken whenever the call begins or ends to wait.
+    /// Sets the waker that is woken whenever the call starts or stops waiting.
     pub(crate) fn watch(&self, watcher: &Waker) {
         self.state().watcher = Some(watcher.clone());
     }
 
-    /// Whether something waits for an answer.
+    /// Returns whether a server request waits for its response.
     pub(crate) fn has_open(&self) -> bool {
         let state = self.state();
         state.open.keys().any(|key| !state.is_answered(key))
     }
 
-    /// The keys of what waits for an answer.
+    /// Returns the keys of the server requests that wait for a response.
     pub(crate) fn open_keys(&self) -> Vec<String> {
         let state = self.state();
         state.open.keys().filter(|key| !state.is_answered(key)).cloned().collect()
     }
 
-    /// Whether the call, done again, asks something new and has no use for an answer that it got before.
+    /// Returns whether the replay has diverged: the call sends a new request and does not use a response it received.
     pub(crate) fn has_strayed(&self) -> bool {
         let state = self.state();
         state.strayed || state.log.asked.len() > state.known && !state.answered.is_subset(&state.taken)
     }
 
-    /// Whether the call waits for its client, in whatever way it was asked.
+    /// Returns whether the call waits for its client, in either era.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state().waiting.is_some()
     }
 
-    /// What waits for an answer, as it travels.
+    /// Returns the open server requests as input requests.
     pub(crate) fn open(&self, revision: Revision) -> BTreeMap<String, InputRequest> {
         let state = self.state();
         let open = state.open.iter().filter(|(key, _)| !state.is_answered(key));
         open.map(|(key, open)| (key.clone(), open.question.to_input_request(revision))).collect()
     }
 
-    /// Whether answers are of the kind that was asked for.
+    /// Checks that responses match the kind of their requests.
     pub(crate) fn check(&self, answers: &BTreeMap<String, String>) -> Result<(), ProtocolError> {
         let state = self.state();
         for (key, answer) in answers {
@@ -185,7 +187,7 @@ impl Questions {
         self.state().log.clone()
     }
 
-    /// Takes in answers; those to questions that are not open are ignored.
+    /// Delivers responses; those without an open request are ignored.
     pub(crate) fn give(&self, answers: BTreeMap<String, String>) {
         let mut state = self.state();
         for (key, answer) in answers {
@@ -196,11 +198,13 @@ impl Questions {
         }
     }
 
-    /// The result of a step that was done before this call was begun, here.
+    /// Returns the result of a step that ran before this run of the call started.
     pub(crate) fn find_step(&self, name: &str) -> Result<Option<String>> {
         let mut state = self.state();
         if state.stepped.contains(name) {
-            return Err(Error::setup(format!("the step `{name}` was done already: each needs its own name")));
+            return Err(Error::setup(format!(
+                "the step `{name}` has already run: use a unique name for each step of a call"
+            )));
         }
         let before = state.log.steps.get(name).cloned();
         if before.is_some() {
@@ -215,25 +219,25 @@ impl Questions {
         state.log.steps.insert(name.to_owned(), result);
     }
 
-    /// Notes that the tool starts: steps so far were those of layers.
+    /// Records that the tool starts: the steps so far belong to layers.
     pub(crate) fn enter_tool(&self) {
         self.state().tool_has_steps = false;
     }
 
-    /// Notes that the tool has ended: steps from here on are those of layers.
+    /// Records that the tool has ended: later steps belong to layers.
     pub(crate) fn leave_tool(&self) {
         self.state().tool_has_ended = true;
     }
 
-    /// Whether the tool itself, and not only a layer, has done its work in steps.
+    /// Returns whether the tool itself, not only a layer, has run steps.
     #[cfg(feature = "rounds")]
     pub(crate) fn has_tool_steps(&self) -> bool {
         self.state().tool_has_steps
     }
 
-    /// Whether the call may start this tool. A repeated call may start only the tool that it ran before, which was
-    /// repeatable when the state was sealed. If no tool had started, because a layer asked first, the tool must be one
-    /// that may run twice.
+    /// Returns whether the call may start this tool. A replayed call may start only the tool that it ran before, which
+    /// was repeatable when the state was sealed. If no tool had started, because a layer sent the request, the tool
+    /// must be safe to run twice.
     #[cfg(feature = "rounds")]
     pub(crate) fn may_begin(&self, tool: &ToolEntry) -> bool {
         let state = self.state();
@@ -246,13 +250,13 @@ impl Questions {
         }
     }
 
-    /// How long the call has waited for its client.
+    /// Returns how long the call has waited for its client.
     pub(crate) fn waited(&self) -> Duration {
         let state = self.state();
         state.waited + state.waiting.map_or(Duration::ZERO, |(since, _)| since.elapsed())
     }
 
-    /// Counts the time until the value that comes back is dropped as waiting for the client.
+    /// Counts the time until the returned guard is dropped as waiting for the client.
     pub(crate) fn wait(&self) -> Waiting<'_> {
         let mut state = self.state();
         let (since, count) = state.waiting.unwrap_or((Instant::now(), 0));
@@ -262,7 +266,7 @@ impl Questions {
     }
 }
 
-/// A wait for the client.
+/// Guard of a wait for the client.
 pub(crate) struct Waiting<'a>(&'a Questions);
 
 impl Drop for Waiting<'_> {
@@ -279,8 +283,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A question that waits for an answer to be given. It is asked when it is first polled, so that two that are
-/// joined go out together.
+/// Future of the response to an input request. The request is sent when the future is first polled, so that joined
+/// requests are sent together.
 pub(crate) struct Asked<'a> {
     cx: &'a Context,
     question: Question,
@@ -296,7 +300,7 @@ impl<'a> Asked<'a> {
 
 fn unusable(name: &str) -> Error {
     Error::setup(format!(
-        "a question cannot be called `{name}`: each of a call has a name of its own, and q1, q2 and so on are taken"
+        "invalid request name `{name}`: use each name once per call, and not q1, q2 and so on, which are reserved"
     ))
 }
 
@@ -304,7 +308,7 @@ fn malformed(key: &str, Invalid { path, reason }: Invalid) -> ProtocolError {
     ProtocolError::invalid(format!("/inputResponses/{key}{path}"), reason)
 }
 
-/// A mark that tells questions apart. It travels in the sealed state, so every build must compute the same one.
+/// Returns the fingerprint of a server request. It is part of the sealed state, so every build must compute the same.
 fn mark(question: &Question) -> u64 {
     mark_of(&[question.method().name().as_bytes(), &to_vec(question, Revision::LATEST)])
 }
@@ -342,9 +346,9 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
             let mut state = self.cx.questions().state();
-            state.open.remove(key); // nobody waits for the answer any more
+            state.open.remove(key); // no task waits for the response
             if self.name.is_some() {
-                state.taken.remove(key); // it may be asked again
+                state.taken.remove(key); // the name may be used again
             }
         }
     }

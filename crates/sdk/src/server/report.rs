@@ -1,4 +1,4 @@
-//! What happened, for those who watch: one event per request, one report per error that the client does not see.
+//! Observability: one event per request, and one report per error whose details the client does not see.
 
 use std::fmt;
 use std::io::Write;
@@ -11,24 +11,24 @@ use tracing::subscriber::NoSubscriber;
 use super::state::StateMap;
 use crate::Error;
 
-/// One request that was answered.
+/// Event of a finished request.
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The method.
+    /// Method.
     pub method: &'a str,
-    /// The tool, prompt or resource, only if it is registered: names made up by clients never get here.
+    /// Tool, prompt or resource, only if it is registered: names invented by clients never appear here.
     pub target: Option<&'a str>,
-    /// The code of the error answer, if it was one.
+    /// Code of the error response, if it was one.
     pub error: Option<i64>,
-    /// Whether a tool ended in an error that the model reads.
+    /// Whether a tool failed with an error that the model sees.
     pub tool_error: bool,
-    /// How long it took.
+    /// Duration of the request.
     pub duration: Duration,
     pub(crate) state: &'a StateMap,
 }
 
 impl Event<'_> {
-    /// A value given to the server with [`crate::Server::state`].
+    /// Returns a value that was added with [`crate::Server::state`].
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.state.find()
     }
@@ -46,32 +46,32 @@ impl fmt::Debug for Event<'_> {
     }
 }
 
-/// An error whose detail stays here: the client got a general text.
+/// Error whose details are not sent to the client, which receives a general text.
 #[non_exhaustive]
 pub struct Report<'a> {
-    /// What went wrong.
+    /// The error.
     pub error: &'a Error,
-    /// The method during which it did.
+    /// Method that failed.
     pub method: &'a str,
-    /// The tool, prompt or resource, if it is registered.
+    /// Tool, prompt or resource, if it is registered.
     pub target: Option<&'a str>,
     pub(crate) state: &'a StateMap,
 }
 
 impl Report<'_> {
-    /// A value given to the server with [`crate::Server::state`].
+    /// Returns a value that was added with [`crate::Server::state`].
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.state.find()
     }
 }
 
-/// Whether a `tracing` subscriber gets the events of this thread.
+/// Returns whether a `tracing` subscriber receives the events of this thread.
 pub(crate) fn has_subscriber() -> bool {
     !get_default(Dispatch::is::<NoSubscriber>)
 }
 
-/// Writes a line to standard error. For a process without a subscriber, where an event is recorded only if `tracing` has its
+/// Writes a line to standard error. For processes without a subscriber, where `tracing` records events only with its
 /// feature `log`.
 pub(crate) fn print(line: fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}"); // there is no other place to report to
+    let _ = writeln!(std::io::stderr(), "{line}"); // a failure cannot be reported anywhere else
 }

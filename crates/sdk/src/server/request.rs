@@ -1,4 +1,4 @@
-//! A request that is being worked on: polled where it arrived, and driven to its end elsewhere if it must wait.
+//! Future behind a request: polled once on arrival, and driven in the background if it must wait.
 
 use std::any::Any;
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::{Error, ErrorKind, Result};
 
 use linchpin_protocol::model::{CallToolResult, Content};
 
-/// Work behind a request.
+/// Future behind a request.
 pub(crate) enum Work {
-    /// Done at once.
+    /// Completed immediately.
     Done(Option<Result<Answer>>),
-    /// Done at once, and looked at already.
+    /// Completed immediately, with its outcome.
     Finished(Option<Box<Outcome>>),
-    /// A tool; its result is checked when it comes.
+    /// Tool call; its result is checked when it completes.
     Tool(Arc<ToolEntry>, tool::Work),
-    /// Anything else that may wait.
+    /// Any other future.
     Other(BoxFuture<Result<Answer>>),
-    /// As that, and looked at already when it is done.
+    /// Any other future that returns its outcome.
     Whole(BoxFuture<Outcome>),
 }
 
@@ -43,15 +43,15 @@ impl Work {
         Work::Other(Box::pin(async move { future.await.map(answer) }))
     }
 
-    /// Makes progress. A panic of the handler is an error like any other.
+    /// Polls the future. A panic of the handler becomes an error.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match self {
             Work::Done(result) => {
-                let result = result.take().unwrap_or_else(|| Err(Error::setup("polled after its end")));
+                let result = result.take().unwrap_or_else(|| Err(Error::setup("polled after completion")));
                 Poll::Ready(Outcome::from(result))
             }
             Work::Finished(outcome) => {
-                let again = || Box::new(Outcome::from(Err(Error::setup("polled after its end"))));
+                let again = || Box::new(Outcome::from(Err(Error::setup("polled after completion"))));
                 Poll::Ready(*outcome.take().unwrap_or_else(again))
             }
             Work::Tool(entry, work) => poll_caught(work, cx).map(|result| finish_tool(entry, result)),
@@ -66,12 +66,12 @@ impl Work {
     }
 }
 
-/// Calls `f`, and turns a panic in it into an error.
+/// Calls `f` and turns a panic in it into an error.
 pub(crate) fn caught<T>(f: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Panicked::from(panic).into())
 }
 
-/// Calls `begin`; a panic in it is an error like any other.
+/// Calls `begin` and turns a panic in it into an error.
 pub(crate) fn begin_caught(begin: impl FnOnce() -> Work) -> Work {
     caught(begin).unwrap_or_else(|panicked| Work::done(Err(panicked)))
 }
@@ -80,12 +80,12 @@ fn poll_caught<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll
     caught(|| work.as_mut().poll(cx)).unwrap_or_else(|panicked| Poll::Ready(Err(panicked)))
 }
 
-/// Runs work; a panic in it is an error like any other.
+/// Runs a future and turns a panic in it into an error.
 pub(crate) async fn caught_future<T>(mut work: BoxFuture<Result<T>>) -> Result<T> {
     std::future::poll_fn(|cx| poll_caught(&mut work, cx)).await
 }
 
-/// Does work that nobody waits for; the error is a panic in it.
+/// Runs a future without a result; the error is a panic in it.
 pub(crate) async fn run_caught(work: BoxFuture<()>) -> Result<()> {
     caught_future(Box::pin(async move {
         work.await;
@@ -94,12 +94,12 @@ pub(crate) async fn run_caught(work: BoxFuture<()>) -> Result<()> {
     .await
 }
 
-/// What came of a request, and what of it must not leave.
+/// Outcome of a request: the response and the details that must not be sent.
 pub(crate) struct Outcome {
     pub(crate) answer: Result<Answer, linchpin_protocol::Error>,
-    /// For the reporter.
+    /// Error for the error hook.
     pub(crate) hidden: Option<Error>,
-    /// A tool failed in a way that its model reads.
+    /// Whether a tool failed with an error that the model sees.
     pub(crate) tool_error: bool,
 }
 
@@ -128,7 +128,7 @@ impl From<Result<Answer>> for Outcome {
     }
 }
 
-/// A tool's failure is a result that the model reads, unless it is a protocol error.
+/// Converts the result of a tool: a failure becomes a result that the model sees, unless it is a protocol error.
 fn finish_tool(entry: &ToolEntry, result: Result<CallToolResult>) -> Outcome {
     let checked = result.and_then(|mut result| {
         entry.check_output(&mut result)?;
@@ -148,7 +148,7 @@ fn finish_tool(entry: &ToolEntry, result: Result<CallToolResult>) -> Outcome {
     Outcome { answer: Ok(tool_failure(text)), hidden, tool_error: true }
 }
 
-/// A failure that the model reads.
+/// Returns a failed tool result that the model sees.
 pub(crate) fn tool_failure(text: String) -> Answer {
     Answer::Tool(CallToolResult {
         content: vec![Content::text(text)],
@@ -158,7 +158,7 @@ pub(crate) fn tool_failure(text: String) -> Answer {
     })
 }
 
-/// A handler panicked; the text is for the reporter.
+/// Panic of a handler; the text is for the error hook.
 #[derive(Debug)]
 struct Panicked(String);
 

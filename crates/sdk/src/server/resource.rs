@@ -1,4 +1,4 @@
-//! Resources and resource templates: how they are described and read.
+//! Resources and resource templates: their definitions and handlers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use super::template::UriTemplate;
 use super::{BoxFuture, Context, Listed, schema};
 use crate::{Error, Result};
 
-/// A resource that is being described. [`Resource::handler`] finishes it.
+/// Builder of a resource. [`Resource::handler`] completes it.
 #[must_use = "a resource does nothing until it is added to a server"]
 pub struct Resource {
     definition: model::Resource,
 }
 
-/// What both builders share with each other and not with the rest.
+/// Generates the methods that only the builders of resources and resource templates share.
 macro_rules! describe_content {
     () => {
-        /// Its type; `text/plain` for text, `application/octet-stream` for bytes and `application/json` for JSON
-        /// when nothing is said.
+        /// Sets the MIME type. Default: `text/plain` for text, `application/octet-stream` for bytes, `application/json`
+        /// for JSON.
         pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
             self.definition.mime_type = Some(mime_type.into());
             self
         }
 
-        /// For whom it is, and how important.
+        /// Sets the annotations: audience and priority.
         pub fn annotations(mut self, annotations: Annotations) -> Self {
             self.definition.annotations = Some(annotations);
             self
@@ -44,7 +44,7 @@ macro_rules! describe_content {
 }
 
 impl Resource {
-    /// A resource at a URI.
+    /// Creates a resource at a URI.
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
         let definition = model::Resource { uri: uri.into(), name: name.into(), ..model::Resource::default() };
         Resource { definition }
@@ -53,13 +53,13 @@ impl Resource {
     describe!();
     describe_content!();
 
-    /// Its size in bytes.
+    /// Sets the size in bytes.
     pub fn size(mut self, bytes: u64) -> Self {
         self.definition.size = Some(bytes);
         self
     }
 
-    /// The function that reads it: `|| async { … }` or `|cx: Context| async { … }`.
+    /// Sets the handler that reads the resource, and completes it: `|| async { … }` or `|cx: Context| async { … }`.
     pub fn handler<Form, H>(self, handler: H) -> impl Register
     where
         H: Handler<Form>,
@@ -70,7 +70,7 @@ impl Resource {
         let uri: Arc<str> = (&*self.definition.uri).into();
         if !uri.contains(':') {
             return Err(Error::setup(format!(
-                "the resource `{uri}` cannot be registered: its URI has no scheme"
+                "the resource `{uri}` cannot be registered: the URI has no scheme"
             )));
         }
         let mime_type = self.definition.mime_type.clone();
@@ -86,7 +86,7 @@ impl Resource {
     }
 }
 
-/// What the handler of a plain resource may take.
+/// Parameter types of the handler of a plain resource.
 #[diagnostic::on_unimplemented(
     message = "the handler of a resource cannot take `{Self}`",
     label = "this handler takes `{Self}`",
@@ -109,7 +109,7 @@ impl ResourceArgs for Context {
     }
 }
 
-/// What reading gives, once it is done.
+/// Future of a read result.
 pub(crate) type Reading = BoxFuture<Result<ReadResourceResult>>;
 
 pub(super) trait Read: Send + Sync {
@@ -135,27 +135,27 @@ where
     }
 }
 
-/// A registered resource.
+/// Registered resource.
 #[derive(Clone)]
 pub struct ResourceEntry {
     pub(crate) uri: Arc<str>,
     pub(crate) definition: model::Resource,
     read: Arc<dyn Read>,
-    /// Whether it is a file of a skill, with which it comes and goes.
+    /// Whether it is a file of a skill, added and removed with it.
     pub(crate) of_skill: bool,
     pub(crate) state: Option<Arc<StateMap>>,
-    /// The types of state that its handler takes.
+    /// Types of the state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl ResourceEntry {
-    /// A resource of another server.
+    /// Creates a resource of a remote server.
     pub(super) fn remote(definition: model::Resource, read: Arc<dyn Read>) -> Self {
         let uri = (&*definition.uri).into();
         ResourceEntry { uri, definition, read, of_skill: false, state: None, required_state: Vec::new() }
     }
 
-    /// A file of a skill.
+    /// Creates a file of a skill.
     #[cfg(feature = "skills")]
     pub(super) fn of_skill(definition: model::Resource, read: Arc<dyn Read>) -> Self {
         ResourceEntry { of_skill: true, ..Self::remote(definition, read) }
@@ -186,7 +186,7 @@ impl Entry for ResourceEntry {
     }
 }
 
-/// A resource template that is being described. [`ResourceTemplate::handler`] finishes it.
+/// Builder of a resource template. [`ResourceTemplate::handler`] completes it.
 #[must_use = "a resource template does nothing until it is added to a server"]
 pub struct ResourceTemplate {
     definition: model::ResourceTemplate,
@@ -194,7 +194,7 @@ pub struct ResourceTemplate {
 }
 
 impl ResourceTemplate {
-    /// A pattern such as `users://{id}/profile`.
+    /// Creates a template, such as `users://{id}/profile`.
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
         let definition = model::ResourceTemplate {
             uri_template: uri_template.into(),
@@ -207,7 +207,7 @@ impl ResourceTemplate {
     describe!();
     describe_content!();
 
-    /// Proposals for a variable while the user types.
+    /// Adds a completion handler for a variable.
     pub fn complete<Form, H>(mut self, variable: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form>,
@@ -219,7 +219,7 @@ impl ResourceTemplate {
         self
     }
 
-    /// The function that reads a resource of this pattern; its arguments are the variables.
+    /// Sets the handler that reads a matching resource, and completes the template. The variables are its arguments.
     pub fn handler<Form, H>(self, handler: H) -> impl Register
     where
         H: Handler<Form>,
@@ -247,11 +247,14 @@ impl ResourceTemplate {
         let texts = texts.map_err(refuse)?;
         let known = |name: &str| template.variables().any(|variable| variable == name);
         if let Some(field) = texts.fields.iter().find(|field| field.required && !known(&field.name)) {
-            return Err(refuse(format!("its handler wants `{}`, which is no variable of it", field.name)));
+            return Err(refuse(format!(
+                "its handler takes `{}`, which is not a variable of the template",
+                field.name
+            )));
         }
         if let Some(argument) = self.completers.arguments().find(|argument| !known(argument)) {
             return Err(refuse(format!(
-                "there is a completion for `{argument}`, which is no variable of it"
+                "there is a completion for `{argument}`, which is not a variable of the template"
             )));
         }
         Ok(Item::Template(Arc::new(TemplateEntry {
@@ -292,7 +295,7 @@ where
     }
 }
 
-/// A registered resource template.
+/// Registered resource template.
 #[derive(Clone)]
 pub struct TemplateEntry {
     pub(crate) key: Arc<str>,
@@ -301,13 +304,13 @@ pub struct TemplateEntry {
     read: Arc<dyn ReadMatch>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
-    /// The types of state that its handler takes.
+    /// Types of the state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl TemplateEntry {
-    /// A template of another server. One of a kind that is not matched here stands for everything that begins as
-    /// it does: the other server decides.
+    /// Creates a template of a remote server. A template that this implementation cannot match is replaced by its
+    /// literal prefix, and the remote server decides.
     pub(super) fn remote(
         definition: model::ResourceTemplate,
         read: Arc<dyn ReadMatch>,
@@ -352,7 +355,7 @@ impl Entry for TemplateEntry {
     }
 }
 
-/// Reads whatever no resource and no template stands for.
+/// Reader of URIs that match no resource and no template.
 pub(crate) trait CatchAll: Send + Sync {
     fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
 }

@@ -1,10 +1,10 @@
-//! JSON Schemas of Rust types: how they are made, tidied, and what decoding already proves.
+//! JSON Schemas derived from Rust types: generation, cleanup, and which constraints decoding already enforces.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// The schema of what a handler takes.
+/// Returns the schema of the input of a handler.
 pub(crate) fn of_input<T: JsonSchema>() -> Typed {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
     let unproven = find_unproven(&schema, "");
@@ -14,7 +14,7 @@ pub(crate) fn of_input<T: JsonSchema>() -> Typed {
     Typed { schema, exact, unproven }
 }
 
-/// The schema of what a handler gives.
+/// Returns the schema of the output of a handler.
 pub(crate) fn of_output<T: JsonSchema>() -> Typed {
     let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_serialize());
     let unproven = find_unproven(&schema, "");
@@ -22,11 +22,11 @@ pub(crate) fn of_output<T: JsonSchema>() -> Typed {
     Typed { exact: schema.clone(), schema, unproven }
 }
 
-/// A schema made from a type, and the first place that the type does not prove.
+/// Schema derived from a type, with the path of the first constraint that the type does not enforce.
 pub struct Typed {
-    /// What clients are shown.
+    /// Schema that clients see.
     pub(crate) schema: Value,
-    /// What decoding accepts: the same, and `null` where something is optional.
+    /// Schema that decoding accepts: the same, plus `null` for optional values.
     pub(crate) exact: Value,
     pub(crate) unproven: Option<String>,
 }
@@ -38,13 +38,13 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Some(root) = schema.as_object_mut() {
-        root.remove("title"); // the name of the Rust type says nothing to a model
+        root.remove("title"); // the name of the Rust type means nothing to a model
     }
     schema
 }
 
-/// Number formats are Rust's, not JSON Schema's; a schema that is `true` is written as an object, since older
-/// revisions know no other.
+/// Removes number formats, which are specific to Rust, and writes the schema `true` as an empty object, because older
+/// revisions allow only objects.
 fn tidy(schema: &mut Value) {
     if let Some(object) = schema.as_object_mut()
         && object.get("format").and_then(Value::as_str).is_some_and(|format| bounds(format).is_some())
@@ -59,7 +59,8 @@ fn tidy(schema: &mut Value) {
     });
 }
 
-/// An optional argument is left out, not `null`: models fill in what a schema offers.
+/// Removes `null` from optional properties: models fill in everything that a schema offers, and an optional argument
+/// should be omitted instead.
 fn drop_null(schema: &mut Value) {
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         for property in properties.values_mut() {
@@ -108,7 +109,7 @@ fn for_each_subschema(schema: &mut Value, visit: &mut impl FnMut(&mut Value)) {
     }
 }
 
-/// The first keyword, as a path, that decoding into the type does not prove.
+/// Returns the path of the first keyword that decoding into the type does not enforce.
 fn find_unproven(schema: &Value, path: &str) -> Option<String> {
     let object = schema.as_object()?;
     for (key, value) in object {
@@ -142,7 +143,7 @@ fn find_unproven(schema: &Value, path: &str) -> Option<String> {
     None
 }
 
-/// Whether a bound is only what the Rust number type says anyway.
+/// Returns whether a bound only restates the range of the Rust number type.
 fn is_type_bound(schema: &Map<String, Value>, key: &str, value: &Value) -> bool {
     let natural = schema.get("format").and_then(Value::as_str).and_then(bounds);
     let Some((least, greatest)) = natural else { return false };
@@ -150,7 +151,7 @@ fn is_type_bound(schema: &Map<String, Value>, key: &str, value: &Value) -> bool 
     bound.is_some_and(|bound| value.as_f64() == Some(bound))
 }
 
-/// The least and greatest value that schemars writes for a number format of Rust's.
+/// Returns the minimum and maximum that schemars writes for a Rust number format.
 fn bounds(format: &str) -> Option<(Option<f64>, Option<f64>)> {
     Some(match format {
         "uint8" => (Some(0.0), Some(255.0)),
@@ -163,7 +164,7 @@ fn bounds(format: &str) -> Option<(Option<f64>, Option<f64>)> {
     })
 }
 
-/// Whether a schema written by hand asks for nothing but an object.
+/// Returns whether a hand-written schema accepts every object.
 pub(crate) fn is_any_object(schema: &Value) -> bool {
     let plain = ["$schema", "$id", "$comment", "title", "description", "type", "examples"];
     let empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Plain {
         /// How many
         count: u8,
@@ -200,14 +201,14 @@ mod tests {
     }
 
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Bounded {
         #[schemars(range(min = 1, max = 10))]
         count: u8,
     }
 
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Patterned {
         #[schemars(length(min = 1))]
         name: Option<String>,

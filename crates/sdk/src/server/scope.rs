@@ -1,5 +1,5 @@
-//! One request while it is being dispatched: everything borrowed, so that a handler that wants no context costs
-//! no allocation.
+//! Data of one request during dispatch. Everything is borrowed, so that a handler without a context needs no
+//! allocation.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::state::StateMap;
 use super::tool::ToolEntry;
 use super::{Connection, Service};
 
-/// A request on its way to its handler.
+/// Request during dispatch.
 pub struct Scope<'a> {
     pub(crate) service: &'a Service,
     pub(crate) connection: &'a Arc<Connection>,
@@ -26,15 +26,15 @@ pub struct Scope<'a> {
     pub(crate) client: &'a Arc<Client>,
     pub(crate) meta: Option<&'a RequestMeta>,
     pub(crate) meta_text: Option<&'a str>,
-    /// State of a mounted server, in front of the server's own.
+    /// State of the mounted server, searched before that of the outer server.
     pub(crate) state: OnceCell<Arc<StateMap>>,
     pub(crate) cancel: OnceCell<Arc<Cancel>>,
     pub(crate) context: OnceCell<Context>,
-    /// The registered name of what is called, for those who watch.
+    /// Registered name of the called definition, for hooks.
     pub(crate) target: OnceCell<Arc<str>>,
-    /// The tool that is called.
+    /// Tool that is called.
     pub(crate) tool: OnceCell<Arc<ToolEntry>>,
-    /// What is known of a call that is done again.
+    /// Replay log of a replayed call.
     pub(crate) log: Cell<Option<Log>>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Scope<'a> {
         Scope::with(connection, id, method, revision, client, meta, meta_text)
     }
 
-    /// The scope of a request that has a context already, as layers need it.
+    /// Returns the scope of a request that already has a context, for layers.
     pub(crate) fn of_context(
         cx: &'a Context,
         connection: &'a Arc<Connection>,
@@ -89,7 +89,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The same request, with an end of its own.
+    /// Returns a scope of the same request with its own cancellation.
     pub(crate) fn fork(&self) -> Scope<'a> {
         Scope::with(
             self.connection,
@@ -102,7 +102,7 @@ impl<'a> Scope<'a> {
         )
     }
 
-    /// The identity of the sender, if it is known.
+    /// Returns the identity of the sender, if known.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.connection.identity().map(|identity| &**identity)
     }
@@ -115,18 +115,18 @@ impl<'a> Scope<'a> {
         self.context.get_or_init(|| Context::new(self)).clone()
     }
 
-    /// What is called, if it is registered.
+    /// Returns the name of the called definition, if it is registered.
     pub(crate) fn target(&self) -> Option<&str> {
         let own = self.target.get().map(|target| &**target);
         own.or_else(|| self.context.get().and_then(Context::target))
     }
 
-    /// The tool that is called, if it is resolved.
+    /// Returns the called tool, once resolved.
     pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
         self.tool.get().or_else(|| self.context.get().and_then(Context::tool))
     }
 
-    /// Notes the tool that is called, once it is resolved.
+    /// Sets the called tool, once it is resolved.
     pub(crate) fn set_tool(&self, tool: &Arc<ToolEntry>) {
         self.set_target(&tool.name, tool.state.as_ref());
         let _ = self.tool.set(tool.clone());
@@ -135,14 +135,14 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Notes what is called, once it is known to be registered.
+    /// Sets the called definition, once it is known to be registered.
     pub(crate) fn set_target(&self, name: &Arc<str>, state: Option<&Arc<StateMap>>) {
         let _ = self.target.set(name.clone());
         if let Some(state) = state {
             let _ = self.state.set(state.clone());
         }
         if let Some(context) = self.context.get() {
-            context.set_target(name, state); // it was made before this was known, for a layer or `visible`
+            context.set_target(name, state); // created earlier, for a layer or the visibility filter
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A finished server: shared, cheap to clone, and the same for every connection.
+//! Built server: shared by all connections and cheap to clone.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,22 +28,22 @@ use crate::client::{Client as InMemoryClient, ClientBuilder};
 use crate::transport::memory::Memory;
 use crate::{Error, Result, transport};
 
-/// A server that is ready to serve any number of clients.
+/// Built server that can serve any number of clients.
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<Inner>,
-    /// Who its clients are, where that is known.
+    /// Principal of the clients, if known.
     principal: Option<Arc<str>>,
-    /// The same in full, where it is the same for all requests.
+    /// Identity of the clients, if it is the same for all requests.
     who: Option<Arc<Identity>>,
-    /// Whether calls that ask are held until the answers come.
+    /// Whether calls are parked while they wait for input.
     parks: bool,
-    /// With the last one of these the calls that are held are let go. Calls themselves have none, or the server
-    /// would hold itself.
+    /// When the last clone of this guard is dropped, the parked calls are dropped. Calls themselves hold none:
+    /// otherwise the server would never be dropped.
     _hold: Option<Arc<Hold>>,
 }
 
-/// Keeps the calls of a server held.
+/// Guard that drops the parked calls of a server when it is dropped.
 struct Hold(Arc<Parking>);
 
 impl Drop for Hold {
@@ -55,9 +55,9 @@ impl Drop for Hold {
 struct Inner {
     settings: Settings,
     live: Arc<Live>,
-    /// The server's identity, as stateless results carry it.
+    /// Encoded server identity that stateless results carry.
     identity: Vec<u8>,
-    /// Whether things may be added later to lists that are empty now.
+    /// Whether definitions may be added to lists that are empty now.
     changes: bool,
     parking: Arc<Parking>,
 }
@@ -71,8 +71,8 @@ impl Service {
         Service { inner, principal: None, who: None, parks: true, _hold: hold }
     }
 
-    /// Serves one message and gives its answer, if it wants one: for embedding in any web framework. A request
-    /// that says nothing of its revision is served as the newest one with sessions, without a session.
+    /// Handles one message and returns the response, if the message expects one. For embedding in any web framework. A
+    /// request that names no revision is served with the newest session-era revision, but without a session.
     pub async fn handle_json(&self, message: &[u8]) -> Option<Vec<u8>> {
         let outbox = Arc::new(Outbox::new(usize::MAX, || ()));
         let connection = Connection::new(self.clone(), outbox.clone(), Reach::OneShot);
@@ -91,8 +91,8 @@ impl Service {
         transport::stdio::serve(self).await
     }
 
-    /// Serves any pair of blocking byte streams, such as a socket and its copy, one message per line, until the
-    /// input ends and every request is answered.
+    /// Serves a pair of blocking byte streams, such as a socket and its clone, one message per line, until the input
+    /// ends and every request has been answered.
     pub async fn run_on(
         self,
         input: impl std::io::Read + Send + 'static,
@@ -101,43 +101,43 @@ impl Service {
         transport::stdio::serve_on(self, input, output).await
     }
 
-    /// A client that is connected to this server in memory.
+    /// Returns a client that is connected to this server in memory.
     pub async fn connect_in_memory(&self) -> Result<InMemoryClient> {
         Ok(self.client().connect().await?)
     }
 
-    /// As [`Self::connect_in_memory`], for a client with handlers and settings of its own.
+    /// Like [`Self::connect_in_memory`], but returns a builder for a client with its own handlers and settings.
     pub fn client(&self) -> ClientBuilder {
         InMemoryClient::over(Memory(self.clone()))
     }
 
-    /// For changes while the server runs.
+    /// Returns a handle that changes the server while it runs.
     pub fn handle(&self) -> Handle {
         Handle::new(self.inner.live.clone())
     }
 
-    /// The same server, for a client that is known to be `principal`: what one of them is given to send back is
-    /// refused from another.
+    /// Returns the same server for a client authenticated as `principal`. Request state that one principal received is
+    /// rejected when another principal sends it.
     #[must_use]
     pub fn for_principal(&self, principal: impl Into<Arc<str>>) -> Service {
         Service { principal: Some(principal.into()), ..self.clone() }
     }
 
-    /// The same server, for a client that is known by an identity: its scopes are what it may do.
+    /// Returns the same server for a client with this identity, whose scopes limit what it may do.
     #[must_use]
     pub fn for_identity(&self, identity: Identity) -> Service {
         let principal = Some(identity.principal().into());
         Service { principal, who: Some(Arc::new(identity)), ..self.clone() }
     }
 
-    /// The same server, which holds no calls while they wait for answers: each is run again from its beginning, as
-    /// on another instance. For tests.
+    /// Returns the same server without call parking: a call that waits for input is replayed from its start, as on
+    /// another instance. For tests.
     #[must_use]
     pub fn without_parking(&self) -> Service {
         Service { parks: false, ..self.clone() }
     }
 
-    /// The same server, for a call of it.
+    /// Returns the same server without the guard of the parked calls, for use inside a call.
     pub(crate) fn without_hold(&self) -> Service {
         Service { _hold: None, ..self.clone() }
     }
@@ -146,7 +146,7 @@ impl Service {
         self.principal.as_deref()
     }
 
-    /// Who its clients are, where it is the same for all requests.
+    /// Returns the identity of the clients, if it is the same for all requests.
     pub(crate) fn known_identity(&self) -> Option<&Arc<Identity>> {
         self.who.as_ref()
     }
@@ -179,7 +179,7 @@ impl Service {
         &self.inner.identity
     }
 
-    /// What this server can do follows from what is registered.
+    /// Returns the capabilities that follow from the registered definitions.
     fn capabilities(&self) -> ServerCapabilities {
         let catalog = self.catalog();
         let changes = self.inner.changes;
@@ -245,7 +245,7 @@ impl Service {
         }
     }
 
-    /// The part of a subscriber's wish that this server can fulfil.
+    /// Returns the part of a subscription filter that this server accepts.
     pub(crate) fn honoured(
         &self,
         wish: SubscriptionFilter,
@@ -265,7 +265,7 @@ impl Service {
         }
     }
 
-    /// Tells those who watch what came of a request.
+    /// Reports a finished request to the hooks.
     pub(crate) fn observe(
         &self,
         method: &str,
@@ -291,7 +291,7 @@ impl Service {
         }
     }
 
-    /// Tells the author of an error that no client sees.
+    /// Reports an error whose details clients do not see.
     pub(crate) fn report(&self, error: &Error, method: &str, target: Option<&str>) {
         let settings = &self.inner.settings;
         if let Some(on_error) = &settings.on_error {
@@ -299,7 +299,7 @@ impl Service {
             call_hook("on_error", || on_error(&report));
             return;
         }
-        tracing::error!(method, target, error = ?error, "a handler failed");
+        tracing::error!(method, target, error = ?error, "handler failed");
         if !has_subscriber() {
             let target = target.map(|target| format!(" `{target}`")).unwrap_or_default();
             print(format_args!("{}: {method}{target} failed: {error:?}", settings.info.name));
@@ -307,9 +307,9 @@ impl Service {
     }
 }
 
-/// Whoever watches must not end what is watched.
+/// Calls a hook and catches its panic: a hook must not end the request that it observes.
 fn call_hook(hook: &str, call: impl FnOnce()) {
     if let Err(panicked) = caught(call) {
-        tracing::error!(hook, error = ?panicked, "a hook panicked");
+        tracing::error!(hook, error = ?panicked, "hook panicked");
     }
 }

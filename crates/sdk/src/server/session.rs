@@ -1,4 +1,4 @@
-//! A session: what the server remembers of one client between requests (session era only).
+//! Session: the state of one client between requests (session era only).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -13,9 +13,9 @@ use super::context::Client;
 use super::state::StateMap;
 use crate::sync::lock;
 
-/// Subscriptions that one client may hold.
+/// Maximum number of subscriptions of one client.
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 1_000;
-/// The longest URI that is remembered for a client.
+/// Maximum length of a URI that is stored for a client, in bytes.
 pub(crate) const MAX_URI: usize = 8 * 1024;
 
 /// One client's session. Cheap to clone.
@@ -45,18 +45,18 @@ impl Session {
         }))
     }
 
-    /// Sends a notification of your own to this client, also between requests. `false` when the client is gone or
+    /// Sends a custom notification to this client, also between requests. Returns `false` if the client is gone or
     /// reads too slowly.
     pub fn notify(&self, method: &str, params: &Value) -> bool {
         self.0.outbox.offer(|out| write::notification(method, out, |out| write::value(params, out)))
     }
 
-    /// Keeps a value for this client, by its type.
+    /// Stores a value for this client, by its type.
     pub fn set<T: Send + Sync + 'static>(&self, value: T) {
         lock(&self.0.state).insert(value);
     }
 
-    /// A value kept for this client.
+    /// Returns the value of this type that was stored for this client.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         lock(&self.0.state).find()
     }
@@ -95,7 +95,7 @@ impl Session {
         self.0.log_level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// `false` when the client holds too many subscriptions already.
+    /// Returns `false` if the client already has the maximum number of subscriptions.
     pub(crate) fn subscribe(&self, uri: String) -> bool {
         let mut subscriptions = lock(&self.0.subscriptions);
         if subscriptions.len() >= MAX_SUBSCRIPTIONS && !subscriptions.contains(&uri) {

@@ -1,4 +1,4 @@
-//! What a server is told once and keeps: identity, limits, hooks.
+//! Settings of a server: identity, limits and hooks, fixed when it is built.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::tasks::Tasks;
 pub(crate) struct Settings {
     pub(crate) info: Implementation,
     pub(crate) instructions: Option<String>,
-    /// The revisions that are spoken.
+    /// Supported protocol revisions.
     pub(crate) revisions: Vec<Revision>,
     pub(crate) page_size: usize,
     pub(crate) cache: CacheHints,
@@ -32,13 +32,13 @@ pub(crate) struct Settings {
     pub(crate) max_message: usize,
     pub(crate) max_in_flight: usize,
     pub(crate) shutdown_timeout: Duration,
-    /// How long a client may take to answer a question.
+    /// How long a client may take to respond to a server request.
     pub(crate) question_timeout: Duration,
     pub(crate) clock: Clock,
     pub(crate) tasks: Tasks,
-    /// Calls that may wait for answers without a session.
+    /// How many calls may be parked while they wait for input without a session.
     pub(crate) max_parked: usize,
-    /// Whom the state that travels through clients is meant for: the server's name when nothing is said.
+    /// Audience of the request state. Default: the name of the server.
     pub(crate) audience: Option<String>,
     #[cfg(feature = "rounds")]
     pub(crate) keys: Keys,
@@ -54,24 +54,24 @@ pub(crate) struct Settings {
     pub(crate) visible: Option<Visible>,
 }
 
-/// Is told of every request.
+/// Hook that is called after every response.
 pub(crate) type Instrument = Box<dyn Fn(&Event<'_>) + Send + Sync>;
-/// Is told of hidden errors.
+/// Hook that is called with errors whose details clients do not see.
 pub(crate) type OnError = Box<dyn Fn(&Report<'_>) + Send + Sync>;
-/// Decides which registered things a request may see.
+/// Filter that decides which definitions a request may see.
 pub(crate) type Visible = Box<dyn Fn(Listed<'_>, &Context) -> bool + Send + Sync>;
 
 impl Settings {
-    /// The first thing in it that works around handlers and not in them.
+    /// Returns the first hook that wraps handlers and so prevents mounting.
     pub(crate) fn hook(&self) -> Option<&'static str> {
         let hooks = [
             ("layers", !self.layers.is_empty()),
-            ("methods of its own", !self.requests.is_empty()),
+            ("custom methods", !self.requests.is_empty()),
             ("notification handlers", !self.notifications.is_empty()),
-            ("a catch-all for resources", self.catch_all.is_some()),
-            ("an instrument", self.instrument.is_some()),
-            ("an error reporter", self.on_error.is_some()),
-            ("a visibility rule", self.visible.is_some()),
+            ("a fallback resource reader", self.catch_all.is_some()),
+            ("a request hook", self.instrument.is_some()),
+            ("an error hook", self.on_error.is_some()),
+            ("a visibility filter", self.visible.is_some()),
         ];
         hooks.into_iter().find_map(|(hook, present)| present.then_some(hook))
     }

@@ -1,4 +1,4 @@
-//! Values that handlers share, found by their type.
+//! Shared state of handlers, looked up by type.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Context;
 use crate::Error;
 
-/// Values by type.
+/// Values by their types.
 #[derive(Clone, Default)]
 pub(crate) struct StateMap(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
@@ -26,34 +26,34 @@ impl StateMap {
     }
 }
 
-/// A value that was given to the server with [`crate::Server::state`], as a parameter of a macro handler. It can be
-/// used like a reference to the value: `counter.0` is the field of `struct Counter(…)`.
+/// Parameter of a macro handler: a value that was added with [`crate::Server::state`]. It dereferences to the value:
+/// `counter.0` is the field of `struct Counter(…)`.
 pub struct State<T> {
     value: Arc<T>,
 }
 
 impl<T: Send + Sync + 'static> State<T> {
-    /// Takes it from a context.
+    /// Gets the value from a context.
     pub fn from_context(cx: &Context) -> Result<Self, Error> {
         cx.get().map(|value| State { value }).ok_or_else(|| {
             let name = type_name::<T>();
-            Error::setup(format!("the handler wants a State<{name}>: call .state(value) on the server"))
+            Error::setup(format!("the handler takes a State<{name}>: call .state(value) on the server"))
         })
     }
 
-    /// Returns the shared value. It is no method, so that it hides none of the value's own.
+    /// Returns the shared value. This is not a method, so that it hides none of the value's own methods.
     pub fn into_inner(this: Self) -> Arc<T> {
         this.value
     }
 
-    /// The type that [`crate::Server::build`] looks for.
+    /// Returns the type that [`crate::Server::build`] checks for.
     #[doc(hidden)]
     pub fn required() -> RequiredState {
         RequiredState { id: TypeId::of::<T>(), name: type_name::<T>() }
     }
 }
 
-/// A type of state that a handler takes.
+/// Type of the state that a handler takes.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct RequiredState {

@@ -1,5 +1,5 @@
-//! Typed values from texts: prompt arguments and template variables travel as strings, and a handler may want
-//! numbers or booleans.
+//! Typed values from string arguments: prompt arguments and template variables are strings on the wire, but a handler
+//! may take numbers or booleans.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::schema::Typed;
 use super::validate::Validator;
 
-/// The simple type of one field.
+/// How the value of a field is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Simple {
     Text,
     Json,
 }
 
-/// A field that is filled from a text.
+/// Field that is parsed from a string.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -27,26 +27,26 @@ pub(crate) struct Field {
     simple: Simple,
 }
 
-/// How a type is read from texts.
+/// Decoder of a type from strings.
 pub(crate) struct Texts {
     pub(crate) fields: Vec<Field>,
     check: Option<Validator>,
 }
 
 impl Texts {
-    /// For arguments of this schema; an error in words when one of them cannot be read from a text.
+    /// Creates the decoder for a schema. Fails if one of its fields cannot be parsed from a string.
     pub(crate) fn new(typed: &Typed) -> Result<Self, String> {
         Ok(Texts { fields: fields(&typed.schema)?, check: Validator::for_typed(typed)? })
     }
 
-    /// Decodes texts into the type.
+    /// Decodes strings into the type.
     pub(crate) fn decode<T: DeserializeOwned>(&self, texts: &BTreeMap<String, String>) -> Result<T, Invalid> {
         let value = |(name, text): (&String, &String)| {
             let field = self.fields.iter().find(|field| field.name == *name);
             let simple = field.map_or(Simple::Text, |field| field.simple);
             let value = match (simple, serde_json::from_str(text)) {
                 (Simple::Json, Ok(value @ (Value::Number(_) | Value::Bool(_)))) => value,
-                _ => Value::String(text.clone()), // decoding says what was expected
+                _ => Value::String(text.clone()), // decoding reports the expected type
             };
             (name.clone(), value)
         };
@@ -58,7 +58,7 @@ impl Texts {
     }
 }
 
-/// The fields of an object schema.
+/// Returns the fields of an object schema.
 fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|item| item == name));
@@ -69,7 +69,7 @@ fn fields(schema: &Value) -> Result<Vec<Field>, String> {
             Some("integer" | "number" | "boolean") => Simple::Json,
             _ => {
                 return Err(format!(
-                    "the field `{name}` must be a text, a number, a boolean or an enum of texts"
+                    "the field `{name}` must be a string, a number, a boolean or an enum of strings"
                 ));
             }
         };

@@ -1,4 +1,4 @@
-//! Streams of notifications that stateless clients open, and who is told what.
+//! Subscription streams of stateless clients, and the routing of notifications to them.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use super::tasks;
 use crate::Result;
 use crate::sync::lock;
 
-/// The streams of one connection.
+/// Subscription streams of one connection.
 #[derive(Default)]
 pub(crate) struct Streams {
     open: Mutex<Vec<Arc<Stream>>>,
@@ -35,7 +35,7 @@ struct Stream {
     id: Id<'static>,
     revision: Revision,
     filter: SubscriptionFilter,
-    /// Set when the client has given the stream up; its end may take a moment longer.
+    /// Set when the client has cancelled the stream, which may take a moment longer to end.
     cancel: Arc<Cancel>,
 }
 
@@ -68,7 +68,7 @@ impl Stream {
     }
 }
 
-/// The notification of a change in a list.
+/// Returns the notification for a change of a list.
 pub(crate) const fn changed(kind: Kind) -> Method {
     match kind {
         Kind::Tools => Method::ToolsChanged,
@@ -78,19 +78,19 @@ pub(crate) const fn changed(kind: Kind) -> Method {
 }
 
 impl Streams {
-    /// Those that are open; not locked while they are told, since in memory that runs the client.
+    /// Returns the open streams. The lock is released before sending, because in memory that runs the client.
     fn streams(&self) -> Vec<Arc<Stream>> {
         lock(&self.open).clone()
     }
 
-    /// Tells the streams that want it of a changed list. `send` takes one message.
+    /// Notifies the subscribed streams of a changed list. `send` takes one message.
     pub(crate) fn list_changed(&self, kind: Kind, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         for stream in self.streams().iter().filter(|stream| stream.wants_list(kind)) {
             send(&|out| stream.write(changed(kind), &EmptyParams { meta: Some(stream.meta()) }, out));
         }
     }
 
-    /// Tells the streams that want it of a changed resource.
+    /// Notifies the subscribed streams of a changed resource.
     pub(crate) fn resource_updated(&self, uri: &str, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         for stream in self.streams().iter().filter(|stream| stream.wants_resource(uri)) {
             let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: Some(stream.meta()) };
@@ -98,7 +98,7 @@ impl Streams {
         }
     }
 
-    /// Tells the streams that want it of a changed task.
+    /// Notifies the subscribed streams of a changed task.
     pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         let wants = |stream: &&Arc<Stream>| {
             let mut wanted = stream.filter.task_ids.iter().flatten();
@@ -110,7 +110,7 @@ impl Streams {
         }
     }
 
-    /// Ends all streams in good order: each is answered.
+    /// Closes all streams gracefully: each receives its response.
     pub(crate) fn close(&self) {
         *lock(&self.closed) = true;
         self.closing.notify_waiters();
@@ -125,7 +125,7 @@ impl Streams {
     }
 }
 
-/// Removes the stream however its request ends.
+/// Guard that removes the stream when its request ends.
 struct Closing {
     connection: Arc<super::Connection>,
     stream: Arc<Stream>,
@@ -137,11 +137,11 @@ impl Drop for Closing {
     }
 }
 
-/// Opens a stream: acknowledged at once, answered when the server closes it.
+/// Opens a stream: acknowledged immediately, answered when the server closes it.
 pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work> {
     if !scope.connection.has_streams() {
         return Err(ProtocolError::InvalidRequest(
-            "a single answer cannot carry a stream of notifications".into(),
+            "this connection carries only one response, not a stream of notifications".into(),
         )
         .into());
     }
@@ -160,11 +160,11 @@ pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work
         };
         let held: usize = open.iter().map(|stream| watched(stream)).sum();
         if held + watched(&stream) > MAX_SUBSCRIPTIONS {
-            return Err(ProtocolError::Internal("this connection holds too many subscriptions".into()).into());
+            return Err(ProtocolError::Internal("too many subscriptions on this connection".into()).into());
         }
         let notifications = stream.filter.clone();
         let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(stream.meta()) };
-        // Not `notify`: the acknowledgement must come, and first.
+        // Not `notify`, which may drop the message: the acknowledgement must be sent, and be the first message.
         scope.connection.answers().append(|out| stream.write(Method::ListenAcknowledged, &params, out));
         open.push(stream.clone());
     }

@@ -1,10 +1,9 @@
-//! URI templates (RFC 6570): reading them, and matching a URI against one in linear time without a regular
-//! expression. `{name}` matches one path segment, `{+name}` and `{name*}` match slashes too, `{?a,b}` at the end
-//! matches a query.
+//! URI templates (RFC 6570): parsing, and matching in linear time without regular expressions. `{name}` matches one
+//! path segment, `{+name}` and `{name*}` also match slashes, and `{?a,b}` at the end matches a query.
 
 use std::collections::BTreeMap;
 
-/// A template, ready to match.
+/// Parsed URI template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UriTemplate {
     parts: Vec<Part>,
@@ -18,29 +17,29 @@ enum Part {
 }
 
 impl UriTemplate {
-    /// Reads a template; an error in words when it is not one that can be matched.
+    /// Parses a template. Fails if it is malformed or cannot be matched.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut template = UriTemplate { parts: Vec::new(), query: None };
         let mut rest = text;
         while !rest.is_empty() {
             if template.query.is_some() {
-                return Err("a query variable {?…} must be the last thing in a template".into());
+                return Err("a query variable {?…} must be the last part of a template".into());
             }
             let literal = rest.find('{').unwrap_or(rest.len());
             if rest[..literal].contains('}') {
-                return Err("there is a } without its {".into());
+                return Err("unmatched }: remove it, or add the opening {".into());
             }
             if literal > 0 {
                 template.parts.push(Part::Literal(rest[..literal].to_owned()));
                 rest = &rest[literal..];
                 continue;
             }
-            let end = rest.find('}').ok_or("there is a { without its }")?;
+            let end = rest.find('}').ok_or("unmatched {: add the closing }")?;
             template.variable(&rest[1..end])?;
             rest = &rest[end + 1..];
         }
         if template.variables().next().is_none() {
-            return Err("it has no {variable}; register a plain resource instead".into());
+            return Err("it has no {variable}: register a plain resource instead".into());
         }
         Ok(template)
     }
@@ -59,7 +58,7 @@ impl UriTemplate {
             None => (inside.strip_suffix('*').unwrap_or(inside), inside.ends_with('*')),
         };
         if matches!(self.parts.last(), Some(Part::Variable { .. })) {
-            return Err(format!("{{{inside}}} follows another variable: put something between them"));
+            return Err(format!("{{{inside}}} follows another variable: put text between them"));
         }
         let name = self.checked(name)?;
         self.parts.push(Part::Variable { name, slashes });
@@ -72,12 +71,12 @@ impl UriTemplate {
             return Err(format!("{{{name}}} is not a variable: use {{name}}, {{+name}} or {{?name,name}}"));
         }
         if self.variables().any(|other| other == name) {
-            return Err(format!("the variable {{{name}}} stands in it twice"));
+            return Err(format!("the variable {{{name}}} occurs twice"));
         }
         Ok(name.to_owned())
     }
 
-    /// The names of all variables.
+    /// Returns the names of all variables.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         let path = self.parts.iter().filter_map(|part| match part {
             Part::Variable { name, .. } => Some(&**name),
@@ -86,7 +85,7 @@ impl UriTemplate {
         path.chain(self.query.iter().flatten().map(|name| &**name))
     }
 
-    /// The values of the variables, if `uri` is of this pattern.
+    /// Matches a URI and returns the values of the variables, or `None` if it does not match.
     pub(crate) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let mut values = BTreeMap::new();
         let (mut rest, query) = match (&self.query, uri.split_once('?')) {
@@ -100,14 +99,14 @@ impl UriTemplate {
                 Part::Variable { name, slashes } => {
                     let after = parts.clone().nth(1);
                     let end = match parts.peek() {
-                        // What ends the template ends the URI too, and may stand in the value as well.
+                        // The last literal must end the URI, and may also occur in the value before it.
                         Some(Part::Literal(last)) if after.is_none() => rest.len().checked_sub(last.len())?,
                         Some(Part::Literal(next)) if *slashes => rest.rfind(next.as_str())?,
                         Some(Part::Literal(next)) => rest.find(next.as_str())?,
                         _ => rest.len(),
                     };
                     let value = percent_decode(rest.get(..end)?)?;
-                    // One segment stays one segment, however its slashes are written.
+                    // A value of one segment must not contain a slash, even if it is percent-encoded.
                     if value.is_empty() || (!slashes && value.contains('/')) {
                         return None;
                     }
@@ -191,14 +190,14 @@ mod tests {
     fn templates_that_cannot_be_matched_are_refused_in_words() {
         for (template, word) in [
             ("plain://uri", "no {variable}"),
-            ("a:{x", "without its }"),
-            ("a:x}", "without its {"),
+            ("a:{x", "unmatched {"),
+            ("a:x}", "unmatched }"),
             ("a:{x}{y}", "follows another variable"),
             ("a:{x}/{x}", "twice"),
             ("a:{?q,q}", "twice"),
             ("a:{}", "not a variable"),
             ("a:{#x}", "not a variable"),
-            ("a:{?q}/x", "last thing"),
+            ("a:{?q}/x", "last part"),
         ] {
             let error = UriTemplate::parse(template).unwrap_err();
             assert!(error.contains(word), "{template}: {error}");

@@ -1,4 +1,4 @@
-//! Tools: how they are described, and how a call reaches the function behind one.
+//! Tools: their definitions and the calls of their handlers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::{BoxFuture, Listed, schema};
 use crate::http::annotation;
 use crate::{Error, Result};
 
-/// A tool that is being described. [`Tool::handler`] finishes it.
+/// Builder of a tool. [`Tool::handler`] completes it.
 ///
 /// ```
 /// # use linchpin::{Tool, args};
@@ -41,13 +41,13 @@ pub struct Tool {
     timeout: Option<Duration>,
     asks_first: bool,
     raw: bool,
-    /// Parameters that are mirrored into headers, and the names of those.
+    /// Parameters that are mirrored into headers, with the header names.
     headers: Vec<(String, String)>,
     scopes: Vec<String>,
 }
 
 impl Tool {
-    /// A tool whose schema comes from the arguments of its handler.
+    /// Creates a tool whose schema is derived from the arguments of its handler.
     pub fn new(name: impl Into<String>) -> Self {
         let definition = model::Tool {
             name: name.into(),
@@ -70,7 +70,7 @@ impl Tool {
         }
     }
 
-    /// A tool with a schema written by hand; its handler takes a JSON object.
+    /// Creates a tool with a hand-written schema; its handler takes a JSON object.
     pub fn raw(name: impl Into<String>, input_schema: Value) -> Self {
         let mut tool = Self::new(name);
         tool.definition.input_schema = input_schema;
@@ -80,7 +80,7 @@ impl Tool {
 
     describe!();
 
-    /// What its structured result looks like, written by hand.
+    /// Sets a hand-written schema of the structured result.
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.definition.output_schema = Some(OutputSchema(schema));
         self
@@ -91,51 +91,51 @@ impl Tool {
         self
     }
 
-    /// Hint: it changes nothing.
+    /// Hints that the tool does not modify its environment.
     pub fn read_only(self) -> Self {
         self.annotate(|annotations| annotations.read_only = Some(true))
     }
 
-    /// Hint: whether it may destroy something.
+    /// Hints whether the tool may perform destructive updates.
     pub fn destructive(self, destructive: bool) -> Self {
         self.annotate(|annotations| annotations.destructive = Some(destructive))
     }
 
-    /// Hint: calling it twice is as good as once.
+    /// Hints that repeated calls with the same arguments have no additional effect.
     pub fn idempotent(self) -> Self {
         self.annotate(|annotations| annotations.idempotent = Some(true))
     }
 
-    /// Hint: whether it reaches beyond a closed world.
+    /// Hints whether the tool interacts with external entities.
     pub fn open_world(self, open: bool) -> Self {
         self.annotate(|annotations| annotations.open_world = Some(open))
     }
 
-    /// Whether a call may, or must, run as a task: answered at once with a name, and looked at later. For work
-    /// that takes minutes.
+    /// Sets whether a call may or must run as a task, which is created immediately and polled later. For work that
+    /// takes minutes.
     pub fn task(mut self, support: TaskSupport) -> Self {
         self.definition.execution = Some(ToolExecution { task_support: Some(support) });
         self
     }
 
-    /// What it asks at its beginning is asked with the call itself, and it becomes a task when it first waits for
-    /// something else: a user who says no has not started anything. For clients without a session; see
-    /// [`Self::task`].
+    /// Sends the server requests at the start of the handler in the response to the call itself; the call becomes a
+    /// task when it first waits for something else. So a user who declines has not started a task. For clients without
+    /// a session; see [`Self::task`].
     pub fn asks_first(mut self) -> Self {
         self.asks_first = true;
         self
     }
 
-    /// The longest a call may take; then it ends in an error that the model reads.
+    /// Sets the timeout of a call. A call that exceeds it ends with an error that the model sees.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Over HTTP, clients repeat this parameter in the header `Mcp-Param-{name}`, so that what stands between them
-    /// and the server can route by it. Not for secrets: headers end up in logs.
+    /// Mirrors a parameter into the HTTP header `Mcp-Param-{name}` of the client's requests, so that intermediaries can
+    /// route by it. Do not use it for secrets: headers end up in logs.
     ///
-    /// The parameter is a string, an integer or a boolean.
+    /// The parameter must be a string, an integer or a boolean.
     ///
     /// ```
     /// # use linchpin::{Tool, args};
@@ -150,17 +150,17 @@ impl Tool {
         self
     }
 
-    /// What whoever calls it must be allowed to do: all of these. A call with a token that has not all of them is
-    /// refused before the handler sees it, in every revision; over HTTP the client learns what to ask its user for.
+    /// Requires scopes: a call whose identity lacks any of them is rejected before the handler runs, in every revision.
+    /// Over HTTP, the challenge names the scopes that the client must request.
     ///
-    /// Only those who are known by an [`Identity`](crate::Identity) are held to it. On stdio and in memory nobody is:
-    /// whoever started the server may do everything.
+    /// Applies only to callers with an [`Identity`](crate::Identity). Callers on stdio and in memory have none and may
+    /// call every tool.
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// The function behind it.
+    /// Sets the handler and completes the tool.
     pub fn handler<Form, H>(self, handler: H) -> impl Register
     where
         H: Handler<Form>,
@@ -174,7 +174,7 @@ impl Tool {
         self.finish(Box::new(typed), input, output)
     }
 
-    /// Everything that does not depend on the handler's type: compiled once, not for each tool.
+    /// Does everything that does not depend on the type of the handler, so that it is compiled once.
     fn finish(
         mut self,
         call: Box<dyn Call>,
@@ -197,7 +197,7 @@ impl Tool {
         };
         if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
             return Err(refuse(
-                "its arguments must be a struct: the schema must have \"type\": \"object\"".into(),
+                "the arguments must be a struct: the schema must have \"type\": \"object\"".into(),
             ));
         }
         for (parameter, name) in &self.headers {
@@ -234,36 +234,36 @@ impl Tool {
     }
 }
 
-/// The parameters that clients repeat in headers; none of a tool of another server that says it wrongly.
+/// Returns the parameters that clients mirror into headers, or none if a remote tool declares them wrongly.
 #[cfg(feature = "http-server")]
 fn mirror(definition: &model::Tool) -> crate::http::mirror::Mirror {
     crate::http::mirror::Mirror::of(&definition.input_schema).unwrap_or_default()
 }
 
-/// A registered tool.
+/// Registered tool.
 pub struct ToolEntry {
     pub(crate) name: Arc<str>,
     pub(crate) definition: model::Tool,
     call: Box<dyn Call>,
     timeout: Option<Duration>,
     pub(crate) asks_first: bool,
-    /// What whoever calls it must be allowed to do.
+    /// Scopes that a caller must have.
     pub(crate) scopes: Box<[String]>,
     input_check: Option<Validator>,
     output_check: Option<Validator>,
-    /// Whether the type proves the output schema, as long as no number in it has become `null`.
+    /// Whether the type guarantees the output schema, as long as no number has become `null`.
     output_proven: bool,
-    /// Parameters that clients repeat in headers.
+    /// Parameters that clients mirror into headers.
     #[cfg(feature = "http-server")]
     pub(crate) mirror: crate::http::mirror::Mirror,
-    /// State of the mounted server it came from.
+    /// State of the mounted server that the tool belongs to.
     pub(crate) state: Option<Arc<StateMap>>,
-    /// The types of state that its handler takes.
+    /// Types of the state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 
 impl ToolEntry {
-    /// A tool of another server, which does its own checks.
+    /// Creates a tool of a remote server, which does its own checks.
     pub(super) fn remote(definition: model::Tool, call: Box<dyn Call>) -> ToolEntry {
         ToolEntry {
             name: (&*definition.name).into(),
@@ -282,7 +282,7 @@ impl ToolEntry {
         }
     }
 
-    /// The same tool under another name, with the state of the server it came from.
+    /// Returns the same tool under another name, with the state of the server it belongs to.
     pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> ToolEntry {
         let mut definition = self.definition.clone();
         definition.name.clone_from(&name);
@@ -304,13 +304,13 @@ impl ToolEntry {
         }
     }
 
-    /// Whether it runs as a task.
+    /// Returns whether calls may or must run as tasks.
     pub(crate) fn task_support(&self) -> TaskSupport {
         let said = self.definition.execution.as_ref().and_then(|execution| execution.task_support);
         said.unwrap_or(TaskSupport::Forbidden)
     }
 
-    /// Whether running it twice does no harm, by what its author says of it.
+    /// Returns whether the author declared the tool safe to run twice.
     pub(crate) fn may_run_twice(&self) -> bool {
         let said = self.definition.annotations.as_ref();
         let said = |hint: fn(&ToolAnnotations) -> Option<bool>| said.and_then(hint);
@@ -319,7 +319,7 @@ impl ToolEntry {
             || said(|hints| hints.destructive) == Some(false)
     }
 
-    /// Checks the arguments and begins the call. `Err` is for the model: what is wrong with the arguments.
+    /// Checks the arguments and starts the call. The error describes invalid arguments for the model.
     pub(crate) fn begin(self: &Arc<Self>, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
         if let Some(check) = &self.input_check {
             let value: Value = decode(arguments)?;
@@ -336,7 +336,7 @@ impl ToolEntry {
                 if let Ok(result) = tokio::time::timeout_at(deadline, &mut work).await {
                     return result;
                 }
-                // The time that the client takes to answer is not the tool's.
+                // The time that the client takes to respond does not count against the tool.
                 let waited = context.as_ref().map_or(Duration::ZERO, |context| context.questions().waited());
                 if begun + timeout + waited <= deadline {
                     return Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}")));
@@ -346,7 +346,7 @@ impl ToolEntry {
         }))
     }
 
-    /// What must be true of a result before it leaves.
+    /// Checks a result against the output schema.
     pub(crate) fn check_output(&self, result: &mut CallToolResult) -> Result<()> {
         let Some(schema) = &self.definition.output_schema else { return Ok(()) };
         if result.is_error == Some(true) {
@@ -372,10 +372,10 @@ impl ToolEntry {
     }
 }
 
-/// A call under way.
+/// Future of a tool call.
 pub(crate) type Work = BoxFuture<Result<CallToolResult>>;
 
-/// A handler whose type is forgotten.
+/// Type-erased handler.
 pub(super) trait Call: Send + Sync {
     fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid>;
 }
@@ -397,7 +397,7 @@ where
     }
 }
 
-/// A tool of a mounted server: its checks and its time limit stay its own.
+/// Tool of a mounted server, which applies its own checks and timeout.
 struct Mounted(Arc<ToolEntry>);
 
 impl Call for Mounted {

@@ -1,5 +1,5 @@
-//! Elicitation in URL mode after the user has agreed: the interaction happens on a web page, and may end long after the
-//! request that led there.
+//! Elicitation in URL mode after the user's consent: the interaction happens on a web page and may end long after the
+//! request.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use linchpin_protocol::version::Feature;
 
 use super::Context;
 
-/// A web page that the user has agreed to open, see [`Context::elicit_url`].
+/// Web page that the user has agreed to open, see [`Context::elicit_url`].
 pub struct UrlElicitation {
     cx: Context,
     id: String,
@@ -20,10 +20,10 @@ impl UrlElicitation {
         UrlElicitation { cx: cx.clone(), id }
     }
 
-    /// Notifies the client that the user has finished on the page (`notifications/elicitation/complete`), so that it can
-    /// close its dialogue or repeat a request. It may be called after the handler has returned.
+    /// Notifies the client that the user has finished on the page (`notifications/elicitation/complete`), so that it
+    /// can close its dialogue or repeat a request. May be called after the handler has returned.
     ///
-    /// Only the last revision with sessions has this notification; nothing is sent to clients of other revisions.
+    /// Only the last session-era revision has this notification; clients of other revisions receive none.
     pub fn complete(self) {
         if self.cx.revision().has(Feature::ElicitationIds) {
             let params = ElicitationCompleteParams { elicitation_id: self.id, meta: None };

@@ -1,18 +1,18 @@
-//! Checks against a JSON Schema, for what decoding does not prove. Without the feature `validate` there is no
-//! checker, and a schema that needs one is refused when it is registered.
+//! JSON Schema validation, for constraints that decoding does not enforce. Without the feature `validate` there is no
+//! validator, and a schema that needs one is rejected at registration.
 
 use serde_json::Value;
 
 use super::schema::Typed;
 
-/// A checker for one schema, compiled when it is registered.
+/// Validator of one schema, compiled at registration.
 pub(crate) struct Validator {
     #[cfg(feature = "validate")]
     schema: linchpin_schema::Schema,
 }
 
 impl Validator {
-    /// A checker for a schema made from a type, if the type leaves something unproven.
+    /// Returns a validator for a derived schema, if the type does not enforce all of it.
     pub(crate) fn for_typed(typed: &Typed) -> Result<Option<Self>, String> {
         match &typed.unproven {
             None => Ok(None),
@@ -20,8 +20,8 @@ impl Validator {
         }
     }
 
-    /// A checker for what a type proves but for one thing: a number that is not finite becomes `null` in JSON.
-    /// Without the feature there is none.
+    /// Returns a validator for a schema that its type enforces with one exception: a number that is not finite becomes
+    /// `null` in JSON. Returns `None` without the feature.
     pub(crate) fn for_nulls(typed: &Typed) -> Option<Self> {
         if cfg!(feature = "validate") { Self::new(&typed.exact, "").ok() } else { None }
     }
@@ -30,19 +30,19 @@ impl Validator {
     pub(crate) fn new(schema: &Value, _: &str) -> Result<Self, String> {
         match linchpin_schema::Schema::compile(schema) {
             Ok(schema) => Ok(Self { schema }),
-            Err(fault) => Err(format!("the schema is not valid at \"{}\": {}", fault.path(), fault.reason())),
+            Err(fault) => Err(format!("the schema is invalid at \"{}\": {}", fault.path(), fault.reason())),
         }
     }
 
     #[cfg(not(feature = "validate"))]
     pub(crate) fn new(_: &Value, place: &str) -> Result<Self, String> {
         Err(format!(
-            "its schema has a constraint that decoding cannot prove ({place}): turn on the feature `validate` of \
-             linchpin, or leave the constraint out"
+            "its schema has a constraint that decoding does not enforce ({place}): enable the feature `validate` of \
+             linchpin, or remove the constraint"
         ))
     }
 
-    /// The first few faults of a value, each with its place.
+    /// Validates a value. The error lists up to five violations with their positions.
     #[cfg(feature = "validate")]
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         let faults = self.schema.faults(value, 5);
@@ -54,7 +54,7 @@ impl Validator {
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
-        reason = "the same face with and without the feature"
+        reason = "same signature with and without the feature"
     )]
     pub(crate) fn check(&self, _: &Value) -> Result<(), String> {
         Ok(())

@@ -1,5 +1,5 @@
-//! What the endpoint is built on, for services of other kinds over HTTP: connections that are looked after, the hosts
-//! and origins that may come in, bodies up to a cap, and JSON that can only be read in one way.
+//! Building blocks of the MCP endpoint for other HTTP services: supervised connections, host and origin checks, bodies
+//! with a maximum size, and JSON without ambiguities.
 
 pub use linchpin_jsonrpc::{Limits, ParseError, ParseErrorKind, check as check_json};
 
@@ -7,7 +7,7 @@ pub use linchpin_jsonrpc::{Limits, ParseError, ParseErrorKind, check as check_js
 pub use super::http::Tls;
 pub use super::http::{Addresses, Bodies, Guard, Listener, Stranger, Unread, Whole, client_network};
 
-/// The fields of a form, or of a query, in their order.
+/// Decodes the fields of a form or query, in order.
 #[cfg(feature = "auth")]
 pub fn decode_form(
     form: &str,
