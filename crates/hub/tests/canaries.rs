@@ -67,7 +67,7 @@ impl Hub {
         let mut shown = String::new();
         for line in lines {
             shown += &line;
-            if line.contains("Ctrl-C ends it") {
+            if line.contains("Ctrl-C to stop") {
                 break;
             }
         }
@@ -338,7 +338,7 @@ fn no_secret_is_anywhere_but_with_whoever_it_belongs_to() {
     for (times, wrong) in (1..).zip(wrong) {
         home.write(&format!("{config}{wrong}\n"));
         hub.signal(Signal::HUP);
-        hub.wait_for("stays in force", times);
+        hub.wait_for("using the previous configuration", times);
         let run = home.run(&["server", "disable", "repeating"]);
         assert_eq!(run.code, Some(1));
         stage.sink("linchpin server disable", format!("{}{}", run.stdout, run.stderr).as_bytes(), &[]);

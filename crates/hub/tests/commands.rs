@@ -245,7 +245,7 @@ fn the_demo_server_is_replaced_on_request_alone() {
     assert!(!home.config().exists());
     home.ok(&[&add[..2], &["Demo", "--slug", "mine", "--", LINCHPIN, "demo"]].concat());
     home.ok(&[&add[..2], &["Demo", "--replace-demo", "--", LINCHPIN, "demo"]].concat());
-    home.run(&add).said(1, &["there is a server `demo` already"]);
+    home.run(&add).said(1, &["server `demo` already exists"]);
     home.run(&[&add[..2], &["X", "--replace-demo", "--", LINCHPIN, "demo"]].concat())
         .said(2, &["--slug demo"]);
 }

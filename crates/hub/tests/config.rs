@@ -82,7 +82,7 @@ fn a_server_that_leaves_the_file_keeps_its_id_and_its_secret() {
             continue;
         }
         home.write(&file());
-        hub.wait_for("the operator's file has changed");
+        hub.wait_for("configuration file changed");
         home.ok(&["server", "sync", "files"]);
     }
     let _hub = home.start();
@@ -129,8 +129,7 @@ fn localhost_can_be_listened_at() {
     let home = Home::new();
     let hub = home.start_by(&["bash", "-c", "exec \"$1\" \"$2\" \"$3\" --listen localhost:0", "-"], &[]);
     assert!(hub.url.starts_with("http://127.0.0.1:"), "{}", hub.url);
-    run(&["--listen", "hub.example:9000"])
-        .said(2, &["it must be an IP address and a port", "`localhost:7420`"]);
+    run(&["--listen", "hub.example:9000"]).said(2, &["must be an IP address and a port", "`localhost:7420`"]);
 }
 
 #[test]

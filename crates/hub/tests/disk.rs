@@ -40,7 +40,7 @@ fn what_is_kept_survives_what_was_asked_for() {
         let set = variable.map(|value| format!("LINCHPIN_AUDIT_DURABILITY={value}"));
         let program: Vec<_> = set.as_deref().into_iter().collect();
         let mut hub = home.start_by(&[&["env"], &program[..]].concat(), arguments);
-        hub.wait_for("the hub is ready")
+        hub.wait_for("hub ready")
     };
     assert!(ready(None, &[]).contains("durability=Process"));
     home.write("[audit]\ndurability = \"power\"\n");

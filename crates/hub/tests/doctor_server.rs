@@ -51,7 +51,7 @@ async fn from_nobody_to_a_revoked_grant() {
     home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");
     let hub = home.start();
     home.ok(&["server", "add", "Guarded", "--url", &authority.mcp_url(), "--auth", "oauth"]);
-    examine(&home, 1, &["nobody has signed in", "sign in with `linchpin server sign-in guarded`"]);
+    examine(&home, 1, &["not signed in", "sign in with `linchpin server sign-in guarded`"]);
 
     // The link is all that a browser needs, which has never seen the hub.
     let begun = home.json(&["server", "sign-in", "guarded", "--no-wait"]);
@@ -67,7 +67,7 @@ async fn from_nobody_to_a_revoked_grant() {
     let (status, _) = visit(&back.url, Some(&header(&left, SET_COOKIE))).await;
     assert_eq!(status, 200);
 
-    let words = ["token request at", "HTTP 200", "somebody has signed in", "The server can be used."];
+    let words = ["token request at", "HTTP 200", "ok sign-in signed in", "The server is usable."];
     examine(&home, 0, &words);
     let healthy = home.json(&DOCTOR);
     assert_eq!((&healthy["server"], &healthy["ok"]), (&"guarded".into(), &true.into()), "{healthy}");
@@ -83,7 +83,7 @@ async fn from_nobody_to_a_revoked_grant() {
     authority.revoke();
     home.run(&["tool", "call", "mcp_guarded__greet"])
         .said(1, &["sign in again with `linchpin server sign-in guarded`"]);
-    examine(&home, 1, &["it does not count any more", "sign in again with"]);
+    examine(&home, 1, &["the grant is no longer accepted", "sign in again with"]);
     home.run(&["doctor", "--server", "nothing"]).said(1, &["nothing"]);
     home.run(&["doctor"]).said(2, &["give the URL of a server"]);
     drop(hub);

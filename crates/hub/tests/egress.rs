@@ -21,7 +21,7 @@ use rest::Rest;
 use terminator::{NAME, Terminator};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates/authority.pem");
-const TAKEN: &str = "what the hub may reach is now as the operator's file says";
+const TAKEN: &str = "egress configuration applied";
 
 /// What the hub says over HTTP.
 fn asked(home: &Home, noun: &str) -> Value {
@@ -61,9 +61,12 @@ async fn everything_goes_through_the_proxy_of_the_file_and_no_other() {
         // A proxy that cannot be asked changes nothing, and one that is not there is named.
         file(&format!("http://hub:$NOT_SET@{}", proxy.address()));
         running.signal(Signal::HUP);
-        running.wait_for("the variable `NOT_SET` is not set");
+        running.wait_for("the environment variable `NOT_SET` is not set");
         let problem = asked(&home, "status")["file_problem"].to_string();
-        assert!(problem.contains("`egress.proxy`: the variable `NOT_SET` is not set"), "{problem}");
+        assert!(
+            problem.contains("`egress.proxy`: the environment variable `NOT_SET` is not set"),
+            "{problem}"
+        );
         assert_eq!(home.json(&["server", "test", "up"])["name"], "up");
         file("http://127.0.0.1:1");
         running.signal(Signal::HUP);
@@ -74,7 +77,8 @@ async fn everything_goes_through_the_proxy_of_the_file_and_no_other() {
     });
     block_in_place(|| {
         file("http://hub:$NOT_SET@127.0.0.1:1");
-        home.run(&[]).said(1, &["linchpin.toml`: `egress.proxy`: the variable `NOT_SET` is not set"]);
+        home.run(&[])
+            .said(1, &["linchpin.toml`: `egress.proxy`: the environment variable `NOT_SET` is not set"]);
     });
 }
 

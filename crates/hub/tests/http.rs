@@ -123,7 +123,7 @@ fn the_doctor_shows_every_step() {
     assert_eq!(names, ["TCP", "era", "revision", "session", "server", "capabilities", "tools"]);
     let text = run(&["doctor", &demo.url]).said(0, &[]).stdout;
     assert!(
-        text.contains("ok revision      2026-07-28") && text.ends_with("The server can be used.\n"),
+        text.contains("ok revision      2026-07-28") && text.ends_with("The server is usable.\n"),
         "{text}"
     );
     let started = run(&["--json", "doctor", LINCHPIN, "demo"]).said(0, &[]);
@@ -140,7 +140,7 @@ async fn examined(url: &str, trusting: &str) -> support::Run {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_tells_servers_of_the_session_era_apart() {
     let mut serving = JoinSet::new();
-    for (is_stateless, session) in [(false, "the server gave one"), (true, "the server gave none")] {
+    for (is_stateless, session) in [(false, "assigned by the server"), (true, "not assigned by the server")] {
         let server = Server::new("old", "1").protocol_version(LAST.as_str());
         let http = server.tool("greet", "", || async { "hello" }).http();
         let http = if is_stateless { http.stateless() } else { http };
@@ -174,7 +174,7 @@ async fn the_doctor_knows_servers_of_before_streamable_http() {
     })
     .await;
     let healthy = examined(&format!("{}/sse", script.origin()), "authority.pem").await;
-    assert_old(&healthy, FIRST, "HTTP+SSE: the stream of events is the session");
+    assert_old(&healthy, FIRST, "HTTP+SSE: the event stream is the session");
 }
 
 #[test]
@@ -223,7 +223,7 @@ async fn the_doctor_shows_whether_a_certificate_is_trusted() {
     let healthy = examined(&url, "authority.pem").await.said(0, &[]);
     let names: Vec<_> = steps(&healthy).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names[..3], ["TCP", "TLS", "era"]);
-    assert_eq!(says(&healthy, "TLS"), "the certificate is 127.0.0.1's");
+    assert_eq!(says(&healthy, "TLS"), "valid certificate for 127.0.0.1");
     let failed = examined(&url, "other.pem").await.said(1, &[]);
     assert!(matches!(&steps(&failed)[..], [_, (name, false, _)] if name == "TLS"), "{}", failed.stdout);
     assert!(says(&failed, "TLS").contains("UnknownIssuer"), "{}", failed.stdout);
@@ -244,8 +244,8 @@ fn the_doctor_says_what_to_do() {
     let cases = [
         (&*nowhere, "check the path of the URL"),
         (&*unauthorized, "--header 'Authorization: Bearer …'"),
-        (&*page, "does not speak the Model Context Protocol"),
-        (&*broken, "the server failed by itself"),
+        (&*page, "check the URL or the command"),
+        (&*broken, "the server reported an internal error"),
         ("http://127.0.0.1:1/mcp", "check host and port"),
         ("http://1.1.1.1/mcp", "https"),
         ("no-such-program", "check the name"),
@@ -254,7 +254,7 @@ fn the_doctor_says_what_to_do() {
         let failed = run(&["doctor", server]);
         assert_eq!(failed.code, Some(1), "{server}: {}", failed.stdout);
         assert!(failed.stdout.contains(advice), "{server}: {advice:?} is missing in:\n{}", failed.stdout);
-        let ended = "The server cannot be used as it is.\n";
+        let ended = "The server is not usable.\n";
         assert!(failed.stdout.ends_with(ended), "{}", failed.stdout);
     }
     // How long a resolver takes to know nothing is up to the machine.

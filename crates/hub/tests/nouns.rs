@@ -32,7 +32,7 @@ fn programs_are_added_to_the_operators_file() {
     let server = home.json(&["server", "connect", "my-server"]);
     assert_eq!((&server["status"], &server["timeout_ms"]), (&"connected".into(), &5_000.into()));
     assert!(!server.to_string().contains("canary"), "{server}");
-    home.run(&add).said(1, &["there is a server `my-server` already", "--slug"]);
+    home.run(&add).said(1, &["server `my-server` already exists", "--slug"]);
     let added = home.json(&["server", "add", "Other", "--slug", "two", "--disabled", "--", LINCHPIN, "demo"]);
     assert_eq!((&added["slug"], &added["enabled"]), (&"two".into(), &false.into()));
     home.run(&["server", "connect", "two"]).said(1, &["`two` is disabled"]);
@@ -328,7 +328,7 @@ fn people_and_the_key() {
 #[test]
 fn the_audit_is_checked_with_and_without_a_hub() {
     let home = Home::new();
-    home.run(&["audit", "verify"]).said(1, &["there is no database at", "--data-dir"]);
+    home.run(&["audit", "verify"]).said(1, &["no database at", "--data-dir"]);
     let hub = home.start();
     home.ok(&["server", "connect", "demo"]);
     home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#]);

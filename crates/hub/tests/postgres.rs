@@ -36,7 +36,7 @@ fn everything_is_in_the_database_and_what_opens_it_is_not() {
     let options = ["--database", &url, "--key-file", nowhere.to_str().unwrap(), "--listen", "127.0.0.1:0"];
     other
         .run(&options)
-        .said(1, &["elsewhere/hub.keys` is gone", "in the database is sealed with", "--key-file"]);
+        .said(1, &["elsewhere/hub.keys` is missing", "in the database is encrypted with", "--key-file"]);
     assert!(!nowhere.exists(), "nobody needs new ones");
     // What was changed is found.
     server().sql(&database, "DELETE FROM audit WHERE number = 2");

@@ -68,7 +68,7 @@ fn one_hub_for_each_directory_and_none_that_others_reach() {
     let home = Home::new();
     let first = home.start();
     let second = home.run(&["--listen", "127.0.0.1:0"]);
-    second.said(1, &[" already at ", &first.url, "--data-dir"]);
+    second.said(1, &["a hub is already running on", &first.url, "--data-dir"]);
     let taken = first.url.strip_prefix("http://").unwrap();
     let other = Home::new();
     other.run(&["--listen", taken]).said(1, &[taken, "cannot listen on"]);
@@ -84,7 +84,7 @@ fn others_come_through_a_proxy_that_is_named() {
     let home = Home::new();
     let ready = home.file("ready.json");
     home.write("url = \"http://hub.example\"");
-    home.run(&[]).said(1, &["`url`", "a proxy with TLS", "https://hub.example"]);
+    home.run(&[]).said(1, &["`url`", "its TLS proxy", "https://hub.example"]);
     home.write("url = \"https://hub.example/\"");
     let _hub = home.start_with(&["--ready-file", ready.to_str().unwrap()]);
     home.run_with("a long password\n", &["user", "password", "local"]).said(0, &[]);
@@ -124,7 +124,7 @@ fn on_a_terminal_the_first_sign_in_is_shown_and_nowhere_else() {
     let home = Home::new();
     let data = home.data();
     let arguments = ["--data-dir", data.to_str().unwrap(), "--listen", "127.0.0.1:0"];
-    let shown = on_terminal(&[("Ctrl-C ends it", "\u{3}")], &arguments).said(0, &[]).stdout;
+    let shown = on_terminal(&[("Ctrl-C to stop", "\u{3}")], &arguments).said(0, &[]).stdout;
     let url = shown.split_whitespace().find(|word| word.contains("/sign-in?token=")).unwrap();
     let token = url.split_once("token=").unwrap().1.trim_end_matches("\u{1b}[0m");
     assert_eq!(token.len(), 64, "{url}");
@@ -156,7 +156,7 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
     home.start().end();
     let keys = home.file("elsewhere");
     fs::rename(home.keys(), &keys).unwrap();
-    home.run(&[]).said(1, &["data.keys` is gone", "--key-file"]);
+    home.run(&[]).said(1, &["data.keys` is missing", "--key-file"]);
     assert!(!home.keys().exists());
 
     let other = Home::new();
@@ -164,7 +164,8 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
     home.run(&["--key-file", other.keys().to_str().unwrap()]).said(1, &["key", "--key-file"]);
     let broken = home.file("private");
     linchpin_hub_core::private::write(&broken, b"no keys", &linchpin_hub_core::world::System).unwrap();
-    home.run(&["--key-file", broken.to_str().unwrap()]).said(1, &["is no key file", "say with --key-file"]);
+    home.run(&["--key-file", broken.to_str().unwrap()])
+        .said(1, &["is no key file", "set another path with --key-file"]);
     let broken = home.file("broken");
     write_open(&broken, "no keys");
     home.run(&["--key-file", broken.to_str().unwrap()]).said(1, &["others can read", "chmod 600"]);
@@ -188,22 +189,22 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
 fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
     let home = Home::new();
     let mut hub = home.start_with(&["--log", "json"]);
-    let line: Value = serde_json::from_str(&hub.wait_for("the hub is ready")).unwrap();
+    let line: Value = serde_json::from_str(&hub.wait_for("hub ready")).unwrap();
     assert_eq!((&line["level"], &line["url"]), (&"INFO".into(), &(*hub.url).into()));
     let program = format!("[servers.one]\ncommand = {LINCHPIN:?}\nargs = [\"demo\"]\n");
     home.write(&program);
     hub.signal(Signal::HUP);
-    hub.wait_for("the operator's file has changed");
+    hub.wait_for("configuration file changed");
     home.ok(&["server", "test", "one"]);
 
     home.write(&format!("{program}enabled = maybe\n"));
-    let line: Value = serde_json::from_str(&hub.wait_for("stays in force")).unwrap();
+    let line: Value = serde_json::from_str(&hub.wait_for("using the previous configuration")).unwrap();
     assert!(line["problem"].as_str().unwrap().contains("linchpin.toml`, line 4, column 11"), "{line}");
     home.ok(&["server", "test", "one"]);
     home.run(&["server", "disable", "one"]).said(1, &["line 4, column 11"]);
 
     home.write(&format!("listen = \"127.0.0.1:1\"\n{program}"));
-    let line: Value = serde_json::from_str(&hub.wait_for("after the next start")).unwrap();
+    let line: Value = serde_json::from_str(&hub.wait_for("only after a restart")).unwrap();
     assert_eq!((&line["level"], &line["late"]), (&"WARN".into(), &"listen".into()));
 
     home.write(&program);

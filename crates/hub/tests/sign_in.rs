@@ -144,8 +144,8 @@ fn assert_failed_at((step, reason, fix): Shown<'_>, said: &str) {
     assert!(advice.contains(fix), "{fix} is missing in:\n{said}");
 }
 
-const MEND_SERVER: &str = "ask whoever runs the MCP server";
-const MEND_AUTHORITY: &str = "ask whoever runs the authorization server";
+const MEND_SERVER: &str = "ask the operator of the MCP server";
+const MEND_AUTHORITY: &str = "ask the operator of the authorization server";
 const BY_HAND: &str = "--client-id";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,7 +193,7 @@ async fn the_doctor_shows_an_authority_that_is_down() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_says_what_is_wrong_after_somebody_signed_in() {
     for (switch, shown) in [
-        (Switch::AccessDenied, ("sign-in", "it says `access_denied`", "as somebody who may")),
+        (Switch::AccessDenied, ("sign-in", "it says `access_denied`", "an account with permission")),
         (Switch::IssWrong, ("sign-in", "comes from another authorization server", MEND_AUTHORITY)),
         (Switch::TokenHtmlError, ("token", "it answered HTTP 500 with a page for people", MEND_AUTHORITY)),
         (Switch::TokenTypeUnknown, ("token", "its token is of the type `mac`", MEND_AUTHORITY)),

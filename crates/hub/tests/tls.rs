@@ -43,7 +43,7 @@ fn put(home: &Home, name: &str, text: &str) {
 /// A hub that runs there, and where others come in.
 fn start(home: &Home) -> (Hub, String) {
     let mut hub = home.start_with(&["--log", "json"]);
-    let line: Value = serde_json::from_str(&hub.wait_for("others come in here")).unwrap();
+    let line: Value = serde_json::from_str(&hub.wait_for("public listener ready")).unwrap();
     (hub, line["url"].as_str().unwrap().to_owned())
 }
 
@@ -103,26 +103,26 @@ fn a_certificate_that_has_changed_is_taken_over_and_a_broken_one_is_not() {
     let home = home(FILES);
     let (mut hub, url) = start(&home);
     put(&home, "hub.pem", EXPIRED);
-    hub.wait_for("the certificate has changed");
+    hub.wait_for("TLS certificate reloaded");
     assert_eq!(health(&url), Err(EgressErrorKind::Tls));
     put(&home, "other.pem", SERVER);
     home.write(&FILES.replace("hub.pem", "other.pem"));
-    hub.wait_for("the certificate has changed");
+    hub.wait_for("TLS certificate reloaded");
     assert_eq!(health(&url), Ok(200));
     put(&home, "other.pem", "nothing");
-    let line = hub.wait_for("the one before stays in force");
+    let line = hub.wait_for("using the previous one");
     assert!(
         line.contains("other.pem`: with its key `") && line.contains("there is no certificate in it"),
         "{line}"
     );
     assert_eq!(health(&url), Ok(200));
     fs::remove_file(home.data().join("hub.key")).unwrap();
-    let line = hub.wait_for("the one before stays in force");
-    assert!(line.contains("hub.key`: it cannot be read"), "{line}");
+    let line = hub.wait_for("using the previous one");
+    assert!(line.contains("hub.key`: cannot be read"), "{line}");
     assert_eq!(health(&url), Ok(200));
     put(&home, "other.pem", EXPIRED);
     put(&home, "hub.key", KEY);
-    hub.wait_for("the certificate has changed");
+    hub.wait_for("TLS certificate reloaded");
     assert_eq!(health(&url), Err(EgressErrorKind::Tls));
 }
 
@@ -130,19 +130,19 @@ fn a_certificate_that_has_changed_is_taken_over_and_a_broken_one_is_not() {
 fn a_hub_that_others_could_harm_does_not_start() {
     let home = home(FILES);
     let here = ["--listen", "127.0.0.1:0"];
-    home.run(&[]).said(2, &["does not say where others come in", "`listen`"]);
+    home.run(&[]).said(2, &["without a listen address", "`listen`"]);
     home.run(&["--listen", "0.0.0.0:0"]).said(
         1,
-        &["0.0.0.0:0", "nobody has a password yet", "--listen 127.0.0.1:0", "linchpin user password local"],
+        &["0.0.0.0:0", "no user has a password yet", "--listen 127.0.0.1:0", "linchpin user password local"],
     );
     put(&home, "hub.pem", AUTHORITY);
     home.run(&here).said(1, &["hub.pem`: with its key `", "cannot be used together"]);
     fs::set_permissions(home.data().join("hub.key"), Permissions::from_mode(0o640)).unwrap();
-    home.run(&here).said(1, &["hub.key`: it is the key of the hub", "chmod 600"]);
+    home.run(&here).said(1, &["hub.key`: insecure permissions of the TLS key", "chmod 600"]);
     fs::remove_file(home.data().join("hub.pem")).unwrap();
-    home.run(&here).said(1, &["hub.pem`: it cannot be read"]);
+    home.run(&here).said(1, &["hub.pem`: cannot be read"]);
     home.write("url = \"https://hub.example\"\nproxies = [\"10.0.0.5\"]\n");
-    home.run(&["--listen", "0.0.0.0:0"]).said(1, &["nobody has a password yet"]);
+    home.run(&["--listen", "0.0.0.0:0"]).said(1, &["no user has a password yet"]);
 }
 
 #[test]

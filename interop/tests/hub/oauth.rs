@@ -79,7 +79,11 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     let (again, yes) = (standing(&hub, &ada), standing(&hub, &bob));
     assert_eq!((&again["signed_in"], &yes["signed_in"]), (&json!("again"), &json!("yes")), "{again} {yes}");
     let shown = home.run(&["doctor", "--server", "notes", "--agent", "Ada"]);
-    assert!(shown.code == Some(1) && shown.stdout.contains("does not count any more"), "{}", shown.stdout);
+    assert!(
+        shown.code == Some(1) && shown.stdout.contains("the grant is no longer accepted"),
+        "{}",
+        shown.stdout
+    );
     sign_in(&home, "Ada", "ada").await;
     is(&as_ada, "ada");
 

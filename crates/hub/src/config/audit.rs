@@ -1,4 +1,4 @@
-//! What the operator's file says about how long things are kept, and what that survives.
+//! `[audit]` table of the configuration file: retention, location and durability of the audit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use linchpin_hub_core::hub::{Options, Retention};
 
 use super::Config;
 
-/// Days that entries stay in the store.
+/// Valid retention of audit entries in the store, in days.
 const DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
 
-/// What is kept of a call before it is made survives this.
+/// Durability of call and audit records.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// The end of the hub, however it comes.
+    /// Survives a crash of the hub.
     #[default]
     Process,
-    /// The end of the machine, too: the disk is waited for.
+    /// Also survives a power loss: commits wait for the disk.
     Power,
 }
 
@@ -32,23 +32,23 @@ impl From<Durability> for linchpin_hub_store::Durability {
     }
 }
 
-/// What `[audit]` says.
+/// Settings of the `[audit]` table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Audit {
-    /// What is kept survives this.
+    /// Durability of call and audit records.
     pub(crate) durability: Option<Durability>,
-    /// Days that entries stay in the store.
+    /// Retention of entries in the store, in days.
     pub(crate) days: Option<u64>,
-    /// The folder for those that do not.
+    /// Folder for the segments of entries that have left the store.
     pub(crate) folder: Option<PathBuf>,
-    /// The file of signed heads. Default: beside the key file.
+    /// File of signed chain heads. Default: beside the key file.
     pub(crate) head: Option<PathBuf>,
 }
 
 impl Audit {
     pub(super) fn read(mut form: Form) -> Result<Self> {
         let durability = form.text("durability", 20)?.map(|text| {
-            let wrong = |_| form.error("durability", "it is `process` or `power`");
+            let wrong = |_| form.error("durability", "must be `process` or `power`");
             Durability::from_str(&text, false).map_err(wrong)
         });
         let durability = durability.transpose()?;
@@ -60,7 +60,7 @@ impl Audit {
 }
 
 impl Config {
-    /// How long what is kept.
+    /// Returns the retention of call history and audit.
     pub(crate) fn retention(&self) -> Retention {
         let usual = Options::default().retention;
         let days = |days| Duration::from_hours(24 * days);

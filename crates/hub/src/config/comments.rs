@@ -1,9 +1,9 @@
-//! Removes a server from the text of the operator's file, with the comments right above it. What stands above an empty
-//! line belongs to the file or to what comes before, and goes over to what comes next.
+//! Removal of a server from the text of the configuration file, with the comments directly above it. Comments that an
+//! empty line separates from the server belong to the rest of the file and are moved to the next table.
 
 use toml_edit::{Decor, DocumentMut, Item, Table};
 
-/// Removes a server; `None` if there is none.
+/// Removes a server. Returns `None` if the file has no such server.
 pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
     let place = document.get("servers").and_then(Item::as_table).and_then(Table::position);
     let servers = document.get_mut("servers")?.as_table_like_mut()?;
@@ -18,7 +18,7 @@ pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
     }
     let mut tables = Vec::new();
     collect(removed.as_table(), &mut tables);
-    // Each is put before what was there.
+    // Last table first, because each text is inserted before the existing one.
     tables.sort_by_key(|table| std::cmp::Reverse(table.position()));
     for table in tables {
         give(document, table.position(), &kept(table.decor()));
@@ -26,7 +26,7 @@ pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
     Some(())
 }
 
-/// A table and those below it that have a heading of their own.
+/// Collects a table and its subtables that have their own heading.
 fn collect<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
     let Some(table) = table else { return };
     tables.extend(table.position().map(|_| table));
@@ -35,7 +35,7 @@ fn collect<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
     }
 }
 
-/// Of what stands above something, everything up to the last empty line.
+/// Returns the text above an item up to the last empty line.
 fn kept(decor: &Decor) -> String {
     let above = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     let lines: Vec<_> = above.split_inclusive('\n').collect();
@@ -44,7 +44,7 @@ fn kept(decor: &Decor) -> String {
     if kept.trim().is_empty() { String::new() } else { kept }
 }
 
-/// Puts a text above the first table after this place, or at the end of the file.
+/// Inserts a text above the first table after this position, or at the end of the file.
 fn give(document: &mut DocumentMut, place: Option<isize>, text: &str) {
     let mut tables = Vec::new();
     collect(Some(document.as_table()), &mut tables);
@@ -57,7 +57,7 @@ fn give(document: &mut DocumentMut, place: Option<isize>, text: &str) {
     document.set_trailing(end);
 }
 
-/// The table at a place.
+/// Finds the table at a position.
 fn at(table: &mut Table, place: isize) -> Option<&mut Table> {
     if table.position() == Some(place) {
         return Some(table);
@@ -70,7 +70,7 @@ fn put(decor: &mut Decor, text: &str) {
     decor.set_prefix(above(text, before));
 }
 
-/// A text above another, with an empty line between them.
+/// Joins two texts with an empty line between them.
 fn above(text: &str, rest: &str) -> String {
     let is_apart = text.is_empty() || rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n');
     format!("{text}{}{rest}", if is_apart { "" } else { "\n" })

@@ -1,4 +1,4 @@
-//! Changes the operator's file for commands of the terminal, and keeps what people wrote around it.
+//! Changes of the configuration file by CLI commands. Comments and formatting are preserved.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -12,12 +12,12 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
 
 use super::{Config, Problem, comments, file};
 
-/// How often it is tried again when somebody else writes the file at the same moment.
+/// Maximum attempts if another process writes the file at the same time.
 const TRIES: usize = 10;
-/// As many links after one another as the system follows.
+/// Maximum length of a chain of symbolic links, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// Adds a server, with these fields.
+/// Adds a server with these fields.
 pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
     edit(path, |document| {
         let servers = document.entry("servers").or_insert_with(|| {
@@ -25,11 +25,9 @@ pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Resul
             table.set_implicit(true);
             Item::Table(table)
         });
-        let servers = servers.as_table_like_mut().ok_or("`servers` is no table: mend it first")?;
+        let servers = servers.as_table_like_mut().ok_or("`servers` must be a table: fix it first")?;
         if servers.contains_key(slug) {
-            return Err(format!(
-                "there is a server `{slug}` already: remove it first, or give another --slug"
-            ));
+            return Err(format!("server `{slug}` already exists: remove it first, or choose another --slug"));
         }
         let fields =
             fields.iter().filter_map(|(name, field)| Some((name.as_str(), Item::Value(toml(field)?))));
@@ -39,7 +37,7 @@ pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Resul
     .map(drop)
 }
 
-/// A value as it stands in the file; `None` for what cannot stand there.
+/// Converts a value to TOML; `None` if TOML cannot represent it.
 fn toml(value: &Value) -> Option<toml_edit::Value> {
     Some(match value {
         Value::Null => return None,
@@ -54,18 +52,18 @@ fn toml(value: &Value) -> Option<toml_edit::Value> {
     })
 }
 
-/// Removes a server with the comments right above it, and nothing else.
+/// Removes a server and the comments directly above it.
 pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), Problem> {
     edit(path, |document| comments::remove(document, slug).ok_or_else(|| missing(slug))).map(drop)
 }
 
-/// Switches a server on or off.
+/// Enables or disables a server.
 pub(crate) fn switch(path: &Path, slug: &str, is_enabled: bool) -> Result<(), Problem> {
     let changes = Map::from_iter([("enabled".to_owned(), is_enabled.into())]);
     update(path, slug, &changes).map(drop)
 }
 
-/// Changes these fields of a server; null takes one away. Whether the file says something else then.
+/// Changes fields of a server; null removes a field. Returns whether the configuration changed.
 pub(crate) fn update(path: &Path, slug: &str, changes: &Map<String, Value>) -> Result<bool, Problem> {
     edit(path, |document| {
         let server = servers(document, slug)?.get_mut(slug).and_then(Item::as_table_like_mut);
@@ -80,7 +78,7 @@ pub(crate) fn update(path: &Path, slug: &str, changes: &Map<String, Value>) -> R
     })
 }
 
-/// Switches the demo server on or off.
+/// Enables or disables the demo server.
 pub(crate) fn switch_demo(path: &Path, is_enabled: bool) -> Result<(), Problem> {
     edit(path, |document| {
         set(document.as_table_mut(), "demo", is_enabled.into());
@@ -89,7 +87,7 @@ pub(crate) fn switch_demo(path: &Path, is_enabled: bool) -> Result<(), Problem> 
     .map(drop)
 }
 
-/// Sets a value, and keeps what stands around it.
+/// Sets a value and preserves the whitespace and comments around it.
 fn set(table: &mut dyn TableLike, key: &str, new: toml_edit::Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
@@ -106,10 +104,10 @@ fn servers<'a>(document: &'a mut DocumentMut, slug: &str) -> Result<&'a mut dyn 
 }
 
 fn missing(slug: &str) -> String {
-    format!("there is no server `{slug}` in it")
+    format!("contains no server `{slug}`")
 }
 
-/// Where a link leads to whose end is not there yet.
+/// Resolves a symbolic link whose target does not exist yet.
 fn followed(path: &Path) -> PathBuf {
     let mut target = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -119,11 +117,11 @@ fn followed(path: &Path) -> PathBuf {
     target
 }
 
-/// Changes the text of the file, one at a time. A change that would make it wrong is not written. Whether it says
-/// something else then.
+/// Changes the text of the file under a lock. A change that would make the file invalid is not written. Returns whether
+/// the configuration changed.
 fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<bool, Problem> {
-    let failed = |error: io::Error| Problem::new(path, format!("it cannot be changed: {error}"));
-    // A link stays one.
+    let failed = |error: io::Error| Problem::new(path, format!("cannot be changed: {error}"));
+    // Write to the target, so that a symbolic link is not replaced by a file.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| followed(path));
     private::make_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
     let mut lock = target.clone().into_os_string();
@@ -140,13 +138,13 @@ fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) ->
         change(&mut document).map_err(|text| Problem::new(path, text))?;
         let text = document.to_string();
         let has_changed = Config::parse(path, &text)? != said;
-        // An editor takes no lock.
+        // An editor does not take the lock, so check for a concurrent change.
         if file::stamp(&target) == before {
             private::write(&target, text.as_bytes(), &System).map_err(failed)?;
             return Ok(has_changed);
         }
     }
-    Err(Problem::new(path, "somebody else keeps changing it: try again when that is over"))
+    Err(Problem::new(path, "was changed several times by another process: try again later"))
 }
 
 #[cfg(test)]
@@ -203,7 +201,7 @@ url = "https://a.example/mcp"
         assert_eq!(&text[TEXT.len()..], expected);
         assert_eq!(Config::parse(&path, &text).unwrap().servers.len(), 3);
         let again = program(&path, "every").unwrap_err();
-        assert!(again.contains("there is a server `every` already"), "{again}");
+        assert!(again.contains("server `every` already exists"), "{again}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
@@ -234,7 +232,7 @@ url = "https://a.example/mcp"
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT.split("\n# Elsewhere").next().unwrap());
         for error in [remove(&path, "far"), switch(&path, "far", true)] {
             let error = error.unwrap_err().to_string();
-            assert!(error.ends_with("there is no server `far` in it"), "{error}");
+            assert!(error.ends_with("contains no server `far`"), "{error}");
         }
     }
 
@@ -257,7 +255,7 @@ url = "https://a.example/mcp"
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
         let error = changed("files", json!({ "url": "https://a.example" })).unwrap_err();
         assert!(error.contains("`servers.files.url`: it is for a server with a `url`"), "{error}");
-        assert!(changed("nothing", json!({})).unwrap_err().ends_with("there is no server `nothing` in it"));
+        assert!(changed("nothing", json!({})).unwrap_err().ends_with("contains no server `nothing`"));
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
         let folded = format!("{TEXT}[servers.far.headers]\nx-old = \"1\"\n");
         private::write(&path, folded.as_bytes(), &System).unwrap();

@@ -1,5 +1,5 @@
-//! Reading the operator's file. Whoever can write it starts programs, and what it says may be secret: only its owner may
-//! read it.
+//! Reader of the configuration file. The file must be accessible to its owner alone: it controls which processes are
+//! started, and may contain secrets.
 
 use std::fs::{FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -13,21 +13,20 @@ use super::{Config, Problem};
 
 const LONGEST: u64 = 4 << 20;
 
-/// What tells one state of a file from another without reading it: its number, its size, and when it or its mode was
-/// changed.
+/// Fingerprint of a file that detects changes without reading it: inode, size, and change time of content or mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp(u64, u64, (i64, i64));
 
-/// What `path` is like now; `None` if there is no such file.
+/// Returns the current fingerprint of `path`; `None` if the file does not exist.
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(Stamp(metadata.ino(), metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
 }
 
-/// The text; `None` if there is no such file.
+/// Reads the text of the file; `None` if it does not exist.
 pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
-    let failed = |error: io::Error| Problem::new(path, format!("it cannot be read: {error}"));
-    // A pipe would wait for somebody who writes.
+    let failed = |error: io::Error| Problem::new(path, format!("cannot be read: {error}"));
+    // Without O_NONBLOCK, opening a pipe blocks until a writer opens it.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -36,19 +35,21 @@ pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
     let metadata = file.metadata().map_err(failed)?;
     let kind = metadata.file_type();
     if !kind.is_file() {
-        let text =
-            format!("it is {}, not a file: put a file there, or name another one with --config", named(kind));
+        let text = format!(
+            "is {}, not a regular file: replace it, or choose another file with --config",
+            named(kind)
+        );
         return Err(Problem::new(path, text));
     }
     private::check(&metadata).map_err(|why| {
-        Problem::new(path, format!("it decides what is started, and is not yours alone: {why}"))
+        Problem::new(path, format!("insecure permissions of a file that starts processes: {why}"))
     })?;
     let mut text = String::new();
     file.take(LONGEST + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > LONGEST {
         return Err(Problem::new(
             path,
-            format!("it is longer than {} MB: is it the right file?", LONGEST >> 20),
+            format!("is larger than {} MB: check that it is the right file", LONGEST >> 20),
         ));
     }
     Ok(Some(text))
@@ -62,7 +63,7 @@ fn named(kind: FileType) -> &'static str {
     }
 }
 
-/// What the file says; `None` if there is none.
+/// Reads and parses the file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<Config>, Problem> {
     text(path)?.map(|text| Config::parse(path, &text)).transpose()
 }
@@ -84,13 +85,14 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
         for (path, expected) in [
-            (directory, "it is a directory, not a file"),
-            (pipe, "it is a pipe, not a file"),
-            ("/dev/null".into(), "it is a device, not a file"),
+            (directory, "is a directory, not a regular file"),
+            (pipe, "is a pipe, not a regular file"),
+            ("/dev/null".into(), "is a device, not a regular file"),
         ] {
             let (done, read) = sync_channel(1);
             std::thread::spawn(move || done.send(text(&path)));
-            let problem = read.recv_timeout(Duration::from_mins(1)).expect("it does not wait").unwrap_err();
+            let problem =
+                read.recv_timeout(Duration::from_mins(1)).expect("opening must not block").unwrap_err();
             assert!(problem.to_string().contains(expected), "{problem}");
         }
     }

@@ -1,7 +1,8 @@
-//! The operator's file `linchpin.toml`: which servers there are, and how the hub is to behave.
+//! Configuration file `linchpin.toml`: configured servers and hub settings.
 //!
-//! [`file`] reads it, [`watch`] sees when it changes, [`edit`] changes it and keeps its [`comments`], and [`place`] says where
-//! it and everything else of the hub is; [`way`] is the way out. A server in it is read by the rules of [`Operated`], as any other.
+//! [`file`] reads it, [`watch`] detects changes, [`edit`] modifies it and preserves its [`comments`], [`place`]
+//! resolves the paths of the hub, and [`way`] is the egress table. Configured servers are validated by [`Operated`],
+//! with the same rules as all others.
 
 mod audit;
 mod comments;
@@ -32,15 +33,15 @@ pub(crate) use problem::Problem;
 pub(crate) use watch::Watched;
 pub(crate) use way::WayOut;
 
-/// Days that arguments and results are kept.
+/// Valid retention of call arguments and results, in days.
 const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
 
-/// The address of the hub with TLS, or of a proxy with TLS before it.
+/// Public HTTPS URL of the hub or of its TLS proxy.
 #[derive(Debug, Clone)]
 pub(crate) struct Public {
-    /// The address itself.
+    /// The URL in lower case, without a trailing slash and without port 443.
     pub(crate) text: String,
-    /// Who may come by it.
+    /// Host and origin check that accepts this URL.
     pub(crate) guard: Guard,
 }
 
@@ -54,10 +55,10 @@ impl Eq for Public {}
 
 impl Public {
     fn read(text: &str) -> linchpin_hub_core::Result<Self> {
-        let advice = "it is the address of the hub with TLS, or of a proxy with TLS before it, such as `https://hub.example`";
+        let advice = "must be the HTTPS URL of the hub or of its TLS proxy, such as `https://hub.example`";
         let wrong = || Error::invalid("url", advice);
         let text = text.trim_end_matches('/').to_ascii_lowercase();
-        // As browsers say it.
+        // Browsers omit the default port in the Host and Origin headers.
         let text = text.strip_suffix(":443").map_or(text.clone(), str::to_owned);
         let host = text.strip_prefix("https://").ok_or_else(wrong)?;
         let mut guard = Guard::default();
@@ -66,7 +67,7 @@ impl Public {
     }
 }
 
-/// The files with a certificate and its key.
+/// Paths of the TLS certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) certificate: PathBuf,
@@ -76,7 +77,7 @@ pub(crate) struct Pair {
 impl Pair {
     fn read(mut form: Form) -> linchpin_hub_core::Result<Self> {
         let mut path = |name| {
-            let advice = "the certificate and its key are two files with PEM: name both";
+            let advice = "set both `certificate` and `key`, each to a PEM file";
             form.text(name, 4_096)?.map(PathBuf::from).ok_or_else(|| form.error(name, advice))
         };
         let pair = Pair { certificate: path("certificate")?, key: path("key")? };
@@ -84,26 +85,26 @@ impl Pair {
     }
 }
 
-/// What the file says.
+/// Parsed configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Where the hub listens.
+    /// Listen address.
     pub(crate) listen: Option<SocketAddr>,
-    /// Where browsers find it, by TLS.
+    /// Public HTTPS URL.
     pub(crate) url: Option<Public>,
-    /// What it shows to those who connect by TLS, with whole paths.
+    /// TLS certificate and key; relative paths are resolved against the folder of the file.
     pub(crate) tls: Option<Pair>,
-    /// The proxies that may connect, and nobody else.
+    /// Proxies that may connect; all other addresses are rejected. Empty: no restriction.
     pub(crate) proxies: Vec<Network>,
-    /// Days that arguments and results of calls are kept.
+    /// Retention of call arguments and results, in days.
     pub(crate) days: Option<u64>,
-    /// How the audit is kept.
+    /// Audit settings.
     pub(crate) audit: Audit,
-    /// What the hub may reach, and how.
+    /// Egress settings.
     pub(crate) egress: WayOut,
-    /// Whether the built-in demo server is used.
+    /// Whether the built-in demo server is enabled. Default: true.
     pub(crate) demo: bool,
-    /// The servers, in the order of the file.
+    /// Configured servers, in the order of the file.
     pub(crate) servers: Vec<Operated>,
 }
 
@@ -124,18 +125,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What the file at `path` says; the usual, if there is none.
+    /// Reads the file at `path`; the default configuration if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
         Ok(file::read(path)?.unwrap_or_default())
     }
 
-    /// Reads the text of the file at `path`.
+    /// Parses the text of the file at `path`.
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, Problem> {
         let document = Document::parse(text).map_err(|error| {
             let (message, span) = (one_line(error.message()), error.span());
             let key = span.clone().and_then(|span| text.get(span));
             match key.filter(|_| message.starts_with("duplicate key")) {
-                Some(key) => Problem::new(path, "it is there twice: remove one of them").field(one_line(key)),
+                Some(key) => Problem::new(path, "duplicate key: remove one of them").field(one_line(key)),
                 None => Problem::new(path, message),
             }
             .at(text, span)
@@ -167,14 +168,14 @@ impl Config {
                 }
             }
             Some(_) => {
-                let text = "it holds one table for each server: write `[servers.NAME]`";
+                let text = "must contain one table per server: write `[servers.NAME]`";
                 return Err(wrong("", &Error::invalid("servers", text)));
             }
         }
         Ok(config)
     }
 
-    /// Everything but the servers.
+    /// Parses everything except the servers.
     fn read(value: Value) -> linchpin_hub_core::Result<Self> {
         let mut form = Form::new(value)?;
         let listen = form.text("listen", 64)?;
@@ -184,7 +185,7 @@ impl Config {
         let proxies = way::networks(&mut form, ("proxies", "proxies"))?;
         if !proxies.is_empty() && url.is_none() {
             let advice =
-                "write the address that these do TLS for beside it, such as `url = \"https://hub.example\"`";
+                "requires the public URL that these proxies serve, such as `url = \"https://hub.example\"`";
             return Err(Error::invalid("proxies", advice));
         }
         let days = form.object("history")?.map(|mut history| {
@@ -209,7 +210,7 @@ impl Config {
     }
 }
 
-/// Reads an address to listen at. `localhost` is this machine; no other name is resolved.
+/// Parses a listen address. `localhost` means 127.0.0.1; no other name is resolved.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let local = text
         .rsplit_once(':')
@@ -217,7 +218,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .and_then(|(_, port)| port.parse().ok())
         .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     local.or_else(|| text.parse().ok()).ok_or_else(|| {
-        "it must be an IP address and a port, such as `127.0.0.1:7420`, `[::1]:7420` or `localhost:7420`"
+        "must be an IP address and a port, such as `127.0.0.1:7420`, `[::1]:7420` or `localhost:7420`"
             .to_owned()
     })
 }

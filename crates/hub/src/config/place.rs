@@ -1,5 +1,5 @@
-//! Where the hub keeps what: the data directory and what is in it, the operator's file, and the keys, which are elsewhere
-//! so that a copy of the data directory is worth nothing by itself.
+//! Paths of the hub: data directory, configuration file and key file. The keys are outside the data directory, so that
+//! a copy of the data directory alone is useless.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
@@ -24,52 +24,53 @@ use super::{Config, Durability};
 use crate::failure::{Failure, Kind};
 use crate::terminal::quoted;
 
-/// How often the lock is tried, in case somebody only looks whether it is taken.
+/// Maximum attempts to lock the data directory: a command that checks for a running hub holds the lock for a moment.
 const TRIES: u32 = 20;
+/// Delay between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Where the hub is, as it was typed.
+/// Global options that locate the hub.
 #[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Typed {
-    /// The directory for everything that the hub keeps; else `$LINCHPIN_DATA_DIR`, else ~/.local/share/linchpin
+    /// Data directory of the hub. Default: `$LINCHPIN_DATA_DIR`, else ~/.local/share/linchpin
     #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Hub location")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// The operator's file; else linchpin.toml in the data directory
+    /// Configuration file. Default: linchpin.toml in the data directory
     #[arg(long, global = true, value_name = "FILE", help_heading = "Hub location")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The file with the keys; else ~/.config/linchpin/hub.keys, or NAME.keys beside the data directory NAME
+    /// Key file. Default: ~/.config/linchpin/hub.keys, or NAME.keys beside a data directory NAME that is set explicitly
     #[arg(long, global = true, value_name = "FILE", help_heading = "Hub location")]
     pub(crate) key_file: Option<PathBuf>,
 
-    /// A PostgreSQL database in place of a file in the data directory, such as `postgres://user@host/name`; else
-    /// `$LINCHPIN_DATABASE`, which keeps a password out of the list of processes
+    /// PostgreSQL URL, such as `postgres://user@host/name`, instead of a database file in the data directory. Default:
+    /// `$LINCHPIN_DATABASE`, which hides a password from the process list
     #[arg(long, global = true, value_name = "URL", help_heading = "Hub location")]
     pub(crate) database: Option<Secret>,
 }
 
-/// Where everything is.
+/// Resolved paths of the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     data: PathBuf,
-    /// The operator's file.
+    /// Configuration file.
     pub(crate) config: PathBuf,
-    /// The keys.
+    /// Key file.
     pub(crate) keys: PathBuf,
-    /// The URL of the database, if it is not a file.
+    /// PostgreSQL URL; `None` for a SQLite file.
     database: Option<Secret>,
 }
 
-/// The variables of the environment, by name.
+/// Lookup of environment variables.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// The environment of this process.
+/// Returns an environment variable of this process; `None` if it is empty.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// A directory of this program's own below one that a variable names, or below the home directory.
+/// Returns the directory `linchpin` below the one that a variable names, or below a default in the home directory.
 pub(crate) fn directory(
     variables: Variables<'_>,
     variable: &str,
@@ -77,12 +78,12 @@ pub(crate) fn directory(
 ) -> Result<PathBuf, Failure> {
     let named = variables(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || variables("HOME").map(|home| PathBuf::from(home).join(otherwise));
-    let text = format!("neither {variable} nor HOME is set, so there is no place for what is to be kept");
+    let text = format!("neither {variable} nor HOME is set: set one of them");
     Ok(named.or_else(home).ok_or_else(|| Failure::new(Kind::Other, text))?.join("linchpin"))
 }
 
 impl Place {
-    /// Finds out where everything is. Makes nothing.
+    /// Resolves all paths. Creates nothing.
     pub(crate) fn find(typed: &Typed, variables: Variables<'_>) -> Result<Self, Failure> {
         let named = typed.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
         let (data, keys) = if let Some(data) = named {
@@ -100,13 +101,13 @@ impl Place {
             let data = directory(variables, "XDG_DATA_HOME", ".local/share")?;
             (data, typed.key_file.is_none().then(keys).transpose()?)
         };
-        let unreadable = |_| Failure::usage("LINCHPIN_DATABASE is not UTF-8, as every URL is");
+        let unreadable = |_| Failure::usage("LINCHPIN_DATABASE must be a UTF-8 URL");
         let database =
             variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
         let database = database.map_err(unreadable)?;
         let nowhere = || {
             Failure::usage(format!(
-                "`{}` has nothing beside it: say with --key-file where the keys are",
+                "`{}` has no parent directory for the key file: set its path with --key-file",
                 data.display()
             ))
         };
@@ -124,7 +125,7 @@ impl Place {
         })
     }
 
-    /// How this program is called for the hub here, as it is typed into a shell.
+    /// Returns the shell command that addresses this hub.
     pub(crate) fn command(&self) -> String {
         let usual = directory(&variable, "XDG_DATA_HOME", ".local/share");
         if usual.is_ok_and(|usual| usual == self.data) {
@@ -133,7 +134,7 @@ impl Place {
         format!("linchpin --data-dir {}", quoted(&self.data.to_string_lossy()))
     }
 
-    /// Makes the data directory, for its owner alone.
+    /// Creates the data directory, accessible to its owner alone.
     pub(crate) fn make(&self) -> Result<(), Failure> {
         private::check_above(&self.data).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
         let made = private::make_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
@@ -141,8 +142,8 @@ impl Place {
         private::check(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
         rustix::fs::access(&self.data, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
             let text = format!(
-                "the data directory `{}` cannot be written: {}: make it writable for the user of the hub, or give another \
-                 one with --data-dir",
+                "the data directory `{}` cannot be written: {}: make it writable for the user of the hub, or choose \
+                 another one with --data-dir",
                 self.data.display(),
                 io::Error::from(error)
             );
@@ -150,17 +151,17 @@ impl Place {
         })
     }
 
-    /// The directory itself.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The file of the database, if it is one.
+    /// Returns the path of the SQLite database.
     fn file(&self) -> PathBuf {
         self.data.join("hub.db")
     }
 
-    /// Where everything is kept, in words.
+    /// Describes the store for error messages.
     pub(crate) fn kept_in(&self) -> String {
         match self.database {
             Some(_) => "the database".to_owned(),
@@ -168,7 +169,7 @@ impl Place {
         }
     }
 
-    /// Opens the database for the hub, or makes it for its owner alone.
+    /// Opens or creates the store of the hub. A SQLite file is accessible to its owner alone.
     pub(crate) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, Failure> {
         if let Some(url) = &self.database {
             let store = Postgres::join(url.expose(), durability.into(), Arc::new(System)).await?;
@@ -179,12 +180,12 @@ impl Place {
         Ok(Arc::new(Sqlite::open_with(&path, durability.into()).map_err(|error| about(&path, error))?))
     }
 
-    /// Whether a hub has used this place: it has a database.
+    /// Returns whether the store exists.
     pub(crate) fn has_store(&self) -> bool {
         self.database.is_some() || self.file().exists()
     }
 
-    /// As [`Self::store`], of one that must be there.
+    /// Opens an existing store; see [`Self::store`].
     pub(crate) async fn found_store(&self) -> Result<Arc<dyn Store>, Failure> {
         if let Some(url) = &self.database {
             return Ok(Arc::new(Postgres::open(url.expose()).await?));
@@ -192,7 +193,7 @@ impl Place {
         let path = self.file();
         if !self.has_store() {
             let text = format!(
-                "there is no database at `{}`: say with --data-dir where the hub keeps its own",
+                "no database at `{}`: set the data directory of the hub with --data-dir",
                 path.display()
             );
             return Err(Failure::new(Kind::Other, text));
@@ -200,22 +201,21 @@ impl Place {
         Ok(Arc::new(Sqlite::open(&path).map_err(|error| about(&path, error))?))
     }
 
-    /// The keys, which must be there.
+    /// Reads the existing key file.
     pub(crate) fn found_keys(&self) -> Result<KeyFile, Failure> {
         if !self.keys.exists() {
-            let text =
-                format!("there are no keys at `{}`: say with --key-file where they are", self.keys.display());
+            let text = format!("no key file at `{}`: set its path with --key-file", self.keys.display());
             return Err(Failure::new(Kind::Other, text));
         }
         Ok(KeyFile::open(&self.keys, &System)?.0)
     }
 
-    /// Where checkpoints of the audit are kept, outside the database that they are about.
+    /// Returns the path of the audit checkpoints, which are outside the database that they verify.
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.data.join("checkpoints")
     }
 
-    /// Where the signed heads of the audit are: beside the keys, unless the configuration file names another file.
+    /// Returns the file of signed chain heads. Default: beside the key file.
     pub(crate) fn heads(&self, config: &Config) -> HeadFile {
         let path = config.audit.head.as_ref().map_or_else(
             || {
@@ -235,22 +235,22 @@ impl Place {
         HeadFile { path, place, is_inside }
     }
 
-    /// Where entries of the audit are that have left the database; the operator may name another place.
+    /// Returns the folder of audit segments. Default: `audit` in the data directory.
     pub(crate) fn segments(&self, config: &Config) -> PathBuf {
         self.data.join(config.audit.folder.as_deref().unwrap_or(Path::new("audit")))
     }
 
-    /// Where the guard keeps the mark of the hub's programs.
+    /// Returns the file in which the process guard stores the lineage of the stdio servers.
     pub(crate) fn guard(&self) -> PathBuf {
         self.data.join("hub.guard")
     }
 
-    /// Says where the hub that runs is.
+    /// Returns the file that announces the running hub.
     fn running_file(&self) -> PathBuf {
         self.data.join("hub.json")
     }
 
-    /// Takes the directory for this process. There is one hub for each.
+    /// Locks the data directory for this process. Only one hub may use a data directory.
     pub(crate) fn lock(&self) -> Result<Lock, Failure> {
         let path = self.data.join("hub.lock");
         let failed = |error: io::Error| unusable(&path, &error);
@@ -273,19 +273,19 @@ impl Place {
             None => String::new(),
         };
         let text = format!(
-            "a hub runs on `{}` already{place}: use that one, end it, or give another directory with --data-dir",
+            "a hub is already running on `{}`{place}: use or stop it, or choose another directory with --data-dir",
             self.data.display()
         );
         Err(Failure::new(Kind::Other, text))
     }
 
-    /// Why what says where the hub is is not believed, if it is there.
+    /// Returns why `hub.json` is not trusted, if its permissions are insecure.
     pub(crate) fn distrust(&self) -> Option<private::Exposed> {
         private::check(&std::fs::metadata(self.running_file()).ok()?).err()
     }
 
-    /// The hub that runs on this directory. What a dead one has left behind is not believed: somebody else may listen at
-    /// its address now.
+    /// Returns the hub that runs on this directory. The file of a dead hub is ignored, since another process may listen
+    /// on its address now: a running hub holds the lock.
     pub(crate) fn running(&self) -> Option<Running> {
         let running = Running::read(&self.running_file())?;
         let file = File::open(self.data.join("hub.lock")).ok()?;
@@ -293,7 +293,7 @@ impl Place {
     }
 }
 
-/// What names a database in its URL: host, port and name, without the user and the password.
+/// Returns host, port and name of a database URL, without user and password.
 fn database_name(url: &str) -> String {
     if let Some((_, rest)) = url.split_once("://") {
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -304,7 +304,7 @@ fn database_name(url: &str) -> String {
     format!("postgres {}", url.split_ascii_whitespace().filter(is_name).collect::<Vec<_>>().join(" "))
 }
 
-/// Makes a file for its owner alone, if there is none. What the database keeps beside it is as open as this is.
+/// Creates a file with mode 0600 if it does not exist. SQLite gives its journal files the same mode.
 fn private_file(path: &Path) -> Result<(), Failure> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
@@ -319,7 +319,7 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Kind::Other, format!("`{}` cannot be used: {error}", path.display()))
 }
 
-/// The data directory is this process's as long as this is there.
+/// Lock of the data directory, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -327,7 +327,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Says to commands where the hub is.
+    /// Announces the running hub to commands.
     pub(crate) fn announce(&self, running: &Running) -> io::Result<()> {
         running.write(&self.running)
     }
@@ -335,24 +335,24 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.running); // it may never have been there
+        let _ = std::fs::remove_file(&self.running); // it may not exist
     }
 }
 
-/// A hub that runs.
+/// Running hub.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
-    /// Its base address.
+    /// Base URL.
     pub(crate) url: String,
-    /// Whoever has it is the local user, as long as the process runs.
+    /// Token that authenticates as the local user until the process exits.
     pub(crate) token: Secret,
-    /// Its process.
+    /// Process id.
     pub(crate) pid: u32,
 }
 
 impl Running {
     fn read(path: &Path) -> Option<Self> {
-        // Whoever else could write it would get what is sent there.
+        // Another user who can write the file could redirect requests and tokens to another address.
         let mut file = File::open(path).ok()?;
         private::check(&file.metadata().ok()?).ok()?;
         let mut text = Vec::new();
@@ -365,16 +365,19 @@ impl Running {
         })
     }
 
-    /// Has it look at the operator's file at once.
+    /// Signals the hub to reload the configuration file now.
     pub(crate) fn hurry(&self) -> Result<(), Failure> {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
         let told = pid.map_or(Ok(()), |pid| rustix::process::kill_process(pid, rustix::process::Signal::HUP));
         told.map_err(|error| {
-            Failure::new(Kind::Other, format!("the hub cannot be told of the change: {error}"))
+            Failure::new(
+                Kind::Other,
+                format!("failed to signal the hub to reload its configuration: {error}"),
+            )
         })
     }
 
-    /// Writes a file that its owner alone can read.
+    /// Writes the file with mode 0600.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let text = json!({ "url": self.url, "token": self.token.expose(), "pid": self.pid });
         private::write(path, format!("{text}\n").as_bytes(), &System)
@@ -485,13 +488,13 @@ mod tests {
         assert_eq!(std::fs::metadata(place.data()).unwrap().permissions().mode() & 0o777, 0o700);
         let lock = place.lock().unwrap();
         let error = place.lock().unwrap_err().to_string();
-        assert!(error.contains("data` already: use that one"), "{error}");
+        assert!(error.contains("data`: use or stop it"), "{error}");
         assert!(place.running().is_none());
 
         let token = Secret::new("canary");
         lock.announce(&Running { url: "http://127.0.0.1:1".into(), token, pid: 7 }).unwrap();
         let error = place.lock().unwrap_err().to_string();
-        assert!(error.contains(" already at http://127.0.0.1:1 (process 7): use that one"), "{error}");
+        assert!(error.contains("data` at http://127.0.0.1:1 (process 7): use or stop it"), "{error}");
         assert!(!error.contains("canary"));
         let running = place.running().unwrap();
         assert_eq!((&*running.url, running.token.expose(), running.pid), ("http://127.0.0.1:1", "canary", 7));
@@ -499,7 +502,7 @@ mod tests {
         drop(lock);
         assert!(place.running().is_none() && !place.running_file().exists());
 
-        // What a hub has left behind that was killed.
+        // A file left behind by a killed hub is ignored.
         running.write(&place.running_file()).unwrap();
         assert!(place.running().is_none());
         place.lock().unwrap();

@@ -1,16 +1,16 @@
-//! What is wrong with a file, and where.
+//! Configuration error with file, position and field.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Why the file cannot be used. Values that stand in it are never shown: they may be secret.
+/// Error in a configuration file. Never contains values of the file, since they may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     path: PathBuf,
-    /// Line and column, from 1 on.
+    /// Line and column, starting at 1.
     place: Option<(usize, usize)>,
-    /// The field, with everything above it.
+    /// Full dotted path of the field.
     field: Option<String>,
     message: String,
 }
@@ -24,7 +24,7 @@ impl Problem {
         Problem { field: Some(field.into()), ..self }
     }
 
-    /// Where it is in the text.
+    /// Sets the position from a byte range of the text.
     pub(crate) fn at(self, text: &str, span: Option<Range<usize>>) -> Self {
         let place = span.and_then(|span| text.get(..span.start)).map(|before| {
             let line = before.rsplit('\n').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What can stand in the operator's file, and what is said about the rest.
+//! Tests of the configuration file: valid files, and the error for each mistake.
 
 use std::path::Path;
 
@@ -92,13 +92,13 @@ fn everything_that_can_be_said() {
 #[test]
 fn every_mistake_has_its_place_its_field_and_what_to_do() {
     let cases = [
-        // No TOML.
+        // Invalid TOML.
         ("listen = ", "line 1, column 10: "),
         ("\n\nlisten \"x\"\n", "line 3, column "),
-        ("a = 1\na = 2\n", "line 2, column 1: `a`: it is there twice: remove one of them"),
+        ("a = 1\na = 2\n", "line 2, column 1: `a`: duplicate key: remove one of them"),
         ("[servers.a]\ncommand = \"x\"\n[servers.a]\n", "line 3, column "),
         ("[servers.a]\ncommand = x\n", "line 2, column 11: "),
-        // The top.
+        // Top-level fields.
         ("lisen = \"x\"", "line 1, column 1: `lisen`: there is no such field: did you mean `listen`?"),
         (
             "[server.a]\ncommand = \"x\"",
@@ -106,7 +106,7 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         ),
         (
             "listen = \"here\"",
-            "line 1, column 1: `listen`: it must be an IP address and a port, such as `127.0.0.1:7420`",
+            "line 1, column 1: `listen`: must be an IP address and a port, such as `127.0.0.1:7420`",
         ),
         ("listen = 7420", "line 1, column 1: `listen`: it is a text"),
         ("[history]\ndays = 0", "line 2, column 1: `history.days`: it is a whole number from 1 to 3650"),
@@ -117,7 +117,7 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         ),
         (
             "[audit]\ndurability = \"disk\"",
-            "line 2, column 1: `audit.durability`: it is `process` or `power`",
+            "line 2, column 1: `audit.durability`: must be `process` or `power`",
         ),
         ("[audit]\ndays = 0", "line 2, column 1: `audit.days`: it is a whole number from 1 to 36500"),
         ("history = 3", "line 1, column 1: `history`: it is an object"),
@@ -127,14 +127,14 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         ),
         (
             "[egress]\nproxy = \"http://a:b@proxy\"",
-            "line 2, column 1: `egress.proxy`: its password does not stand here: write `http://user:$NAME@host:port`",
+            "line 2, column 1: `egress.proxy`: the password must be an environment variable: write `http://user:$NAME@host:port`",
         ),
         ("[egress]\nallow = \"10.0.0.0/8\"", "line 2, column 1: `egress.allow`: it is a list"),
         (
             "servers = []",
-            "line 1, column 1: `servers`: it holds one table for each server: write `[servers.NAME]`",
+            "line 1, column 1: `servers`: must contain one table per server: write `[servers.NAME]`",
         ),
-        ("[[servers]]\nname = \"a\"", "column 3: `servers`: it holds one table for each server"),
+        ("[[servers]]\nname = \"a\"", "column 3: `servers`: must contain one table per server"),
         // Servers.
         (
             "[servers.A]\ncommand = \"x\"",
@@ -179,11 +179,11 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         ),
         (
             "[servers.a]\ncommand = \"x\"\nname = 1979-05-27",
-            "line 3, column 1: `name`: no field takes a date",
+            "line 3, column 1: `name`: dates are not supported",
         ),
         (
             "[servers.a]\ncommand = \"x\"\ntimeout_ms = inf",
-            "line 3, column 1: `timeout_ms`: no field takes this number",
+            "line 3, column 1: `timeout_ms`: must be a finite number",
         ),
     ];
     refused(&cases);
@@ -204,20 +204,14 @@ fn who_comes_in_is_said_as_well() {
     refused(&[
         (
             "proxies = [\"10.0.0.5\"]",
-            "line 1, column 1: `proxies`: write the address that these do TLS for beside it, such as `url = ",
+            "line 1, column 1: `proxies`: requires the public URL that these proxies serve, such as `url = ",
         ),
         (
             "url = \"https://a.example\"\nproxies = [\"a.example\"]",
             "line 2, column 1: `proxies`: `a.example` is not a network: write it as `10.0.0.0/8`",
         ),
-        (
-            "[tls]\nkey = \"a\"",
-            "`tls.certificate`: the certificate and its key are two files with PEM: name both",
-        ),
-        (
-            "[tls]\ncertificate = \"a\"",
-            "`tls.key`: the certificate and its key are two files with PEM: name both",
-        ),
+        ("[tls]\nkey = \"a\"", "`tls.certificate`: set both `certificate` and `key`, each to a PEM file"),
+        ("[tls]\ncertificate = \"a\"", "`tls.key`: set both `certificate` and `key`, each to a PEM file"),
     ]);
 }
 

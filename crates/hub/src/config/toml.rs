@@ -1,17 +1,17 @@
-//! The text of the operator's file as values, and where in the text each of them stands.
+//! Conversion of the configuration file from TOML to JSON values, and lookup of the position of a field.
 
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 use toml_edit::{Item, Key, TableLike, Value as Toml};
 
-/// A value that no field takes: where it is, and what to write instead.
+/// Unsupported value: its key, and what to write instead.
 pub(super) struct Foreign<'a> {
     pub(super) key: &'a Key,
     pub(super) advice: &'static str,
 }
 
-/// A table as an object.
+/// Converts a table to a JSON object.
 pub(super) fn object(table: &dyn TableLike) -> Result<Map<String, Value>, Foreign<'_>> {
     let read = |(name, _): (&str, _)| {
         let (key, item) = table.get_key_value(name)?;
@@ -36,16 +36,16 @@ fn plain<'a>(key: &'a Key, value: &'a Toml) -> Result<Value, Foreign<'a>> {
         Toml::Integer(number) => Ok((*number.value()).into()),
         Toml::Float(number) => serde_json::Number::from_f64(*number.value())
             .map(Value::Number)
-            .ok_or_else(|| foreign("no field takes this number: write a finite one")),
+            .ok_or_else(|| foreign("must be a finite number")),
         Toml::Boolean(flag) => Ok((*flag.value()).into()),
-        Toml::Datetime(_) => Err(foreign("no field takes a date: put it in quotes if it is a text")),
+        Toml::Datetime(_) => Err(foreign("dates are not supported: quote the value to make it a string")),
         Toml::Array(list) => list.iter().map(|value| plain(key, value)).collect(),
         Toml::InlineTable(table) => object(table).map(Value::Object),
     }
 }
 
-/// Where the key of a field stands, or of the last table on the way to it that is there. Names in the path are parted
-/// by dots, and may have dots themselves.
+/// Finds the position of a field's key, or of the innermost existing table on its path. Names in the path are separated
+/// by dots and may contain dots.
 pub(super) fn find(table: &dyn TableLike, path: &str) -> Option<Range<usize>> {
     let on_the_way = |(name, item): (&str, _)| {
         let rest = path.strip_prefix(name)?;

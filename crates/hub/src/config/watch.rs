@@ -1,4 +1,4 @@
-//! Sees when the operator's file has changed. A file with mistakes changes nothing: what was said before stays in force.
+//! Watcher of the configuration file. An invalid file changes nothing: the previous configuration stays in effect.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use tokio::sync::{Notify, watch};
 use super::file::{self, Stamp};
 use super::{Config, Problem};
 
-/// The file, and what it said last.
+/// Watched configuration file and its last valid configuration.
 pub(crate) struct Watched {
     path: PathBuf,
     state: Mutex<State>,
     hurry: Notify,
-    /// What the hub was started with.
+    /// Configuration at the start of the hub.
     first: Arc<Config>,
-    /// The first thing that is wrong.
+    /// First problem of the file, for subscribers.
     shown: watch::Sender<Option<String>>,
 }
 
@@ -24,14 +24,14 @@ struct State {
     stamp: Option<Stamp>,
     config: Arc<Config>,
     problem: Option<Problem>,
-    /// Servers of the file whose slugs others have.
+    /// Configured servers that are skipped because another server has their slug.
     left_out: Vec<String>,
-    /// Why the way out is not as the file says.
+    /// Reason why the egress settings of the file are not applied.
     no_way: Option<String>,
 }
 
 impl Watched {
-    /// Reads the file. Without one there are no servers in it.
+    /// Reads the file; the default configuration if it does not exist.
     pub(crate) fn open(path: PathBuf) -> Result<Self, Problem> {
         let stamp = file::stamp(&path);
         let config = Arc::new(Config::open(&path)?);
@@ -54,24 +54,24 @@ impl Watched {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is in force.
+    /// Returns the configuration in effect.
     pub(crate) fn config(&self) -> Arc<Config> {
         self.state().config.clone()
     }
 
-    /// What is wrong with the file, as it is now.
+    /// Subscribes to the current problem of the file.
     pub(crate) fn problem(&self) -> watch::Receiver<Option<String>> {
         self.shown.subscribe()
     }
 
-    /// Keeps which servers of the file could not be taken over.
+    /// Records which configured servers were skipped because of their slugs.
     pub(crate) fn left_out(&self, slugs: Vec<String>) {
         let mut state = self.state();
         state.left_out = slugs;
         self.show(&state);
     }
 
-    /// Keeps why the way out could not be taken over, if it could not.
+    /// Records why the egress settings could not be applied, or clears the record.
     pub(crate) fn no_way(&self, why: Option<String>) {
         let mut state = self.state();
         state.no_way = why;
@@ -80,12 +80,12 @@ impl Watched {
 
     fn show(&self, state: &State) {
         let taken = |slug: &String| {
-            let text = "another server has this slug: remove that one, or choose another slug";
+            let text = "another server already has this slug: remove that server, or choose another slug";
             Problem::new(&self.path, text).field(format!("servers.{slug}"))
         };
         let late = || {
             let names = self.late(&state.config);
-            let text = "it has changed, which counts only after the next start of the hub";
+            let text = "changed; restart the hub to apply it";
             (!names.is_empty()).then(|| Problem::new(&self.path, text).field(names.join("`, `")))
         };
         let no_way = || state.no_way.as_ref().map(|why| Problem::new(&self.path, why).field("egress.proxy"));
@@ -94,7 +94,7 @@ impl Watched {
         self.shown.send_replace(problem.map(|problem| problem.to_string()));
     }
 
-    /// What is not as it was when the hub was started, and is looked at only then.
+    /// Returns the fields that have changed since the start and take effect only after a restart.
     fn late(&self, config: &Config) -> Vec<&'static str> {
         let Config { listen, url, tls, proxies, audit, .. } = &*self.first;
         let all = [
@@ -102,19 +102,19 @@ impl Watched {
             ("url", *url == config.url),
             ("audit.durability", audit.durability == config.audit.durability),
             ("audit.folder", audit.folder == config.audit.folder),
-            // Other files are taken over at once.
+            // A change of the paths is applied at once; only turning TLS on or off requires a restart.
             ("tls", tls.is_some() == config.tls.is_some()),
             ("proxies", *proxies == config.proxies),
         ];
         all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }
 
-    /// Has the file read at once, whether it looks changed or not.
+    /// Requests an immediate reload, even if the fingerprint of the file is unchanged.
     pub(crate) fn hurry(&self) {
         self.hurry.notify_one();
     }
 
-    /// Waits until the file says something else, looking at it again and again.
+    /// Polls the file until the configuration changes.
     pub(crate) async fn changed(&self, interval: Duration) -> Arc<Config> {
         loop {
             let is_urgent = tokio::time::timeout(interval, self.hurry.notified()).await.is_ok();
@@ -124,21 +124,22 @@ impl Watched {
         }
     }
 
-    /// Reads the file if it looks changed. What it says, if that is something else.
+    /// Reads the file if its fingerprint has changed. Returns the configuration if it differs from the previous one.
     fn look(&self, is_urgent: bool) -> Option<Arc<Config>> {
-        // Before it is read: a change in between is seen the next time.
+        // Take the fingerprint before reading, so that a change in between is detected by the next poll.
         let stamp = file::stamp(&self.path);
         let before = self.state().stamp;
         if stamp == before && !is_urgent {
             return None;
         }
-        let gone = || Problem::new(&self.path, "it is gone: put it back, or write an empty one");
+        let gone =
+            || Problem::new(&self.path, "does not exist any more: restore it, or create an empty file");
         let read = file::read(&self.path).and_then(|config| config.ok_or_else(gone));
         let mut state = self.state();
         state.stamp = stamp;
         match read {
             Err(problem) => {
-                tracing::error!(%problem, "the operator's file cannot be used; what it said before stays in force");
+                tracing::error!(%problem, "invalid configuration file; using the previous configuration");
                 state.problem = Some(problem);
                 self.show(&state);
                 None
@@ -149,13 +150,10 @@ impl Watched {
                 state.config = Arc::new(config);
                 self.show(&state);
                 is_new.then(|| {
-                    tracing::info!(path = %self.path.display(), "the operator's file has changed");
+                    tracing::info!(path = %self.path.display(), "configuration file changed");
                     let late = self.late(&state.config).join(", ");
                     if !late.is_empty() {
-                        tracing::warn!(
-                            late,
-                            "some of what has changed counts only after the next start of the hub"
-                        );
+                        tracing::warn!(late, "some configuration changes take effect only after a restart");
                     }
                     state.config.clone()
                 })
@@ -215,7 +213,11 @@ mod tests {
 
         fs::remove_file(folder.path().join("linchpin.toml")).unwrap();
         assert!(tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_err());
-        assert!(wrong_with(&watched).unwrap().ends_with("it is gone: put it back, or write an empty one"));
+        assert!(
+            wrong_with(&watched)
+                .unwrap()
+                .ends_with("does not exist any more: restore it, or create an empty file")
+        );
         assert_eq!(slugs(&watched.config()), ["a"]);
 
         write(&folder, "[servers.b]\ncommand = \"x\"\n");
@@ -223,7 +225,7 @@ mod tests {
         assert_eq!(wrong_with(&watched), None);
         watched.left_out(vec!["b".into()]);
         assert!(wrong_with(&watched).unwrap().ends_with(
-            ": `servers.b`: another server has this slug: remove that one, or choose another slug"
+            ": `servers.b`: another server already has this slug: remove that server, or choose another slug"
         ));
         write(&folder, "");
         assert!(slugs(&*changed(&watched).await).is_empty());
@@ -241,7 +243,7 @@ mod tests {
         let looked = async || tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_ok();
         for (mode, is_wrong) in [(0o644, true), (0o600, false)] {
             let before = file::stamp(&watched.path);
-            // The clock of a file system is coarse.
+            // File system timestamps are coarse, so repeat the change until it is visible.
             let mut changes = (0..1_000_000).map(|_| set_mode(&folder, mode));
             assert!(changes.any(|()| file::stamp(&watched.path) != before), "{mode:o} is seen");
             assert!(!looked().await, "it says the same");
@@ -256,18 +258,15 @@ mod tests {
         let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
         write(&folder, "listen = \"127.0.0.1:1\"\n[history]\ndays = 3\n");
         changed(&watched).await;
-        let expected =
-            "linchpin.toml`: `listen`: it has changed, which counts only after the next start of the hub";
+        let expected = "linchpin.toml`: `listen`: changed; restart the hub to apply it";
         let problem = wrong_with(&watched).unwrap();
         assert!(problem.ends_with(expected), "{problem}");
         write(&folder, "[history]\ndays = 4\n[servers.a]\ncommand = \"x\"\n");
-        assert_eq!(slugs(&*changed(&watched).await), ["a"], "the rest counts at once");
-        assert_eq!(wrong_with(&watched), None, "and so does how long what is kept");
+        assert_eq!(slugs(&*changed(&watched).await), ["a"], "other changes are applied at once");
+        assert_eq!(wrong_with(&watched), None, "retention is applied at once, too");
         write(&folder, "[audit]\ndays = 9\nfolder = \"a\"\ndurability = \"power\"\n");
         changed(&watched).await;
-        assert!(
-            wrong_with(&watched).unwrap().contains("`: `audit.durability`, `audit.folder`: it has changed")
-        );
+        assert!(wrong_with(&watched).unwrap().contains("`: `audit.durability`, `audit.folder`: changed"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! `[egress]` of the operator's file: what the hub may reach, and through which proxy. What is secret of a proxy stands in
-//! the environment.
+//! `[egress]` table of the configuration file: allowed private networks and the proxy. The password of the proxy is
+//! read from an environment variable.
 
 use std::fmt::Write as _;
 
@@ -10,22 +10,22 @@ use linchpin_hub_core::{Error, Result};
 const MOST_NETWORKS: usize = 256;
 const PROXY: &str = "egress.proxy";
 
-/// What the file says of the way out.
+/// Settings of the `[egress]` table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WayOut {
-    /// Private networks that servers may be in.
+    /// Private networks that the hub may reach.
     pub(crate) networks: Vec<Network>,
-    /// The proxy that everything goes through.
+    /// Proxy for all outgoing connections.
     pub(crate) proxy: Option<Proxy>,
 }
 
-/// A proxy, as the file names it.
+/// Proxy settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Proxy {
-    /// Its URL, without whoever asks it.
+    /// URL without credentials.
     url: String,
     user: Option<String>,
-    /// The variable that holds the password.
+    /// Name of the environment variable with the password.
     password: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl WayOut {
         form.end().map(|()| WayOut { networks, proxy })
     }
 
-    /// The way out itself, with what the environment says: public addresses, and the networks that the operator allows.
+    /// Creates the egress policy: public addresses, the allowed networks, and the proxy with its password.
     pub(crate) fn open(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<Egress> {
         let allow = |policy: Policy, network: &Network| policy.allow(*network);
         let mut builder = Egress::builder().policy(self.networks.iter().fold(Policy::public_only(), allow));
@@ -47,7 +47,7 @@ impl WayOut {
     }
 }
 
-/// A list of networks, by its name where it stands and its whole name.
+/// Reads a list of networks. The two names are the key in the form and its full path for errors.
 pub(super) fn networks(form: &mut Form, (name, whole): (&'static str, &str)) -> Result<Vec<Network>> {
     let network =
         |text: &String| text.parse::<Network>().map_err(|error| Error::invalid(whole, error.to_string()));
@@ -55,11 +55,11 @@ pub(super) fn networks(form: &mut Form, (name, whole): (&'static str, &str)) -> 
 }
 
 impl Proxy {
-    /// Reads `http://[user:$PASSWORD@]host:port`.
+    /// Parses `http://[user:$PASSWORD@]host:port`.
     fn read(text: &str) -> Result<Self> {
         let wrong = |text: String| Error::invalid(PROXY, text);
         let rest = text.strip_prefix("http://").ok_or_else(|| {
-            wrong("it is the URL of an HTTP proxy, such as `http://proxy.example:3128`".to_owned())
+            wrong("must be the URL of an HTTP proxy, such as `http://proxy.example:3128`".to_owned())
         })?;
         let (who, place) = rest.rsplit_once('@').map_or((None, rest), |(who, place)| (Some(who), place));
         let url = format!("http://{}", place.trim_end_matches('/'));
@@ -69,8 +69,8 @@ impl Proxy {
             Some((user, password)) => {
                 let name = password.strip_prefix('$').filter(|name| !name.is_empty()).ok_or_else(|| {
                     wrong(
-                        "its password does not stand here: write `http://user:$NAME@host:port`, and set the \
-                           variable `NAME` for the hub"
+                        "the password must be an environment variable: write `http://user:$NAME@host:port`, and \
+                           set `NAME` for the hub"
                             .to_owned(),
                     )
                 })?;
@@ -80,11 +80,11 @@ impl Proxy {
         Ok(Proxy { url, user, password })
     }
 
-    /// Its URL, with whoever asks it.
+    /// Returns the URL with credentials.
     fn whole(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<String> {
         let (Some(user), Some(name)) = (&self.user, &self.password) else { return Ok(self.url.clone()) };
         let password = variables(name).ok_or_else(|| {
-            let text = format!("the variable `{name}` is not set: set it for the hub, and start that again");
+            let text = format!("the environment variable `{name}` is not set: set it and restart the hub");
             Error::invalid(PROXY, text)
         })?;
         let place = self.url.trim_start_matches("http://");
@@ -94,7 +94,7 @@ impl Proxy {
 
 fn escaped(text: &str) -> String {
     text.bytes().fold(String::new(), |mut all, byte| {
-        let _ = write!(all, "%{byte:02X}"); // a text takes everything
+        let _ = write!(all, "%{byte:02X}"); // writing to a string never fails
         all
     })
 }
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn a_proxy_that_cannot_be_one() {
         for (text, expected) in [
-            ("https://proxy.example", "it is the URL of an HTTP proxy, such as"),
-            ("proxy.example:3128", "it is the URL of an HTTP proxy, such as"),
+            ("https://proxy.example", "must be the URL of an HTTP proxy, such as"),
+            ("proxy.example:3128", "must be the URL of an HTTP proxy, such as"),
             ("http://", "the proxy cannot be used: "),
             ("http://proxy.example:x", "its port must be a number"),
-            ("http://hub:secret@proxy.example:1", "its password does not stand here"),
-            ("http://hub@proxy.example:1", "its password does not stand here"),
-            ("http://hub:$@proxy.example:1", "its password does not stand here"),
+            ("http://hub:secret@proxy.example:1", "the password must be an environment variable"),
+            ("http://hub@proxy.example:1", "the password must be an environment variable"),
+            ("http://hub:$@proxy.example:1", "the password must be an environment variable"),
         ] {
             let error = Proxy::read(text).unwrap_err();
             assert!(

@@ -1,4 +1,4 @@
-//! A server of the hub that runs, as the hub knows it: how it is connected, how it stands with the sign-in, and what to do.
+//! Diagnosis of a server of the running hub: connection, grant status, tools, and advice.
 
 use std::process::ExitCode;
 
@@ -20,8 +20,8 @@ pub(crate) async fn examine(asked: &Asked, name: &str, whose: Option<&str>) -> R
     if server["authentication"]["type"] == "oauth" {
         let agent = agent::find_if(&api, whose).await?;
         if agent.is_none() && server["credentials"] == "per-agent" {
-            let advice = "give --agent NAME to see how it stands with that one".to_owned();
-            steps.push(Step::good("sign-in", "each agent has its own").advised(Some(advice)));
+            let advice = "pass --agent NAME to see the grant of that agent".to_owned();
+            steps.push(Step::good("sign-in", "each agent has its own grant").advised(Some(advice)));
         } else {
             let path = format!("/servers/{slug}/sign-in{}", query([("agent", agent)]));
             let standing = api.get(&path).await?;
@@ -51,8 +51,8 @@ fn known(server: &Value) -> Step {
     let place = if server["url"].is_null() { said(&server["transport"]) } else { said(&server["url"]) };
     let text = format!("{} ({place})", said(&server["name"]));
     if server["enabled"] == false {
-        let advice = format!("turn it on with `linchpin server enable {}`", said(&server["slug"]));
-        return Step::bad("server", format!("{text}: it is turned off"), Some(advice));
+        let advice = format!("enable it with `linchpin server enable {}`", said(&server["slug"]));
+        return Step::bad("server", format!("{text}: disabled"), Some(advice));
     }
     Step::good("server", text)
 }
@@ -60,16 +60,16 @@ fn known(server: &Value) -> Step {
 fn connection(server: &Value, slug: &str) -> Step {
     match &*said(&server["status"]) {
         "error" => {
-            let advice = format!("try it with `linchpin server test {slug}`");
-            Step::bad("connection", "it could not be connected to the last time", Some(advice))
+            let advice = format!("test it with `linchpin server test {slug}`");
+            Step::bad("connection", "the last connection attempt failed", Some(advice))
         }
         "disabled" => Step::good("connection", "none: the server is disabled"),
-        "disconnected" => Step::good("connection", "none now; the next call opens one"),
+        "disconnected" => Step::good("connection", "none; the next call opens one"),
         status => Step::good("connection", status),
     }
 }
 
-/// What was asked of whom. That something was not there need not mean anything: the next one may have been.
+/// Shows one request of the OAuth trace. A failed one does not fail the diagnosis: discovery tries several URLs.
 fn hop(hop: &Value) -> Step {
     let came = match (hop["status"].as_u64(), &hop["error"]) {
         (Some(status), _) => format!(": HTTP {status}"),
@@ -84,20 +84,20 @@ fn hop(hop: &Value) -> Step {
 fn sign_in(standing: &Value) -> Step {
     let advice = standing["advice"].as_str().map(one_line);
     match &*said(&standing["signed_in"]) {
-        "yes" => Step::good("sign-in", "somebody has signed in").advised(advice),
-        "again" => Step::bad("sign-in", "it does not count any more", advice),
-        _ => Step::bad("sign-in", "nobody has signed in", advice),
+        "yes" => Step::good("sign-in", "signed in").advised(advice),
+        "again" => Step::bad("sign-in", "the grant is no longer accepted", advice),
+        _ => Step::bad("sign-in", "not signed in", advice),
     }
 }
 
 fn tools(server: &Value, slug: &str) -> Step {
     let count = server["tools"].as_u64().unwrap_or_default();
     if let Some(error) = server["error"].as_str() {
-        let advice = format!("when that is mended, look again with `linchpin server sync {slug}`");
+        let advice = format!("fix the error, then sync with `linchpin server sync {slug}`");
         return Step::bad("tools", one_line(error), Some(advice));
     }
     match server["last_synced"].as_str() {
-        Some(when) => Step::good("tools", format!("{count}, looked at {}", one_line(when))),
-        None => Step::good("tools", "nobody has looked at them yet"),
+        Some(when) => Step::good("tools", format!("{count}, synced {}", one_line(when))),
+        None => Step::good("tools", "not synced yet"),
     }
 }

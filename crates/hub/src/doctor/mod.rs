@@ -1,4 +1,4 @@
-//! `linchpin doctor`: how the connection to a server comes about, step by step, and what to do where it fails.
+//! `linchpin doctor`: diagnoses the connection to a server step by step, with advice for failed steps.
 
 mod advice;
 mod hub;
@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::target::{Place, Target};
 use crate::terminal::{Look, one_line};
 
-/// The newest revision that opens a session.
+/// Newest revision of the session era.
 const LAST_WITH_SESSIONS: Revision = Revision::LATEST_SESSION;
 
 pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Failure> {
@@ -58,7 +58,7 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Fail
     Ok(ExitCode::from(u8::from(!healthy)))
 }
 
-/// This step failed, or a step of signing in that was on the way to it.
+/// Records a failure of this step, or of the sign-in that the step required.
 fn failed(step: &'static str, failure: &Failure, trace: &Trace, is_url: bool) {
     if failure.is_about_signing_in() {
         trace.not_signed_in(&failure.to_string());
@@ -67,7 +67,7 @@ fn failed(step: &'static str, failure: &Failure, trace: &Trace, is_url: bool) {
     }
 }
 
-/// What is known before anything is tried.
+/// Records the steps before the connection: whether the program exists.
 fn begin(place: &Place, trace: &Trace) {
     if let Place::Command(command) = place
         && let Some(program) = command.first()
@@ -76,14 +76,14 @@ fn begin(place: &Place, trace: &Trace) {
             Some(path) => trace.add(Step::good("program", path.display().to_string())),
             None => trace.add(Step::bad(
                 "program",
-                format!("`{}` is not found", one_line(&program.to_string_lossy())),
-                Some("check the name; a program outside of PATH needs its whole path".into()),
+                format!("`{}` was not found", one_line(&program.to_string_lossy())),
+                Some("check the name; a program outside PATH needs its full path".into()),
             )),
         }
     }
 }
 
-/// Where a program is, as the system would look for it.
+/// Finds a program the way the system does.
 fn find(program: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
     let path = std::path::Path::new(program);
     if path.components().count() > 1 {
@@ -105,13 +105,13 @@ fn name(place: &Place) -> String {
     }
 }
 
-/// What both sides have agreed on.
+/// Records the negotiated era, revision, session and capabilities.
 fn agreed(client: &Client, trace: &Trace, begun: Instant, is_url: bool) {
     let revision = client.revision();
     let era = if revision <= LAST_WITH_SESSIONS {
-        "sessions (the server answers initialize, not server/discover)"
+        "sessions (the server supports initialize, not server/discover)"
     } else {
-        "stateless (every request stands alone)"
+        "stateless (every request is independent)"
     };
     trace.add(Step::good("era", era).after(begun.elapsed()));
     trace.add(Step::good("revision", revision.as_str()));
@@ -119,7 +119,7 @@ fn agreed(client: &Client, trace: &Trace, begun: Instant, is_url: bool) {
         trace.add(Step::good("session", trace.transport(revision)));
     }
     let server = client.server().map_or_else(
-        || "it does not say who it is".to_owned(),
+        || "unnamed".to_owned(),
         |server| one_line(&format!("{} {}", server.name, server.version)),
     );
     trace.add(Step::good("server", server));

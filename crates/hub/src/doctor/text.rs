@@ -1,4 +1,4 @@
-//! The steps, for people.
+//! Text form of a diagnosis.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::trace::Step;
 use crate::terminal::{Look, Style, clean, wrap};
 
-/// Where the text of a step begins.
+/// Column at which the text of a step starts.
 const INDENT: usize = 18;
 
 pub(super) fn show(server: &str, steps: &[Step], look: Look) -> String {
@@ -32,9 +32,9 @@ pub(super) fn show(server: &str, steps: &[Step], look: Look) -> String {
     }
     let healthy = steps.iter().all(|step| step.ok);
     let verdict = if healthy {
-        look.paint(Style::Good, "The server can be used.")
+        look.paint(Style::Good, "The server is usable.")
     } else {
-        look.paint(Style::Bad, "The server cannot be used as it is.")
+        look.paint(Style::Bad, "The server is not usable.")
     };
     let _ = writeln!(out, "\n{verdict}");
     out

@@ -1,4 +1,4 @@
-//! The steps so far.
+//! Recorder of the diagnosis: connection steps, sign-in steps and transport diagnostics.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::advice;
 use crate::terminal::one_line;
 
-/// One step of a connection.
+/// Step of a diagnosis.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Step {
     pub(crate) text: String,
     pub(crate) took: Option<Duration>,
     pub(crate) advice: Option<String>,
-    /// Where it went, if it was a step of signing in.
+    /// URL of a sign-in step.
     url: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Step {
         Step { ok: false, advice, ..Self::good(name, text) }
     }
 
-    /// A tool that is listed and cannot be used. The others can, so the step is no failure.
+    /// Step for a listed tool that cannot be used. It is not a failure, since other tools can.
     pub(super) fn left_out(tool: &str, reason: &str) -> Self {
         let text = format!("`{}`: {}", one_line(tool), one_line(reason));
         let advice = "the tool cannot be used until its server lists it correctly".to_owned();
@@ -59,30 +59,30 @@ impl Step {
     }
 }
 
-/// What was seen on the way.
+/// Shared recorder of steps.
 pub(crate) struct Trace(Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
     steps: Vec<Step>,
-    /// Steps of the network: only those of the first connection are shown.
+    /// Set after the first connection: network steps of later connections are not recorded.
     connected: bool,
     diagnostics: Vec<String>,
-    /// How signing in failed at last, and how many steps there were before.
+    /// Kind of the last sign-in failure, and the number of steps before that sign-in.
     ended: Option<(AuthErrorKind, usize)>,
 }
 
-/// The steps of signing in.
+/// Names of the sign-in steps.
 pub(super) const METADATA: &str = "metadata";
 const AUTHORITY: &str = "authority";
 pub(super) const REGISTRATION: &str = "registration";
 const SIGN_IN: &str = "sign-in";
 const TOKEN: &str = "token";
 
-/// Stands in front of a place that did not help.
-const IN_VAIN: &str = "nothing to be used at ";
+/// Prefix of a URL that provided nothing usable.
+const IN_VAIN: &str = "nothing usable at ";
 
-/// Lines that are kept of what the transport says.
+/// Maximum recorded diagnostics of the transport.
 const MAX_LINES: usize = 200;
 
 impl Trace {
@@ -102,7 +102,7 @@ impl Trace {
         self.seen().steps.len()
     }
 
-    /// The connection failed; where a step says so already, it gets the advice.
+    /// Records a connection failure. If the last step has already failed, only adds the advice to it.
     pub(crate) fn failed(&self, step: &'static str, text: &str, advice: Option<String>) {
         let mut seen = self.seen();
         match seen.steps.last_mut().filter(|last| !last.ok) {
@@ -111,13 +111,13 @@ impl Trace {
         }
     }
 
-    /// Signing in ended with a failure of this kind. When it began there were so many steps.
+    /// Records a failed sign-in, and the number of steps when it started.
     pub(crate) fn ended(&self, kind: AuthErrorKind, begun: usize) {
         self.seen().ended = Some((kind, begun));
     }
 
-    /// It is for this reason that there is no connection. The step that ended it says so, and so do others that looked
-    /// for the same in vain.
+    /// Marks the step that made the sign-in fail, with the reason and advice. Other steps of the same name, which tried
+    /// alternative URLs, are marked as failed, too.
     pub(crate) fn not_signed_in(&self, reason: &str) {
         let mut seen = self.seen();
         let (kind, begun) = seen.ended.unwrap_or((AuthErrorKind::Setup, usize::MAX));
@@ -145,7 +145,7 @@ impl Trace {
         self.seen().steps.clone()
     }
 
-    /// A step of the network is over.
+    /// Records a finished network step.
     pub(crate) fn hop(&self, hop: &Hop<'_>) {
         let mut seen = self.seen();
         if seen.connected {
@@ -162,12 +162,12 @@ impl Trace {
         let step = match hop.error {
             Some(error) => Step::bad(name, error.to_string(), None),
             None if hop.phase == Phase::Tls => {
-                Step::good(name, format!("the certificate is {}'s", one_line(hop.host)))
+                Step::good(name, format!("valid certificate for {}", one_line(hop.host)))
             }
             None => Step::good(name, addresses.join(", ")),
         };
         if hop.phase == Phase::Connect && step.ok {
-            // One address is enough.
+            // One working address is enough.
             for other in seen.steps.iter_mut().filter(|other| other.name == name && !other.ok) {
                 other.ok = true;
                 other.text.push_str(" (another address works)");
@@ -176,7 +176,7 @@ impl Trace {
         seen.steps.push(step.after(hop.took));
     }
 
-    /// A step of signing in is over.
+    /// Records a finished sign-in step.
     pub(crate) fn sign_in(&self, step: &AuthStep<'_>) {
         let name = match step.purpose {
             Some(Purpose::ResourceMetadata) => METADATA,
@@ -190,36 +190,36 @@ impl Trace {
             (_, Some(error)) => one_line(&error.to_string()),
             (Some(status @ 200..300), _) => format!("{url} ({status})"),
             (Some(status), _) => format!("{IN_VAIN}{url} ({status})"),
-            (None, None) => format!("somebody was there and came back from {url}"),
+            (None, None) => format!("the user was redirected back from {url}"),
         };
-        // There may be other places, or another way: whether it ended here is said in the end.
+        // Not a failure yet: discovery may try other URLs. `not_signed_in` marks the step that ended the sign-in.
         self.add(Step { url: Some(url), ..Step::good(name, text).after(step.took) });
     }
 
-    /// The transport says something.
+    /// Records a diagnostic of the transport.
     pub(crate) fn diagnostic(&self, line: &str) {
         let mut seen = self.seen();
-        seen.connected = true; // whatever comes now is about a connection that has come about, or failed
+        seen.connected = true; // diagnostics start only after the first connection was made or has failed
         if seen.diagnostics.len() < MAX_LINES {
             seen.diagnostics.push(line.to_owned());
         }
     }
 
-    /// How messages travel, as far as that can be seen.
+    /// Describes the session of the transport, derived from its diagnostics.
     pub(crate) fn transport(&self, revision: Revision) -> &'static str {
         let seen = self.seen();
         let says = |text: &str| seen.diagnostics.iter().any(|line| line.contains(text));
         if says("speaks HTTP+SSE") {
-            return "HTTP+SSE: the stream of events is the session";
+            return "HTTP+SSE: the event stream is the session";
         }
         if revision > Revision::LATEST_SESSION {
             return "none: this revision has no sessions";
         }
-        if says("a session was opened") { "the server gave one" } else { "the server gave none" }
+        if says("a session was opened") { "assigned by the server" } else { "not assigned by the server" }
     }
 }
 
-/// The step that a failure belongs to; `None` is whichever was the last.
+/// Returns the step that a kind of failure belongs to; `None` means the last step.
 fn place(kind: AuthErrorKind) -> Option<&'static str> {
     match kind {
         AuthErrorKind::Metadata | AuthErrorKind::Unreachable => None,

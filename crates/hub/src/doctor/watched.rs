@@ -1,4 +1,4 @@
-//! Signing in, watched: its steps, and the kind of failure that ended it.
+//! `Authorize` wrapper that records the sign-in steps and the kind of failure.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use linchpin::auth::{AuthFuture, Authorize, Credentials, OAuth, Refusal, Request
 
 use super::Trace;
 
-/// Says who asks, and tells the trace what comes of it.
+/// OAuth authorizer that records its steps in a trace.
 pub(crate) struct Watched {
     oauth: OAuth,
     trace: Arc<Trace>,

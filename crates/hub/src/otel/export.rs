@@ -1,4 +1,4 @@
-//! Sends spans in batches. What cannot be sent is counted and given up.
+//! Batch exporter of spans. Spans that cannot be sent are counted and dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,23 +14,23 @@ use tokio::time::timeout;
 use super::settings::Settings;
 use crate::failure::{Failure, Kind};
 
-/// Spans of one batch.
+/// Maximum spans per batch.
 const MOST: usize = 512;
-/// How long spans wait for others.
+/// Maximum time a span waits for its batch to fill.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How long the collector may take for a batch, and for all that is left at the end.
+/// Timeout for sending a batch, and for flushing all remaining spans at shutdown.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Collectors are often without TLS on networks of one's own.
+/// Private networks on which plain HTTP is allowed: collectors there often have no TLS.
 const PRIVATE: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
 
-/// Spans that have ended.
+/// Queue of finished spans.
 pub(super) struct Queue {
     pub(super) spans: mpsc::Receiver<Value>,
-    /// How many had no room.
+    /// Number of spans dropped because the queue was full.
     pub(super) dropped: Arc<AtomicU64>,
 }
 
-/// Sends spans to a collector.
+/// Exporter of spans to an OpenTelemetry collector.
 pub(crate) struct Exporter {
     queue: Queue,
     settings: Settings,
@@ -46,7 +46,7 @@ impl Exporter {
         Ok(Exporter { queue, settings, egress })
     }
 
-    /// Sends until the end, and then what is left.
+    /// Sends spans until `end`, then flushes the remaining ones.
     pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> Result<(), Failure> {
         let (mut end, mut batch) = (std::pin::pin!(end), Vec::with_capacity(MOST));
         loop {
@@ -71,7 +71,7 @@ impl Exporter {
         };
         if timeout(PATIENCE, rest).await.is_err() {
             let dropped = batch.len() + self.queue.spans.len();
-            tracing::warn!(dropped, "the collector of spans is too slow: what was left is given up");
+            tracing::warn!(dropped, "span collector is too slow; dropped the remaining spans");
         }
         Ok(())
     }
@@ -80,19 +80,19 @@ impl Exporter {
         if !batch.is_empty() {
             let sent = timeout(PATIENCE, self.post(batch))
                 .await
-                .unwrap_or_else(|_| Err("no answer came".to_owned()));
+                .unwrap_or_else(|_| Err("request timed out".to_owned()));
             if let Err(error) = sent {
                 tracing::warn!(
                     error,
                     dropped = batch.len(),
-                    "the collector does not take spans: they are given up"
+                    "failed to send spans to the collector; dropped them"
                 );
             }
             batch.clear();
         }
         let dropped = self.queue.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            tracing::warn!(dropped, "there were more spans than could be sent");
+            tracing::warn!(dropped, "span queue was full; dropped spans");
         }
     }
 
@@ -111,17 +111,17 @@ impl Exporter {
         let answer =
             self.egress.send(request, &self.settings.target).await.map_err(|error| error.to_string())?;
         let status = answer.status();
-        // Read, so that the connection can be used again.
+        // Read the body, so that the connection can be reused.
         drop(answer.into_body().read_to_end(64 << 10).await);
-        if status.is_success() { Ok(()) } else { Err(format!("it answers with {status}")) }
+        if status.is_success() { Ok(()) } else { Err(format!("HTTP status {status}")) }
     }
 }
 
-/// Fills a batch. What has come stays in it, also when nobody waits any more.
+/// Fills a batch. Cancel safe: received spans stay in the batch.
 async fn full(spans: &mut mpsc::Receiver<Value>, batch: &mut Vec<Value>) {
     while batch.len() < MOST {
         if spans.recv_many(batch, MOST - batch.len()).await == 0 {
-            return std::future::pending().await; // nobody notes any
+            return std::future::pending().await; // the span layer is gone
         }
     }
 }

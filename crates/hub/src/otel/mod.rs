@@ -1,5 +1,5 @@
-//! What was done, for a collector of OpenTelemetry: [`spans`] notes the hub's spans and [`export`] sends them, as OTLP over
-//! HTTP with JSON. The usual variables of the environment say whether and where to.
+//! OpenTelemetry export: [`spans`] records the hub's spans and [`export`] sends them as OTLP over HTTP with JSON. The
+//! standard `OTEL_*` environment variables configure it.
 
 mod export;
 mod settings;
@@ -18,10 +18,10 @@ use settings::Settings;
 
 pub(crate) use export::Exporter;
 
-/// What was begun before anybody could say what is wrong, for the hub that is started.
+/// Span queue, created with the subscriber and taken over by [`exporter`], which can report invalid settings.
 static BEGUN: Mutex<Option<export::Queue>> = Mutex::new(None);
 
-/// Notes spans from now on, if somebody wants them.
+/// Creates the span layer, if a collector is configured.
 fn layer<S>() -> Option<impl Layer<S>>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
@@ -34,13 +34,13 @@ where
     Some(spans.with_filter(Targets::new().with_target(TARGET, LevelFilter::TRACE)))
 }
 
-/// What sends the spans that are noted, if there are any.
+/// Creates the exporter, if the span layer is installed.
 pub(crate) fn exporter() -> Result<Option<Exporter>, Failure> {
     let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).take();
     begun.map(|queue| Exporter::new(queue, Settings::read(&variable)?)).transpose()
 }
 
-/// Writes the log, and notes spans beside it.
+/// Installs the log layer and the span layer as the global subscriber.
 pub(crate) fn install(log: impl Layer<tracing_subscriber::Registry> + Send + Sync) {
     use tracing_subscriber::util::SubscriberInitExt as _;
     tracing_subscriber::registry().with(log).with(layer()).init();

@@ -1,4 +1,4 @@
-//! The usual variables of the environment.
+//! Exporter settings from the standard `OTEL_*` environment variables.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::egress::Target;
@@ -11,7 +11,7 @@ const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const SERVICE: &str = "OTEL_SERVICE_NAME";
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 
-/// Where spans are sent, and how.
+/// Collector URL, request headers and service name.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) target: Target,
@@ -19,7 +19,7 @@ pub(super) struct Settings {
     pub(super) service: String,
 }
 
-/// Whether spans are to be sent anywhere.
+/// Returns whether the export of spans is configured.
 pub(super) fn is_wanted(variables: Variables<'_>) -> bool {
     let is_off = variables(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     !is_off && variables(ENDPOINT).is_some()
@@ -28,19 +28,19 @@ pub(super) fn is_wanted(variables: Variables<'_>) -> bool {
 impl Settings {
     pub(super) fn read(variables: Variables<'_>) -> Result<Self, Failure> {
         let text = |name: &str| {
-            let unreadable = |_| Failure::usage(format!("{name} is not UTF-8"));
+            let unreadable = |_| Failure::usage(format!("{name} must be UTF-8"));
             variables(name).map(|value| value.into_string().map_err(unreadable)).transpose()
         };
         let endpoint = text(ENDPOINT)?.unwrap_or_default();
         let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
         let target = Target::typed(&url).map_err(|error| {
             Failure::usage(format!(
-                "{ENDPOINT} is the URL of a collector, such as `http://127.0.0.1:4318`: {error}"
+                "{ENDPOINT} must be the URL of a collector, such as `http://127.0.0.1:4318`: {error}"
             ))
         })?;
         let headers = headers(&text(HEADERS)?.unwrap_or_default()).ok_or_else(|| {
-            // What stands in it may be secret.
-            Failure::usage(format!("{HEADERS} cannot be read: it is written as `name=value,name=value`"))
+            // The error omits the value, since headers may be secret.
+            Failure::usage(format!("{HEADERS} must have the form `name=value,name=value`"))
         })?;
         Ok(Settings { target, headers, service: text(SERVICE)?.unwrap_or_else(|| "linchpin".to_owned()) })
     }
@@ -57,13 +57,13 @@ fn headers(text: &str) -> Option<HeaderMap> {
     pairs.map(pair).collect()
 }
 
-/// With `%20` and the like as what they stand for.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('%') {
         bytes.extend(before.as_bytes());
         let (digits, after) = after.split_at_checked(2)?;
-        // It would take a sign, too.
+        // `from_str_radix` would also accept a sign.
         let digits = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         rest = after;

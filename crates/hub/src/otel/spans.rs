@@ -1,4 +1,4 @@
-//! Notes spans when they end. A full queue drops them: nobody waits for a collector.
+//! Tracing layer that queues finished spans for export. A full queue drops spans: the hub never waits for a collector.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::export::Queue;
 
-/// How many spans wait to be sent.
+/// Capacity of the queue.
 const MOST: usize = 8_192;
+/// OTLP values of `SpanKind`.
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 
-/// Where spans come from.
+/// Layer that records spans.
 pub(super) struct Spans {
     finished: mpsc::Sender<Value>,
     dropped: Arc<AtomicU64>,
@@ -34,7 +35,7 @@ impl Spans {
     }
 }
 
-/// Which span of which trace, and whether anybody wants it.
+/// Trace id, span id and sampling flag of a span.
 #[derive(Clone, Copy)]
 struct Place {
     trace: u128,
@@ -43,7 +44,7 @@ struct Place {
 }
 
 impl Place {
-    /// Reads a `traceparent`.
+    /// Parses a W3C `traceparent` header.
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -56,23 +57,24 @@ impl Place {
     }
 }
 
-/// The number that so many small hexadecimal digits are.
+/// Parses exactly `digits` lower-case hexadecimal digits.
 fn number(text: &str, digits: usize) -> Option<u128> {
     let is_right = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_right.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// A span that has not ended.
+/// Open span.
 struct Open {
     place: Place,
     parent: Option<u64>,
     begun: (i128, Instant),
-    /// A span is closed only when those within it are, and what is recorded last is known at its end.
+    /// Duration until the last recorded field, used as the end of the span: a span is closed only after its children,
+    /// while its last field is recorded when its own work ends.
     ended: Option<Duration>,
     fields: Fields,
 }
 
-/// What is said about a span. The names with `otel.` are about the span itself.
+/// Fields of a span. Names that start with `otel.` set properties of the span; the others become attributes.
 #[derive(Default)]
 struct Fields {
     name: Option<String>,
@@ -143,7 +145,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 }
 
 impl Open {
-    /// The span, as it is sent.
+    /// Converts the span to its OTLP form.
     fn finished(self, name: &str) -> Value {
         let Open { place, parent, begun: (begun, since), ended, fields } = self;
         let ended = ended.unwrap_or_else(|| since.elapsed());

@@ -1,4 +1,4 @@
-//! The certificate of the hub: read from its files, and read again when they have changed.
+//! TLS certificate of the hub, reloaded when its files change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::LOOK;
 use crate::config::{Pair, Problem, Stamp, Watched, stamp};
 use crate::failure::Failure;
 
-/// A certificate that is in use, and the files as they were when it was read.
+/// Active certificate and the fingerprints of its files.
 pub(super) struct Certificate {
     pub(super) tls: Tls,
     seen: Seen,
 }
 
-/// Which files, and what tells one state of them from another.
+/// Certificate files and their fingerprints.
 #[derive(PartialEq, Eq)]
 struct Seen(Pair, [Option<Stamp>; 2]);
 
@@ -36,7 +36,7 @@ impl Certificate {
         Ok(Certificate { tls, seen })
     }
 
-    /// Takes over what the files hold, whenever that changes.
+    /// Reloads the certificate whenever its files change, until `end`.
     pub(super) async fn follow(
         mut self,
         watched: Arc<Watched>,
@@ -45,15 +45,15 @@ impl Certificate {
         let mut end = std::pin::pin!(end);
         while tokio::time::timeout(LOOK, &mut end).await.is_err() {
             let Some(files) = watched.config().tls.clone() else { continue };
-            // Before they are read: a change in between is seen the next time.
+            // Take the fingerprints before reading, so that a change in between is detected by the next poll.
             let seen = Seen::now(files);
             if seen == self.seen {
                 continue;
             }
             match with(&seen.0, |certificate, key| self.tls.replace(certificate, key)) {
-                Ok(()) => tracing::info!("the certificate has changed"),
+                Ok(()) => tracing::info!("TLS certificate reloaded"),
                 Err(problem) => {
-                    tracing::error!(%problem, "the certificate cannot be used; the one before stays in force");
+                    tracing::error!(%problem, "invalid TLS certificate; using the previous one");
                 }
             }
             self.seen = seen;
@@ -62,7 +62,7 @@ impl Certificate {
     }
 }
 
-/// Has what is in the files used.
+/// Reads both files and passes their contents to `using`.
 fn with<T>(files: &Pair, using: impl FnOnce(&[u8], &[u8]) -> linchpin::Result<T>) -> Result<T, Problem> {
     let Pair { certificate, key } = files;
     let text = read(certificate, false)?;
@@ -72,14 +72,13 @@ fn with<T>(files: &Pair, using: impl FnOnce(&[u8], &[u8]) -> linchpin::Result<T>
 }
 
 fn read(path: &Path, is_secret: bool) -> Result<String, Problem> {
-    let failed = |error: io::Error| Problem::new(path, format!("it cannot be read: {error}"));
+    let failed = |error: io::Error| Problem::new(path, format!("cannot be read: {error}"));
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
-        return Err(Problem::new(path, "it is no file: name one with PEM"));
+        return Err(Problem::new(path, "is not a regular file: set the path of a PEM file"));
     }
     if is_secret {
-        let exposed =
-            |why| Problem::new(path, format!("it is the key of the hub, and not yours alone: {why}"));
+        let exposed = |why| Problem::new(path, format!("insecure permissions of the TLS key: {why}"));
         private::check(&metadata).map_err(exposed)?;
     }
     fs::read_to_string(path).map_err(failed)

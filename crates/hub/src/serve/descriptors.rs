@@ -1,13 +1,13 @@
-//! The limit of open files: raised at the start, and shared by connections and the work of the hub itself.
+//! Limit of open files: raised at the start, and divided between client connections and the hub itself.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The highest limit that is set. The hub needs no more, stdio servers inherit it, and some programs walk over all
-/// descriptors below it when they start.
+/// Maximum limit that is set. The hub needs no more, stdio servers inherit it, and some programs iterate over all
+/// descriptors below it at startup.
 const MAX_DESCRIPTORS: u64 = 65_536;
-/// Connections if there is no limit.
+/// Maximum client connections, also if there is no limit of open files.
 const MAX_CONNECTIONS: usize = 16_384;
-/// Descriptors that connections leave at least, unless that is more than half of them.
+/// Minimum descriptors reserved for the hub itself, but at most half of all.
 const RESERVED: u64 = 256;
 
 /// Raises the soft limit to the hard limit.
@@ -20,8 +20,8 @@ pub(super) fn raise() {
     }
 }
 
-/// How many connections each of so many listeners may accept. The database, upstream connections and the pipes of stdio
-/// servers always have a quarter of the descriptors.
+/// Returns the maximum connections per listener. A quarter of the descriptors is reserved for the database, upstream
+/// connections and the pipes of stdio servers.
 pub(super) fn connections(listeners: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return MAX_CONNECTIONS };
     let reserved = RESERVED.max(limit / 4).min(limit / 2);

@@ -1,4 +1,4 @@
-//! Where the hub is reached: by this machine at an address of its own, and by others by TLS, or through proxies that do TLS for it.
+//! Listeners of the hub: the local listener of this machine, and the public listener with TLS or behind TLS proxies.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,31 +12,31 @@ use crate::cli::from_linchpin;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 
-/// Where the hub listens when nothing is said.
+/// Default listen address.
 pub(super) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
-/// Any port of this machine.
+/// Any free port of this machine.
 const FREE: SocketAddr = SocketAddr::new(USUAL.ip(), 0);
 
-/// Listens for this machine: at the address that was asked for, or at the usual one, or at any port if that one is taken. Where
-/// others come in by another address, it is beside that one, and what commands send stays on this machine.
+/// Binds the local listener: to the given address, or to the default one, or to any free port if that one is taken.
+/// With a public listener it is bound to a free loopback port, so that requests of commands stay on this machine.
 pub(super) async fn listen(address: Option<SocketAddr>, door: Option<&Door>) -> Result<Listener, Failure> {
     let Some(address) = door.map(|_| FREE).or(address) else {
         match Listener::bind(USUAL).await {
             Ok(listener) => return Ok(listener.max_connections(connections(1))),
-            Err(error) => tracing::warn!(%error, "the usual port cannot be used, so another one is"),
+            Err(error) => tracing::warn!(%error, "default port unavailable; using a free port"),
         }
         return bind(FREE, 1).await;
     };
     bind(address, 1 + usize::from(door.is_some())).await
 }
 
-/// Binds an address, as one of so many listeners.
+/// Binds an address. `listeners` is the total number of listeners, which share the connection limit.
 async fn bind(address: SocketAddr, listeners: usize) -> Result<Listener, Failure> {
     let listener = Listener::bind(address).await.map_err(|error| Failure::from(from_linchpin(error)))?;
     Ok(listener.max_connections(connections(listeners)))
 }
 
-/// Where others come in.
+/// Public listener.
 pub(super) struct Door {
     address: SocketAddr,
     pub(super) certificate: Option<Certificate>,
@@ -44,7 +44,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// What is said about it, if others may come. They may only where nobody reads along.
+    /// Returns the public listener, if one is configured. It requires TLS or TLS proxies.
     pub(super) fn find(address: Option<SocketAddr>, config: &Config) -> Result<Option<Self>, Failure> {
         let is_safe = config.tls.is_some() || !config.proxies.is_empty();
         match address {
@@ -53,24 +53,24 @@ impl Door {
                 Ok(Some(Door { address, certificate, proxies: config.proxies.clone() }))
             }
             None if is_safe => Err(Failure::usage(
-                "the operator's file has `tls` or `proxies`, and does not say where others come in: write `listen` beside \
-                 it, such as `listen = \"0.0.0.0:7420\"`",
+                "the configuration file sets `tls` or `proxies` without a listen address: add `listen`, such as \
+                 `listen = \"0.0.0.0:7420\"`",
             )),
             Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
-                "{address} can be reached by others, and without TLS what they send can be read on the way: write a \
-                 certificate into the operator's file (`tls`, with `certificate` and `key`), or the proxy with TLS that may \
-                 connect (`proxies`, with `url`), or listen on this machine alone, such as at {USUAL}"
+                "{address} is reachable from the network, and without TLS the traffic can be read by others: set `tls` \
+                 (with `certificate` and `key`) in the configuration file, or `proxies` and `url` for a TLS proxy, or \
+                 listen on this machine only, such as at {USUAL}"
             ))),
             _ => Ok(None),
         }
     }
 
-    /// Listens there, once there is somebody who can sign in.
+    /// Binds the listener. An address reachable from the network requires a user with a password.
     pub(super) async fn open(&self, hub: &Hub) -> Result<Listener, Failure> {
         if !self.address.ip().is_loopback() && !hub.has_password().await? {
             let text = format!(
-                "{} can be reached by others, and nobody has a password yet: start the hub on this machine alone, with \
-                 `--listen {FREE}`, and choose one with `linchpin user password local`",
+                "{} is reachable from the network, but no user has a password yet: start the hub on this machine only, \
+                 with `--listen {FREE}`, and set a password with `linchpin user password local`",
                 self.address
             );
             return Err(Failure::new(Kind::Other, text));

@@ -1,4 +1,4 @@
-//! `linchpin`: the hub itself. Everything is opened in one order, told to whoever waits for it, and ended in the other.
+//! `linchpin`: the hub process. Components are started in a fixed order and stopped in the reverse order.
 
 mod certificate;
 mod descriptors;
@@ -32,34 +32,35 @@ use crate::failure::{Failure, Kind};
 use crate::terminal::{Look, Style};
 use listen::Door;
 
-/// How often the operator's file is looked at.
+/// Poll interval of the configuration file.
 const LOOK: Duration = Duration::from_secs(1);
-/// When it is taken over again if that did not work; longer than a look at the file, which begins anew then.
+/// Delay before a failed configuration is applied again. Longer than [`LOOK`], because each iteration restarts the
+/// poll.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// What can be said about serving.
+/// Options of `linchpin serve`.
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The address to listen at; else 127.0.0.1:7420, or another port if that one is taken. Port 0 is any free one
+    /// Listen address; port 0 selects a free port. Default: 127.0.0.1:7420, or a free port if that one is taken
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
 
-    /// Write the URL of the hub and a token for it into this file when it is ready, for scripts
+    /// Write the URL and a token of the hub to this file when it is ready, for scripts
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
 
-    /// How to write the log
+    /// Log format
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log: Option<Log>,
 
-    /// What is kept of a call before it is made survives the end of the hub (process), or that of the machine, too
-    /// (power); else `$LINCHPIN_AUDIT_DURABILITY`, else the operator's file, else process
+    /// Durability of call and audit records: process (survives a crash) or power (also survives power loss). Default:
+    /// `$LINCHPIN_AUDIT_DURABILITY`, else the configuration file, else process
     #[arg(long, value_name = "WHAT")]
     audit_durability: Option<Durability>,
 }
 
 impl Options {
-    /// These, and those of `before` that are not said here.
+    /// Fills unset options from `before`.
     pub(crate) fn or(self, before: Self) -> Self {
         Options {
             listen: self.listen.or(before.listen),
@@ -69,30 +70,30 @@ impl Options {
         }
     }
 
-    /// What is kept survives this: as it was typed, else as the environment says, else as the operator's file does.
+    /// Returns the durability from the option, else the environment, else the configuration file.
     fn durability(&self, variables: Variables<'_>, config: &Config) -> Result<Durability, Failure> {
         let read = |text: OsString| {
             let known = text.to_str().and_then(|text| Durability::from_str(text, false).ok());
-            known.ok_or_else(|| Failure::usage("LINCHPIN_AUDIT_DURABILITY is `process` or `power`"))
+            known.ok_or_else(|| Failure::usage("LINCHPIN_AUDIT_DURABILITY must be `process` or `power`"))
         };
         let set = variables("LINCHPIN_AUDIT_DURABILITY").map(read).transpose()?;
         Ok(self.audit_durability.or(set).or(config.audit.durability).unwrap_or_default())
     }
 }
 
-/// How a log is written.
+/// Log format.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {
-    /// A line for people.
+    /// Human-readable lines.
     Text,
-    /// A line of JSON for programs.
+    /// JSON, one object per line.
     Json,
 }
 
-/// Serves until it is asked to end.
+/// Serves until a termination signal arrives.
 pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
     descriptors::raise();
-    // From here on signals end nothing by themselves.
+    // From here on, signals no longer terminate the process by default.
     let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
     #[cfg(feature = "otel")]
     let exporter = crate::otel::exporter()?;
@@ -155,27 +156,27 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let by_tls = entrance.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
     let shown = public.as_ref().map_or(by_tls, |url| &url.text);
     if let Err(error) = welcome(&hub, &place, (&running.url, shown), json).await {
-        tracing::warn!(%error, "nobody could be told where the hub is");
+        tracing::warn!(%error, "failed to print the hub URL");
     }
     if let Some(entrance) = entrance {
-        tracing::info!(url = entrance, "others come in here");
+        tracing::info!(url = entrance, "public listener ready");
     }
-    tracing::info!(url = running.url, data = %place.data().display(), ?durability, "the hub is ready");
+    tracing::info!(url = running.url, data = %place.data().display(), ?durability, "hub ready");
 
-    // Whatever ends first ends the rest.
+    // The first component that ends shuts down the others.
     let first = tokio::select! {
         () = ends.wait() => Ok(()),
         error = hub.broken() => Err(Failure::new(Kind::Disk, error.to_string())),
         first = next(&mut work) => first,
         first = next(&mut own) => first,
     };
-    tracing::info!("the hub is ending");
+    tracing::info!("hub shutting down");
     web.close();
     end.send_replace(Phase::Answering);
     hub.stop_waiting();
     let in_order = async {
         let answered = all(&mut work).await;
-        // Only now: whoever was still to be answered needed it.
+        // Only after the listeners have finished: responses in flight need the background tasks.
         end.send_replace(Phase::Ending);
         let ended = answered.and(all(&mut own).await);
         end.send_replace(Phase::Over);
@@ -184,7 +185,7 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let ended = tokio::select! {
         ended = in_order => ended,
         () = ends.wait() => {
-            tracing::warn!("the hub ends at once: what is under way is given up");
+            tracing::warn!("second signal; stopping at once and abandoning running work");
             Ok(())
         }
     };
@@ -193,7 +194,7 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     own.shutdown().await;
     last.shutdown().await;
     drop(web);
-    // The last who has the hub closes its database; the guard looks for programs that are still there. Both wait.
+    // Dropping the last reference to the hub closes its database, and the guard kills remaining processes: both block.
     drop(spawn_blocking(move || drop((hub, guard))).await);
     drop(lock);
     result
@@ -203,27 +204,27 @@ async fn answer(listener: Listener, web: Web, end: impl Future<Output = ()>) -> 
     listener.run_until(end, web.service()).await.map_err(|error| from_linchpin(error).into())
 }
 
-/// How far a hub has come. Each begins when everything of the one before is done.
+/// Phase of the shutdown. Each one starts when the previous one has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Phase {
     Serving,
-    /// Nobody comes in any more; what is under way is answered.
+    /// No new connections; requests in flight are completed.
     Answering,
-    /// What goes on by itself ends, and everything is kept.
+    /// Background tasks stop, and everything is stored.
     Ending,
-    /// Everything is done; who tells others about it ends.
+    /// The hub has stopped; the span exporter flushes and stops.
     Over,
 }
 
 type Work = JoinSet<Result<(), Failure>>;
 
-/// How the next of these ends; well, if there is none.
+/// Waits for the next task to end; `Ok` if there is none.
 async fn next(work: &mut Work) -> Result<(), Failure> {
     let ended = work.join_next().await;
     ended.unwrap_or(Ok(Ok(()))).map_err(|error| Failure::new(Kind::Other, error.to_string()))?
 }
 
-/// How all of these end: the first failure, if there is one.
+/// Waits for all tasks; returns the first failure.
 async fn all(work: &mut Work) -> Result<(), Failure> {
     let mut result = Ok(());
     while !work.is_empty() {
@@ -232,15 +233,15 @@ async fn all(work: &mut Work) -> Result<(), Failure> {
     result
 }
 
-/// Ends what the last hub has left behind, and sees to it that nobody has to do so for this one.
+/// Starts the process guard: it kills leftover processes of the previous hub now, and those of this one if it dies.
 async fn guard(place: &Place) -> Result<Guard, Failure> {
     let (own, file) = (own_program()?, place.guard());
     let started = spawn_blocking(move || Guard::start(&own, &file)).await;
     let started = started.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
-    started.map_err(|error| Failure::from(error).during("the hub has no guard"))
+    started.map_err(|error| Failure::from(error).during("failed to start the process guard"))
 }
 
-/// How the hub starts stdio servers.
+/// Returns how the hub starts stdio servers.
 fn processes(guard: &Guard) -> io::Result<Processes> {
     Ok(Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_program()?) })
 }
@@ -251,7 +252,7 @@ fn write_ready(file: &Path, running: &Running) -> io::Result<()> {
     private::write(file, format!("{text}\n").as_bytes(), &System)
 }
 
-/// This program as it was started, even if its file was replaced since.
+/// Returns the path of this executable; on Linux it stays valid if the file is replaced.
 fn own_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
@@ -260,7 +261,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Kind::Other, format!("`{}` cannot be written: {error}", path.display()))
 }
 
-/// Takes over what the operator's file says, whenever that changes.
+/// Applies the configuration file whenever it changes, until `end`.
 async fn follow(
     hub: Arc<Hub>,
     watched: Arc<Watched>,
@@ -284,13 +285,13 @@ async fn follow(
         let taken = kept.and(programs::take(&hub, &watched).await);
         is_behind = taken.is_err();
         if let Err(error) = taken {
-            tracing::warn!(%error, "not all that the operator's file says can be taken over now; it is tried again");
+            tracing::warn!(%error, "failed to apply the configuration file; retrying");
         }
     }
 }
 
-/// Says where the hub is. What signs in is for a terminal alone: other output may be kept by somebody.
-/// Browsers use the second address.
+/// Prints the URL of the hub. The one-time login link is printed only to a terminal, since other output may be stored.
+/// The second URL is the one for browsers.
 async fn welcome(hub: &Hub, place: &Place, (url, shown): (&str, &str), json: bool) -> Result<(), Failure> {
     if json {
         return Ok(print(&format!("{}\n", json!({ "url": url })))?);
@@ -301,10 +302,10 @@ async fn welcome(hub: &Hub, place: &Place, (url, shown): (&str, &str), json: boo
     let look = Look::stdout();
     let (address, advice) = match hub.one_time().await? {
         Some(token) => {
-            let advice = "It signs you in once, within 15 minutes.";
+            let advice = "This link logs you in once and expires after 15 minutes.";
             (format!("{shown}/sign-in?token={}", token.expose()), advice)
         }
-        None => (shown.to_owned(), "Sign in with your password."),
+        None => (shown.to_owned(), "Log in with your password."),
     };
     let address = look.paint(Style::Name, &address);
     let version = env!("CARGO_PKG_VERSION");
@@ -312,10 +313,12 @@ async fn welcome(hub: &Hub, place: &Place, (url, shown): (&str, &str), json: boo
     let next = format!(
         "In another terminal: {linchpin} tool list, {linchpin} tool call mcp_demo__add --args '{{\"a\": 2, \"b\": 40}}'"
     );
-    Ok(print(&format!("Linchpin {version} is ready:\n\n  {address}\n\n{advice}\n{next}\nCtrl-C ends it.\n"))?)
+    Ok(print(&format!(
+        "Linchpin {version} is ready:\n\n  {address}\n\n{advice}\n{next}\nPress Ctrl-C to stop.\n"
+    ))?)
 }
 
-/// The wish for an end, by the user or the system.
+/// Termination signals.
 struct Ends(Signal, Signal);
 
 impl Ends {
@@ -331,5 +334,5 @@ impl Ends {
     }
 }
 
-/// The tenant of this machine's servers.
+/// Tenant of the configured servers.
 const TENANT: linchpin_hub_core::id::TenantId = LOCAL;

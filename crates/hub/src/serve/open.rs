@@ -1,4 +1,4 @@
-//! Opens what the hub is made of: its keys, its store, and the way out.
+//! Startup of the hub: opens keys, store and egress.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use linchpin_hub_core::world::System;
 use crate::config::{Config, Durability, Place, Problem, Watched, WayOut, variable};
 use crate::failure::{Failure, Kind};
 
-/// The hub that keeps everything at this place, with what was under way when it ended last brought to an end.
-/// Browsers find it at `url`.
+/// Opens the hub at these paths and records an outcome for calls that were running when it stopped. `url` is the base
+/// URL for browsers.
 pub(super) async fn hub(
     place: &Place,
     durability: Durability,
@@ -34,16 +34,13 @@ pub(super) async fn hub(
     hub.unlock().await.map_err(|error| match error.code() {
         "wrong_key_file" => {
             let path = place.keys.display();
-            Failure::new(Kind::Other, format!("`{path}`: {error}, and say with --key-file where it is"))
+            Failure::new(Kind::Other, format!("`{path}`: {error}, and set its path with --key-file"))
         }
         _ => error.into(),
     })?;
     let ended = hub.recover().await?;
     if ended > 0 {
-        tracing::warn!(
-            calls = ended,
-            "calls were under way when the hub ended last: nobody knows what became of them"
-        );
+        tracing::warn!(calls = ended, "calls were running when the hub stopped; their outcome is unknown");
     }
     if let Err(error) = hub.sign_audit().await {
         tracing::warn!(%error, "failed to sign the audit; retrying");
@@ -55,7 +52,7 @@ fn text_of(name: &str) -> Option<String> {
     variable(name)?.into_string().ok()
 }
 
-/// Has the hub go the way out of the operator's file, if it has changed. One that cannot be gone changes nothing.
+/// Applies the egress settings of the configuration file, if they have changed. Invalid settings change nothing.
 pub(super) fn take_way(hub: &Hub, watched: &Watched, before: &mut WayOut) {
     let now = &watched.config().egress;
     if now == before {
@@ -66,21 +63,22 @@ pub(super) fn take_way(hub: &Hub, watched: &Watched, before: &mut WayOut) {
             hub.change_egress(&egress);
             *before = now.clone();
             watched.no_way(None);
-            tracing::info!("what the hub may reach is now as the operator's file says");
+            tracing::info!("egress configuration applied");
         }
         Err(error) => {
-            tracing::error!(%error, "the hub goes the way out that the operator's file said before");
+            tracing::error!(%error, "invalid egress configuration; using the previous one");
             watched.no_way(Some(error.message().to_owned()));
         }
     }
 }
 
-/// The keys; new ones for a new hub alone.
+/// Opens the key file. Creates keys only for a new hub.
 fn keys(place: &Place, is_used: bool) -> Result<KeyFile, Failure> {
     let path = &place.keys;
     if is_used && !path.exists() {
         let text = format!(
-            "`{}` is gone, with the keys that everything in {} is sealed with: put it back, or say with --key-file where it is",
+            "the key file `{}` is missing, and the data in {} is encrypted with its keys: restore the file, or set its \
+             path with --key-file",
             path.display(),
             place.kept_in()
         );
@@ -89,12 +87,12 @@ fn keys(place: &Place, is_used: bool) -> Result<KeyFile, Failure> {
     let (keys, is_new) = KeyFile::open(path, &System).map_err(|error| {
         let advice = match error {
             KeyFileError::Exposed { .. } | KeyFileError::ExposedAbove { .. } => "",
-            _ => ", or say with --key-file where another one is",
+            _ => ", or set another path with --key-file",
         };
         Failure::new(Kind::Other, format!("{error}{advice}"))
     })?;
     if is_new {
-        tracing::info!(path = %path.display(), "the hub has new keys: keep a copy of them elsewhere");
+        tracing::info!(path = %path.display(), "created new keys; store a copy of the key file in a safe location");
     }
     Ok(keys)
 }

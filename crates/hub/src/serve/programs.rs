@@ -1,4 +1,4 @@
-//! The programs of the operator's file, with the environment that each gets, and the demo server beside them.
+//! Configured servers with the environment of each stdio server, and the demo server.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,20 +11,20 @@ use super::TENANT;
 use crate::config::{Config, Watched, variable};
 use crate::failure::Failure;
 
-/// The slug of the demo server.
+/// Slug of the demo server.
 pub(crate) const DEMO: &str = "demo";
-/// Has the hub take over what the operator's file says now.
+/// Applies the servers of the configuration file to the hub.
 pub(super) async fn take(hub: &Hub, watched: &Watched) -> Result<(), Failure> {
     let servers = servers(&watched.config(), &|name| variable(name)?.into_string().ok())?;
     let left_out = hub.operate(TENANT, servers).await?;
     for slug in &left_out {
-        tracing::warn!(slug, "a server of the operator's file is left out: another server has its slug");
+        tracing::warn!(slug, "configured server skipped: another server has its slug");
     }
     watched.left_out(left_out);
     Ok(())
 }
 
-/// The servers of the file, and the demo server unless the file has another one in its place.
+/// Returns the configured servers, and the demo server unless the file configures another one with its slug.
 fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Operated>, Failure> {
     let mut servers = config.servers.clone();
     if !servers.iter().any(|server| server.slug.as_str() == DEMO) {
@@ -39,7 +39,7 @@ fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Resul
             tracing::warn!(
                 server = server.slug.as_str(),
                 variable = missing,
-                "a variable to be inherited is not set"
+                "inherited environment variable is not set"
             );
         }
         launch.inherited = env.keys().filter(|name| !launch.env.contains_key(*name)).cloned().collect();
@@ -49,9 +49,9 @@ fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Resul
     Ok(servers)
 }
 
-/// This program, as a server to try things on.
+/// Returns the demo server, which runs this executable.
 fn demo(enabled: bool) -> Result<Operated, Failure> {
-    // As it was at the start: the file may be replaced while the hub runs.
+    // Cache the path of the first start: the executable may be replaced while the hub runs.
     static OWN: OnceLock<String> = OnceLock::new();
     let now = std::env::current_exe()?.to_string_lossy().into_owned();
     let command = OWN.get_or_init(|| now).clone();
