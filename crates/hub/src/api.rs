@@ -1,4 +1,4 @@
-//! The hub that runs, as commands reach it: REST over the same way out as everything else.
+//! REST client of the commands. Requests go through the egress of the SDK, like all other connections.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::config::{Place, Typed, variable};
 use crate::failure::{Failure, Kind};
 
-/// The largest answer that is read.
+/// Maximum size of a response body.
 const LARGEST: usize = 64 << 20;
-/// The largest page.
+/// Maximum page size of the API.
 const PAGE: usize = 500;
 
-/// A hub that runs, and who asks it.
+/// REST client of a running hub, with the URL of the hub and the caller's token.
 pub(crate) struct Api {
     egress: Egress,
     base: Target,
@@ -24,10 +24,11 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Finds the hub: the one at `hub`, or the one that runs on the data directory.
+    /// Selects the hub: the one at the URL `hub`, else the one that runs on the data directory.
     pub(crate) fn find(typed: &Typed, hub: Option<&str>) -> Result<Self, Failure> {
         let (base, token) = if let Some(url) = hub {
-            let missing = "--hub needs a token: put one into the variable LINCHPIN_TOKEN; `linchpin token add` makes it";
+            let missing =
+                "--hub requires an API token: create one with `linchpin token add` and set LINCHPIN_TOKEN";
             let token = variable("LINCHPIN_TOKEN").and_then(|token| token.into_string().ok());
             (named(url)?, Secret::new(token.ok_or_else(|| Failure::usage(missing))?))
         } else {
@@ -50,7 +51,7 @@ impl Api {
         self.send(Method::POST, path, Some(body)).await
     }
 
-    /// Has something done that needs nothing else to be said.
+    /// Sends a POST request without a body.
     pub(crate) async fn ask(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::POST, path, None).await
     }
@@ -67,14 +68,17 @@ impl Api {
         self.send(Method::DELETE, path, None).await
     }
 
-    /// Everything that a list has, up to `most`.
+    /// Reads all pages of a list, up to `most` items.
     pub(crate) async fn list(&self, path: &str, most: usize) -> Result<Vec<Value>, Failure> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
             let sign = if path.contains('?') { '&' } else { '?' };
             let page = self.get(&format!("{path}{sign}limit={}{after}", PAGE.min(most - all.len()))).await?;
             let Value::Array(items) = page["items"].clone() else {
-                return Err(Failure::new(Kind::Protocol, "the hub answered with something that is no list"));
+                return Err(Failure::new(
+                    Kind::Protocol,
+                    "invalid response of the hub: `items` must be a list",
+                ));
             };
             all.extend(items);
             match page["next"].as_str().filter(|_| all.len() < most) {
@@ -99,7 +103,7 @@ impl Api {
         let response = self.egress.send(request, &target).await.map_err(|error| match error.kind() {
             EgressErrorKind::Connect | EgressErrorKind::Timeout => {
                 let text =
-                    format!("no hub answers at {}: {error}\nstart one with `linchpin`", self.base.origin());
+                    format!("no hub reachable at {}: {error}\nstart one with `linchpin`", self.base.origin());
                 Failure::new(Kind::Connection, text)
             }
             _ => Failure::new(Kind::Connection, error.to_string()),
@@ -111,7 +115,7 @@ impl Api {
             (true, Ok(answer)) => Ok(answer),
             (true, Err(_)) if status == StatusCode::NO_CONTENT && bytes.is_empty() => Ok(Value::Null),
             (true, Err(_)) => {
-                let text = format!("what answers at {} is no hub: check --hub", self.base.origin());
+                let text = format!("the server at {} is not a Linchpin hub: check --hub", self.base.origin());
                 Err(Failure::new(Kind::Protocol, text))
             }
             (false, problem) => Err(refused(status, &problem.unwrap_or_default())),
@@ -119,45 +123,45 @@ impl Api {
     }
 }
 
-/// Where a hub is that somebody named. Everything below its address is the hub's own.
+/// Parses the URL of `--hub`, which must be an origin: the API path is appended to it.
 fn named(url: &str) -> Result<Target, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
-        let text = "give scheme, host and port alone, such as https://hub.example:7420";
+        let text = "give only scheme, host and port, for example https://hub.example:7420";
         Failure::usage(format!("--hub: {why}: {text}"))
     };
     let base = Target::typed(url).map_err(|error| wrong(&error))?;
     if url.contains('#') || base.url() != format!("{}/", base.origin()) {
-        return Err(wrong(&"it has a path or a query, which would be left out"));
+        return Err(wrong(&"path, query and fragment are not supported"));
     }
     Ok(base)
 }
 
-/// No hub runs, and what to do about it.
+/// Creates the error for a data directory without a running hub.
 fn nobody(place: &Place) -> Failure {
     if let Some(why) = place.distrust() {
-        let text = format!("what `{}` says of a hub is not believed: {why}", place.data().display());
+        let text = format!("ignoring `{}/hub.json`: {why}", place.data().display());
         return Failure::new(Kind::Connection, text);
     }
     let text = format!(
-        "no hub runs on `{}`: start one with `linchpin` in another terminal, or say with --data-dir or --hub where it is",
+        "no hub runs on `{}`: start one with `linchpin` in another terminal, or select a hub with --data-dir or --hub",
         place.data().display()
     );
     Failure::new(Kind::Connection, text)
 }
 
-/// What the hub said instead of doing it.
+/// Creates the error for an error response of the hub.
 fn refused(status: StatusCode, problem: &Value) -> Failure {
     let text = |name: &str| problem[name].as_str().map(crate::terminal::clean);
-    let detail = text("detail").unwrap_or_else(|| format!("the hub answered {status}"));
+    let detail = text("detail").unwrap_or_else(|| format!("the hub returned {status}"));
     let message = match text("field") {
         Some(field) => format!("`{field}`: {detail}"),
-        None if status == StatusCode::UNAUTHORIZED => format!("the token is not known to the hub: {detail}"),
+        None if status == StatusCode::UNAUTHORIZED => format!("the hub rejected the token: {detail}"),
         None => detail,
     };
     Failure::hub(message, status.as_u16(), text("code"), text("field"))
 }
 
-/// As a part of a path or a query.
+/// Percent-encodes a path segment or query value.
 pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -170,14 +174,14 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
-/// The parts of a query that were given.
+/// Builds a query string from the parts that have a value; empty if there are none.
 pub(crate) fn query<'a>(parts: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let parts = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encoded(&value?))));
     let query = parts.collect::<Vec<_>>().join("&");
     if query.is_empty() { query } else { format!("?{query}") }
 }
 
-/// An object of what was given.
+/// Builds a JSON object from the members that have a value.
 pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Option<Value>)>) -> Value {
     let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     json!(given.collect::<serde_json::Map<_, _>>())
@@ -211,25 +215,24 @@ mod tests {
             assert!(
                 failure
                     .to_string()
-                    .ends_with("give scheme, host and port alone, such as https://hub.example:7420")
+                    .ends_with("give only scheme, host and port, for example https://hub.example:7420")
             );
         }
     }
 
     #[test]
     fn what_the_hub_refuses_is_told_with_its_field() {
-        let problem =
-            json!({"code": "invalid_field", "field": "timeout_ms", "detail": "it is a whole number"});
+        let problem = json!({"code": "invalid_field", "field": "timeout_ms", "detail": "must be an integer"});
         let failure = refused(StatusCode::UNPROCESSABLE_ENTITY, &problem);
-        assert_eq!(failure.to_string(), "`timeout_ms`: it is a whole number");
+        assert_eq!(failure.to_string(), "`timeout_ms`: must be an integer");
         let expected = json!({"error": {
-            "kind": "hub", "message": "`timeout_ms`: it is a whole number", "status": 422,
+            "kind": "hub", "message": "`timeout_ms`: must be an integer", "status": 422,
             "code": "invalid_field", "field": "timeout_ms",
         }});
         assert_eq!((failure.to_json(), failure.code()), (expected, 1));
         assert_eq!(
             refused(StatusCode::BAD_GATEWAY, &Value::Null).to_string(),
-            "the hub answered 502 Bad Gateway"
+            "the hub returned 502 Bad Gateway"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Why the program fails: for people on standard error, for programs as an object, and as an exit code.
+//! Error of a command: message for standard error, JSON form for `--json`, and exit code.
 
 use std::fmt;
 use std::io;
@@ -8,28 +8,28 @@ use serde_json::{Value, json};
 
 use crate::config::Problem;
 
-/// The kinds of failure, as programs see them.
+/// Error kind; the field `kind` of the JSON form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What was typed makes no sense.
+    /// The arguments are invalid.
     Usage,
     /// The server could not be started.
     Start,
-    /// The connection ended.
+    /// The connection was closed or lost.
     Connection,
-    /// An answer did not come in time.
+    /// The response did not arrive in time.
     Timeout,
-    /// The server refused, or does not speak the protocol.
+    /// The server rejected the request, or violated the protocol.
     Protocol,
     /// The server has no such tool.
     UnknownTool,
-    /// The hub refused.
+    /// The hub rejected the request.
     Hub,
-    /// The disk does not keep what it is given.
+    /// Writing to the disk failed.
     Disk,
-    /// The user, or the system, wants an end; by this signal.
+    /// Interrupted by this signal.
     Interrupted(u8),
-    /// Whoever read the output has seen enough.
+    /// The reader of standard output closed the pipe.
     BrokenPipe,
     Other,
 }
@@ -38,14 +38,14 @@ pub(crate) enum Kind {
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     message: String,
-    /// Code and data of the server's answer.
+    /// JSON-RPC error code and data returned by the server.
     answer: Option<Box<(i64, Option<Value>)>>,
-    /// The HTTP status of its answer, and the name of what failed on the way.
+    /// HTTP status of the response, and the code of the transport error.
     status: Option<u16>,
     name: Option<&'static str>,
-    /// The code of the hub's answer, and the field that it is about.
+    /// Code and field of the hub's problem document.
     problem: Option<Box<(Option<String>, Option<String>)>>,
-    /// What the server wrote on its standard error at last.
+    /// Last lines that the server wrote to standard error.
     words: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Failure {
         Failure { kind, message, answer: None, status: None, name: None, problem: None, words: Vec::new() }
     }
 
-    /// What the hub said instead of doing it.
+    /// Creates the error for a problem document of the hub.
     pub(crate) fn hub(message: String, status: u16, code: Option<String>, field: Option<String>) -> Self {
         Failure {
             status: Some(status),
@@ -68,13 +68,14 @@ impl Failure {
         Self::new(Kind::Usage, message)
     }
 
-    /// Says what could not be done.
+    /// Prefixes the message with the failed operation.
     pub(crate) fn during(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// Adds what the server said, unless the message repeats it already or it explains nothing.
+    /// Adds the last lines of the server's standard error, if they can explain the error and the message does not
+    /// contain them yet.
     pub(crate) fn with_words(mut self, words: Vec<String>) -> Self {
         let explains = matches!(self.kind, Kind::Connection | Kind::Timeout | Kind::Protocol);
         if explains && words.last().is_some_and(|last| !self.message.contains(last)) {
@@ -87,22 +88,22 @@ impl Failure {
         self.status
     }
 
-    /// Whether the hub refused with this code.
+    /// Whether the hub returned this error code.
     pub(crate) fn has_code(&self, code: &str) -> bool {
         self.problem.as_deref().is_some_and(|(known, _)| known.as_deref() == Some(code))
     }
 
-    /// Whether the hub refused this field.
+    /// Whether the hub rejected this field.
     pub(crate) fn has_field(&self, field: &str) -> bool {
         self.problem.as_deref().is_some_and(|(_, known)| known.as_deref() == Some(field))
     }
 
-    /// Whether signing in failed.
+    /// Whether the server requires a sign-in, or the sign-in failed.
     pub(crate) fn is_about_signing_in(&self) -> bool {
         self.needs_person() || self.name == Some("HTTP_AUTHORIZATION")
     }
 
-    /// Whether nothing is missing but a person.
+    /// Whether only a user can continue, by signing in.
     pub(crate) fn needs_person(&self) -> bool {
         self.name == Some("HTTP_SIGN_IN")
     }
@@ -111,13 +112,13 @@ impl Failure {
         match self.kind {
             Kind::BrokenPipe => 0,
             Kind::Usage => 2,
-            Kind::Disk => 74, // as `sysexits.h` has it
+            Kind::Disk => 74, // `EX_IOERR` of `sysexits.h`
             Kind::Interrupted(signal) => 128 + signal,
             _ => 1,
         }
     }
 
-    /// For programs.
+    /// Returns the JSON form.
     pub(crate) fn to_json(&self) -> Value {
         let kind = match self.kind {
             Kind::Usage => "usage",
@@ -154,7 +155,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         if !self.words.is_empty() {
-            write!(f, "\nthe server's last words:")?;
+            write!(f, "\nlast lines of the server's standard error:")?;
         }
         self.words.iter().try_for_each(|line| write!(f, "\n  | {line}"))
     }
@@ -180,7 +181,7 @@ impl From<ClientError> for Failure {
         };
         let mut failure = Failure { answer, status, name, ..Failure::new(kind, message) };
         if failure.needs_person() {
-            failure.message.push_str("\nto be asked here, give --sign-in");
+            failure.message.push_str("\nadd --sign-in to sign in now");
         }
         failure
     }
@@ -231,10 +232,13 @@ mod tests {
 
     #[test]
     fn last_words_are_not_said_twice() {
-        let failure = || Failure::new(Kind::Connection, "the server exited; its last words: one\ntwo");
+        let failure = || Failure::new(Kind::Connection, "the server exited: one\ntwo");
         assert!(!failure().with_words(vec!["one".into(), "two".into()]).to_string().contains("| two"));
-        let shown = Failure::new(Kind::Timeout, "no answer").with_words(vec!["one".into(), "two".into()]);
-        assert_eq!(shown.to_string(), "no answer\nthe server's last words:\n  | one\n  | two");
+        let shown = Failure::new(Kind::Timeout, "no response").with_words(vec!["one".into(), "two".into()]);
+        assert_eq!(
+            shown.to_string(),
+            "no response\nlast lines of the server's standard error:\n  | one\n  | two"
+        );
         assert_eq!(shown.to_json()["error"]["stderr"], json!(["one", "two"]));
     }
 }

@@ -1,4 +1,4 @@
-//! The program `linchpin`.
+//! Binary `linchpin`: the hub and its command line.
 
 mod apart;
 mod api;
@@ -32,15 +32,15 @@ use linchpin_hub_core::guard;
 
 use crate::failure::{Failure, Kind};
 
-/// Gives memory back when sessions and connections end.
+/// Returns memory to the system when sessions and connections end.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // Before any thread exists and anything secret is read.
+    // Must run before any thread exists and any secret is read.
     #[cfg(target_os = "linux")]
     closed::close();
-    // The guard and supervisors run as long as the hub: they start neither a runtime nor a command line.
+    // The process guard and supervisors run as long as the hub: skip the async runtime and the argument parser.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == guard::COMMAND => {
@@ -67,12 +67,12 @@ async fn run() -> ExitCode {
     }
 }
 
-/// Tells why, in the way that was asked for. Nothing is left to do when nobody can be told.
+/// Prints the error as text or JSON, and returns the exit code. Write errors are ignored: there is no other output.
 fn report(failure: &Failure, json: bool) -> ExitCode {
     match failure.kind {
         Kind::BrokenPipe => {}
         _ if json => drop(cli::print(&format!("{}\n", failure.to_json()))),
-        // Whoever pressed Ctrl-C knows why, and wants the prompt of the shell on a line of its own.
+        // After Ctrl-C, only end the line, so that the shell prompt starts on a new one.
         Kind::Interrupted(_) if io::stderr().is_terminal() => drop(writeln!(io::stderr())),
         Kind::Interrupted(_) => {}
         _ => drop(writeln!(io::stderr(), "linchpin: {failure}")),
@@ -80,7 +80,7 @@ fn report(failure: &Failure, json: bool) -> ExitCode {
     ExitCode::from(failure.code())
 }
 
-/// What was typed is not understood, or asks for help.
+/// Prints a usage error, the help or the version.
 fn refuse(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if error.use_stderr() && wants_json {
@@ -92,7 +92,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Standard output belongs to the protocol and to reports; logs go to standard error.
+/// Starts logging to standard error; standard output is reserved for the protocol and for results.
 fn log_to_stderr(cli: &cli::Cli) {
     let colours = io::stderr().is_terminal();
     #[cfg(feature = "otel")]

@@ -85,7 +85,9 @@ fn what_is_no_hub_does_nothing() {
         let error = asked(url.trim_end_matches("/mcp")).said(1, &[]).json()["error"].clone();
         assert_eq!(error["kind"], "protocol", "{error}");
         assert!(
-            error["message"].as_str().is_some_and(|text| text.ends_with("is no hub: check --hub")),
+            error["message"]
+                .as_str()
+                .is_some_and(|text| text.ends_with("is not a Linchpin hub: check --hub")),
             "{error}"
         );
         let error = asked(&url).said(2, &[]).json()["error"].clone();

@@ -421,7 +421,7 @@ fn the_usual_places_are_looked_at() {
         &[("LINCHPIN_TOKEN", "x")],
         &["import", "--dry-run", "--hub", "http://127.0.0.1:1", files.all[0].to_str().unwrap()],
     );
-    elsewhere.said(1, &["no hub answers"]);
+    elsewhere.said(1, &["no hub reachable"]);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn a_server_that_fails_is_explained() {
     run(&["inspect", "sh", "-c", "echo garbage; echo oh >&2"])
         .said(1, &["status 0", "oh", "not a JSON-RPC message", ": garbage\n"]);
     let silent = ["inspect", "--timeout", "1", "sh", "-c", "echo loading >&2; cat >/dev/null"];
-    run(&silent).said(1, &["did not respond within 1s", "last words:\n  | loading\n"]);
+    run(&silent).said(1, &["did not respond within 1s", "standard error:\n  | loading\n"]);
 }
 
 #[test]

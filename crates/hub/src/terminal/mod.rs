@@ -1,7 +1,7 @@
-//! What is known of the terminal: whether there is one, its width and its colours.
+//! Terminal output: detection of the terminal, its width and its colours.
 //!
-//! [`text`] makes foreign text safe and fits it into the width, [`table`] aligns columns, and [`screen`] is
-//! standard error while a call is under way, where lines, a bar and questions share the place.
+//! [`text`] sanitizes and wraps untrusted text, [`table`] aligns columns, and [`screen`] coordinates lines, a progress
+//! bar and prompts on standard error during a call.
 
 mod screen;
 mod table;
@@ -13,10 +13,10 @@ pub(crate) use screen::Screen;
 pub(crate) use table::{Cell, table};
 pub(crate) use text::{clean, first_paragraph, one_line, quoted, shorten, width_of, wrap};
 
-/// The least width that lines are fitted into.
+/// Minimum width that lines are wrapped to.
 const NARROWEST: usize = 40;
 
-/// How something is to stand out.
+/// Style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -28,13 +28,13 @@ pub(crate) enum Style {
     Bad,
 }
 
-/// How an output looks.
+/// Properties of an output stream: terminal, colours and width.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
-    /// Whether a person sees it.
+    /// Whether the output is a terminal.
     pub(crate) is_terminal: bool,
     colours: bool,
-    /// Characters on a line. What is not read on a terminal is not wrapped.
+    /// Columns per line; unlimited if the output is not a terminal.
     pub(crate) width: usize,
 }
 
@@ -49,14 +49,14 @@ impl Look {
 
     fn of(is_terminal: bool, size: Option<rustix::termios::Winsize>) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        // A terminal that does not know its size says 0.
+        // A terminal of unknown size reports 0 columns.
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
         let width = if is_terminal { columns.unwrap_or(80).max(NARROWEST) } else { usize::MAX };
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Look { is_terminal, colours: is_terminal && !no_colour && !dumb, width }
     }
 
-    /// For tests: no colours, and this width.
+    /// Creates a style without colours, for tests.
     #[cfg(test)]
     pub(crate) fn plain(width: usize) -> Self {
         Look { is_terminal: false, colours: false, width }

@@ -1,5 +1,5 @@
-//! Standard error while a server is at work: lines from several threads, one bar below them, and questions,
-//! during which the bar is away.
+//! Standard error during a call: lines from several threads, a progress bar below them, and prompts, which hide the
+//! bar.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Screen {
 #[derive(Default)]
 struct State {
     bar: Option<String>,
-    /// Questions that are open.
+    /// Number of open prompts.
     held: usize,
 }
 
@@ -31,7 +31,7 @@ impl Screen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows a line, or several.
+    /// Prints one or more lines above the progress bar.
     pub(crate) fn line(&self, text: &str) {
         let state = self.state();
         let (before, after) = match &state.bar {
@@ -41,18 +41,18 @@ impl Screen {
         write(&format!("{before}{text}\n{after}"));
     }
 
-    /// Shows a line that matters less.
+    /// Prints a dimmed line.
     pub(crate) fn aside(&self, text: &str) {
         self.line(&self.look.paint(Style::Dim, text));
     }
 
-    /// Shows the beginning of a line, to be finished by the user.
+    /// Prints a prompt without a newline; the user's input ends the line.
     pub(crate) fn prompt(&self, text: &str) {
         let _state = self.state();
         write(text);
     }
 
-    /// Shows how far something has come: as a bar on a terminal, as a line elsewhere.
+    /// Shows progress: a bar on a terminal, else a line.
     pub(crate) fn progress(&self, progress: &Progress) {
         let (done, message) = (progress.done(), one_line(progress.message().unwrap_or_default()));
         let count = progress.total().map_or_else(|| done.to_string(), |total| format!("{done}/{total}"));
@@ -69,7 +69,7 @@ impl Screen {
         state.bar = Some(bar);
     }
 
-    /// Takes the bar away until the question is over.
+    /// Hides the progress bar until the returned guard is dropped.
     pub(crate) fn hold(&self) -> Held<'_> {
         let mut state = self.state();
         if state.held == 0 && state.bar.is_some() {
@@ -79,7 +79,7 @@ impl Screen {
         Held(self)
     }
 
-    /// Takes the bar away for good.
+    /// Removes the progress bar.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         if state.bar.take().is_some() && state.held == 0 {
@@ -104,7 +104,7 @@ fn bar(share: f64, look: Look) -> String {
     format!("{}{}  ", look.paint(Style::Good, &full), look.paint(Style::Dim, &rest))
 }
 
-/// Nobody is left to be told when standard error is gone.
+/// Writes to standard error. Errors are ignored: there is no other output to report them on.
 fn write(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out.write_all(text.as_bytes());

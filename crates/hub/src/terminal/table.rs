@@ -1,14 +1,14 @@
-//! Columns, aligned; the last one is wrapped into what is left of the line.
+//! Table with aligned columns; the last column is wrapped into the remaining width.
 
 use std::fmt::Write as _;
 
 use super::{Look, Style, width_of, wrap};
 
 const GAP: usize = 2;
-/// A last column that would be narrower goes below the others.
+/// Minimum width of the last column; with less room it is printed below the others.
 const LEAST: usize = 24;
 
-/// One place of a table.
+/// Cell of a table.
 pub(crate) struct Cell {
     text: String,
     style: Style,
@@ -20,7 +20,7 @@ impl Cell {
         Cell { text: text.into(), style, is_exact: false }
     }
 
-    /// One whose spaces count: it stands on one line, however long.
+    /// Preserves all spaces: the text stays on one line of any length.
     pub(crate) fn exact(self) -> Self {
         Cell { is_exact: true, ..self }
     }
@@ -30,7 +30,7 @@ impl Cell {
     }
 }
 
-/// The rows of a table, each line indented by `indent`. All rows have the same number of cells.
+/// Formats a table, each line indented by `indent`. All rows must have the same number of cells.
 pub(crate) fn table(rows: &[Vec<Cell>], indent: usize, look: Look) -> String {
     let columns = rows.first().map_or(0, |row| row.len().saturating_sub(1));
     let widest = |column: usize| rows.iter().map(|row| width_of(&row[column].text)).max().unwrap_or(0);

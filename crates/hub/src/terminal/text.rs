@@ -1,20 +1,20 @@
-//! Text of others: made safe to show, put on one line, wrapped.
+//! Sanitizing, wrapping and shortening of untrusted text.
 
-/// Without what would change how a terminal shows the rest: a server must not move the cursor, hide a part of
-/// a question, or turn the letters of a URL around.
+/// Replaces control and hidden characters: a server must not move the cursor, hide part of a prompt, or reverse the
+/// characters of a URL.
 pub(crate) fn clean(text: &str) -> String {
     let shown = |char: char| if is_hidden(char) { char::REPLACEMENT_CHARACTER } else { char };
     text.replace("\r\n", "\n").chars().map(shown).collect()
 }
 
 fn is_hidden(char: char) -> bool {
-    // Joiners and variation selectors are part of words and of emoji, and move nothing on a terminal.
+    // Joiners and variation selectors are parts of words and emoji and do not move the cursor.
     let joins = matches!(char, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}');
     let is_format = linchpin::text::is_hidden(char) && !joins;
     is_format || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
-/// A word as it is typed in a shell.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |char: char| char.is_alphanumeric() || "-_./:@=,+%".contains(char);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -24,12 +24,12 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// On one line.
+/// Sanitizes a text and joins its words with single spaces on one line.
 pub(crate) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What comes before the first empty line, on one line. Headings before it are left out.
+/// Returns the first paragraph on one line, without Markdown headings before it.
 pub(crate) fn first_paragraph(text: &str) -> String {
     let text = clean(text);
     let is_empty = |line: &&str| line.trim().is_empty();
@@ -40,7 +40,7 @@ pub(crate) fn first_paragraph(text: &str) -> String {
     if first.is_empty() { one_line(lines().next().unwrap_or_default()) } else { first }
 }
 
-/// Lines of at most `width`, broken between words. A longer word stays whole, so that a URL can be copied.
+/// Wraps a text into lines of at most `width` columns. A longer word is not broken, so that a URL can be copied.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut taken): (Vec<String>, usize) = (Vec::new(), 0);
     for word in text.split_whitespace() {
@@ -60,7 +60,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// At most `width`, with a sign that something is missing.
+/// Shortens a text to at most `width` columns, ending with `…`.
 pub(crate) fn shorten(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();
@@ -75,7 +75,7 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
     short + "…"
 }
 
-/// Columns that a text takes, near enough for aligning.
+/// Returns the approximate number of terminal columns of a text, for alignment.
 pub(crate) fn width_of(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
