@@ -112,7 +112,7 @@ fn a_dry_run_says_what_would_be_done() {
     assert!(dry.contains("would add  mine") && !dry.contains("added"), "{dry}");
     assert!(!home.config().exists());
     let done = home.ok(&[&import[..], &["--yes"]].concat());
-    assert!(done.contains("`mine` is added"), "{done}");
+    assert!(done.contains("server `mine` added"), "{done}");
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn what_was_written_is_not_called_left_out() {
     assert_eq!(home.json(&["server", "show", "large"])["missing_secrets"], json!(["API_KEY"]));
     home.ok(&["server", "remove", "large"]);
     let run = home.run(&["import", path.to_str().unwrap(), "--yes"]).said(1, &[]);
-    let expected = "`large` is added, but not all of it could be done: ";
+    let expected = "server `large` added, but not completely: ";
     assert!(
         run.stdout.contains(expected) && run.stdout.contains("linchpin server enable large"),
         "{}",

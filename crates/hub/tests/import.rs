@@ -131,7 +131,7 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     }
     let withheld = row("tracker")["notes"].to_string();
     assert!(withheld.contains("not read from your environment: LINCHPIN_TEST_TOKEN"), "{withheld}");
-    assert_eq!(row("asks")["notes"], json!(["`envFile` is not taken over"]));
+    assert_eq!(row("asks")["notes"], json!(["`envFile` is not imported"]));
     files.has_no_canary();
 
     let show = |slug: &str| files.home.json(&["server", "show", slug]);
@@ -208,7 +208,7 @@ fn without_a_hub_programs_are_imported_and_their_secrets_follow() {
         (&json!("added"), &json!(["GITHUB_TOKEN"]))
     );
     assert!(servers[0]["notes"][0].as_str().unwrap().contains("import again"), "{servers}");
-    assert!(servers[2]["reason"].as_str().unwrap().contains("it needs a hub that runs"), "{servers}");
+    assert!(servers[2]["reason"].as_str().unwrap().contains("requires a running hub"), "{servers}");
     assert!(files.config().contains("secrets = [\"GITHUB_TOKEN\"]") && !files.config().contains("canary"));
     let _hub = files.home.start();
     files.home.ok(&["server", "enable", "github"]);
@@ -238,15 +238,11 @@ fn a_person_is_asked_for_each_program() {
     let _hub = files.home.start();
     let (data, file) = (files.home.data(), files.all[0].clone());
     let arguments = ["--data-dir", data.to_str().unwrap(), "import", file.to_str().unwrap()];
-    let asked = on_terminal(&[("Import 2 of them? [y/N] ", "n\n")], &arguments).said(1, &[]);
-    assert!(
-        asked.stdout.contains("nothing is imported") && !files.home.config().exists(),
-        "{}",
-        asked.stdout
-    );
+    let asked = on_terminal(&[("Import 2 servers? [y/N] ", "n\n")], &arguments).said(1, &[]);
+    assert!(asked.stdout.contains("import cancelled") && !files.home.config().exists(), "{}", asked.stdout);
     let steps = [
-        ("Import 2 of them? [y/N] ", "y\n"),
-        ("May the hub start `github`?", ""),
+        ("Import 2 servers? [y/N] ", "y\n"),
+        ("Allow the hub to start `github`?", ""),
         ("server.py", ""),
         ("[y/N] ", "y\n"),
         ("npx -y @modelcontextprotocol/server-filesystem /srv", ""),
@@ -282,7 +278,7 @@ fn yes_gives_nothing_of_the_environment_away() {
         let of = |name: &str| servers.iter().find(|row| row["name"] == name).unwrap();
         assert_eq!((&of("thief")["step"], &of("variables")["step"]), (&json!("added"), &json!("added")));
         assert_eq!(of("thief")["missing_secrets"], json!(["credential"]));
-        assert!(of("thief")["notes"].to_string().contains("the header `X-Team` is left out"), "{servers:?}");
+        assert!(of("thief")["notes"].to_string().contains("header `X-Team` is not imported"), "{servers:?}");
         assert_eq!(of("variables")["missing_secrets"], json!(["DATA"]));
         for name in ["query", "arguments"] {
             let reason = of(name)["reason"].as_str().unwrap();
@@ -309,8 +305,9 @@ fn each_variable_is_confirmed_for_each_server() {
     }}).to_string());
     let data = files.home.data();
     let arguments = ["--data-dir", data.to_str().unwrap(), "import", "--yes", file.to_str().unwrap()];
-    let question =
-        |server: &str, variable: &str| format!("May `{server}` have your environment variable `{variable}`?");
+    let question = |server: &str, variable: &str| {
+        format!("Allow `{server}` to read your environment variable `{variable}`?")
+    };
     let (first, second, third) = (question("one", "HOME"), question("two", "HOME"), question("two", "PATH"));
     let steps = [
         (&*first, ""),
@@ -337,10 +334,10 @@ fn each_variable_is_confirmed_for_each_server() {
         ("[y/N] ", "y\n"),
         ("[y/N] ", "n\n"),
         ("[y/N] ", "n\n"),
-        ("Import 2 of them? [y/N] ", "y\n"),
-        ("May the hub connect to `one`?", ""),
+        ("Import 2 servers? [y/N] ", "y\n"),
+        ("Allow the hub to connect to `one`?", ""),
         ("[y/N] ", "y\n"),
-        ("May the hub connect to `two`?", ""),
+        ("Allow the hub to connect to `two`?", ""),
         ("[y/N] ", "n\n"),
     ];
     on_terminal(&steps, &arguments).said(0, &[]);
@@ -387,16 +384,16 @@ fn what_is_wrong_hinders_no_other() {
     let servers = done.json()["servers"].as_array().unwrap().clone();
     let reasons: Vec<_> = servers.iter().map(|row| row["reason"].as_str().unwrap_or_default()).collect();
     let expected = [
-        "/double/.mcp.json`, line 3, column 3: this key is there twice",
-        "/none.json`: it cannot be read",
+        "/double/.mcp.json`, line 3, column 3: duplicate key",
+        "/none.json`: cannot be read",
         "",
-        "`mcpServers.nothing.command`: it has neither",
+        "`mcpServers.nothing.command`: missing",
         "`mcpServers.no-object`: an object is expected",
         "`mcpServers.no-list.args`: it is a list",
         "`mcpServers.number.env.PORT`: it is a text",
-        "`mcpServers.unset.args[0]`: the variable `LINCHPIN_TEST_UNSET` is not set",
-        "`mcpServers.seen.args[1]`: it has a secret in it",
-        "`mcpServers.two.headers`: more than one of them is secret",
+        "`mcpServers.unset.args[0]`: environment variable `LINCHPIN_TEST_UNSET` is not set",
+        "`mcpServers.seen.args[1]`: contains a secret",
+        "`mcpServers.two.headers`: more than one header is secret",
         "`mcpServers.basic.headers.Authorization`: only `Bearer`",
         "`mcpServers.query.url`: `api_key` in its query",
     ];

@@ -1,5 +1,5 @@
-//! Carries out the plan: stdio servers into the configuration file, remote servers to the hub, secrets into the vault.
-//! A server is disabled until a user has approved it.
+//! Application of the import plan: stdio servers go to the configuration file, remote servers to the hub, secrets to
+//! the vault. A server is disabled until a user has approved it.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::cli::{Asked, taken_over};
 use crate::config;
 use crate::failure::{Failure, Kind};
 
-/// The fields of a program that the operator's file may lose.
+/// Fields of a stdio server that an import removes from the configuration file if the imported server lacks them.
 const OPTIONAL: [&str; 4] = ["args", "env", "secrets", "directory"];
 
-/// Does it for one server. Whether it is there, even if not all could be done, is noted.
+/// Imports one server. Sets `is_there` once the server is stored, even if a later step fails.
 pub(super) async fn act(
     asked: &Asked,
     api: Option<&Api>,
@@ -62,7 +62,7 @@ pub(super) async fn act(
     Ok(())
 }
 
-/// Writes a program into the operator's file, turned off, and has the hub take it over.
+/// Writes a stdio server to the configuration file, disabled, and waits until the hub has applied it.
 async fn write(
     asked: &Asked,
     api: Option<&Api>,
@@ -101,7 +101,7 @@ async fn write(
     Ok(())
 }
 
-/// Puts secrets into the vault.
+/// Stores secrets in the vault.
 async fn enter(api: Option<&Api>, slug: &str, wanted: &Wanted, names: &[String]) -> Result<(), Failure> {
     for name in names {
         let (Some(api), Some(Some(secret))) = (api, wanted.secrets.get(name)) else { continue };

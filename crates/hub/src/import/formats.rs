@@ -1,4 +1,4 @@
-//! The files of other clients: where they are, and which servers stand in them.
+//! Configuration files of other clients: their paths, and the servers that they contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,10 +14,10 @@ use crate::apart::apart;
 use crate::config::{Problem, variable};
 use crate::failure::{Failure, Kind};
 
-/// The largest file that is read.
+/// Maximum size of a file.
 const LARGEST: u64 = 64 << 20;
 
-/// Whose file it is.
+/// Client that a file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     ClaudeDesktop,
@@ -27,14 +27,14 @@ pub(crate) enum Format {
     VsCode,
 }
 
-/// A file to read.
+/// File to import.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) format: Option<Format>,
 }
 
-/// The files that were named, or those of this user that there are.
+/// Returns the named files, or the existing default files of the current user and directory.
 pub(super) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>, Failure> {
     if !files.is_empty() {
         return Ok(files.iter().map(|path| Source { path: path.clone(), format }).collect());
@@ -44,8 +44,7 @@ pub(super) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<S
     let looked: Vec<_> = usual.iter().map(|source| format!("  {}", source.path.display())).collect();
     usual.retain(|source| source.path.is_file());
     if usual.is_empty() {
-        let text =
-            format!("there is no file to import: name one, or write one of these:\n{}", looked.join("\n"));
+        let text = format!("no file to import: name one, or create one of these:\n{}", looked.join("\n"));
         return Err(Failure::new(Kind::Other, text));
     }
     Ok(usual)
@@ -55,7 +54,7 @@ fn home() -> Option<PathBuf> {
     variable("HOME").map(PathBuf::from)
 }
 
-/// Where the clients keep their files: those of the user, and those of this folder.
+/// Returns the default paths of all clients, for the user and for the current directory.
 fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
     let mut all: Vec<(Format, PathBuf)> = Vec::new();
     if let Some(home) = home {
@@ -82,10 +81,10 @@ fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
     sources
 }
 
-/// Reads a file.
+/// Reads and parses a file.
 pub(super) async fn read(source: &Source) -> Result<Value, Problem> {
     let path = &source.path;
-    let failed = |error: std::io::Error| Problem::new(path, format!("it cannot be read: {error}"));
+    let failed = |error: std::io::Error| Problem::new(path, format!("cannot be read: {error}"));
     let file = path.clone();
     let read = apart(move || {
         let mut text = String::new();
@@ -95,13 +94,13 @@ pub(super) async fn read(source: &Source) -> Result<Value, Problem> {
     if text.len() as u64 > LARGEST {
         return Err(Problem::new(
             path,
-            format!("it is larger than {} MB: is it the right file?", LARGEST >> 20),
+            format!("larger than {} MB: check that it is the right file", LARGEST >> 20),
         ));
     }
     jsonc::read(path, &text)
 }
 
-/// All servers of a file with this content. `index` is that of the file.
+/// Returns all servers of a file with this content. `index` is the index of the file.
 pub(super) fn found(
     source: &Source,
     index: usize,
@@ -120,11 +119,12 @@ fn servers(
 ) -> Result<Vec<Found>, Problem> {
     let path = &source.path;
     let Value::Object(mut all) = value else {
-        return Err(Problem::new(path, "an object is expected"));
+        return Err(Problem::new(path, "must be an object"));
     };
-    let format = source.format.or_else(|| known(path, &all)).ok_or_else(|| {
-        Problem::new(path, "it is not plain which client this file is of: say so with --format")
-    })?;
+    let format = source
+        .format
+        .or_else(|| known(path, &all))
+        .ok_or_else(|| Problem::new(path, "unknown client: name the client of this file with --format"))?;
     let folder = folder(path, home.as_deref());
     let mut around = Around { home, folder, ..Around::default() };
     let (mut found, file) = (Vec::new(), File { path, index, format, confirmed });
@@ -150,7 +150,7 @@ fn servers(
     Ok(found)
 }
 
-/// Whose file it is, by its name and by what stands in it.
+/// Detects the client of a file from its name and content.
 fn known(path: &Path, all: &Map<String, Value>) -> Option<Format> {
     let name = path.file_name()?.to_str()?;
     let above = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
@@ -165,7 +165,7 @@ fn known(path: &Path, all: &Map<String, Value>) -> Option<Format> {
     }
 }
 
-/// The folder that a file is for; none for those that are for all folders of a user.
+/// Returns the project folder of a file; `None` for files that apply to all folders of a user.
 fn folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let above = path.parent()?;
@@ -180,12 +180,12 @@ fn folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
 fn object(path: &Path, at: &str, value: Value) -> Result<Map<String, Value>, Problem> {
     match value {
         Value::Object(members) => Ok(members),
-        _ => Err(Problem::new(path, "an object is expected").field(at)),
+        _ => Err(Problem::new(path, "must be an object").field(at)),
     }
 }
 
 fn inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String, Input>, Problem> {
-    let wrong = || Problem::new(path, "a list of objects with an `id` is expected").field(at);
+    let wrong = || Problem::new(path, "must be a list of objects with an `id`").field(at);
     let Some(value) = value else { return Ok(BTreeMap::new()) };
     let read = |input: &Value| {
         let id = input.get("id")?.as_str()?.to_owned();
@@ -196,29 +196,29 @@ fn inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String
     value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(wrong)
 }
 
-/// The index of a file, and of a server in it.
+/// Index of a file, and index of a server in it.
 pub(super) type Position = (usize, usize);
 
-/// What a user has confirmed for a server.
+/// Confirmation of a user for one server.
 pub(super) struct Confirmation {
-    /// Variables of the environment that it may have.
+    /// Environment variables that the server may receive.
     pub(super) names: BTreeSet<String>,
-    /// The URL or command that gets them.
+    /// URL or command that receives them.
     pub(super) target: Option<String>,
 }
 
-/// What a user has confirmed for each server. The variables of a server that is not listed are read to compare it with
-/// the one that the hub has, and for nothing else.
+/// Confirmations of all servers. The variables of a server that is not listed are read only to compare it with the
+/// existing server.
 pub(super) type Confirmed = BTreeMap<Position, Confirmation>;
 
 fn readable(confirmed: &Confirmed, position: Position, is_program: bool) -> Readable {
     let Some(Confirmation { names, .. }) = confirmed.get(&position) else { return Readable::All };
-    // Every stdio server gets these anyway.
+    // Every stdio server receives these variables anyway.
     let needed = NEEDED.into_iter().filter(|_| is_program).map(str::to_owned);
     Readable::Only(names.iter().cloned().chain(needed).collect())
 }
 
-/// A file that is read.
+/// File whose servers are read.
 struct File<'a> {
     path: &'a Path,
     index: usize,
@@ -227,7 +227,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// Adds the servers below `at`; an invalid one does not prevent the others.
+    /// Adds the servers below `at`. An invalid server does not affect the others.
     fn take(
         &self,
         around: &Around,
@@ -267,7 +267,7 @@ mod tests {
             .map_err(|problem| problem.to_string())
     }
 
-    /// A confirmation of all variables for the server at this position.
+    /// Confirms all variables for the server at this position.
     fn confirmed(position: Position) -> Confirmed {
         let names = ["PATH", "HOME"].map(str::to_owned).into();
         [(position, Confirmation { names, target: None })].into()
@@ -335,14 +335,14 @@ mod tests {
     #[test]
     fn wrong_types_are_named() {
         for (value, expected) in [
-            (json!([]), "`/w/.mcp.json`: an object is expected"),
-            (json!({"mcpServers": []}), "`/w/.mcp.json`: `mcpServers`: an object is expected"),
-            (json!({"projects": {"/p": 1}}), "`/w/.mcp.json`: `projects./p`: an object is expected"),
+            (json!([]), "`/w/.mcp.json`: must be an object"),
+            (json!({"mcpServers": []}), "`/w/.mcp.json`: `mcpServers`: must be an object"),
+            (json!({"projects": {"/p": 1}}), "`/w/.mcp.json`: `projects./p`: must be an object"),
         ] {
             assert_eq!(read("/w/.mcp.json", value).unwrap_err(), expected);
         }
         let wrong = read("/w/.vscode/mcp.json", json!({"inputs": [{}], "servers": {}})).unwrap_err();
-        assert!(wrong.contains("`inputs`: a list of objects"), "{wrong}");
+        assert!(wrong.contains("`inputs`: must be a list of objects"), "{wrong}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! JSON as people write it in settings: with comments, and with a comma after the last item. It is made into plain JSON
-//! of the same length, so that every place in it stays what it was.
+//! JSON with comments and trailing commas. The text is converted to plain JSON of the same length, so that the
+//! positions in error messages stay correct.
 
 use std::path::Path;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use crate::config::Problem;
 
-/// Programs keep much else beside their servers.
+/// Limits of the parser. Clients store much other data beside their servers.
 const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 5_000_000 };
 
-/// Reads the text of the file at `path`.
+/// Parses the text of the file at `path`.
 pub(super) fn read(path: &Path, text: &str) -> Result<Value, Problem> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let wrong = |message: &str, at: usize| Problem::new(path, message).at(text, Some(at..at));
-    let plain = plain(text).map_err(|at| wrong("a comment has no end", at))?;
+    let plain = plain(text).map_err(|at| wrong("unterminated comment", at))?;
     check_json(&plain, LIMITS).map_err(|error| match error.kind {
-        ParseErrorKind::DuplicateKey => wrong("this key is there twice: remove one of them", error.at),
-        _ => wrong(&format!("it is no JSON: {}", error.message), error.at),
+        ParseErrorKind::DuplicateKey => wrong("duplicate key: remove one of them", error.at),
+        _ => wrong(&format!("invalid JSON: {}", error.message), error.at),
     })?;
-    serde_json::from_str(&plain).map_err(|error| Problem::new(path, format!("it is no JSON: {error}")))
+    serde_json::from_str(&plain).map_err(|error| Problem::new(path, format!("invalid JSON: {error}")))
 }
 
-/// Spaces in place of comments and of commas that nothing comes after. Where a comment begins that has no end.
+/// Replaces comments and trailing commas with spaces. The error is the offset of an unterminated comment.
 fn plain(text: &str) -> Result<String, usize> {
     let mut out = String::with_capacity(text.len());
     let (mut comma, mut last) = (None, ',');
@@ -54,7 +54,7 @@ fn plain(text: &str) -> Result<String, usize> {
     Ok(out)
 }
 
-/// The length of a text in quotes, up to the end of everything if it has none.
+/// Returns the length of a quoted string, up to the end of the text if it is unterminated.
 fn string(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text[1..].find(|char| {
@@ -90,11 +90,11 @@ mod tests {
             error("{\n  \"a\": 1,\n  // b\n  \"a\": 2\n}").split(": ").next(),
             Some("`f.json`, line 4, column 3")
         );
-        assert!(error("{\"a\": 1, \"a\": 2}").ends_with("this key is there twice: remove one of them"));
-        assert!(error("{} /* x").starts_with("`f.json`, line 1, column 4: a comment has no end"));
+        assert!(error("{\"a\": 1, \"a\": 2}").ends_with("duplicate key: remove one of them"));
+        assert!(error("{} /* x").starts_with("`f.json`, line 1, column 4: unterminated comment"));
         for text in ["", "{", "[,]", "[1,,]", "{,}", "\"a", "/", "/*/", "{\"a\": 'b'}", "\\", "\"\\"] {
             assert!(error(text).starts_with("`f.json`"), "{text}");
         }
-        assert!(error(&"[".repeat(200)).contains("it is no JSON"), "too deep");
+        assert!(error(&"[".repeat(200)).contains("invalid JSON"), "too deep");
     }
 }

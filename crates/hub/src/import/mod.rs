@@ -1,7 +1,7 @@
-//! `linchpin import`: the servers of files that people already have.
+//! Import of servers from the configuration files of other clients.
 //!
-//! [`formats`] finds them in the files ([`jsonc`]), [`server`] reads each ([`refer`]), [`plan`] says what becomes of
-//! them, [`show`] shows it, and [`act`] does it.
+//! [`formats`] finds the servers in the files ([`jsonc`]), [`server`] reads each one ([`refer`]), [`plan`] compares
+//! them with the existing servers, [`show`] renders the plan, and [`act`] applies it.
 
 mod act;
 mod formats;
@@ -31,29 +31,29 @@ use plan::{Known, Row, Step};
 
 pub(crate) use formats::Format;
 
-/// What is to be imported, and how.
+/// Options of an import.
 pub(crate) struct Options {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) format: Option<Format>,
-    /// Only show it.
+    /// Shows the plan without applying it.
     pub(crate) dry_run: bool,
-    /// Ask nothing but for references to the environment.
+    /// Skips all confirmations except those of environment variables.
     pub(crate) yes: bool,
 }
 
-/// A server that stands in a file, or why it cannot be taken over.
+/// Server found in a file, or the reason why it cannot be imported.
 #[derive(Debug)]
 struct Found {
     name: String,
-    /// The file, and where in it.
+    /// File and path of the server in it.
     place: String,
     position: Position,
-    /// Variables of the environment that it refers to and that are set.
+    /// Environment variables that it refers to and that are set.
     references: Vec<String>,
     wanted: Result<server::Wanted, String>,
 }
 
-/// Imports what the files have. It fails if a server is left out.
+/// Imports the servers of the files. The exit code is 1 if a server could not be imported completely.
 pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Failure> {
     let sources = formats::sources(&options.files, options.format)?;
     let api = api(asked)?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
     let mut rows = confirmed_rows(&sources, &known, can_ask && !options.dry_run).await?;
     let is_idle = options.dry_run || !rows.iter().any(Row::is_open);
     if !is_idle && !options.yes && !can_ask {
-        let text = "nobody is there to be asked: give --yes, or --dry-run to see what it would do";
+        let text = "no terminal for the confirmation: add --yes, or --dry-run to show the plan";
         return Err(Failure::usage(text));
     }
     if !asked.output.json {
@@ -70,7 +70,7 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
     }
     if !is_idle {
         if !options.yes && !ask(&mut rows).await? {
-            return Err(Failure::new(crate::failure::Kind::Other, "nothing is imported"));
+            return Err(Failure::new(crate::failure::Kind::Other, "import cancelled, nothing was changed"));
         }
         work(asked, api.as_ref(), &mut rows).await?;
     }
@@ -81,10 +81,10 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What would be done with each server of the files, with those variables of the environment that the user has
-/// confirmed. A server that is unchanged needs none.
+/// Plans the import, with the environment variables that the user has confirmed. Unchanged servers need no
+/// confirmation.
 async fn confirmed_rows(sources: &[Source], known: &Known<'_>, can_ask: bool) -> Result<Vec<Row>, Failure> {
-    // Each file is read once: a confirmation must not count for what is written to it afterwards.
+    // Read each file only once: a confirmation must not apply to content that is written later.
     let mut contents = Vec::new();
     for source in sources {
         contents.push((source, formats::read(source).await));
@@ -92,7 +92,7 @@ async fn confirmed_rows(sources: &[Source], known: &Known<'_>, can_ask: bool) ->
     let mut confirmed = Confirmed::new();
     loop {
         let rows = rows(&contents, &confirmed, known).await?;
-        // A reference that is not confirmed may have a default, which can lead to another URL or command.
+        // The default of a reference that is not confirmed can change the URL or command: confirm the new target, too.
         let needs = |row: &&Row| {
             let before = confirmed.get(&row.position);
             let is_confirmed = before.is_some_and(|before| before.target == show::target(row));
@@ -125,15 +125,16 @@ async fn rows(
     Ok(rows)
 }
 
-/// Asks for each variable of the environment whether a server may have it: others may have written the file. Without a
-/// terminal it may have none.
+/// Asks the user to confirm each environment variable of a server, because the file may come from others. Without a
+/// terminal, none is confirmed.
 async fn confirm(row: &Row, can_ask: bool) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     for name in row.references.iter().filter(|_| can_ask) {
         let (server, to) = (one_line(&row.name), show::destination(row).unwrap_or_default());
         let name = one_line(name);
-        let question =
-            format!("May `{server}` have your environment variable `{name}`? It is given to:\n  {to}\n");
+        let question = format!(
+            "Allow `{server}` to read your environment variable `{name}`? Its value is passed to:\n  {to}\n"
+        );
         if is_yes(&question).await? {
             names.insert(name);
         }
@@ -141,7 +142,7 @@ async fn confirm(row: &Row, can_ask: bool) -> Result<BTreeSet<String>, Failure> 
     Ok(names)
 }
 
-/// The hub, if one runs or was named.
+/// Returns a REST client if a hub runs or was named.
 fn api(asked: &Asked) -> Result<Option<Api>, Failure> {
     let is_there = asked.hub.is_some() || asked.place()?.running().is_some();
     is_there.then(|| asked.api()).transpose()
@@ -159,18 +160,18 @@ async fn known<'a>(asked: &Asked, api: Option<&'a Api>) -> Result<Known<'a>, Fai
     Ok(Known { file, hub, api })
 }
 
-/// Asks whether to go on, and for each server whether the hub may start or connect to it.
+/// Asks the user to confirm the import, and for each server whether the hub may start it or connect to it.
 async fn ask(rows: &mut [Row]) -> Result<bool, Failure> {
     let count = rows.iter().filter(|row| row.is_open()).count();
-    if !is_yes(&format!("Import {count} of them?")).await? {
+    if !is_yes(&format!("Import {count} servers?")).await? {
         return Ok(false);
     }
     for row in rows.iter_mut().filter(|row| row.is_open() && row.needs_enabling()) {
         let is_disabled = row.wanted.as_ref().is_some_and(|wanted| wanted.is_disabled);
         let (Some(slug), false) = (&row.slug, is_disabled) else { continue };
         let question = match (show::command(row), show::remote(row)) {
-            (Some(command), _) => format!("May the hub start `{}`?\n  {command}\n", slug.as_str()),
-            (None, Some(place)) => format!("May the hub connect to `{}`?\n  {place}\n", slug.as_str()),
+            (Some(command), _) => format!("Allow the hub to start `{}`?\n  {command}\n", slug.as_str()),
+            (None, Some(place)) => format!("Allow the hub to connect to `{}`?\n  {place}\n", slug.as_str()),
             (None, None) => continue,
         };
         row.is_confirmed = is_yes(&question).await?;
@@ -179,32 +180,32 @@ async fn ask(rows: &mut [Row]) -> Result<bool, Failure> {
 }
 
 async fn is_yes(question: &str) -> Result<bool, Failure> {
-    let _ = write!(io::stderr(), "{question} [y/N] "); // nobody is left to be asked
+    let _ = write!(io::stderr(), "{question} [y/N] "); // fails only if the terminal is gone
     Ok(matches!(apart::line().await?.trim(), "y" | "Y" | "yes"))
 }
 
-/// Does what was planned, and says what came of each. What cannot be done for one is done for all others.
+/// Applies the plan and prints the result of each server. An error of one server does not affect the others.
 async fn work(asked: &Asked, api: Option<&Api>, rows: &mut [Row]) -> Result<(), Failure> {
     for row in rows.iter_mut().filter(|row| row.is_open()) {
         let name = row.slug.as_ref().map_or_else(String::new, |slug| slug.as_str().to_owned());
         let mut is_there = false;
         let done = act::act(asked, api, row, &mut is_there).await;
         let mut said = if row.step == Step::Added {
-            format!("`{name}` is added")
+            format!("server `{name}` added")
         } else {
-            format!("`{name}` is changed")
+            format!("server `{name}` updated")
         };
         if let Err(failure) = done {
             row.reason = Some(failure.to_string());
             if is_there {
-                let _ = write!(said, ", but not all of it could be done: {failure}; import it again");
+                let _ = write!(said, ", but not completely: {failure}; import it again");
             } else {
                 row.step = Step::LeftOut;
-                said = format!("`{name}` is left out: {failure}");
+                said = format!("server `{name}` not imported: {failure}");
             }
         }
         if row.needs_enabling() && !row.is_confirmed {
-            let _ = write!(said, "; it is disabled until you enable it: `linchpin server enable {name}`");
+            let _ = write!(said, "; it is disabled: enable it with `linchpin server enable {name}`");
         }
         if row.is_open() {
             said.extend(show::missing(row).iter().map(|text| format!("; {text}")));

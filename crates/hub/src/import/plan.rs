@@ -1,4 +1,4 @@
-//! What an import would do: each server of the files held against those that there are.
+//! Import plan: compares each server of the files with the existing servers.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::serve::programs::DEMO;
 
-/// What becomes of a server.
+/// Planned action for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Added,
@@ -24,28 +24,28 @@ pub(super) enum Step {
     LeftOut,
 }
 
-/// A field that changes: its name, what it was, and what it will be.
+/// Changed field: name, old value, new value.
 pub(super) type Change = (String, String, String);
 
-/// A server of a file, and what becomes of it.
+/// Server of a file and its planned action.
 pub(super) struct Row {
     pub(super) name: String,
-    /// The file, and where in it.
+    /// File and path of the server in it.
     pub(super) place: String,
     pub(super) position: Position,
     pub(super) slug: Option<Slug>,
     pub(super) step: Step,
-    /// Variables of the environment that it refers to.
+    /// Environment variables that it refers to.
     pub(super) references: Vec<String>,
     pub(super) wanted: Option<Wanted>,
     pub(super) changes: Vec<Change>,
-    /// Secrets that go into the vault, by their names.
+    /// Names of the secrets that the import stores in the vault.
     pub(super) enter: Vec<String>,
-    /// Secrets that somebody has to enter.
+    /// Names of the secrets that a user must enter.
     pub(super) missing: Vec<String>,
-    /// Whether a user at the terminal has said that it may be used.
+    /// Whether a user has approved the server at the terminal.
     pub(super) is_confirmed: bool,
-    /// Why it is left out, or not all of it could be done.
+    /// Reason why it is not imported, or not completely.
     pub(super) reason: Option<String>,
 }
 
@@ -67,51 +67,50 @@ impl Row {
         }
     }
 
-    /// Whether something is to be done.
+    /// Whether the import changes this server.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.step, Step::Added | Step::Changed)
     }
 
-    /// Whether it is new, or has another command or URL than the one that a user has approved: it stays disabled until
-    /// a user enables it.
+    /// Whether it is new, or a field other than a secret changes: it then stays disabled until a user approves it.
     pub(super) fn needs_enabling(&self) -> bool {
         let counts = |(field, ..): &Change| !field.starts_with("secret ");
         self.step == Step::Added || self.step == Step::Changed && self.changes.iter().any(counts)
     }
 }
 
-/// The servers that there are.
+/// Existing servers.
 pub(super) struct Known<'a> {
-    /// Those of the operator's file; `None` if that is elsewhere.
+    /// Configured servers; `None` if the configuration file is on another machine.
     pub(super) file: Option<Vec<Operated>>,
-    /// Those of the hub; `None` if no hub runs.
+    /// Servers of the hub; `None` if no hub runs.
     pub(super) hub: Option<Vec<Value>>,
     pub(super) api: Option<&'a Api>,
 }
 
-/// A server that is there.
+/// Existing server.
 struct There {
     name: String,
     is_program: bool,
     is_from_file: bool,
     fields: Map<String, Value>,
-    /// Whether files of clients cannot say how it is known who asks.
+    /// Whether it uses authentication; a file without authentication leaves it unchanged.
     is_unsaid: bool,
 }
 
-/// What becomes of each server.
+/// Plans the action for each server.
 pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    // What this import has found a slug for: whether it is a program, and its fields.
+    // Slugs used by this import: whether the server is a stdio server, and its fields.
     let mut claimed: HashMap<Slug, (bool, Map<String, Value>)> = HashMap::new();
     for Found { name, place, position, references, wanted } in found {
         let wanted = match wanted {
             Ok(wanted) if wanted.is_program && known.file.is_none() => {
-                Err("programs are added on the machine of the hub alone: import there, without --hub"
+                Err("stdio servers can be imported only on the machine of the hub: run the import there, without --hub"
                     .to_owned())
             }
             Ok(wanted) if !wanted.is_program && known.hub.is_none() => {
-                Err("it needs a hub that runs: start one with `linchpin`, and import again".to_owned())
+                Err("a remote server requires a running hub: start it with `linchpin`, then import again".to_owned())
             }
             other => other,
         };
@@ -143,7 +142,7 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
                 Some(there) if there.is_program == wanted.is_program => {
                     let kept = wanted.clone().keeping(&there);
                     let changes = differences(&there.fields, &kept.normal()?);
-                    // Whatever it is called: one that is the same is the same.
+                    // A server with the same fields is the same server, even under another name.
                     if there.name != row.name && !changes.is_empty() {
                         continue;
                     }
@@ -153,7 +152,8 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
                         if there.is_from_file && !wanted.is_program {
                             row.step = Step::LeftOut;
                             row.reason = Some(
-                                "it is in the operator's file, with other fields: change it there".into(),
+                                "it is configured with other fields: change it in the configuration file"
+                                    .into(),
                             );
                         }
                     }
@@ -166,7 +166,7 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
             if known.api.is_none() && row.missing.iter().any(|name| wanted.given(name).is_some()) {
                 wanted
                     .notes
-                    .push("no hub runs that could keep its secrets: import again when one does".into());
+                    .push("no hub runs to store its secrets: start the hub, then import again".into());
             }
             break;
         }
@@ -176,7 +176,7 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
     Ok(rows)
 }
 
-/// The slugs that a server of this name may have, the best one first.
+/// Returns the possible slugs for a server of this name, in order of preference.
 fn slugs(name: &str) -> impl Iterator<Item = Slug> + use<> {
     let first = Slug::from_name(name).or_else(|| Slug::from_name("server"));
     first.into_iter().flat_map(|first| {
@@ -186,8 +186,8 @@ fn slugs(name: &str) -> impl Iterator<Item = Slug> + use<> {
 }
 
 impl Wanted {
-    /// With what the file cannot say as it is: how somebody signs in, and what was left empty because it is in the
-    /// vault.
+    /// Adopts from the existing server what the file does not contain: the authentication, and secrets that are empty
+    /// in the file because the vault has them.
     fn keeping(mut self, there: &There) -> Self {
         if there.is_unsaid && !self.is_program {
             let known = there.fields.get("authentication").cloned();
@@ -206,7 +206,7 @@ impl Wanted {
         self
     }
 
-    /// Its fields as they are compared.
+    /// Returns the fields in normal form, for comparison.
     fn normal(&self) -> Result<Map<String, Value>, Failure> {
         let fields = Value::Object(self.fields.clone());
         if self.is_program {
@@ -243,7 +243,7 @@ impl Known<'_> {
         self.hub.iter().flatten().find(|server| server["slug"] == slug.as_str())
     }
 
-    /// Whoever has a slug.
+    /// Finds the server with this slug.
     fn find(&self, slug: &Slug) -> Option<There> {
         if let Some(Operated { settings, transport, .. }) =
             self.file.iter().flatten().find(|server| server.slug == *slug)
@@ -264,9 +264,9 @@ impl Known<'_> {
         let Some(view) = self.view(slug) else { return (slug.as_str() == DEMO).then(|| nobody(Map::new())) };
         if view["transport"] == "stdio" {
             if view["has_left_file"] == true {
-                return None; // it comes back with the file
+                return None; // adding it to the file restores it
             }
-            // Built in.
+            // The built-in demo server.
             let words = view["command"].as_array().and_then(|words| words.split_first());
             let fields = words.map(|(command, args)| {
                 json!({ "command": command, "args": args, "env": {}, "secrets": [], "directory": null })
@@ -283,7 +283,7 @@ impl Known<'_> {
         })
     }
 
-    /// Which secrets of a server go into the vault, and which are missing.
+    /// Determines which secrets of a server are stored in the vault and which are missing.
     async fn secrets(&self, row: &mut Row, wanted: &Wanted) -> Result<(), Failure> {
         let Some(slug) = row.slug.as_ref().filter(|_| row.step != Step::LeftOut) else { return Ok(()) };
         let has_other = |fields: &[&str]| row.changes.iter().any(|(name, ..)| fields.contains(&&**name));
@@ -324,12 +324,12 @@ impl Known<'_> {
     }
 }
 
-/// Whether somebody signs in there: a file that says nothing of it changes nothing of it.
+/// Whether a server uses authentication, which a file without authentication leaves unchanged.
 fn is_unsaid(authentication: &Value) -> bool {
     authentication["type"] != "none"
 }
 
-/// What differs between two servers. Values that look secret are not shown.
+/// Compares two servers field by field. Values that look secret are redacted.
 fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Change> {
     let mut changes = Vec::new();
     for (name, new) in after {
@@ -360,7 +360,7 @@ fn shown(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Whoever wrote a command by hand may have put a secret there.
+/// Whether an argument looks like a secret: a command written by hand may contain one.
 fn has_secret_argument(value: &Value) -> bool {
     let list = value.as_array().into_iter().flatten().filter_map(Value::as_str);
     in_arguments(&list.map(str::to_owned).collect::<Vec<_>>()).is_some()
@@ -452,11 +452,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_started_is_shown_on_one_line() {
-        let value =
-            json!({"command": "sh", "args": ["-c", "a\nMay the hub\u{1b}[2J"], "env": {"LD_PRELOAD": "x y"}});
+        let value = json!({"command": "sh", "args": ["-c", "a\nAllow the hub\u{1b}[2J"], "env": {"LD_PRELOAD": "x y"}});
         let known = Known { file: Some(Vec::new()), hub: None, api: None };
         let rows = plan(vec![found("A", &value)], &known).await.unwrap();
         let shown = crate::import::show::command(&rows[0]).unwrap();
-        assert_eq!(shown, "LD_PRELOAD='x y' sh -c 'a\\nMay the hub\u{FFFD}[2J'");
+        assert_eq!(shown, "LD_PRELOAD='x y' sh -c 'a\\nAllow the hub\u{FFFD}[2J'");
     }
 }

@@ -1,5 +1,6 @@
-//! References in the files of clients: `${env:NAME}`, `${input:id}`, `${VAR:-default}` and the like, in the syntax of
-//! each client. A variable of the environment is read only if a user has confirmed it for the server that refers to it.
+//! Expansion of the references in client files, such as `${env:NAME}`, `${input:id}` and `${VAR:-default}`, in the
+//! syntax of each client. An environment variable is used only if a user has confirmed it for the server that refers to
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{MAIN_SEPARATOR_STR, PathBuf};
@@ -9,25 +10,25 @@ use linchpin_hub_core::looks_secret;
 use super::formats::Format;
 use crate::config::variable;
 
-/// What is known around a file.
+/// Context for expanding the references of a file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Around {
     pub(super) home: Option<PathBuf>,
-    /// The folder that the file is for, if it is for one.
+    /// Project folder of the file, if it has one.
     pub(super) folder: Option<PathBuf>,
-    /// What a person is asked when a server is started.
+    /// Inputs that the client requests from the user when a server starts.
     pub(super) inputs: BTreeMap<String, Input>,
-    /// The variables of the environment that may be read.
+    /// Environment variables that may be read.
     pub(super) readable: Readable,
 }
 
-/// Variables of the environment that a server of a file may refer to.
+/// Environment variables that the references of a server may read.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Readable {
     #[default]
     None,
     Only(BTreeSet<String>),
-    /// All of them: only to compare a server with the one that the hub has.
+    /// All variables; only to compare a server with the existing one.
     All,
 }
 
@@ -41,34 +42,33 @@ impl Readable {
     }
 }
 
-/// A question to a person.
+/// Input that a client requests from the user (`inputs` of VS Code).
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     pub(super) is_password: bool,
     pub(super) default: Option<String>,
 }
 
-/// A text that stood in a file.
+/// Result of expanding a text of a file.
 #[derive(Debug, PartialEq)]
 pub(super) enum Text {
-    /// What it means, and whether something secret by its name is in it.
+    /// Expanded text, and whether it contains the value of a variable with a secret name.
     Known(String, bool),
-    /// A part of it is not known here: why, and whether that part is secret.
+    /// A reference has no value here: the reason, and whether the value is secret.
     Open(String, bool),
-    /// It refers to this variable of the environment, which no user has confirmed; and whether that is secret by its
-    /// name.
+    /// Refers to this environment variable, which no user has confirmed; and whether its name is secret.
     Withheld(String, bool),
 }
 
 impl Around {
-    /// What a text of this format means.
+    /// Expands the references of a text in the syntax of this client.
     pub(super) fn expand(&self, format: Format, text: &str) -> Result<Text, String> {
         let (mut out, mut is_secret, mut rest) = (String::new(), false, text);
         if format == Format::ClaudeDesktop {
             return Ok(Text::Known(text.to_owned(), false));
         }
         while let Some((before, after)) = rest.split_once("${") {
-            let (name, after) = after.split_once('}').ok_or("a `${` has no `}`")?;
+            let (name, after) = after.split_once('}').ok_or("`${` without `}`")?;
             out.push_str(before);
             match self.meaning(format, name)? {
                 Text::Known(text, secret) => {
@@ -94,14 +94,16 @@ impl Around {
         }
         if let Some(id) = name.strip_prefix("input:") {
             let Input { is_password, default } =
-                self.inputs.get(id).ok_or_else(|| format!("there is no `{id}` in `inputs`"))?;
-            let why = format!("`{id}` is asked for when it is started: write it in its place");
+                self.inputs.get(id).ok_or_else(|| format!("`inputs` has no entry `{id}`"))?;
+            let why = format!(
+                "the client requests the input `{id}` on start: replace the reference with the value"
+            );
             return Ok(match default.as_ref().filter(|_| !is_password) {
                 Some(default) => Text::Known(default.clone(), false),
                 None => Text::Open(why, *is_password),
             });
         }
-        let missing = || format!("`${{{name}}}` has no meaning for this file: write what it stands for");
+        let missing = || format!("`${{{name}}}` is not supported in this file: replace it with the value");
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         let text = match name {
             "userHome" => path(&self.home),
@@ -122,14 +124,15 @@ impl Around {
             (Some(text), _) if self.readable.has(name) => Text::Known(text, is_secret),
             (_, Some(default)) => Text::Known(default.to_owned(), is_secret),
             (Some(_), None) => Text::Withheld(name.to_owned(), is_secret),
-            (None, None) => {
-                Text::Open(format!("the variable `{name}` is not set: set it, and import again"), is_secret)
-            }
+            (None, None) => Text::Open(
+                format!("environment variable `{name}` is not set: set it, then import again"),
+                is_secret,
+            ),
         }
     }
 }
 
-/// The variables of the environment that a text of this format refers to.
+/// Returns the environment variables that a text refers to, in the syntax of this client.
 pub(super) fn variables(format: Format, text: &str) -> Vec<&str> {
     let (mut names, mut rest) = (Vec::new(), text);
     while let Some((name, after)) = rest.split_once("${").and_then(|(_, after)| after.split_once('}')) {

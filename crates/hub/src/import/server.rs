@@ -1,4 +1,4 @@
-//! One server of a file, as the hub would have it: a program or a place on the network, with what is secret apart.
+//! Conversion of one server of a file into the fields of the hub: a stdio or remote server, with its secrets apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +13,28 @@ use super::formats::Format;
 use super::refer::{Around, Text, variables};
 use crate::config::variable;
 
-/// How many items and characters are read; the hub takes less.
+/// Maximum number of items, and maximum length of a text; the limits of the hub are lower.
 const MOST: usize = 1_000;
 const LONGEST: usize = 100_000;
-/// What is read of a server, and what needs no word.
+/// Fields that are imported, or ignored without a note.
 const KNOWN: [&str; 9] = ["type", "command", "args", "env", "cwd", "url", "headers", "disabled", "name"];
-/// The name of the one secret of a server at a URL.
+/// Name of the only secret of a remote server.
 pub(super) const CREDENTIAL: &str = "credential";
 
-/// A server that is to be there.
+/// Server to import.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
-    /// In the words of the operator's file and of the API, which are the same.
+    /// Fields of the server. The configuration file and the API use the same names.
     pub(super) fields: Map<String, Value>,
     pub(super) is_program: bool,
-    /// What belongs into the vault, by its variable; without a value somebody has to enter it.
+    /// Secrets for the vault, by variable; a secret without a value must be entered by a user.
     pub(super) secrets: BTreeMap<String, Option<Secret>>,
     pub(super) is_disabled: bool,
-    /// What is not taken over.
+    /// Notes for the user, for example fields that are not imported.
     pub(super) notes: Vec<String>,
 }
 
-/// Why a server is left out, and at which field.
+/// Reason why a server cannot be imported, and the field that causes it.
 #[derive(Debug)]
 pub(super) struct Wrong {
     field: String,
@@ -46,7 +46,7 @@ impl Wrong {
         Wrong { field: field.to_owned(), why: why.into() }
     }
 
-    /// In words, with what stands above the field.
+    /// Formats the error, with the field below the path `at`.
     pub(super) fn below(self, at: &str) -> String {
         let dot = if self.field.is_empty() { "" } else { "." };
         format!("`{at}{dot}{}`: {}", self.field, self.why)
@@ -60,7 +60,7 @@ impl From<Error> for Wrong {
     }
 }
 
-/// Reads what stands below the name of a server.
+/// Reads the entry of a server.
 pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) -> Result<Wanted, Wrong> {
     let mut notes = notes(format, around, &value);
     let mut form = Form::new(value)?;
@@ -69,17 +69,17 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
     let is_program = match (form.has("command"), form.has("url")) {
         (true, false) => true,
         (false, true) => false,
-        (true, true) => return Err(Wrong::at("url", "it has a `command`, too: remove one of them")),
+        (true, true) => return Err(Wrong::at("url", "conflicts with `command`: remove one of them")),
         (false, false) => {
-            return Err(Wrong::at("command", "it has neither a `command` nor a `url`: add one of them"));
+            return Err(Wrong::at("command", "missing `command` or `url`: add one of them"));
         }
     };
     let transport = match (kind.as_deref(), is_program) {
         (None, _) | (Some("stdio"), true) => None,
         (Some("http" | "streamable-http" | "streamableHttp"), false) => Some("http"),
         (Some("sse"), false) => Some("sse"),
-        (Some(_), true) => return Err(Wrong::at("type", "it is `stdio` for a `command`")),
-        (Some(_), false) => return Err(Wrong::at("type", "it is `http` or `sse` for a `url`")),
+        (Some(_), true) => return Err(Wrong::at("type", "must be `stdio` for a `command`")),
+        (Some(_), false) => return Err(Wrong::at("type", "must be `http` or `sse` for a `url`")),
     };
     let reader = Reader { format, around };
     let mut fields = Map::new();
@@ -90,7 +90,7 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
         fields.extend(transport.map(|kind| ("transport".to_owned(), json!(kind))));
         reader.remote(&mut form, &mut fields, &mut notes)?
     };
-    // By the rules of the hub, so that nothing is begun that it refuses.
+    // Validate with the rules of the hub first, so that the import does not start with a server that the hub rejects.
     if is_program {
         Operated::read("x", Value::Object(fields.clone()))?;
     } else {
@@ -99,28 +99,28 @@ pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) ->
     Ok(Wanted { fields, is_program, secrets, is_disabled, notes })
 }
 
-/// What the user should know: fields that are not imported, and which variables of the environment are read.
+/// Returns the notes for the user: fields that are not imported, and environment variables that are read or not.
 fn notes(format: Format, around: &Around, value: &Value) -> Vec<String> {
     let strange = value.as_object().into_iter().flat_map(Map::keys);
     let strange = strange.filter(|name| !KNOWN.contains(&name.as_str()));
-    let mut notes: Vec<_> = strange.map(|name| format!("`{name}` is not taken over")).collect();
+    let mut notes: Vec<_> = strange.map(|name| format!("`{name}` is not imported")).collect();
     let (given, withheld): (Vec<_>, Vec<_>) = references(format, value)
         .into_iter()
         .filter(|name| variable(name).is_some())
         .partition(|name| around.readable.has(name));
     if !given.is_empty() {
-        notes.push(format!("from your environment: {}", given.join(", ")));
+        notes.push(format!("read from your environment: {}", given.join(", ")));
     }
     if !withheld.is_empty() {
         notes.push(format!(
-            "not read from your environment: {}: import it at a terminal and confirm each variable, or enter the value",
+            "not read from your environment: {}: import at a terminal and confirm each variable, or enter the value",
             withheld.join(", ")
         ));
     }
     notes
 }
 
-/// The variables of the environment that any field of a server refers to.
+/// Returns the environment variables that the fields of a server refer to.
 pub(super) fn references(format: Format, value: &Value) -> Vec<String> {
     let fields = ["command", "args", "env", "cwd", "url", "headers"];
     let mut names = BTreeSet::new();
@@ -144,20 +144,20 @@ struct Reader<'a> {
 type Secrets = BTreeMap<String, Option<Secret>>;
 
 impl Reader<'_> {
-    /// A text that has nothing secret in it, as far as anybody can tell.
+    /// Expands a text that must not contain a recognizable secret.
     fn plain(&self, field: &str, text: &str) -> Result<String, Wrong> {
         match self.expand(field, text)? {
             Text::Known(text, false) if !has_secret(&text) => Ok(text),
             Text::Known(..) => Err(Wrong::at(
                 field,
-                "it has a secret in it, which would be seen by others: see below `env` or `headers`",
+                "contains a secret, which others could see: move it to `env` or `headers`",
             )),
             Text::Open(why, _) => Err(Wrong::at(field, why)),
             Text::Withheld(name, _) => Err(Wrong::at(
                 field,
                 format!(
-                    "it refers to the environment variable `{name}`, which is not confirmed: import it at a terminal, or \
-                     write the value in its place"
+                    "refers to the environment variable `{name}`, which is not confirmed: import at a terminal, or replace \
+                     the reference with the value"
                 ),
             )),
         }
@@ -174,7 +174,7 @@ impl Reader<'_> {
         let args = args.iter().enumerate().map(|(index, text)| self.plain(&format!("args[{index}]"), text));
         let args = args.collect::<Result<Vec<_>, _>>()?;
         if let Some(index) = in_arguments(&args) {
-            let why = "it has a secret in it, and everybody on the machine sees arguments: give it by a variable in `env`";
+            let why = "contains a secret, and all users of the machine can see arguments: move it to a variable in `env`";
             return Err(Wrong::at(&format!("args[{index}]"), why));
         }
         let (mut env, mut secrets) = (Map::new(), Secrets::new());
@@ -239,20 +239,23 @@ impl Reader<'_> {
                 Text::Open(why, _) => return Err(Wrong::at(&field, why)),
                 Text::Withheld(..) => {
                     notes.push(format!(
-                        "the header `{name}` is left out: add it with `linchpin server update NAME --header`"
+                        "header `{name}` is not imported: add it with `linchpin server update NAME --header`"
                     ));
                     continue;
                 }
             };
             let (kind, text) = authentication(&name, &text).ok_or_else(|| {
-                Wrong::at(&field, "only `Bearer` can be taken over: add it with `linchpin server add --auth`")
+                Wrong::at(
+                    &field,
+                    "only `Bearer` is supported: add the server with `linchpin server add --auth`",
+                )
             })?;
             found.push((kind, Some(text).filter(|text| !is_open && !text.is_empty()).map(Secret::new)));
         }
         if found.len() > 1 {
             return Err(Wrong::at(
                 "headers",
-                "more than one of them is secret, and the hub sends one credential",
+                "more than one header is secret, but the hub sends only one credential",
             ));
         }
         if !headers.is_empty() {
@@ -264,7 +267,7 @@ impl Reader<'_> {
     }
 }
 
-/// How a secret header is sent, and the secret in it.
+/// Returns the authentication for a secret header, and the secret in it.
 fn authentication(name: &str, text: &str) -> Option<(Value, String)> {
     if !name.eq_ignore_ascii_case("authorization") {
         return Some((json!({ "type": "api-key", "header": name }), text.to_owned()));
@@ -312,7 +315,7 @@ mod tests {
             ("OTHER", Some("ghp_0123456789")),
         ];
         assert_eq!(secrets(&wanted), expected);
-        assert_eq!(wanted.notes, ["`envFile` is not taken over"]);
+        assert_eq!(wanted.notes, ["`envFile` is not imported"]);
         assert!(!format!("{wanted:?}").contains("canary"));
     }
 
@@ -340,26 +343,29 @@ mod tests {
         let url = "https://a.example/mcp";
         for (value, expected) in [
             (json!([]), "`s`: an object"),
-            (json!({}), "`s.command`: it has neither"),
-            (json!({"command": "x", "url": url}), "`s.url`: it has a `command`"),
+            (json!({}), "`s.command`: missing"),
+            (json!({"command": "x", "url": url}), "`s.url`: conflicts with `command`"),
             (json!({"command": 1}), "`s.command`: it is a text"),
             (json!({"command": "x", "args": "y"}), "`s.args`: it is a list"),
             (json!({"command": "x", "env": {"A": 1}}), "`s.env.A`: it is a text"),
             (json!({"command": "x", "env": []}), "`s.env`: it is an object"),
             (json!({"command": "x", "disabled": "no"}), "`s.disabled`: it is `true`"),
-            (json!({"command": "x", "type": "http"}), "`s.type`: it is `stdio`"),
+            (json!({"command": "x", "type": "http"}), "`s.type`: must be `stdio`"),
             (json!({"command": "x", "cwd": "here"}), "`s.cwd`: it is a whole path"),
-            (json!({"command": "x", "args": ["--token", "canary-12345"]}), "`s.args[1]`: it has a secret"),
-            (json!({"command": "x", "args": ["a", "ghp_canary12345"]}), "`s.args[1]`: it has a secret"),
+            (json!({"command": "x", "args": ["--token", "canary-12345"]}), "`s.args[1]`: contains a secret"),
+            (json!({"command": "x", "args": ["a", "ghp_canary12345"]}), "`s.args[1]`: contains a secret"),
             (
                 json!({"command": "x", "args": ["${env:NOBODY_SETS_THIS}"]}),
-                "`s.args[0]`: the variable `NOBODY_SETS_THIS`",
+                "`s.args[0]`: environment variable `NOBODY_SETS_THIS`",
             ),
-            (json!({"command": "x", "env": {"A": "${env:NOBODY_SETS_THIS}"}}), "`s.env.A`: the variable"),
-            (json!({"url": url, "type": "ws"}), "`s.type`: it is `http` or `sse`"),
+            (
+                json!({"command": "x", "env": {"A": "${env:NOBODY_SETS_THIS}"}}),
+                "`s.env.A`: environment variable",
+            ),
+            (json!({"url": url, "type": "ws"}), "`s.type`: must be `http` or `sse`"),
             (json!({"url": "http://a.example/mcp"}), "`s.url`: plain `http`"),
             (json!({"url": format!("{url}?api_key=canary")}), "`s.url`: `api_key`"),
-            (json!({"url": "https://ada:canary@a.example"}), "`s.url`: it has a secret"),
+            (json!({"url": "https://ada:canary@a.example"}), "`s.url`: contains a secret"),
             (
                 json!({"url": url, "headers": {"Authorization": "Basic canary"}}),
                 "`s.headers.Authorization`: only `Bearer`",

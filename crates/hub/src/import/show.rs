@@ -1,4 +1,4 @@
-//! The plan of an import, as people and programs see it.
+//! Rendering of the import plan as text and JSON.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ impl Step {
         }
     }
 
-    /// What will be done, for people.
+    /// Returns the action for the text form.
     fn plan(self, is_dry: bool) -> &'static str {
         match (self, is_dry) {
             (Step::Added, true) => "would add",
@@ -36,10 +36,10 @@ impl Step {
     }
 }
 
-/// The plan for people: a line for each server, and details below it.
+/// Formats the plan as text: a line for each server, with details below it.
 pub(super) fn text(rows: &[Row], is_dry: bool, look: Look) -> String {
     if rows.is_empty() {
-        return "there are no servers in it\n".to_owned();
+        return "no servers found\n".to_owned();
     }
     let mut lines = Vec::new();
     for row in rows {
@@ -59,7 +59,7 @@ pub(super) fn text(rows: &[Row], is_dry: bool, look: Look) -> String {
     table(&lines, 0, look)
 }
 
-/// What is said of a server, and whether every space of it counts.
+/// Returns the detail lines of a server, each with whether its spaces must be preserved.
 fn details(row: &Row) -> Vec<(String, bool)> {
     let mut details = Vec::new();
     details.extend(row.reason.iter().map(|reason| (one_line(reason), false)));
@@ -74,7 +74,7 @@ fn details(row: &Row) -> Vec<(String, bool)> {
         details.push((clean(&format!("{field}: {before} → {after}")), true));
     }
     if !row.enter.is_empty() {
-        details.push((format!("into the vault: {}", row.enter.join(", ")), false));
+        details.push((format!("stored in the vault: {}", row.enter.join(", ")), false));
     }
     details.extend(missing(row).into_iter().map(|text| (text, false)));
     if row.step != Step::Unchanged {
@@ -84,7 +84,7 @@ fn details(row: &Row) -> Vec<(String, bool)> {
     details
 }
 
-/// Where a server on the network is, and what is sent there with every request.
+/// Formats the URL of a remote server and the headers of every request.
 pub(super) fn remote(row: &Row) -> Option<String> {
     let fields = &row.wanted.as_ref().filter(|wanted| !wanted.is_program)?.fields;
     let headers = fields.get("headers").and_then(Value::as_object);
@@ -95,33 +95,36 @@ pub(super) fn remote(row: &Row) -> Option<String> {
     Some(clean(&format!("at {}{}", fields.get("url")?.as_str()?, headers.collect::<String>())))
 }
 
-/// What gets the value of a variable of the environment: a URL, or a command.
+/// Formats the URL or command that receives the values of environment variables.
 pub(super) fn destination(row: &Row) -> Option<String> {
     let url = row.wanted.as_ref().and_then(|wanted| wanted.fields.get("url")).and_then(Value::as_str);
     url.map(one_line).or_else(|| command(row))
 }
 
-/// The URL, or the words of the command, that get the value of a variable of the environment.
+/// Returns the exact URL or command that receives the values of environment variables, for comparison.
 pub(super) fn target(row: &Row) -> Option<String> {
     let url = row.wanted.as_ref().and_then(|wanted| wanted.fields.get("url")).and_then(Value::as_str);
     url.map(str::to_owned).or_else(|| words(row).map(|words| json!(words).to_string()))
 }
 
-/// What somebody has to enter, and how.
+/// Returns a line for each missing secret, with the command that sets it.
 pub(super) fn missing(row: &Row) -> Vec<String> {
     let slug = row.slug.as_ref().map_or("NAME", |slug| slug.as_str());
     let is_program = row.wanted.as_ref().is_some_and(|wanted| wanted.is_program);
     let how = |name: &String| {
         if is_program {
-            format!("`{name}` is missing: enter it with `linchpin server secret set {slug} {}`", quoted(name))
+            format!(
+                "secret `{name}` is missing: set it with `linchpin server secret set {slug} {}`",
+                quoted(name)
+            )
         } else {
-            format!("its secret is missing: enter it with `linchpin server credential set {slug}`")
+            format!("credential is missing: set it with `linchpin server credential set {slug}`")
         }
     };
     row.missing.iter().map(how).collect()
 }
 
-/// The exact command of a program, as it is typed, with its variables before it: whatever it does stands on one line.
+/// Formats the exact shell command of a stdio server, with its environment variables, on one line.
 pub(super) fn command(row: &Row) -> Option<String> {
     let env = row.wanted.as_ref()?.fields.get("env").and_then(Value::as_object).into_iter().flatten();
     let env = env.map(|(name, value)| format!("{name}={}", quoted(value.as_str().unwrap_or_default())));
@@ -141,7 +144,7 @@ fn transport(row: &Row) -> &str {
     wanted.map_or("", |wanted| if wanted.is_program { "stdio" } else { said.unwrap_or("http") })
 }
 
-/// For programs.
+/// Returns the plan as JSON.
 pub(super) fn json(rows: &[Row], is_dry: bool) -> Value {
     let row = |row: &Row| {
         let change = |(field, before, after): &(String, String, String)| json!({ "field": field, "before": before, "after": after });
