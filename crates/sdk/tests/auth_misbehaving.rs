@@ -23,12 +23,12 @@ mod signing_in;
 const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ChallengeMissing,
-        "needing more: the server does not allow this: HTTP 403: a token is needed that is good for this \
+        "needing more: the server rejected the request: HTTP 403: a token is needed that is good for this \
          (HTTP_FORBIDDEN)",
     ),
     (
         Switch::ChallengeMalformed,
-        "needing more: the server does not allow this: HTTP 403: a token is needed that is good for this \
+        "needing more: the server rejected the request: HTTP 403: a token is needed that is good for this \
          (HTTP_FORBIDDEN)",
     ),
     (Switch::ChallengeSeveral, "fine"),

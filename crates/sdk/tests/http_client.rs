@@ -440,7 +440,7 @@ async fn a_greeting_that_is_answered_too_late_changes_nothing() {
     let answers = async {
         script.wait_for("tools/call", 1).await;
         greeted.notify_one();
-        while lines.recv().await.unwrap() != "initialize was answered 200 OK" {}
+        while lines.recv().await.unwrap() != "response to initialize: 200 OK" {}
         called.notify_one();
     };
     let (said_late, ()) = timeout(PATIENCE, async { tokio::join!(call, answers) }).await.expect("it hangs");

@@ -1,4 +1,4 @@
-//! The stream of a session that belongs to no request: when it counts as healthy, when it is given up, and what becomes
+//! The stream of a session that belongs to no request: when it counts as healthy, when it is abandoned, and what becomes
 //! of the session. The clock moves only when a test says so.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
@@ -76,7 +76,7 @@ async fn a_server_without_a_stream_keeps_its_session() {
     let script = server(SESSION, |seen| seen.is("GET").then(|| Reply::status(404))).await;
     let (builder, mut told) = telling(client(&script));
     let client = builder.connect().await.unwrap();
-    told.until("the server has no stream").await;
+    told.until("the server has no standalone stream").await;
     client.call("echo", ()).await.unwrap();
     client.close().await;
     assert_eq!((script.of("initialize").len(), script.of("GET").len()), (1, 1));
@@ -96,7 +96,7 @@ async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
     let client = builder.connect().await.unwrap();
     told.until("was cut").await;
     clock.pass(PAUSE).await;
-    told.until("the server has no stream").await;
+    told.until("the server has no standalone stream").await;
     client.call("echo", ()).await.unwrap();
     let gets: Vec<_> = script.of("GET").iter().map(|seen| seen.header("mcp-session-id").to_owned()).collect();
     assert_eq!(gets, ["session-0", "session-0", "session-1"]);
@@ -123,7 +123,7 @@ async fn sessions_that_end_with_their_streams_are_opened_ever_more_slowly_and_no
         told.until("was cut").await;
         clock.pass(Duration::from_millis(pause)).await;
     }
-    told.until("is given up").await;
+    told.until("is abandoned").await;
     assert_eq!((script.of("initialize").len(), script.of("GET").len()), (4, 7));
     client.call("echo", ()).await.unwrap();
 }
@@ -140,7 +140,7 @@ async fn a_stream_that_was_there_for_long_and_had_nothing_to_say_is_healthy() {
         told.until("the stream is open").await;
         clock.pass(Duration::from_mins(1)).await;
         cut.notify_one();
-        told.until("it is taken up again").await;
+        told.until("reconnecting").await;
         clock.pass(PAUSE).await;
     }
     told.until("the stream is open").await;
@@ -156,7 +156,7 @@ async fn a_stream_whose_messages_have_no_ids_is_healthy() {
     let (builder, mut told) = telling(builder.max_reconnects(1));
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
-        told.until("it is taken up again").await;
+        told.until("reconnecting").await;
         clock.pass(PAUSE).await;
         assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
     }
@@ -180,12 +180,12 @@ async fn a_stream_that_names_ids_and_brings_nothing_is_given_up() {
     let (builder, mut told) = telling(client(&script).max_reconnects(3));
     let _client = builder.connect().await.unwrap();
     for (number, pause) in [100, 200, 400].into_iter().enumerate() {
-        told.until("it is taken up again").await;
+        told.until("reconnecting").await;
         clock.pass(Duration::from_millis(pause - 5)).await;
         assert_eq!(script.of("GET").len(), number + 1);
         clock.pass(Duration::from_millis(5)).await;
     }
-    told.until("is given up").await;
+    told.until("is abandoned").await;
     assert_eq!(script.of("GET").len(), 4);
 }
 
@@ -197,9 +197,9 @@ async fn a_stream_that_brings_no_messages_is_given_up() {
         let script = server(SESSION, move |seen| seen.is("GET").then(|| events.clone())).await;
         let (builder, mut told) = telling(client(&script).max_reconnects(1));
         let _client = builder.connect().await.unwrap();
-        told.until("it is taken up again").await;
+        told.until("reconnecting").await;
         clock.pass(PAUSE).await;
-        told.until("is given up").await;
+        told.until("is abandoned").await;
     }
 }
 
@@ -210,7 +210,7 @@ async fn a_server_that_wants_to_be_asked_now_and_then_is() {
     let (builder, mut told) = telling(client(&script).max_reconnects(1));
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
-        told.until("it is taken up again").await;
+        told.until("reconnecting").await;
         clock.pass(PAUSE).await;
     }
     script.wait_for("GET", 5).await;
@@ -253,7 +253,7 @@ async fn a_notification_of_a_method_that_is_not_found_is_no_lost_session() {
     let (builder, mut told) = telling(client(&script));
     let client = builder.connect().await.unwrap();
     client.notify("notifications/acme", &json!({}));
-    told.until("did not arrive").await;
+    told.until("was not delivered").await;
     client.call("echo", ()).await.unwrap();
     assert_eq!(script.of("initialize").len(), 1);
 }

@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! One HTTP request and its response.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::http::names;
 use crate::sync::lock;
 use crate::transport::Direction;
 
-/// The longest id of a session that is taken.
+/// Maximum length of a session id.
 const MAX_SESSION_ID: usize = 4 << 10;
 
 impl Link {
-    /// Sends a request and hands over what comes back. `Err` is why there is no answer.
+    /// Sends a request and passes on the response. The error is the reason why there is no response.
     pub(super) async fn exchange(self: &Arc<Self>, request: &Request) -> Result<(), CallError> {
         let response = self.send(Verb::POST, &request.headers, request.line.clone()).await?;
         let status = response.status();
-        self.diagnose(|| format!("{} was answered {status}", request.method));
+        self.diagnose(|| format!("response to {}: {status}", request.method));
         if status.is_success() {
-            // Not if the other era was agreed on meanwhile.
+            // Not if the other era was negotiated in the meantime.
             if request.is(Method::Initialize) && self.wire.is_waiting(&request.id) {
                 self.opened(request, response.headers());
             }
@@ -36,11 +36,11 @@ impl Link {
             }
             return self.answered(request, response).await;
         }
-        // Boxed, like all that is rare, so that what every request needs stays small.
+        // Boxed, like all rare paths, so that the future of every request stays small.
         Box::pin(self.refused(request, response)).await
     }
 
-    /// Makes of a refusal what it stands for.
+    /// Converts an error response into an error, or into a fallback to HTTP+SSE or a new session.
     async fn refused(
         self: &Arc<Self>,
         request: &Request,
@@ -60,10 +60,10 @@ impl Link {
         }
     }
 
-    /// Takes note of the session that the server has opened.
+    /// Stores the session that the server has opened.
     fn opened(&self, greeting: &Request, headers: &HeaderMap) {
         self.set_session(self.session_of(headers));
-        // What was asked before, and was answered by silence, is not wanted any more.
+        // Abort earlier requests that got no response, such as the stateless-era probe.
         let mut state = lock(&self.state);
         let before = state.under_way.extract_if(|id, _| match (id, &greeting.id) {
             (Id::Number(id), Id::Number(greeting)) => id < greeting,
@@ -72,7 +72,7 @@ impl Link {
         before.filter_map(|(_, task)| task).for_each(|task| task.abort());
     }
 
-    /// The session that the head of an answer names.
+    /// Returns the session id in the headers of a response.
     pub(super) fn session_of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut id = headers.get(names::SESSION_ID)?.clone();
         let text = id.to_str().ok().filter(|id| !id.is_empty() && id.len() <= MAX_SESSION_ID)?;
@@ -84,7 +84,7 @@ impl Link {
         Some(id)
     }
 
-    /// This session is the one from now on.
+    /// Sets the current session.
     pub(super) fn set_session(&self, session: Option<HeaderValue>) {
         if session.is_some() {
             self.diagnose(|| "a session was opened".to_owned());
@@ -105,7 +105,7 @@ impl Link {
         let limit = self.wire.max_message();
         let kind = reading.kind(says_events).await.map_err(|broken| broken.into_error(limit))?;
         if matches!(lock(&self.state).way, Way::Sse(_)) {
-            // The answer comes on the stream. What is said here is "Accepted", or nothing.
+            // The response comes on the stream; this body is "Accepted" or empty.
             reading.beginning(limit).await;
             return Ok(());
         }
@@ -115,33 +115,33 @@ impl Link {
                 let body = body.strip_prefix(BOM).unwrap_or(&body);
                 self.tell(Direction::Received, body);
                 if !self.wire.try_receive(body) {
-                    return Err(CallError::Malformed("the body is no message".into()));
+                    return Err(CallError::Malformed("the body is not a JSON-RPC message".into()));
                 }
                 if self.wire.is_waiting(&request.id) {
-                    return Err(CallError::Malformed("the body does not answer the request".into()));
+                    return Err(CallError::Malformed("the body is not the response to the request".into()));
                 }
                 Ok(())
             }
             Kind::Events => Box::pin(self.stream(request, reading)).await,
             Kind::Empty => {
-                let reason = format!("the server answered HTTP {} without a body", status.as_u16());
+                let reason = format!("the server responded with HTTP {} and no body", status.as_u16());
                 Err(CallError::Malformed(reason))
             }
             Kind::Other => Err(fault::not_a_message(content_type.as_ref(), status)),
         }
     }
 
-    /// The server no longer knows the session: another one is opened for what comes next. The error of whoever found
-    /// that out.
+    /// Opens a new session after the server has lost the current one. Returns the error for the request that noticed
+    /// the loss.
     pub(super) async fn lost_session(self: &Arc<Self>, generation: u64) -> CallError {
         match self.renew(generation).await {
-            Ok(()) => fault::session_not_found("another one was opened"),
-            Err(error) => fault::session_not_found(&format!("another one could not be opened: {error}")),
+            Ok(()) => fault::session_not_found("a new one was opened"),
+            Err(error) => fault::session_not_found(&format!("a new one could not be opened: {error}")),
         }
     }
 }
 
-/// Whether the server knows the session, and only the method is unknown to it.
+/// Returns whether only the method is unknown, not the session.
 pub(super) fn is_unknown_method(error: &CallError) -> bool {
     matches!(error, CallError::Rejected(error) if error.code == code::METHOD_NOT_FOUND)
 }

@@ -1,4 +1,4 @@
-//! Requests that say who sends them, and are sent again when the server wanted to know more.
+//! Authenticated requests, resent after an authentication challenge.
 
 use ::http::header::WWW_AUTHENTICATE;
 use ::http::{Method as Verb, Response, StatusCode};
@@ -13,7 +13,7 @@ use crate::egress::ResponseBody;
 use crate::http::names;
 use crate::sync::lock;
 
-/// How often one request is sent again: for a nonce, for a token, and for more than that token allows.
+/// Maximum number of resends of one request: for a nonce, for a token, and for more scopes.
 const MOST: usize = 4;
 
 impl Link {
@@ -39,8 +39,8 @@ impl Link {
             authorize.answered(request, credentials.mark, response.status().as_u16(), response.headers());
             let refusal = refusal(&response, credentials.mark).filter(|_| again < MOST);
             let Some(refusal) = refusal else { return Ok(response) };
-            self.diagnose(|| format!("{verb} was refused with {}: {}", refusal.status, wanted(&refusal)));
-            let _paused = self.wire.pause(); // a person may be asked
+            self.diagnose(|| format!("{verb} was rejected with {}: {}", refusal.status, wanted(&refusal)));
+            let _paused = self.wire.pause(); // a user may have to sign in
             match authorize.refused(request, refusal).await {
                 Ok(true) => again += 1,
                 Ok(false) => return Ok(response),
@@ -49,8 +49,8 @@ impl Link {
         }
     }
 
-    /// Whether nobody waits for a request. Before both sides have agreed somebody waits for that, and for the first
-    /// stream of changes; later ones are opened in place of those that have ended.
+    /// Returns whether no caller waits for a request. During the negotiation a caller waits for it, and for the
+    /// first stream of changes; later streams replace ended ones in the background.
     fn is_background(&self, outgoing: Outgoing<'_>) -> bool {
         let listens =
             || outgoing.headers.get(names::METHOD).is_some_and(|method| method == Method::Listen.name());
@@ -70,12 +70,12 @@ fn refusal(response: &Response<ResponseBody>, mark: u64) -> Option<Refusal> {
     Some(Refusal { status: status.as_u16(), challenge, mark })
 }
 
-/// What the server wants, as far as it is known to be harmless.
+/// Describes the challenge, without values that the server chooses.
 fn wanted(refusal: &Refusal) -> &'static str {
     match refusal.challenge.error.as_deref() {
-        Some("insufficient_scope") => "the token does not go far enough",
-        Some("use_dpop_nonce") => "it gave a nonce to be used",
-        Some(_) => "the token is not taken",
-        None => "somebody has to sign in",
+        Some("insufficient_scope") => "the token lacks a scope",
+        Some("use_dpop_nonce") => "a DPoP nonce is required",
+        Some(_) => "the token was rejected",
+        None => "authentication is required",
     }
 }

@@ -1,4 +1,4 @@
-//! Reading bodies: never more than is wanted, and never longer than silence may last.
+//! Response bodies, read with a size limit and an idle timeout.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,22 +11,22 @@ use linchpin_jsonrpc::CallError;
 use super::fault;
 use crate::egress::ResponseBody;
 
-/// Bytes after which it is clear what a body is.
+/// Number of bytes that suffices to detect the kind of a body.
 const ENOUGH: usize = 8;
-/// Bytes that are looked at for that, however little they say.
+/// Maximum number of bytes inspected for that.
 const MOST: usize = 1 << 10;
-/// May come before a text.
+/// Byte order mark, which may precede the text.
 pub(super) const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// Why a body could not be read to its end.
+/// Error of reading a body.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// The connection was cut, or was silent for too long; the text says which.
+    /// The connection was cut or idle for too long; the text names the reason.
     Cut(String),
     TooLarge,
 }
 
-/// What a body is, by its first bytes.
+/// Kind of a body, detected by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Empty,
@@ -35,10 +35,10 @@ pub(super) enum Kind {
     Other,
 }
 
-/// A body with what was read of it.
+/// A body with the part that was already read.
 pub(super) struct Reading {
     body: ResponseBody,
-    /// What was read and not taken.
+    /// Bytes that were read, but not consumed.
     first: Bytes,
     silence: Duration,
 }
@@ -48,7 +48,7 @@ impl Reading {
         Reading { body, first: Bytes::new(), silence }
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         if !self.first.is_empty() {
             return Ok(Some(std::mem::take(&mut self.first)));
@@ -72,13 +72,13 @@ impl Reading {
         }
     }
 
-    /// What the body is. What was read for that comes back from [`Self::next`].
+    /// Detects the kind of the body. The inspected bytes are returned again by [`Self::next`].
     pub(super) async fn kind(&mut self, says_events: bool) -> Result<Kind, Broken> {
         let mut read = BytesMut::new();
         loop {
             let next = match self.next().await {
                 Ok(next) => next,
-                // A stream that was cut before its first event.
+                // The stream was cut before its first event.
                 Err(Broken::Cut(_)) if says_events => {
                     self.first = read.freeze();
                     return Ok(Kind::Events);
@@ -86,7 +86,7 @@ impl Reading {
                 Err(broken) => return Err(broken),
             };
             let is_end = next.is_none();
-            // Usually the first bytes are enough, and are not copied.
+            // Usually the first chunk is enough, and is not copied.
             if read.is_empty()
                 && let Some(bytes) = &next
                 && let Some(kind) = kind(bytes, says_events, false)
@@ -95,7 +95,7 @@ impl Reading {
                 return Ok(kind);
             }
             read.extend_from_slice(&next.unwrap_or_default());
-            // Blanks without end say nothing: then it is what its content type says, and has the limits of that.
+            // After too much whitespace the content type decides, with its limits.
             let undecided = if says_events { Kind::Events } else { Kind::Json };
             let undecided = (read.len() >= MOST).then_some(undecided);
             if let Some(kind) = kind(&read, says_events, is_end).or(undecided) {
@@ -105,7 +105,7 @@ impl Reading {
         }
     }
 
-    /// The whole body, of `limit` bytes at most.
+    /// Reads the whole body, up to `limit` bytes.
     pub(super) async fn whole(&mut self, limit: usize) -> Result<Bytes, Broken> {
         let announced = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced.saturating_add(self.first.len()) > limit {
@@ -131,7 +131,7 @@ impl Reading {
         Ok(whole.freeze())
     }
 
-    /// The beginning of a body, as text: for error messages and errors, where more is not wanted.
+    /// Reads the start of a body, for error messages.
     pub(super) async fn beginning(mut self, limit: usize) -> Bytes {
         let mut read = BytesMut::new();
         while let Ok(Some(next)) = self.next().await {
@@ -145,8 +145,8 @@ impl Reading {
     }
 }
 
-/// What a body is that begins so, if that is clear. A message begins with a brace whatever its content type says; an
-/// event stream is known by its fields.
+/// Detects the kind of a body by its start, if possible. A message starts with a brace or bracket, whatever its
+/// content type; an event stream starts with one of its fields.
 fn kind(read: &[u8], says_events: bool, is_end: bool) -> Option<Kind> {
     let text = read.strip_prefix(BOM).unwrap_or(read);
     match text.trim_ascii_start() {
@@ -167,7 +167,7 @@ fn kind(read: &[u8], says_events: bool, is_end: bool) -> Option<Kind> {
 }
 
 impl Broken {
-    /// The error of the request whose answer this was.
+    /// Converts it into the error of the request.
     pub(super) fn into_error(self, limit: usize) -> CallError {
         match self {
             Broken::Cut(reason) => CallError::Lost(reason.into()),

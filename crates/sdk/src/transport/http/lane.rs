@@ -1,5 +1,5 @@
-//! Messages that want no answer: notifications, and answers to the server. They are sent one after the other, so that
-//! they arrive in order.
+//! Queue of messages without a response: notifications, and responses to the server. They are sent one at a time, so
+//! that they arrive in order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,11 +20,11 @@ use crate::http::names;
 use crate::server::start;
 use crate::sync::lock;
 
-/// Bytes that may wait before more has to wait elsewhere.
+/// Bytes that may be queued before outgoing messages are left in the outbox.
 const HIGH_WATER: usize = 1 << 20;
-/// How long the server has to take one of them.
+/// Timeout of sending one message.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How much of a refusal is read.
+/// Maximum number of bytes read from a response body.
 const REFUSAL: usize = 4 << 10;
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct Queue {
 struct Waiting {
     line: Bytes,
     method: Option<Method>,
-    /// The request that this one gives up.
+    /// The request that this message cancels.
     cancels: Option<Id<'static>>,
 }
 
@@ -80,7 +80,7 @@ impl Lane {
         next
     }
 
-    /// Waits until everything has been sent and taken.
+    /// Waits until all messages have been delivered.
     pub(super) async fn idle(&self) {
         loop {
             let mut empty = std::pin::pin!(self.empty.notified());
@@ -101,16 +101,16 @@ impl Link {
             if !self.is_over() {
                 let sent = tokio::time::timeout(limit, self.send_one(line, method)).await;
                 if let Err(error) = sent.unwrap_or(Err(CallError::TimedOut(limit))) {
-                    let what = method.map_or("an answer to the server", Method::name);
-                    tracing::debug!(%error, what, "a message did not arrive");
-                    self.diagnose(|| format!("{what} did not arrive: {error}"));
+                    let what = method.map_or("a response to the server", Method::name);
+                    tracing::debug!(%error, what, "failed to deliver a message");
+                    self.diagnose(|| format!("{what} was not delivered: {error}"));
                 }
             }
-            // Only now, since the server might otherwise take the closed stream for an accident.
+            // Only after the notification, since the server could take the closed stream for a lost connection.
             if let Some(id) = cancels {
                 self.abort(&id);
             }
-            self.take_all(); // what had to wait for room
+            self.take_all(); // messages that waited for room in the queue
         }
     }
 
@@ -132,14 +132,14 @@ impl Link {
             if method == Some(Method::Initialized) {
                 self.listen();
             }
-            // Read to its end, so that the connection can be used again.
+            // Read the body to its end, so that the connection can be reused.
             Reading::new(response.into_body(), self.http.read_timeout).beginning(REFUSAL).await;
             return Ok(());
         }
         let error = self.refusal(response).await;
         if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method(&error) {
             self.renew(generation).await?;
-            return Err(fault::session_not_found("it was renewed, and the message is not sent again"));
+            return Err(fault::session_not_found("a new one was opened; the message is not sent again"));
         }
         Err(error)
     }

@@ -1,5 +1,5 @@
-//! HTTP+SSE, as before Streamable HTTP: one stream on which the server says everything, and an endpoint that it names
-//! there for everything that is said to it.
+//! HTTP+SSE transport, the predecessor of Streamable HTTP: one stream with all messages from the server, and an
+//! endpoint, named on that stream, for all messages to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::http::sse::Event;
 use crate::server::start_abortable;
 use crate::sync::lock;
 
-/// The stream may be silent for as long as nobody has anything to say.
+/// Idle timeout of the stream: effectively none, since it may be idle for any time.
 const SILENCE: Duration = Duration::from_hours(24 * 365);
 
 impl Link {
-    /// Greets a server that did not take the greeting as Streamable HTTP has it.
+    /// Retries `initialize` over HTTP+SSE after the server rejected it over Streamable HTTP.
     pub(super) async fn greet_as_of_old(
         self: &Arc<Self>,
         request: &Request,
@@ -36,12 +36,12 @@ impl Link {
         }
         let response = self.send(Verb::POST, &request.headers, request.line.clone()).await?;
         if response.status().is_success() {
-            return Ok(()); // it is answered on the stream
+            return Ok(()); // the response comes on the stream
         }
         Err(self.refusal(response).await)
     }
 
-    /// Opens the stream and waits until the server has named its endpoint.
+    /// Opens the stream and waits for the endpoint event.
     pub(super) async fn find_endpoint(self: &Arc<Self>) -> Result<(), CallError> {
         let mut headers = lock(&self.state).first_headers(None);
         headers.remove(header::CONTENT_TYPE);
@@ -71,19 +71,19 @@ impl Link {
         Ok(())
     }
 
-    /// Reads the stream for as long as it lasts.
+    /// Reads the stream until it ends.
     async fn hear(self: Arc<Self>, mut reading: Reading, found: oneshot::Sender<Result<Target, CallError>>) {
         let (mut found, mut tail) = (Some(found), Tail::default());
         let heard = self.follow(&mut reading, &mut tail, |event| {
             if let Some(found) = found.take() {
                 let endpoint = self.endpoint(event);
                 let flow = if endpoint.is_ok() { Flow::Go } else { Flow::Done };
-                let _ = found.send(endpoint); // nobody waits any more if the connection was closed
+                let _ = found.send(endpoint); // the receiver is gone if the connection was closed
                 return flow;
             }
             if !self.deliver(event) {
                 let server = self.wire.server_label();
-                tracing::warn!(server, "an event of the stream is not a message");
+                tracing::warn!(server, "ignored an event that is not a message");
             }
             Flow::Go
         });
@@ -97,15 +97,13 @@ impl Link {
         }
     }
 
-    /// The endpoint that an event names. It must be where the stream is: a server must not send the client, with what
-    /// it knows, to somebody else.
+    /// Returns the endpoint named by an event. It must have the origin of the stream: a server must not redirect the
+    /// client, with its credentials, to another host.
     fn endpoint(&self, event: &Event<'_>) -> Result<Target, CallError> {
         if event.event != "endpoint" || event.data.trim().is_empty() {
-            return Err(CallError::Malformed(
-                "the first event of the stream does not name an endpoint".into(),
-            ));
+            return Err(CallError::Malformed("the first event of the stream must be an endpoint".into()));
         }
-        let elsewhere = || "the endpoint that the server names is at another origin".to_owned();
+        let elsewhere = || "the endpoint must have the origin of the stream".to_owned();
         let endpoint =
             self.target.learned(event.data).map_err(|error| error.to_string()).and_then(|endpoint| {
                 endpoint.same_origin(&self.target).then_some(endpoint).ok_or_else(elsewhere)

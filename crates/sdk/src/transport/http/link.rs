@@ -1,4 +1,4 @@
-//! One connection: messages are taken as they are written, and each goes its way.
+//! Client side of an HTTP connection: takes outgoing messages and dispatches each one.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -22,23 +22,23 @@ use crate::server::{start, start_abortable};
 use crate::sync::lock;
 use crate::transport::{Carrier, Direction, Line, Wire};
 
-/// How long the server has to take what was sent last, and to end a session.
+/// Timeout for delivering the last messages, and for ending the session.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub(super) struct Link {
     pub(super) wire: Wire,
     pub(super) http: Http,
-    /// Where the server is.
+    /// URL of the server.
     pub(super) target: Target,
-    /// The same, for whoever is asked for headers.
+    /// The same as text, for the headers provider.
     pub(super) url: Arc<str>,
     pub(super) runtime: Handle,
     pub(super) state: Mutex<State>,
-    /// Held while a session is opened in place of a lost one.
+    /// Held while a new session replaces a lost one.
     pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
     pub(super) lane: Lane,
     pub(super) mirrors: Mirrors,
-    /// Held while messages are taken, so that they stay in order.
+    /// Held while outgoing messages are taken, so that they stay in order.
     turn: Mutex<()>,
 }
 
@@ -63,7 +63,7 @@ impl Link {
         link
     }
 
-    /// Takes what is to be sent, unless so much waits already that it should wait as well.
+    /// Takes outgoing messages, unless the send queue is full.
     pub(super) fn take_all(self: &Arc<Self>) {
         while self.wire.has_outgoing() && !self.lane.is_full() {
             let _turn = match self.turn.try_lock() {
@@ -91,7 +91,7 @@ impl Link {
         let outgoing = message::read(&line, agreed, &mut lock(&self.state), &self.mirrors);
         match outgoing {
             Outgoing::Request(request) => self.begin(*request),
-            // Where each request stands alone, to close its stream is to give it up.
+            // In the stateless era, closing the stream of a request cancels it.
             Outgoing::Cancel(id) if agreed.is_some_and(|agreed| agreed.era() == Era::Stateless) => {
                 self.abort(&id);
             }
@@ -99,12 +99,12 @@ impl Link {
             Outgoing::Other { method } => self.lane.push(self, line, method, None),
             Outgoing::Unfit(Some(id), error) => self.wire.fail(&id, error),
             Outgoing::Unfit(None, error) => {
-                tracing::warn!(server = self.wire.server_label(), %error, "a message was not sent");
+                tracing::warn!(server = self.wire.server_label(), %error, "invalid message not sent");
             }
         }
     }
 
-    /// Sends a request, on a task of its own.
+    /// Sends a request on its own task.
     fn begin(self: &Arc<Self>, request: Request) {
         let id = request.id.clone();
         {
@@ -119,7 +119,7 @@ impl Link {
         }
         let mut done = Done { link: self.clone(), id: id.clone(), is_over: false };
         let task = start_abortable(&self.runtime, async move {
-            // The runtime moves a task several times before it runs, and this is large.
+            // Boxed: the runtime moves a task several times before it runs, and this future is large.
             let answered = Box::pin(done.link.exchange(&request)).await;
             if let Err(error) = answered {
                 done.link.failed(&request, error);
@@ -128,7 +128,7 @@ impl Link {
         });
         match lock(&self.state).under_way.get_mut(&id) {
             Some(under_way) => *under_way = Some(task),
-            None => task.abort(), // it is over, or was given up meanwhile
+            None => task.abort(), // already finished or cancelled
         }
     }
 
@@ -137,7 +137,7 @@ impl Link {
         self.wire.fail(&request.id, error);
     }
 
-    /// Gives up a request.
+    /// Aborts a request.
     pub(super) fn abort(&self, id: &Id<'_>) {
         let task = lock(&self.state).under_way.remove(&id.clone().into_owned());
         if let Some(Some(task)) = task {
@@ -145,12 +145,12 @@ impl Link {
         }
     }
 
-    /// Whether the connection was closed.
+    /// Returns whether the connection is closed.
     pub(super) fn is_over(&self) -> bool {
         lock(&self.state).is_over
     }
 
-    /// Ends everything that goes on.
+    /// Closes the connection and aborts all tasks.
     pub(super) fn end(&self, reason: &str) {
         let (tasks, others) = {
             let mut state = lock(&self.state);
@@ -161,7 +161,7 @@ impl Link {
         self.wire.ended(reason);
     }
 
-    /// Tells whoever listens to messages.
+    /// Reports a message to the message callback.
     pub(super) fn tell(&self, direction: Direction, message: &[u8]) {
         if let Some(told) = &self.http.on_message {
             let text = String::from_utf8_lossy(message);
@@ -170,7 +170,7 @@ impl Link {
         }
     }
 
-    /// Tells whoever wants to know what happens.
+    /// Reports a line to the diagnostic callback.
     pub(super) fn diagnose(&self, line: impl FnOnce() -> String) {
         if let Some(told) = &self.http.on_diagnostic {
             let line = line().replace(['\r', '\n'], " ");
@@ -179,7 +179,7 @@ impl Link {
         }
     }
 
-    /// A text without the session's id.
+    /// Redacts the session id in a text.
     pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
         lock(&self.state).without_secrets(text)
     }
@@ -195,21 +195,21 @@ impl Link {
         }
     }
 
-    /// Tells the server that a session is not needed.
+    /// Tells the server to end a session.
     pub(super) async fn give_back(self: Arc<Self>, session: HeaderValue) {
         let mut headers = lock(&self.state).headers_now(self.wire.revision());
         headers.insert(names::SESSION_ID, session);
         headers.remove(CONTENT_TYPE);
-        // A server may keep it, or be gone.
+        // The server may refuse to end the session, or be unreachable.
         let ended =
             tokio::time::timeout(LAST_WORDS, self.send(::http::Method::DELETE, &headers, Bytes::new()));
         if let Ok(Err(error)) = ended.await {
-            self.diagnose(|| format!("the session could not be ended: {error}"));
+            self.diagnose(|| format!("failed to end the session: {error}"));
         }
     }
 }
 
-/// Notes that a request is no longer under way, however it ends.
+/// Removes a request from the requests in flight when it finishes or is dropped.
 struct Done {
     link: Arc<Link>,
     id: Id<'static>,
@@ -226,12 +226,14 @@ impl Drop for Done {
     fn drop(&mut self) {
         let was_wanted = lock(&self.link.state).under_way.remove(&self.id).is_some();
         if was_wanted && !self.is_over {
-            self.link.wire.fail(&self.id, CallError::Lost("the runtime of the connection has ended".into()));
+            self.link
+                .wire
+                .fail(&self.id, CallError::Lost("the runtime of the connection has shut down".into()));
         }
     }
 }
 
-/// The client's hold on a connection.
+/// Handle of the client to the connection.
 pub(super) struct HttpLine(Arc<Link>);
 
 impl HttpLine {
@@ -247,7 +249,7 @@ impl Line for HttpLine {
                 return;
             }
             let _ = tokio::time::timeout(LAST_WORDS, self.0.lane.idle()).await;
-            self.0.end("it was closed");
+            self.0.end("closed by the client");
             self.0.clone().end_session().await;
         })
     }
@@ -260,7 +262,7 @@ impl Line for HttpLine {
 impl Drop for HttpLine {
     fn drop(&mut self) {
         if !self.0.is_over() {
-            self.0.end("it was closed");
+            self.0.end("closed by the client");
             start(&self.0.runtime, self.0.clone().end_session());
         }
     }
@@ -280,7 +282,7 @@ mod tests {
         fn ended(&self, _: &str) {}
     }
 
-    /// It is allocated for every request, and copied.
+    /// The future is allocated and moved for every request.
     #[tokio::test]
     async fn the_work_of_one_request_stays_small() {
         let outbox = Arc::new(linchpin_jsonrpc::Outbox::unattended(1));

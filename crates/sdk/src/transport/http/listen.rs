@@ -1,4 +1,4 @@
-//! The stream of messages that belong to no request, in a session.
+//! Standalone stream of a session: messages that belong to no request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::server::start_abortable;
 use crate::sync::lock;
 
 impl Link {
-    /// Opens it, in place of the one before. Servers may have none.
+    /// Opens the stream and replaces the previous one. Servers may not support it.
     pub(super) fn listen(self: &Arc<Self>) {
         let session = self.wire.revision().is_some_and(|revision| revision.era() == Era::Session);
         let mut state = lock(&self.state);
@@ -36,14 +36,14 @@ impl Link {
                             return Flow::Go;
                         }
                         let server = self.wire.server_label();
-                        tracing::warn!(server, "an event of the session stream is not a message");
+                        tracing::warn!(server, "ignored an event that is not a message");
                         Flow::Skip
                     });
                     match heard.await {
                         Ended::Cut(reason) => reason,
                         Ended::Fault(error) => {
                             let server = self.wire.server_label();
-                            tracing::warn!(server, %error, "cannot read the session stream");
+                            tracing::warn!(server, %error, "failed to read the session stream");
                             error.to_string()
                         }
                         Ended::Done => return,
@@ -52,26 +52,27 @@ impl Link {
                 Err(Interrupted::Again(reason)) => reason,
                 Err(Interrupted::Session(lost)) if was_open => {
                     lock(&self.state).tries = tail.tries();
-                    // Another stream is opened with the new session.
+                    // The new session opens its own stream.
                     if let Err(error) = self.renew(lost.min(generation)).await {
                         let server = self.wire.server_label();
-                        tracing::warn!(server, %error, "the session was lost and cannot be reopened");
+                        tracing::warn!(server, %error, "session lost; failed to open a new one");
                     }
                     return;
                 }
-                // What is not found in a session that had no stream yet is the stream, not the session.
+                // Without an earlier stream in this session, 404 means that there is no stream, not that the session
+                // is lost.
                 Err(Interrupted::Over(_) | Interrupted::Session(_)) => {
-                    self.diagnose(|| "the server has no stream for what belongs to no request".to_owned());
+                    self.diagnose(|| "the server has no standalone stream".to_owned());
                     return;
                 }
             };
             let Some(pause) = tail.pause(self.http.max_reconnects) else {
                 let server = self.wire.server_label();
-                tracing::warn!(server, reason, "the session stream failed too often and is not reopened");
-                self.diagnose(|| format!("the stream of the session is given up: {reason}"));
+                tracing::warn!(server, reason, "session stream failed too often; not reopening it");
+                self.diagnose(|| format!("the session stream is abandoned: {reason}"));
                 return;
             };
-            self.diagnose(|| format!("the stream of the session was cut ({reason}): it is taken up again"));
+            self.diagnose(|| format!("the session stream was cut ({reason}): reconnecting"));
             tokio::time::sleep(pause).await;
         }
     }

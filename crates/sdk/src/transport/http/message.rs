@@ -1,4 +1,4 @@
-//! Outgoing messages: what each one is, and the headers that mirror it.
+//! Classification of outgoing messages, and the headers that mirror them.
 
 use std::borrow::Cow;
 
@@ -13,32 +13,32 @@ use super::mirrors::Mirrors;
 use super::state::State;
 use crate::http::{names, sentinel, text};
 
-/// What an outgoing message may hold: it is our own.
+/// Limits of outgoing messages. They are high, since the client wrote them itself.
 const LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_000_000 };
-/// The most bytes that the headers of one request have.
+/// Maximum size of the mirrored headers of one request in bytes.
 const MAX_HEADERS: usize = 16 << 10;
 
-/// A message to be sent.
+/// An outgoing message.
 pub(super) enum Outgoing {
     Request(Box<Request>),
-    /// A request is no longer wanted.
+    /// Cancels a request.
     Cancel(Id<'static>),
-    /// Wants no answer.
+    /// A message without a response.
     Other {
         method: Option<Method>,
     },
-    /// Cannot be sent.
+    /// A message that cannot be sent.
     Unfit(Option<Id<'static>>, CallError),
 }
 
-/// A request on its way.
+/// An outgoing request.
 pub(super) struct Request {
     pub(super) id: Id<'static>,
     pub(super) method: Cow<'static, str>,
     pub(super) line: Bytes,
     pub(super) headers: HeaderMap,
     pub(super) era: Era,
-    /// The session that it belongs to, if it names one.
+    /// Number of the session it belongs to, if any.
     pub(super) session: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Request {
     }
 }
 
-/// What a line is, with the headers of a request.
+/// Classifies a message, and builds the headers of a request.
 pub(super) fn read(line: &Bytes, agreed: Option<Revision>, state: &mut State, mirrors: &Mirrors) -> Outgoing {
     if let Some(agreed) = agreed
         && let Some((id, tool)) = plain_call(line)
@@ -74,13 +74,14 @@ pub(super) fn read(line: &Bytes, agreed: Option<Revision>, state: &mut State, mi
         },
         Ok(Message::Response { .. } | Message::Batch(_)) => Outgoing::Other { method: None },
         Err(error) => {
-            let reason = format!("the message cannot be sent: {error}");
+            let reason = format!("invalid message: {error}");
             Outgoing::Unfit(error.id, fault::bad_request(&reason))
         }
     }
 }
 
-/// The id and the tool of a call as this client writes it. Most messages are such, and need not be taken apart.
+/// Returns id and tool of a call in the form that this client writes. Most messages have this form and need no
+/// parsing.
 fn plain_call(line: &[u8]) -> Option<(i64, &str)> {
     let rest = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
@@ -90,7 +91,7 @@ fn plain_call(line: &[u8]) -> Option<(i64, &str)> {
     Some((id, std::str::from_utf8(&rest[..end]).ok()?))
 }
 
-/// A call that repeats nothing but its name in headers.
+/// Builds a call that mirrors only the tool name in headers.
 fn call(id: i64, tool: &str, line: &Bytes, agreed: Revision, state: &mut State) -> Option<Request> {
     let mut headers = state.headers(agreed);
     let session = headers.contains_key(names::SESSION_ID).then_some(state.generation);
@@ -120,7 +121,7 @@ fn request(
     let known = Method::find(method);
     let stated = || stated(params);
     let (headers, revision) = match agreed {
-        // Opening a session names none.
+        // `initialize` must not have a session id.
         _ if known == Some(Method::Initialize) => (state.first_headers(None), None),
         Some(agreed) => (state.headers(agreed), Some(agreed)),
         None => (state.first_headers(stated()), stated()),
@@ -135,20 +136,20 @@ fn request(
     Ok(request)
 }
 
-/// The revision that a request says it is of.
+/// Returns the revision declared in a request.
 fn stated(params: &Params<'_>) -> Option<Revision> {
     let meta = Params::parse(params.find("_meta")?, LIMITS).ok()?;
     Revision::find(meta.find(key::PROTOCOL_VERSION)?.trim_matches('"'))
 }
 
-/// Adds the headers that repeat what a message says.
+/// Adds the headers that mirror the message.
 fn mirror(
     request: &mut Request,
     known: Option<Method>,
     params: &Params<'_>,
     mirrors: &Mirrors,
 ) -> Result<(), CallError> {
-    let unfit = |what: &str| fault::bad_request(&format!("the {what} cannot be repeated in a header"));
+    let unfit = |what: &str| fault::bad_request(&format!("the {what} is not valid in a header"));
     let method = match known {
         Some(method) => HeaderValue::from_static(method.name()),
         None => HeaderValue::from_str(&request.method).map_err(|_| unfit("method"))?,
@@ -168,7 +169,7 @@ fn mirror(
         }
     }
     if size > MAX_HEADERS {
-        let reason = format!("what is repeated in headers has {size} bytes, and {MAX_HEADERS} are allowed");
+        let reason = format!("the mirrored headers have {size} bytes, and {MAX_HEADERS} are allowed");
         return Err(fault::bad_request(&reason));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The parameters of tools that are repeated in headers.
+//! Parameter headers of listed tools.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use crate::http::mirror::Mirror;
 use crate::sync::lock;
 use crate::transport::Carrier;
 
-/// Tools that are remembered.
+/// Maximum number of stored tools.
 const MAX_TOOLS: usize = 10_000;
 
-/// What is known of the tools that were listed. Most have nothing to repeat, and are not kept.
+/// Parameter headers by tool name. Most tools have none and are not stored.
 #[derive(Default)]
 pub(super) struct Mirrors(Mutex<HashMap<String, Arc<Mirror>>>);
 
@@ -26,7 +26,7 @@ impl Mirrors {
         let mirror = Mirror::of(&tool.input_schema);
         let mut known = lock(&self.0);
         if known.len() >= MAX_TOOLS && !known.contains_key(&tool.name) {
-            known.clear(); // a call without its headers is refused, and they are listed again
+            known.clear(); // a call without its headers is rejected, which lists the tools again
         }
         match mirror {
             Ok(mirror) if !mirror.is_empty() => known.insert(tool.name.clone(), Arc::new(mirror)),
@@ -44,7 +44,7 @@ impl Carrier for Link {
     fn admit(&self, tool: &Tool) -> Result<(), String> {
         let noted = self.mirrors.note(tool);
         if let Err(reason) = &noted {
-            self.diagnose(|| format!("the tool `{}` is left out: {reason}", tool.name));
+            self.diagnose(|| format!("skipped the tool `{}`: {reason}", tool.name));
         }
         noted
     }

@@ -1,8 +1,7 @@
-//! Servers on the network: Streamable HTTP of every revision, and HTTP+SSE before it.
+//! HTTP client transport: Streamable HTTP in every revision, and HTTP+SSE.
 //!
-//! Each message goes out as a POST of its own, each request on a task of its own, and what comes back is handed over
-//! where it is read. What the transport knows beyond that: sessions, streams that are taken up again after a cut, and
-//! the headers that mirror a message.
+//! Each message is a separate POST, each request runs on its own task, and responses are passed on where they are
+//! read. The transport also handles sessions, the resumption of cut streams, and the headers that mirror a message.
 
 mod answer;
 mod authorized;

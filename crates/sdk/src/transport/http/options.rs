@@ -1,4 +1,4 @@
-//! Describing the way to a server on the network.
+//! HTTP transport options.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use crate::http::names;
 use crate::server::BoxFuture;
 use crate::transport::{Direction, Line, Opening, Transport, Wire};
 
-/// Headers that belong to the transport.
+/// Headers set by the transport.
 const OWN: [HeaderName; 11] = [
     header::ACCEPT,
     header::CONNECTION,
@@ -29,16 +29,16 @@ const OWN: [HeaderName; 11] = [
     names::SESSION_ID,
 ];
 
-/// A request for which headers are wanted.
+/// A request for which a provider returns headers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HeadersRequest {
     /// `POST`, `GET` or `DELETE`.
     pub method: &'static str,
-    /// Where it goes.
+    /// URL of the server.
     pub url: Arc<str>,
-    /// The server refused the request with other headers, and this is its `WWW-Authenticate`. It is sent once more
-    /// with the headers that are given now.
+    /// `WWW-Authenticate` value of the server, if it rejected the request with the previous headers. The request is
+    /// sent once more with the new headers.
     pub refused: Option<String>,
 }
 
@@ -47,12 +47,12 @@ pub(super) type Provider = dyn Fn(HeadersRequest) -> BoxFuture<crate::Result<Hea
 type OnMessage = dyn Fn(Direction, &str) + Send + Sync;
 type OnDiagnostic = dyn Fn(&str) + Send + Sync;
 
-/// The way to a server on the network. [`crate::Client::http`] has one, with the same options.
+/// HTTP transport to a remote server. [`crate::Client::http`] uses it, with the same options.
 #[derive(Clone)]
 #[must_use = "a transport does nothing until a client is connected over it"]
 pub struct Http {
     url: String,
-    /// Whether only HTTP+SSE is spoken.
+    /// Uses HTTP+SSE only.
     pub(super) legacy: bool,
     pub(super) headers: HeaderMap,
     pub(super) provider: Option<Arc<Provider>>,
@@ -63,12 +63,12 @@ pub struct Http {
     pub(super) max_reconnects: usize,
     pub(super) on_message: Option<Arc<OnMessage>>,
     pub(super) on_diagnostic: Option<Arc<OnDiagnostic>>,
-    /// What is wrong with the options.
+    /// First invalid option.
     fault: Option<String>,
 }
 
 impl Http {
-    /// The server at `url`.
+    /// Creates a transport to the server at `url`.
     pub fn new(url: impl Into<String>) -> Self {
         Http {
             url: url.into(),
@@ -86,12 +86,13 @@ impl Http {
         }
     }
 
-    /// A server that speaks HTTP+SSE, as before Streamable HTTP. [`Self::new`] finds that out by itself.
+    /// Creates a transport that uses HTTP+SSE, the predecessor of Streamable HTTP. [`Self::new`] detects such
+    /// servers automatically.
     pub fn sse(url: impl Into<String>) -> Self {
         Http { legacy: true, ..Self::new(url) }
     }
 
-    /// A header of every request. What it says is not shown anywhere.
+    /// Adds a header to every request. Its value is never shown.
     pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         match checked(name.as_ref(), value.as_ref()) {
             Ok((name, value)) => {
@@ -102,8 +103,9 @@ impl Http {
         self
     }
 
-    /// Is asked for headers before each request: `|request| async { Ok([("authorization", token().await?)]) }`. If
-    /// the server refuses a request with 401 it is asked once more, and told so.
+    /// Sets a provider of headers, called before each request: `|request| async { Ok([("authorization",
+    /// token().await?)]) }`. If the server rejects a request with 401, the provider is called once more with the
+    /// challenge.
     pub fn headers_with<F, Fut, H, K, V>(mut self, provider: F) -> Self
     where
         F: Fn(HeadersRequest) -> Fut + Send + Sync + 'static,
@@ -122,20 +124,20 @@ impl Http {
         self
     }
 
-    /// How the client says who it is: [`crate::auth::OAuth`], [`crate::auth::Bearer`] and others. Requests that the
-    /// server refuses are sent again when that has helped.
+    /// Sets the authentication method: [`crate::auth::OAuth`], [`crate::auth::Bearer`] and others. Rejected requests
+    /// are sent again after a successful authentication.
     pub fn auth(mut self, authorize: impl Authorize) -> Self {
         self.authorize = Some(Arc::new(authorize));
         self
     }
 
-    /// What opens connections, in place of one of its own with the safe defaults.
+    /// Sets the egress. Default: a new one with safe defaults.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
         self
     }
 
-    /// Connects through an HTTP proxy, `http://[user:password@]host:port`. It takes the place of [`Self::egress`], whose
+    /// Connects through an HTTP proxy, `http://[user:password@]host:port`. This replaces [`Self::egress`], whose
     /// settings can name a proxy, too.
     pub fn proxy(mut self, url: &str) -> Self {
         match Egress::builder().proxy(url).build() {
@@ -145,33 +147,33 @@ impl Http {
         self
     }
 
-    /// Which redirects are followed: three to anywhere that the egress allows, when nothing is said. Elsewhere a request
-    /// goes without anything that says who asks, but with its arguments; [`Redirects::same_origin`] keeps those, too.
+    /// Sets which redirects are followed. Default: up to three, to any URL that the egress allows. A request to
+    /// another origin carries no credentials, but its arguments; [`Redirects::same_origin`] prevents that, too.
     pub fn redirects(mut self, redirects: Redirects) -> Self {
         self.redirects = redirects;
         self
     }
 
-    /// How long a stream may be silent before it counts as cut; 5 minutes when nothing is said.
+    /// Sets how long a stream may be idle before it counts as cut. Default: 5 min.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = timeout;
         self
     }
 
-    /// How often in a row a stream is taken up again that was cut and then brings nothing; 20 when nothing is said.
+    /// Sets the maximum number of consecutive reconnects of a cut stream without a new message. Default: 20.
     pub fn max_reconnects(mut self, most: usize) -> Self {
         self.max_reconnects = most;
         self
     }
 
-    /// Is told every message as it is sent and received, as JSON text. The session's id is never in it.
+    /// Sets a callback for all sent and received messages, as JSON text. The session id is redacted.
     pub fn on_message(mut self, told: impl Fn(Direction, &str) + Send + Sync + 'static) -> Self {
         self.on_message = Some(Arc::new(told));
         self
     }
 
-    /// Is told, a line at a time, what happens on the way: answers and their status, streams that are cut and taken
-    /// up again, sessions that are renewed. Nothing secret is in it.
+    /// Sets a callback for diagnostic lines: response statuses, cut and resumed streams, new sessions. They contain
+    /// no secrets.
     pub fn on_diagnostic(mut self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_diagnostic = Some(Arc::new(told));
         self
@@ -195,16 +197,18 @@ impl Http {
     }
 }
 
-/// A header that a caller may set.
+/// Validates a header of the caller.
 pub(crate) fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let Ok(key) = HeaderName::try_from(name) else {
-        return Err(format!("`{name}` cannot be the name of a header"));
+        return Err(format!("`{name}` is not a valid header name"));
     };
     if OWN.contains(&key) || key.as_str().starts_with(names::PARAM_PREFIX) {
-        return Err(format!("the header `{key}` is set by the transport and cannot be given"));
+        return Err(format!("the header `{key}` is set by the transport and cannot be overridden"));
     }
     let Ok(mut value) = HeaderValue::from_str(value) else {
-        return Err(format!("the value of the header `{key}` has characters that a header cannot have"));
+        return Err(format!(
+            "the value of the header `{key}` contains characters that are not allowed in a header"
+        ));
     };
     value.set_sensitive(true);
     Ok((key, value))
@@ -215,9 +219,9 @@ impl Transport for Http {
         Box::pin(self.connect(wire))
     }
 
-    /// Where it is: the URL without what may be secret in it.
+    /// Returns the URL without the parts that may be secret.
     fn name(&self) -> String {
-        self.target().map_or_else(|_| "a server on the network".to_owned(), |target| target.to_string())
+        self.target().map_or_else(|_| "a remote server".to_owned(), |target| target.to_string())
     }
 }
 

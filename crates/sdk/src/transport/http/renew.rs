@@ -1,4 +1,4 @@
-//! Another session in place of one that the server no longer knows.
+//! Session renewal: a new session replaces one that the server no longer knows.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::stream::{Ended, Flow, Tail};
 use crate::server::{start, start_abortable};
 use crate::sync::lock;
 
-/// What the answer to `initialize` may hold.
+/// Limits of the response to `initialize`.
 const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
 
 impl Link {
-    /// Opens another session in place of the one with this number, unless that was done before. Whoever comes while
-    /// it is being opened waits for it. It is opened on a task of its own: whoever found out may be given up
-    /// halfway, the session may not.
+    /// Opens a new session to replace the one with this number, unless that has already happened. Concurrent callers
+    /// wait for the same renewal. It runs on its own task: the request that noticed the loss may be cancelled, but
+    /// the renewal must complete.
     pub(super) async fn renew(self: &Arc<Self>, lost: u64) -> Result<(), CallError> {
         let only = self.renewing.clone().lock_owned().await;
         let (done, opened) = oneshot::channel();
@@ -35,7 +35,7 @@ impl Link {
             }
             let link = self.clone();
             state.renewal = Some(start_abortable(&self.runtime, async move {
-                let _ = done.send(link.open_another().await); // whoever waited may be gone
+                let _ = done.send(link.open_another().await); // the caller may be gone
                 drop(only);
             }));
         }
@@ -47,9 +47,9 @@ impl Link {
             let state = lock(&self.state);
             (state.greeting.clone(), state.first_headers(None))
         };
-        let nothing = || CallError::Lost("there was no session".into());
+        let nothing = || CallError::Lost("there is no session to renew".into());
         let (greeting, agreed) = (greeting.ok_or_else(nothing)?, self.wire.revision().ok_or_else(nothing)?);
-        self.diagnose(|| "the server no longer knows the session: another one is opened".to_owned());
+        self.diagnose(|| "the server no longer knows the session: opening a new one".to_owned());
         let opened = async {
             let response = self.send(Verb::POST, &headers, greeting.line.clone()).await?;
             if !response.status().is_success() {
@@ -72,7 +72,7 @@ impl Link {
         Ok(())
     }
 
-    /// The result of a request whose answer nobody but this waits for.
+    /// Reads the result of a request that is not registered as pending.
     async fn answer_to(&self, id: &Id<'_>, mut reading: Reading) -> Result<String, CallError> {
         let limit = self.wire.max_message();
         let mut answer = None;
@@ -93,7 +93,9 @@ impl Link {
             }
             Kind::Empty | Kind::Other => {}
         }
-        answer.unwrap_or_else(|| Err(CallError::Malformed("the body does not answer the request".into())))
+        answer.unwrap_or_else(|| {
+            Err(CallError::Malformed("the body is not the response to the request".into()))
+        })
     }
 
     async fn send_initialized(
@@ -109,7 +111,7 @@ impl Link {
     }
 }
 
-/// A session that was opened. The server is told if it is not taken.
+/// Guard of a new session. If it is dropped before the session is in use, the session is ended.
 struct Fresh {
     link: Arc<Link>,
     session: Option<HeaderValue>,
@@ -123,7 +125,7 @@ impl Drop for Fresh {
     }
 }
 
-/// The answer to a request, if a message is it.
+/// Returns the result of the request, if the message is its response.
 fn result_of(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
     match parse(message, LIMITS) {
         Ok(Message::Response { id: Some(answered), reply }) if answered == *id => Some(match reply {
@@ -135,13 +137,13 @@ fn result_of(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
     }
 }
 
-/// A session of another revision would be another connection.
+/// Checks that the new session has the same revision; another revision would require a new connection.
 fn check(result: &str, agreed: Revision) -> Result<(), CallError> {
     let result: InitializeResult =
         wire::decode(result).map_err(|invalid| CallError::Malformed(invalid.reason))?;
     if result.protocol_version == agreed.as_str() {
         return Ok(());
     }
-    let now = format!("the server now speaks \"{:.40}\", and spoke {agreed} before", result.protocol_version);
+    let now = format!("the server changed its revision from {agreed} to \"{:.40}\"", result.protocol_version);
     Err(CallError::Lost(now.into()))
 }

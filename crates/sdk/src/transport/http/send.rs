@@ -1,4 +1,4 @@
-//! One HTTP request, with the headers of whoever provides them.
+//! HTTP requests with provided headers, authentication and redirects.
 
 use ::http::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use ::http::{Method as Verb, Request as HttpRequest, Response, StatusCode};
@@ -13,10 +13,10 @@ use super::state::Way;
 use crate::egress::{Body, EgressError, EgressErrorKind, ResponseBody, Target};
 use crate::sync::lock;
 
-/// How much of the body of a refusal is read.
+/// Maximum number of bytes read from the body of an error response.
 const REFUSAL: usize = 64 << 10;
 
-/// One request, and where it goes.
+/// An HTTP request and its target.
 #[derive(Clone, Copy)]
 pub(super) struct Outgoing<'a> {
     pub(super) verb: &'a Verb,
@@ -26,7 +26,7 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl Link {
-    /// Where a request goes.
+    /// Returns the target of a request, if it is not the server URL.
     fn destination(&self, verb: &Verb) -> Option<Target> {
         match &lock(&self.state).way {
             Way::Sse(endpoint) if *verb == Verb::POST => Some(endpoint.clone()),
@@ -34,8 +34,8 @@ impl Link {
         }
     }
 
-    /// Sends a request and waits for the head of its answer. Where the server wants to know who asks, and somebody
-    /// provides headers, it is sent once more.
+    /// Sends a request and waits for the response head. If the server requires authentication and there is a headers
+    /// provider, the request is sent once more.
     pub(super) async fn send(
         &self,
         verb: Verb,
@@ -51,7 +51,7 @@ impl Link {
         self.send_as(request).await
     }
 
-    /// Sends a request with what says who asks, if there is such.
+    /// Sends a request with authentication, if it is configured.
     async fn send_as(&self, request: Outgoing<'_>) -> Result<Response<ResponseBody>, CallError> {
         match self.http.authorize.clone() {
             None => self.send_with(request).await,
@@ -69,12 +69,12 @@ impl Link {
         let challenge = response.headers().get(WWW_AUTHENTICATE).map_or(&b""[..], HeaderValue::as_bytes);
         let challenge = String::from_utf8_lossy(challenge).into_owned();
         drop(response);
-        self.diagnose(|| format!("{verb} was refused with 401: other headers are asked for"));
+        self.diagnose(|| format!("{verb} was rejected with 401: requesting new headers"));
         let second = self.provided(verb, headers, Some(challenge)).await?;
         self.send_as(Outgoing { headers: &second, ..request }).await
     }
 
-    /// The headers with those of the provider.
+    /// Adds the headers of the provider.
     async fn provided(
         &self,
         verb: &Verb,
@@ -110,8 +110,8 @@ impl Link {
         })
     }
 
-    /// Sends a request where its response leads, if it leads anywhere. To another origin it goes without anything that
-    /// says who asks: all of that is marked as sensitive.
+    /// Follows a redirect response, if there is one. A request to another origin carries no credentials: they are
+    /// all marked as sensitive.
     async fn follow_redirect(
         &self,
         response: Response<ResponseBody>,
@@ -126,7 +126,7 @@ impl Link {
         Ok(response)
     }
 
-    /// The error that an answer stands for which is no success: the one in its body, or its status.
+    /// Converts an error response into an error: the JSON-RPC error in its body, or its status.
     pub(super) async fn refusal(&self, response: Response<ResponseBody>) -> CallError {
         let status = response.status();
         let challenge = response.headers().get(WWW_AUTHENTICATE).cloned();

@@ -1,4 +1,4 @@
-//! What changes while a connection is used: the session, what is under way, and where messages go.
+//! Mutable state of a connection: the session, the requests in flight, and the transport mode.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,23 +12,23 @@ use tokio::task::AbortHandle;
 use crate::egress::Target;
 use crate::http::names;
 
-/// A shorter id of a session is no secret: anybody would guess it, and every text has such characters.
+/// Minimum length of a session id that is redacted: shorter ones can be guessed and occur in ordinary text.
 const SHORTEST_SECRET: usize = 8;
-/// Secrets that are remembered: those of sessions that are gone need not be for ever.
+/// Maximum number of remembered secrets; older sessions are forgotten.
 const MAX_SECRETS: usize = 16;
-/// What stands in texts in place of a secret.
+/// Replacement for a secret in a text.
 const HIDDEN: &str = "[session]";
 
-/// How messages travel.
+/// Transport mode.
 #[derive(Clone, Debug)]
 pub(super) enum Way {
-    /// Each to the server's URL; answers come back on the same exchange.
+    /// Messages go to the server's URL, and each response comes back on its own exchange.
     Streamable,
-    /// To an endpoint that the server named; answers come on the one stream that it named it on.
+    /// Messages go to the endpoint that the server named, and responses come on its stream.
     Sse(Target),
 }
 
-/// The request that opened the session, to open another one.
+/// The `initialize` request, to open a new session.
 #[derive(Clone)]
 pub(super) struct Greeting {
     pub(super) id: Id<'static>,
@@ -38,24 +38,24 @@ pub(super) struct Greeting {
 pub(super) struct State {
     pub(super) way: Way,
     session: Option<HeaderValue>,
-    /// What no text may show, the newest first.
+    /// Secrets to redact, newest first.
     secrets: Vec<String>,
-    /// Counts the sessions.
+    /// Number of the session.
     pub(super) generation: u64,
-    /// What every request has.
+    /// Headers of every request.
     base: HeaderMap,
-    /// The same with what was agreed on, and the session.
+    /// The same with the negotiated revision and the session.
     prepared: Option<HeaderMap>,
     pub(super) greeting: Option<Greeting>,
-    /// Requests that are not answered, to give them up; for a moment one has no task yet.
+    /// Requests without a response, to abort them; a request has no task for a short time after it was added.
     pub(super) under_way: HashMap<Id<'static>, Option<AbortHandle>>,
-    /// The stream of messages that belong to no request.
+    /// Task of the standalone stream.
     pub(super) listening: Option<AbortHandle>,
-    /// How often in a row that stream brought nothing before its session was lost.
+    /// Consecutive reconnects of that stream without a message, carried over to the next session.
     pub(super) tries: usize,
-    /// Whether a stream of changes was open.
+    /// Whether a stream of changes was opened.
     pub(super) has_listened: bool,
-    /// The opening of a session in place of a lost one.
+    /// Task that opens a new session.
     pub(super) renewal: Option<AbortHandle>,
     pub(super) is_over: bool,
 }
@@ -86,14 +86,14 @@ impl State {
         self.session.as_ref()
     }
 
-    /// Another session, or none.
+    /// Replaces or removes the session.
     pub(super) fn set_session(&mut self, session: Option<HeaderValue>) {
         self.session = session;
         self.generation += 1;
         self.prepared = None;
     }
 
-    /// Texts do not show this from now on.
+    /// Redacts this secret from now on.
     pub(super) fn hide(&mut self, secret: &str) {
         if secret.len() >= SHORTEST_SECRET && !self.secrets.iter().any(|known| known == secret) {
             self.secrets.truncate(MAX_SECRETS - 1);
@@ -101,14 +101,14 @@ impl State {
         }
     }
 
-    /// A text without what it must not show.
+    /// Redacts the secrets in a text.
     pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.secrets.iter().fold(Cow::Borrowed(text), |text, secret| {
             if text.contains(secret) { Cow::Owned(text.replace(secret, HIDDEN)) } else { text }
         })
     }
 
-    /// The headers of every request, with what was agreed on and the session, where there are any.
+    /// Returns the headers of every request, with the negotiated revision and the session, if any.
     pub(super) fn headers(&mut self, agreed: Revision) -> HeaderMap {
         if self.prepared.is_none() {
             self.prepared = Some(self.headers_in(self.session.as_ref(), agreed));
@@ -116,7 +116,7 @@ impl State {
         self.prepared.clone().unwrap_or_default()
     }
 
-    /// The same in a certain session.
+    /// Like [`Self::headers`], for a given session.
     pub(super) fn headers_in(&self, session: Option<&HeaderValue>, agreed: Revision) -> HeaderMap {
         let mut headers = self.first_headers(Some(agreed));
         if let Some(session) = session.filter(|_| agreed.era() == Era::Session) {
@@ -125,7 +125,7 @@ impl State {
         headers
     }
 
-    /// The headers of whatever is sent now.
+    /// Returns the headers for the current phase of the connection.
     pub(super) fn headers_now(&mut self, agreed: Option<Revision>) -> HeaderMap {
         match agreed {
             Some(agreed) => self.headers(agreed),
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// The headers of a request that comes before the agreement, and of which revision it says it is.
+    /// Returns the headers of a request before the negotiation, with the revision that it declares.
     pub(super) fn first_headers(&self, stated: Option<Revision>) -> HeaderMap {
         let mut headers = self.base.clone();
         if let Some(revision) = stated {

@@ -1,4 +1,4 @@
-//! Event streams: read as they come, and in a session taken up again after a cut, without a message lost or twice.
+//! Event streams: read as they arrive and, in a session, resumed after a cut, without lost or duplicate messages.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,28 +21,28 @@ use crate::http::sse::{Event, Fault, Parser};
 use crate::sync::lock;
 use crate::transport::Direction;
 
-/// How long a stream may go on after the answer, so that its connection can be used again.
+/// How long to read a stream after its response, so that the connection can be reused.
 const LINGER: Duration = Duration::from_secs(1);
-/// The first and the longest pause before a stream is taken up again, if the server does not say.
+/// First and longest delay before a stream is resumed, if the server names none.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A connection that lasts so long is no failure.
+/// A connection open for this long resets the attempts.
 const LONG: Duration = Duration::from_secs(10);
-/// The longest pause that a server may ask for.
+/// Upper bound of the delay that a server may request.
 const LONGEST_RETRY: Duration = Duration::from_mins(10);
-/// Events of connections before that are remembered.
+/// Maximum number of remembered events of earlier connections.
 const MAX_SEEN: usize = 10_000;
 
-/// What is known of a stream beyond its connection.
+/// State of a stream across its connections.
 #[derive(Default)]
 pub(super) struct Tail {
     last_id: Option<String>,
     retry: Option<Duration>,
-    /// Marks of the events that earlier connections brought, and this one.
+    /// Hashes of the event ids of earlier connections, and of the current one.
     before: HashSet<u64>,
     now: Vec<u64>,
-    /// Whether this connection brought a new message.
+    /// Whether this connection delivered a new message.
     brought: bool,
-    /// How often in a row it was taken up again and brought nothing.
+    /// Consecutive reconnects without a new message.
     tries: usize,
     /// When the connection was opened.
     since: Option<Instant>,
@@ -50,26 +50,26 @@ pub(super) struct Tail {
 
 /// How reading a stream ended.
 pub(super) enum Ended {
-    /// With what was wanted.
+    /// The expected message arrived.
     Done,
     Cut(String),
-    /// It cannot be read on.
+    /// The stream cannot be read further.
     Fault(CallError),
 }
 
-/// What is to become of a stream after an event.
+/// What to do after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Go,
-    /// It was no message, and is passed over.
+    /// The event was not a message and is skipped.
     Skip,
     Done,
-    /// It was no message.
+    /// The event was not a message, which is an error.
     Bad,
 }
 
 impl Tail {
-    /// A stream in place of one that was taken up so often in vain.
+    /// Creates the state of a stream that replaces one with this many failed reconnects.
     pub(super) fn after(tries: usize) -> Self {
         Tail { tries, ..Tail::default() }
     }
@@ -78,12 +78,12 @@ impl Tail {
         self.tries
     }
 
-    /// Whether the stream can be taken up again.
+    /// Returns the id to resume from, if the stream can be resumed.
     pub(super) fn last_id(&self) -> Option<HeaderValue> {
         HeaderValue::from_bytes(self.last_id.as_ref()?.as_bytes()).ok()
     }
 
-    /// Whether an event is new: servers may repeat some after a cut.
+    /// Returns whether an event is new: servers may repeat events after a cut.
     fn is_new(&mut self, event: &Event<'_>) -> bool {
         let Some(id) = event.id.filter(|_| event.has_id) else { return true };
         let mut hasher = DefaultHasher::new();
@@ -98,12 +98,13 @@ impl Tail {
         true
     }
 
-    /// A connection of the stream is over. How long to wait for the next, if there may be one.
+    /// Ends a connection of the stream. Returns the delay before the next one; `None` if there were too many
+    /// attempts.
     pub(super) fn pause(&mut self, most: usize) -> Option<Duration> {
         let brought = std::mem::take(&mut self.brought);
-        // One that was there for long, and had nothing to say, was worth it as well.
+        // A long connection without messages is not a failure.
         let lasted = self.since.take().is_some_and(|since| since.elapsed() >= LONG);
-        // So is one that only names an id, if the server does not want to be asked often.
+        // Nor is a connection with only an event id, if the server requests long delays: it wants to be polled.
         let polled = !self.now.is_empty() && self.retry.is_some_and(|retry| retry >= PAUSES.1);
         self.tries = if brought || lasted || polled { 1 } else { self.tries + 1 };
         if self.before.len() + self.now.len() > MAX_SEEN {
@@ -121,7 +122,7 @@ impl Tail {
 }
 
 impl Link {
-    /// Reads a stream until `on` has what it wants, the stream ends, or it breaks.
+    /// Reads a stream until `on` is done, the stream ends, or it fails.
     pub(super) async fn follow(
         &self,
         reading: &mut Reading,
@@ -131,7 +132,7 @@ impl Link {
         self.follow_on(reading, &mut Parser::new(self.wire.max_message()), tail, on).await
     }
 
-    /// The same, with a parser that may hold the beginning of an event.
+    /// Like [`Self::follow`], with a parser that may contain the start of an event.
     async fn follow_on(
         &self,
         reading: &mut Reading,
@@ -144,7 +145,7 @@ impl Link {
         loop {
             let chunk = match reading.next().await {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => return Ended::Cut("the server closed the stream before the answer".into()),
+                Ok(None) => return Ended::Cut("the server closed the stream before the response".into()),
                 Err(Broken::Cut(reason)) => return Ended::Cut(reason),
                 Err(Broken::TooLarge) => return Ended::Fault(fault::body_too_large(self.wire.max_message())),
             };
@@ -167,14 +168,14 @@ impl Link {
                     return Ended::Fault(fault::event_too_large(self.wire.max_message()));
                 }
                 (Flow::Go | Flow::Skip, Err(Fault::Invalid)) => {
-                    return Ended::Fault(fault::invalid_event("it is not UTF-8"));
+                    return Ended::Fault(fault::invalid_event("it is not valid UTF-8"));
                 }
                 (Flow::Go | Flow::Skip, Ok(())) => {}
             }
         }
     }
 
-    /// Hands over the message of an event. Whether it was one, or none was meant.
+    /// Passes on the message of an event. Returns `false` if the event should be a message and is not.
     pub(super) fn deliver(&self, event: &Event<'_>) -> bool {
         if !is_message(event) {
             return true;
@@ -183,7 +184,7 @@ impl Link {
         self.wire.try_receive(event.data.as_bytes())
     }
 
-    /// Reads the stream that answers a request.
+    /// Reads the response stream of a request.
     pub(super) async fn stream(
         self: &Arc<Self>,
         request: &Request,
@@ -220,7 +221,7 @@ impl Link {
         }
     }
 
-    /// Takes up a stream that was cut, as often as it may be tried.
+    /// Resumes a cut stream, within the allowed number of attempts.
     async fn resume(
         self: &Arc<Self>,
         request: &Request,
@@ -230,11 +231,9 @@ impl Link {
         loop {
             let Some(pause) = tail.pause(self.http.max_reconnects) else {
                 let tries = self.http.max_reconnects;
-                return Err(CallError::Lost(format!("{reason}, and again after {tries} reconnects").into()));
+                return Err(CallError::Lost(format!("{reason}; gave up after {tries} reconnects").into()));
             };
-            self.diagnose(|| {
-                format!("the stream of {} was cut ({reason}): it is taken up again", request.method)
-            });
+            self.diagnose(|| format!("the stream of {} was cut ({reason}): reconnecting", request.method));
             tokio::time::sleep(pause).await;
             match self.take_up(tail).await {
                 Ok(reading) => return Ok(reading),
@@ -245,7 +244,7 @@ impl Link {
         }
     }
 
-    /// Opens a stream again where it was cut, or the one that belongs to no request.
+    /// Reopens a cut stream, or opens the standalone stream.
     pub(super) async fn take_up(&self, tail: &mut Tail) -> Result<Reading, Interrupted> {
         let (mut headers, generation) = {
             let agreed = self.wire.revision();
@@ -262,7 +261,7 @@ impl Link {
         let response = match sent.await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(Interrupted::Again(error.to_string())),
-            Err(_) => return Err(Interrupted::Again("the server does not answer".into())),
+            Err(_) => return Err(Interrupted::Again("the server does not respond".into())),
         };
         match response.status() {
             status if status.is_success() => {
@@ -278,38 +277,38 @@ impl Link {
                 }
             }
             StatusCode::NOT_FOUND if has_session => Err(Interrupted::Session(generation)),
-            // In conflict: the server has not noticed yet that the connection before is gone.
+            // Conflict: the server has not yet noticed that the previous connection is gone.
             status
                 if status.is_server_error()
                     || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT) =>
             {
-                Err(Interrupted::Again(format!("the server answered HTTP {}", status.as_u16())))
+                Err(Interrupted::Again(format!("the server responded with HTTP {}", status.as_u16())))
             }
             status => {
-                let reason = format!("the server does not take up the stream: HTTP {}", status.as_u16());
+                let reason = format!("the server did not resume the stream: HTTP {}", status.as_u16());
                 Err(Interrupted::Over(CallError::Lost(reason.into())))
             }
         }
     }
 }
 
-/// Why a stream was not taken up again.
+/// Why a stream was not reopened.
 pub(super) enum Interrupted {
-    /// It may work later.
+    /// It may succeed later.
     Again(String),
     Over(CallError),
-    /// The session that it belongs to, by its number, is gone.
+    /// The session with this number is lost.
     Session(u64),
 }
 
 impl Flow {
-    /// What counts of two events of one piece: the first that is not to go on.
+    /// Combines the decisions about two events of one chunk: the first one that ends the stream wins.
     fn after(self, before: Flow) -> Flow {
         if matches!(before, Flow::Go | Flow::Skip) { self } else { before }
     }
 }
 
-/// Whether an event is meant as a message.
+/// Returns whether an event should be a message.
 fn is_message(event: &Event<'_>) -> bool {
     !event.data.is_empty() && event.event == "message"
 }
