@@ -39,7 +39,7 @@ fn check_seen(place: &Place, headings: &[&str], scopes: &[&str]) {
     let pages = place.seen();
     let (back, asked) = pages.split_last().unwrap();
     assert_eq!(asked.iter().map(|page| &*page[0]).collect::<Vec<_>>(), headings, "{pages:?}");
-    assert!(back[0].starts_with("You are signed in"), "{back:?}");
+    assert!(back[0].starts_with("Sign-in response received"), "{back:?}");
     let resource = format!("{}:", place.server());
     let mut wanted = vec!["Authorize", &resource];
     wanted.extend(scopes);
@@ -93,7 +93,7 @@ async fn a_sign_in_from_its_beginning_to_its_end() {
     assert_eq!(place.done(), ["revoked"]);
     place.outlive_tokens();
     let refused = call(&other, "who").await;
-    assert!(refused["error"].as_str().unwrap().contains("somebody has to sign in"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("sign-in required"), "{refused}");
     assert_eq!(place.done(), NOTHING, "what was given back is not shown again");
     assert_eq!(place.seen().len(), 0);
 }
@@ -175,9 +175,9 @@ async fn tokens_that_are_bound_to_a_key() {
 async fn whoever_declines_is_not_let_in_and_may_change_their_mind() {
     let mut place = open("declined", None).await;
     let declined = place.connect(place.program_with_doubter("store")).await.unwrap_err().to_string();
-    assert!(declined.contains("did not let the client in: it says `access_denied`"), "{declined}");
+    assert!(declined.contains("denied authorization: error `access_denied`"), "{declined}");
     let back = place.seen().pop().unwrap();
-    assert!(back[0].starts_with("You are not signed in."), "{back:?}");
+    assert!(back[0].starts_with("Sign-in failed."), "{back:?}");
     assert_eq!(place.done(), [REFUSED_SCOPES, "registered", "shown login", "shown consent"]);
 
     // Who signs in is known by now. What the program asks for is not among the scopes that can be registered.

@@ -76,7 +76,7 @@ async fn signing_in(home: &Home, authority: &Authority, arguments: &[&str]) -> (
     });
     let redirect = authority.approve(&url.await.unwrap()).await.unwrap_or_else(|error| panic!("{error}"));
     let page = redirect.follow().await.unwrap_or_else(|error| panic!("{error}"));
-    assert!(page.contains("Go back to the program"), "{page}");
+    assert!(page.contains("Return to the application"), "{page}");
     let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
@@ -87,7 +87,7 @@ async fn a_person_signs_in_once() {
     let url = authority.mcp_url();
     let (code, said) = home.run(&["inspect", &url]).await;
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("somebody has to sign in"), "{said}");
+    assert!(said.contains("sign-in required"), "{said}");
 
     let (code, said) = signing_in(&home, &authority, &["inspect", "--sign-in", &url]).await;
     assert_eq!(code, Some(0), "{said}");
@@ -111,7 +111,7 @@ async fn a_person_signs_in_once() {
     let (code, said) = home.run(&["sign-out", &url]).await;
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = home.run(&["inspect", &url]).await;
-    assert!(code == Some(1) && said.contains("somebody has to sign in"), "{said}");
+    assert!(code == Some(1) && said.contains("sign-in required"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,19 +152,19 @@ const BY_HAND: &str = "--client-id";
 async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
     let home = Home::new("wrong");
     for (switch, shown) in [
-        (Switch::ResourceMetadataHtml, ("metadata", "is not what RFC 9728 says", MEND_SERVER)),
+        (Switch::ResourceMetadataHtml, ("metadata", "does not conform to RFC 9728", MEND_SERVER)),
         (
             Switch::ResourceElsewhere,
-            ("metadata", "of the resource `https://stranger.example/mcp`", "check the URL"),
+            ("metadata", "describes the resource `https://stranger.example/mcp`", "check the URL"),
         ),
-        (Switch::NoAuthorizationServers, ("metadata", "names no `authorization_servers`", MEND_SERVER)),
+        (Switch::NoAuthorizationServers, ("metadata", "it has no `authorization_servers`", MEND_SERVER)),
         (Switch::ResourceMetadataRedirects, ("metadata", "another origin are not followed", MEND_SERVER)),
-        (Switch::IssuerWrong, ("authority", "to the letter", MEND_AUTHORITY)),
-        (Switch::MetadataHtml, ("authority", "is not what RFC 8414 says", MEND_AUTHORITY)),
+        (Switch::IssuerWrong, ("authority", "must be exactly", MEND_AUTHORITY)),
+        (Switch::MetadataHtml, ("authority", "does not conform to RFC 8414", MEND_AUTHORITY)),
         (Switch::TokenEndpointMissing, ("authority", "has no `token_endpoint`", MEND_AUTHORITY)),
         (Switch::PkceMissing, ("authority", "`S256`", MEND_AUTHORITY)),
         (Switch::MetadataRedirectLoop, ("authority", "too many redirects", MEND_AUTHORITY)),
-        (Switch::RegistrationMissing, ("registration", "takes no registrations", BY_HAND)),
+        (Switch::RegistrationMissing, ("registration", "does not support dynamic registration", BY_HAND)),
         (Switch::RegistrationRefused, ("registration", "`invalid_redirect_uri`", BY_HAND)),
         (
             Switch::RegistrationEndpointPrivate,
@@ -187,18 +187,18 @@ async fn the_doctor_shows_an_authority_that_is_down() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("ok metadata"), "{said}");
     assert_eq!(said.matches("!! authority").count(), 3, "it is at none of its places: {said}");
-    assert_failed_at(("authority", "that answered HTTP 500: try again later", MEND_AUTHORITY), &said);
+    assert_failed_at(("authority", "is unavailable (HTTP 500): try again later", MEND_AUTHORITY), &said);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_says_what_is_wrong_after_somebody_signed_in() {
     for (switch, shown) in [
-        (Switch::AccessDenied, ("sign-in", "it says `access_denied`", "an account with permission")),
+        (Switch::AccessDenied, ("sign-in", "error `access_denied`", "an account with permission")),
         (Switch::IssWrong, ("sign-in", "comes from another authorization server", MEND_AUTHORITY)),
-        (Switch::TokenHtmlError, ("token", "it answered HTTP 500 with a page for people", MEND_AUTHORITY)),
-        (Switch::TokenTypeUnknown, ("token", "its token is of the type `mac`", MEND_AUTHORITY)),
+        (Switch::TokenHtmlError, ("token", "it responded with HTTP 500 and an HTML page", MEND_AUTHORITY)),
+        (Switch::TokenTypeUnknown, ("token", "its token has the unsupported type `mac`", MEND_AUTHORITY)),
         (Switch::TokenEndpointPrivate, ("token", "10.0.0.1 is a private address", MEND_AUTHORITY)),
-        (Switch::UnauthorizedForever, ("token", "the server does not take the token", MEND_SERVER)),
+        (Switch::UnauthorizedForever, ("token", "the server rejected the token", MEND_SERVER)),
     ] {
         let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
         let home = Home::new("refused"); // where nobody has signed in

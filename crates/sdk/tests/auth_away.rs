@@ -32,7 +32,7 @@ async fn away(authority: &Authority) -> (String, Secret) {
     let (oauth, left) = leaving(authority);
     let error = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap_err();
     let ClientError::Call(CallError::Transport { message, .. }) = &error else { panic!("{error}") };
-    assert!(message.contains("on their way to sign in"), "{message}");
+    assert!(message.contains("redirected to sign in"), "{message}");
     let (url, rest) = left.lock().unwrap().take().unwrap();
     assert!(!format!("{rest:?}").contains("verifier"));
     (authority.approve(&url).await.unwrap().url, rest)

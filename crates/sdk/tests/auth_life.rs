@@ -91,7 +91,7 @@ async fn a_wrong_secret_costs_nobody_the_sign_in() {
     with(right.clone()).connect().await.unwrap().call("greet", ()).await.unwrap();
     authority.advance(Duration::from_hours(2));
     let error = with("wrong".to_owned()).connect().await.unwrap_err().to_string();
-    assert!(error.contains("the client's id or secret is not taken"), "{error}");
+    assert!(error.contains("the client id or secret was rejected"), "{error}");
     with(right).connect().await.unwrap().call("greet", ()).await.unwrap();
     let seen = authority.seen();
     assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 1, 0));
@@ -239,7 +239,7 @@ async fn a_token_that_is_still_good_is_used() {
     assert_eq!(authority.seen().grants("refresh_token").count(), 1, "it was tried");
     authority.advance(Duration::from_secs(20));
     let error = client.call("greet", ()).await.unwrap_err().to_string();
-    assert!(error.contains("it answered HTTP 500"), "{error}");
+    assert!(error.contains("it responded with HTTP 500"), "{error}");
 }
 
 #[tokio::test]

@@ -36,41 +36,43 @@ const TABLE: &[(Switch, &str)] = &[
     (Switch::ChallengeElsewhere, "fine"),
     (
         Switch::UnauthorizedForever,
-        "connecting: the server does not take the token that `ISSUER` has just given for it: ask whoever runs \
-         the server (HTTP_AUTHORIZATION)",
+        "connecting: the server rejected the token that `ISSUER` has just issued for it: contact the \
+         operator of the server (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ForbiddenForever,
-        "needing more: the server wants the scope `write` for this, and the token has it already: ask \
-         whoever runs the server (HTTP_AUTHORIZATION)",
+        "needing more: the server requires the scope `write` for this request, but the token already has \
+         it: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ResourceElsewhere,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it is of the resource `https://stranger.example/mcp`, and this server is `MCP`; a token \
-         for one must not go to the other (HTTP_AUTHORIZATION)",
+         be used: it describes the resource `https://stranger.example/mcp`, but this server is `MCP`; a \
+         token for one must not be sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ResourceOtherPath,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it is of the resource `SERVER/other`, and this server is `MCP`; a token for one must not \
-         go to the other (HTTP_AUTHORIZATION)",
+         be used: it describes the resource `SERVER/other`, but this server is `MCP`; a token for one must \
+         not \
+         be sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ResourcePrefix,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it is of the resource `MCP-evil`, and this server is `MCP`; a token for one must not go \
-         to the other (HTTP_AUTHORIZATION)",
+         be used: it describes the resource `MCP-evil`, but this server is `MCP`; a token for one must not \
+         be \
+         sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ResourceMissing,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it does not say which `resource` it is of (HTTP_AUTHORIZATION)",
+         be used: it has no `resource` (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::NoAuthorizationServers,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it names no `authorization_servers`, so nobody can sign in (HTTP_AUTHORIZATION)",
+         be used: it has no `authorization_servers` (HTTP_AUTHORIZATION)",
     ),
     (Switch::FirstServerBroken, "fine"),
     (Switch::NoResourceMetadata, "fine"),
@@ -79,7 +81,7 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ResourceMetadataHtml,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it is not what RFC 9728 says (line 1, column 1) (HTTP_AUTHORIZATION)",
+         be used: it does not conform to RFC 9728 (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ResourceMetadataEndless,
@@ -89,7 +91,7 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ResourceMetadataSilent,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
-         failed: there was no answer in 10 seconds (HTTP_AUTHORIZATION)",
+         failed: no response within 10 seconds (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::ResourceMetadataRedirects,
@@ -101,40 +103,40 @@ const TABLE: &[(Switch, &str)] = &[
         Switch::IssuerWrong,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is \
-         `https://stranger.example` and must be `ISSUER`, to the letter; somebody may be posing as another \
+         `https://stranger.example` but must be exactly `ISSUER`; it may be an impersonation \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::IssuerTrailingSlash,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is `ISSUER/` \
-         and must be `ISSUER`, to the letter; somebody may be posing as another (HTTP_AUTHORIZATION)",
+         but must be exactly `ISSUER`; it may be an impersonation (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::IssuerMissing,
         "connecting: the metadata of the authorization server at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not say which \
-         `issuer` it is of (HTTP_AUTHORIZATION)",
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it has no `issuer` \
+         (HTTP_AUTHORIZATION)",
     ),
     (Switch::IssuerMoves, "fine"),
     (
         Switch::PkceMissing,
-        "connecting: nobody can sign in at `ISSUER`: its metadata does not list `S256` under \
-         `code_challenge_methods_supported`, and without PKCE a code could be stolen on its way \
+        "connecting: sign-in at `ISSUER` is not possible: its metadata does not list `S256` under \
+         `code_challenge_methods_supported`, and without PKCE an authorization code could be stolen \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::PkcePlain,
-        "connecting: nobody can sign in at `ISSUER`: its metadata does not list `S256` under \
-         `code_challenge_methods_supported`, and without PKCE a code could be stolen on its way \
+        "connecting: sign-in at `ISSUER` is not possible: its metadata does not list `S256` under \
+         `code_challenge_methods_supported`, and without PKCE an authorization code could be stolen \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::EndpointsPlainHttp,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
-         `authorization_endpoint` is no safe place: `http://auth.example.com/authorization_endpoint` is \
-         plain `http`, and only `https` keeps secrets on the way (HTTP_AUTHORIZATION)",
+         `authorization_endpoint` is not a safe URL: `http://auth.example.com/authorization_endpoint` uses \
+         plain `http`, but `https` is required (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenEndpointPrivate,
@@ -174,28 +176,28 @@ const TABLE: &[(Switch, &str)] = &[
         Switch::AuthorizationEndpointJavascript,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
-         `authorization_endpoint` is no safe place: the URL cannot be used: it must begin with https:// or \
+         `authorization_endpoint` is not a safe URL: the URL cannot be used: it must begin with https:// or \
          http:// (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::AuthorizationEndpointFile,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
-         `authorization_endpoint` is no safe place: the URL cannot be used: only https:// and http:// are \
+         `authorization_endpoint` is not a safe URL: the URL cannot be used: only https:// and http:// are \
          supported (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::AuthorizationEndpointUserinfo,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
-         `authorization_endpoint` is no safe place: the URL cannot be used: it contains a user name or \
+         `authorization_endpoint` is not a safe URL: the URL cannot be used: it contains a user name or \
          password; send them in a header instead (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::AuthorizationEndpointCommand,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
-         `authorization_endpoint` is no safe place: the URL cannot be used: it contains the character ' \
+         `authorization_endpoint` is not a safe URL: the URL cannot be used: it contains the character ' \
          '; encode it as %20 (HTTP_AUTHORIZATION)",
     ),
     (
@@ -213,8 +215,8 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::MetadataSilent,
         "connecting: authorization server metadata at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: there was no answer in 10 \
-         seconds (HTTP_AUTHORIZATION)",
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: no response within 10 seconds \
+         (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataRedirects,
@@ -232,161 +234,163 @@ const TABLE: &[(Switch, &str)] = &[
     (
         Switch::MetadataHtml,
         "connecting: the metadata of the authorization server at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
-         says (line 1, column 1) (HTTP_AUTHORIZATION)",
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
+         RFC 8414 (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataInvalidJson,
         "connecting: the metadata of the authorization server at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
-         says (line 1, column 16) (HTTP_AUTHORIZATION)",
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
+         RFC 8414 (line 1, column 16) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::MetadataDuplicateKeys,
         "connecting: the metadata of the authorization server at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it is not what RFC 8414 \
-         says (line 1, column 45) (HTTP_AUTHORIZATION)",
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
+         RFC 8414 (line 1, column 45) (HTTP_AUTHORIZATION)",
     ),
     (Switch::MetadataOpenIdOnly, "fine"),
     (Switch::NoClientDocuments, "fine"),
     (
         Switch::RegistrationMissing,
-        "connecting: `ISSUER` does not know this client and takes no registrations: register it there by \
-         hand and give its client id (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` does not know this client and does not support dynamic registration: register \
+         it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::RegistrationRefused,
-        "connecting: `ISSUER` did not register this client: it says `invalid_redirect_uri` \
-         (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m); register it there by hand and give its client id \
+        "connecting: `ISSUER` did not register this client: error `invalid_redirect_uri` \
+         (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m); register it there manually and set its client id \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::RegistrationHtml,
-        "connecting: `ISSUER` did not register this client: it answered HTTP 403 with a page for people; \
-         register it there by hand and give its client id (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` did not register this client: it responded with HTTP 403 and an HTML page; \
+         register it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::RegistrationOtherRedirect,
-        "connecting: `ISSUER` did not register this client: it registered other redirect URIs than the one \
-         that was asked for; register it there by hand and give its client id (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` did not register this client: it did not register the requested redirect URI; \
+         register it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::RegistrationWithoutClientId,
-        "connecting: `ISSUER` did not register this client: its answer has no `client_id`; register it \
-         there by hand and give its client id (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` did not register this client: its response has no `client_id`; register it \
+         there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::StateMixedUp,
-        "connecting: what came back from the browser does not belong to this sign-in (`state`); sign in \
+        "connecting: the redirect does not belong to this sign-in (`state`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::StateMissing,
-        "connecting: what came back from the browser does not belong to this sign-in (`state`); sign in \
+        "connecting: the redirect does not belong to this sign-in (`state`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::IssWrong,
-        "connecting: the answer comes from another authorization server than `ISSUER`, which was asked \
-         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+        "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
+         again (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::IssMissing,
-        "connecting: the answer does not say that it comes from `ISSUER`, though that server always does \
-         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+        "connecting: the redirect lacks the `iss` parameter that `ISSUER` announces; sign in again \
+         (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::IssNormalized,
-        "connecting: the answer comes from another authorization server than `ISSUER`, which was asked \
-         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+        "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
+         again (HTTP_AUTHORIZATION)",
     ),
     (Switch::IssUnannounced, "fine"),
     (Switch::IssUnsupported, "fine"),
     (
         Switch::AccessDenied,
-        "connecting: `ISSUER` did not let the client in: it says `access_denied` \
+        "connecting: `ISSUER` denied authorization: error `access_denied` \
          (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::AccessDeniedIssWrong,
-        "connecting: the answer comes from another authorization server than `ISSUER`, which was asked \
-         (`iss`); sign in again (HTTP_AUTHORIZATION)",
+        "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
+         again (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::CodeMissing,
-        "connecting: what came back from the browser has no code; sign in again (HTTP_AUTHORIZATION)",
+        "connecting: the redirect has no authorization code; sign in again (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::CodeUsed,
-        "connecting: `ISSUER` gave no token: it says `invalid_grant` (this code was used before) \
+        "connecting: `ISSUER` issued no token: error `invalid_grant` (this code was used before) \
          (HTTP_AUTHORIZATION)",
     ),
     (Switch::CodeTwice, "fine"),
     (
         Switch::TokenRedirects,
-        "connecting: `ISSUER` gave no token: it answered HTTP 307, a redirect, which is never followed with \
-         secrets (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` issued no token: it responded with HTTP 307, a redirect, which is not \
+         followed with secrets (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenHtmlOk,
-        "connecting: `ISSUER` gave no token: it answered with a page for people in place of a token \
+        "connecting: `ISSUER` issued no token: it responded with an HTML page instead of a token \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenHtmlError,
-        "connecting: `ISSUER` gave no token: it answered HTTP 500 with a page for people; try again later \
+        "connecting: `ISSUER` issued no token: it responded with HTTP 500 and an HTML page; try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenError,
-        "connecting: `ISSUER` gave no token: it says `invalid_grant` (denied[2J]0;ownedSet-Cookie: \
+        "connecting: `ISSUER` issued no token: error `invalid_grant` (denied[2J]0;ownedSet-Cookie: \
          a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenEchoes,
-        "connecting: `ISSUER` gave no token: it says `invalid_request` (grant_type authorization_code, code …, code_verifier \
+        "connecting: `ISSUER` issued no token: error `invalid_request` (grant_type authorization_code, code \
+         …, code_verifier \
          …, redirect_uri http://127.0.0.1:9/callback, resource MCP) (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenEmpty,
-        "connecting: `ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 0) \
+        "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 0) \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenInvalidJson,
-        "connecting: `ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 86) \
+        "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 86) \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenDuplicateKeys,
-        "connecting: `ISSUER` gave no token: its answer is not what RFC 6749 says (line 1, column 186) \
+        "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column \
+         186) \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenMissing,
-        "connecting: `ISSUER` gave no token: its answer has no `access_token` (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` issued no token: its response has no `access_token` (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenTypeMissing,
-        "connecting: `ISSUER` gave no token: its answer has no `token_type` (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` issued no token: its response has no `token_type` (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenTypeUnknown,
-        "connecting: `ISSUER` gave no token: its token is of the type `mac`, which is not known here \
+        "connecting: `ISSUER` issued no token: its token has the unsupported type `mac` \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenTooLarge,
-        "connecting: `ISSUER` gave no token: its token is too long for a header (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` issued no token: its token is too long for a header (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenNewline,
-        "connecting: `ISSUER` gave no token: its token has characters that no header can have \
+        "connecting: `ISSUER` issued no token: its token has characters that are not allowed in a header \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::TokenSilent,
-        "connecting: token request at `ISSUER/token` failed: there was no answer in 10 seconds \
+        "connecting: token request at `ISSUER/token` failed: no response within 10 seconds \
          (HTTP_AUTHORIZATION)",
     ),
     (
@@ -400,8 +404,8 @@ const TABLE: &[(Switch, &str)] = &[
     (Switch::ExpiresText, "fine"),
     (
         Switch::ScopesFewer,
-        "needing more: the server wants the scope `write` for this, and it was asked for and not given: ask \
-         whoever runs the server (HTTP_AUTHORIZATION)",
+        "needing more: the server requires the scope `write` for this request, but it was requested and not \
+         granted: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
     (Switch::RefreshMissing, "fine"),
     (Switch::RefreshOffline, "fine"),
@@ -410,19 +414,20 @@ const TABLE: &[(Switch, &str)] = &[
     (Switch::RefreshRefused, "fine"),
     (
         Switch::RefreshUnavailable,
-        "after the end of the token: `ISSUER` gave no token: it answered HTTP 503 with a page for people; try again later \
+        "after the end of the token: `ISSUER` issued no token: it responded with HTTP 503 and an HTML page; \
+         try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
         Switch::RevocationFails,
-        "signing out: the sign-in is forgotten here, but `ISSUER` did not take the token back: it answered \
-         HTTP 503 with a page for people; try again later",
+        "signing out: the stored token is deleted, but `ISSUER` did not revoke it: it responded with HTTP \
+         503 and an HTML page; try again later",
     ),
     (Switch::Dpop, "fine"),
     (Switch::DpopNonce, "fine"),
     (
         Switch::DpopNonceForever,
-        "connecting: `ISSUER` gave no token: it says `use_dpop_nonce` (a nonce is needed) \
+        "connecting: `ISSUER` issued no token: error `use_dpop_nonce` (a nonce is needed) \
          (HTTP_AUTHORIZATION)",
     ),
 ];
@@ -521,7 +526,7 @@ async fn an_answer_that_drips_is_given_up_in_time() {
             }
         }
     };
-    assert!(error.contains("there was no answer in 10 seconds"), "{error}");
+    assert!(error.contains("no response within 10 seconds"), "{error}");
     let took = begun.elapsed();
     assert!(fallen > 5 && took < Duration::from_secs(11), "{fallen} bytes in {took:?}");
 }
@@ -558,8 +563,8 @@ async fn nobody_is_asked_for_ever() {
     let behaviour =
         behaviour.challenge("Bearer error=invalid_token, error_description=\"it is for another\"");
     let (text, seen) = outcome(behaviour).await;
-    assert!(text.starts_with("connecting: the server does not take the token"), "{text}");
-    assert!(text.contains(", and says `it is for another`: ask whoever"), "{text}");
+    assert!(text.starts_with("connecting: the server rejected the token"), "{text}");
+    assert!(text.contains(" (`it is for another`): contact the operator"), "{text}");
     assert_eq!(seen.authorizations, 1);
 }
 

@@ -53,9 +53,9 @@ async fn what_no_header_can_say_is_not_sent() {
     let script = server(Revision::LATEST, |_| None).await;
     let builder = || client(&script);
     for (refused, why) in [
-        (builder().auth(Bearer::new("a\r\nb: c")), "characters that a header cannot have"),
+        (builder().auth(Bearer::new("a\r\nb: c")), "characters that are not allowed in a header"),
         (builder().auth(ApiKey::new("a b", "c")), "a b"),
-        (builder().auth(Basic::new("a:b", "c")), "a name for `Basic` cannot have a `:`"),
+        (builder().auth(Basic::new("a:b", "c")), "the user name of `Basic` must not contain `:`"),
     ] {
         let error = refused.connect().await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");

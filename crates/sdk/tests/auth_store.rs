@@ -90,10 +90,10 @@ async fn only_their_owner_reads_them() {
     assert_eq!(mode(&folder.sealed()[0]), 0o600);
     fs::set_permissions(folder.0.join("key"), fs::Permissions::from_mode(0o644)).unwrap();
     let error = folder.open().err().unwrap();
-    assert!(error.contains("others can read the key") && error.contains("chmod 600"), "{error}");
+    assert!(error.contains("is readable by others") && error.contains("chmod 600"), "{error}");
     fs::write(folder.0.join("key"), "short").unwrap();
     fs::set_permissions(folder.0.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(folder.open().err().unwrap().contains("is no key of 32 bytes"));
+    assert!(folder.open().err().unwrap().contains("must contain a key of 32 bytes"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,5 +112,5 @@ async fn one_at_a_time() {
     drop(waits.await.unwrap());
     let _held = one.lock("a").await.unwrap();
     let error = other.lock("a").await.err().unwrap().to_string();
-    assert!(error.ends_with("cannot be locked: another process has held one for a minute"), "{error}");
+    assert!(error.ends_with("cannot be locked: another process has held the lock for a minute"), "{error}");
 }

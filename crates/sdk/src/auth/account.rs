@@ -1,8 +1,8 @@
-//! What is known of one server: the token in use, and the one road to another.
+//! Token state of one server and account.
 //!
-//! Whoever needs a token waits for its turn, sees whether somebody before them got one already, and only then asks.
-//! Asking runs to its end even if the one who asked has gone: a token that renews others works once, and what came
-//! in its place must be kept.
+//! A caller that needs a token waits for the account lock, uses the token that another caller obtained in the meantime,
+//! and requests one only otherwise. A token request runs to completion even if its caller is cancelled: a refresh token
+//! is usable once, so its replacement must be stored.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,70 +25,72 @@ use super::secret::Secret;
 use super::waits::Waits;
 use crate::sync::lock;
 
-/// How often more is asked for on behalf of the same operation.
+/// Maximum number of step-up authorizations for the same scopes, and in a row without a success.
 const MOST_STEP_UPS: usize = 2;
-/// How many sets of scopes are counted.
+/// Maximum number of scope sets that are counted.
 const MOST_COUNTED: usize = 64;
 
 pub(super) type Turns = Arc<tokio::sync::Mutex<()>>;
 
-/// What the one who is at it holds. Who waits for both waits for `asking` first.
+/// Locks held by the running operation. Lock order: `asking` before `turn`.
 #[derive(Default)]
 pub(super) struct Held {
     pub(super) turn: Option<OwnedMutexGuard<()>>,
     pub(super) asking: Option<OwnedMutexGuard<()>>,
 }
 
-/// One server, as one account.
+/// Token state of one server, for one account.
 pub(super) struct Account {
     pub(super) key: String,
     pub(super) live: Mutex<Live>,
-    /// Held by who changes anything, but not while a person is asked.
+    /// Held while the token changes, but not while a user signs in.
     pub(super) turn: Turns,
-    /// Held by who asks a person.
+    /// Held while a user signs in.
     pub(super) asking: Turns,
-    /// How many wait for a token.
+    /// Number of requests that wait for a token.
     pub(super) waiting: watch::Sender<usize>,
-    /// Whether the last sign-in was given up because nobody did.
+    /// Whether the last sign-in was abandoned because no request waited for it any more.
     pub(super) is_abandoned: AtomicBool,
 }
 
 pub(super) struct Live {
     record: Option<Arc<Record>>,
-    /// Whether that is what the store has, as far as is known.
+    /// Whether `record` reflects the store, as far as is known.
     pub(super) is_loaded: bool,
-    /// How often the store was said to have something else, or could not be read.
+    /// Number of reload requests and failed reads of the store.
     pub(super) reloads: u64,
-    /// Where the token came from, as long as the server has not taken it.
+    /// Origin of the token, until the server has accepted it.
     pub(super) unproven: Option<Source>,
-    /// How often something was tried, and what came of it.
+    /// Number of completed operations; `last` is the result of the latest.
     pub(super) attempt: u64,
     last: Result<(), AuthError>,
-    /// What the store had when what is known could not be kept: as long as it has that, what is known is newer.
+    /// Set while the token could not be stored: as long as the store content is unchanged, the token in memory is
+    /// newer.
     pub(super) unkept: Option<Unkept>,
-    /// Whether a person could have been asked.
+    /// Whether the last operation could redirect a user.
     could_ask: bool,
-    /// By what was asked for and not given, how often.
+    /// Number of step-ups per requested scope set that was not granted.
     step_ups: HashMap<String, usize>,
-    /// How often more was asked for since the server last said yes.
+    /// Number of step-ups since the last successful response.
     in_a_row: usize,
     nonce: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Another token was renewed.
+    /// A refresh.
     Refresh,
-    /// Somebody signed in, or the client proved who it is.
+    /// A sign-in by a user, or a grant to the client itself.
     SignIn,
 }
 
-/// What is to be done.
+/// Operation on the token.
 #[derive(Clone)]
 pub(super) enum Work {
     Load,
     Renew,
-    /// The server wants something, and did not take a token that it had not taken before; where that came from.
+    /// Handles a challenge of the server. The second field is the origin of the rejected token, if no server accepted
+    /// it before.
     Answer(Challenge, Option<Source>),
 }
 
@@ -117,13 +119,13 @@ impl Account {
         }
     }
 
-    /// What is known, and how often something was tried.
+    /// Returns the stored token and the number of completed operations.
     pub(super) fn current(&self) -> (Option<Arc<Record>>, u64) {
         let live = lock(&self.live);
         (live.record.clone(), live.attempt)
     }
 
-    /// What a request is sent with now.
+    /// Returns the credentials for a request.
     pub(super) fn credentials(
         &self,
         request: Request<'_>,
@@ -146,7 +148,7 @@ impl Account {
         Ok(Credentials { headers, mark })
     }
 
-    /// Whether another token may help: not if the server did not even take one that was just given.
+    /// Fails if the server rejected a token that a sign-in has just issued: another token would not help.
     pub(super) fn check_proven(&self, mark: u64, now: u64, challenge: &Challenge) -> Result<(), AuthError> {
         let live = lock(&self.live);
         let is_new = live.attempt == mark && live.unproven == Some(Source::SignIn);
@@ -156,17 +158,17 @@ impl Account {
                 let issuer = quoted(&record.issuer);
                 let token = record.access_token.as_ref().map_or("", Secret::expose);
                 let said = challenge.error_description.as_deref().filter(|said| !said.contains(token));
-                let said = said.map(|said| format!(", and says `{}`", quoted(said))).unwrap_or_default();
+                let said = said.map(|said| format!(" (`{}`)", quoted(said))).unwrap_or_default();
                 let text = format!(
-                    "the server does not take the token that `{issuer}` has just given for it{said}: ask whoever runs the \
-                     server"
+                    "the server rejected the token that `{issuer}` has just issued for it{said}: contact \
+                     the operator of the server"
                 );
                 Err(AuthError::new(AuthErrorKind::Token, text))
             }
         }
     }
 
-    /// Whether it makes sense to ask for more. Counts each time that it does.
+    /// Counts a step-up and fails if it is pointless: the scope is already granted, or was requested too often.
     pub(super) fn step_up(&self, challenge: &Challenge) -> Result<(), AuthError> {
         let mut live = lock(&self.live);
         let wanted = challenge.scope.clone().unwrap_or_default();
@@ -180,12 +182,14 @@ impl Account {
         let tries = (*tries).max(live.in_a_row);
         let (wanted_text, has_them) = (wanted.to_string(), !wanted.is_empty() && granted.covers(&wanted));
         if has_them || tries > MOST_STEP_UPS {
-            let why = if has_them { "the token has it already" } else { "it was asked for and not given" };
+            let why = if has_them { "the token already has it" } else { "it was requested and not granted" };
             let what = match &*wanted_text {
                 "" => "more than the token allows".to_owned(),
                 scopes => format!("the scope `{}`", quoted(scopes)),
             };
-            let text = format!("the server wants {what} for this, and {why}: ask whoever runs the server");
+            let text = format!(
+                "the server requires {what} for this request, but {why}: contact the operator of the server"
+            );
             return Err(
                 AuthError::new(AuthErrorKind::Scope, text).with_code(Some("insufficient_scope".to_owned()))
             );
@@ -193,7 +197,7 @@ impl Account {
         Ok(())
     }
 
-    /// Does something about the token, unless somebody did since `mark`; then that counts.
+    /// Runs an operation on the token, unless another one has completed since `mark`; then returns its result.
     pub(super) async fn work(
         self: &Arc<Self>,
         work: Work,
@@ -208,7 +212,7 @@ impl Account {
         let _waits = Waits::new(&self.waiting);
         crate::server::start(&Handle::current(), async move {
             let mut held = Held::default();
-            // Who has to ask anyway waits until nobody is asked, and need not do it then.
+            // An operation that certainly needs a user waits for a running sign-in first, and may then reuse its token.
             if may_ask && account.needs_person(&work) {
                 held.asking = Some(account.asking.clone().lock_owned().await);
             }
@@ -222,23 +226,23 @@ impl Account {
                     Ok(None) => {}
                     Err(error) => account.settle(account.current().0, None, Err(error)),
                 }
-                // Whoever came since has not been asked.
+                // An abandoned sign-in says nothing about requests that arrived later.
                 let is_abandoned = account.is_abandoned.swap(false, Ordering::Relaxed);
                 let mut live = lock(&account.live);
                 live.could_ask = may_ask && !is_abandoned;
                 live.is_loaded &= live.reloads == reloads;
             }
             let last = lock(&account.live).last.clone();
-            let _ = done.send(last); // the one who asked may have gone
+            let _ = done.send(last); // the caller may have been cancelled
             if is_open {
                 keep_on(account, held, profile).await;
             }
         });
-        let gone = |_| AuthError::new(AuthErrorKind::Store, "the sign-in was ended from outside");
+        let gone = |_| AuthError::new(AuthErrorKind::Store, "the sign-in task was aborted");
         result.await.map_err(gone)?
     }
 
-    /// Whether nothing else can help.
+    /// Returns whether the operation can succeed only with a sign-in.
     fn needs_person(&self, work: &Work) -> bool {
         let Work::Answer(challenge, source) = work else { return false };
         let record = self.current().0;
@@ -246,7 +250,8 @@ impl Account {
         challenge.wants_more_scope() || *source == Some(Source::Refresh) || !can_renew
     }
 
-    /// Whether nothing has happened since `mark` that counts: that nobody could be asked means little to those who can.
+    /// Returns whether no operation since `mark` counts. A failure for lack of a redirect handler does not count for
+    /// callers that have one.
     fn is_open(&self, mark: u64, may_ask: bool) -> bool {
         let live = lock(&self.live);
         let is_about_person =
@@ -255,7 +260,7 @@ impl Account {
         live.attempt == mark || (may_ask && lacked_person)
     }
 
-    /// The server answered something that was sent with the token of `mark`.
+    /// Records the response to a request that was sent with the token of `mark`.
     pub(super) fn answered(&self, mark: u64, status: u16, nonce: Option<&str>) {
         let mut live = lock(&self.live);
         if let Some(nonce) = nonce {

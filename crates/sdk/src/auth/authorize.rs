@@ -1,4 +1,4 @@
-//! Leading a person to the authorization server, and what comes back with them (RFC 6749 4.1, RFC 9207).
+//! Authorization request and redirect response (RFC 6749 section 4.1, RFC 9207).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,19 @@ use super::scopes::{OFFLINE_ACCESS, Scopes};
 use super::secret::{self, Secret};
 use super::server_metadata::ServerMetadata;
 
-/// One sign-in that is under way. It can be used once: coming back takes it.
+/// Pending authorization request. It is consumed by the redirect, so it can be used only once.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Pending {
     #[serde(with = "secret::whole")]
     state: Secret,
     verifier: Verifier,
     redirect_uri: String,
-    /// Who must answer, and whether the answer must say so.
+    /// The expected issuer, and whether the response must contain it (`iss`).
     issuer: String,
     iss_required: bool,
 }
 
-/// Where the person goes, and what to remember until they are back.
+/// Builds the authorization URL and the state to hold until the redirect arrives.
 pub(super) fn begin(
     server: &ServerMetadata,
     endpoint: &str,
@@ -48,7 +48,7 @@ pub(super) fn begin(
         form::append(&mut url, "scope", &scopes.to_string());
     }
     if scopes.contains(OFFLINE_ACCESS) {
-        // OpenID Connect wants the person to be asked for it.
+        // OpenID Connect requires the consent prompt for `offline_access`.
         form::append(&mut url, "prompt", "consent");
     }
     let pending = Pending {
@@ -61,7 +61,7 @@ pub(super) fn begin(
     (url, pending)
 }
 
-/// What a redirect can bring.
+/// Parameters of a redirect.
 #[derive(Default)]
 struct Brought {
     code: Option<Secret>,
@@ -72,7 +72,7 @@ struct Brought {
 }
 
 impl Brought {
-    /// Reads a whole URL, or its query. What is there twice is not there: it cannot be told which one is meant.
+    /// Parses a URL or its query. A duplicate parameter is an error, because its value would be ambiguous.
     fn read(redirect: &str) -> Option<Self> {
         let query = redirect.split_once('?').map_or(redirect, |(_, query)| query);
         let query = query.split('#').next().unwrap_or_default();
@@ -95,7 +95,7 @@ impl Brought {
     }
 }
 
-/// What is left of a sign-in: everything that the token endpoint wants to see.
+/// Authorization response: the values that the token request needs.
 pub(super) struct Returned {
     pub(super) code: Secret,
     pub(super) verifier: Verifier,
@@ -103,24 +103,24 @@ pub(super) struct Returned {
 }
 
 impl Pending {
-    /// The person is back, at this URL. Nothing that it says is believed, or shown, before it is known who says it.
+    /// Validates the redirect. Nothing in it is used or shown before `state` and `iss` are verified.
     pub(super) fn finish(self, redirect: &str) -> Result<Returned, AuthError> {
         let wrong = |what: &str| AuthError::new(AuthErrorKind::Callback, format!("{what}; sign in again"));
-        let brought = Brought::read(redirect)
-            .ok_or_else(|| wrong("what came back from the browser says the same thing twice"))?;
+        let brought =
+            Brought::read(redirect).ok_or_else(|| wrong("the redirect has a duplicate parameter"))?;
         if brought.state.as_ref() != Some(&self.state) {
-            return Err(wrong("what came back from the browser does not belong to this sign-in (`state`)"));
+            return Err(wrong("the redirect does not belong to this sign-in (`state`)"));
         }
         match &brought.iss {
             Some(iss) if *iss != self.issuer => {
                 return Err(wrong(&format!(
-                    "the answer comes from another authorization server than `{}`, which was asked (`iss`)",
+                    "the redirect comes from another authorization server than `{}` (`iss`)",
                     quoted(&self.issuer)
                 )));
             }
             None if self.iss_required => {
                 return Err(wrong(&format!(
-                    "the answer does not say that it comes from `{}`, though that server always does (`iss`)",
+                    "the redirect lacks the `iss` parameter that `{}` announces",
                     quoted(&self.issuer)
                 )));
             }
@@ -130,14 +130,12 @@ impl Pending {
             let code = quoted(&error);
             let description = brought.description.map(|text| quoted(&text)).filter(|text| !text.is_empty());
             let description = description.map_or(String::new(), |text| format!(" ({text})"));
-            let text = format!(
-                "`{}` did not let the client in: it says `{code}`{description}",
-                quoted(&self.issuer)
-            );
+            let text =
+                format!("`{}` denied authorization: error `{code}`{description}", quoted(&self.issuer));
             return Err(AuthError::new(AuthErrorKind::Denied, text).with_code(Some(code)));
         }
         let code = brought.code.filter(|code| !code.expose().is_empty());
-        let code = code.ok_or_else(|| wrong("what came back from the browser has no code"))?;
+        let code = code.ok_or_else(|| wrong("the redirect has no authorization code"))?;
         Ok(Returned { code, verifier: self.verifier, redirect_uri: self.redirect_uri })
     }
 }
@@ -196,7 +194,7 @@ mod tests {
         assert!(back(false, "code=c&state=STATE").is_ok());
         assert!(back(false, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
         for (promised, with, says) in [
-            (true, "code=c&state=STATE", "does not say that it comes from `https://a.example`"),
+            (true, "code=c&state=STATE", "lacks the `iss` parameter that `https://a.example` announces"),
             (true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example%2F", "another authorization server"),
             (false, "code=c&state=STATE&iss=https%3A%2F%2Fevil.example", "another authorization server"),
             (false, "code=c&state=STATE&iss=HTTPS%3A%2F%2Fa.example", "another authorization server"),
@@ -208,8 +206,8 @@ mod tests {
                 "error=access_denied&error_description=EVIL&state=STATE&iss=x",
                 "another authorization server",
             ),
-            (false, "code=c&code=d&state=STATE", "the same thing twice"),
-            (false, "state=STATE", "has no code"),
+            (false, "code=c&code=d&state=STATE", "a duplicate parameter"),
+            (false, "state=STATE", "has no authorization code"),
             (
                 false,
                 "error=access_denied&error_description=not%20today%1b&state=STATE",

@@ -1,5 +1,5 @@
-//! Signing in where nobody waits for the person: what is needed when they are back is written down, and whoever has it goes
-//! on, in this process or another.
+//! Detached authorization-code flow: the flow state is serialized at the redirect, so that any process can complete the
+//! sign-in.
 
 use std::sync::Arc;
 
@@ -23,23 +23,23 @@ use super::{AuthFuture, boxed};
 use crate::egress::{Egress, Target};
 use crate::sync::lock;
 
-/// A sign-in whose person is away.
+/// Serialized state of a detached flow.
 #[derive(Serialize, Deserialize)]
 struct Away {
-    /// Who gives the token, for what and to whom; without one.
+    /// The token record without tokens: issuer, resource and client identity.
     record: Record,
     pending: Pending,
-    /// Whether the server takes only tokens that are bound to the key.
+    /// Whether the server accepts only key-bound tokens.
     dpop: bool,
 }
 
 impl Flow {
-    /// All that is needed to go on when the person is back.
+    /// Serializes the state that is needed to resume after the redirect.
     pub(super) fn away(&self) -> Result<Secret, AuthError> {
         let (Step::Visiting(pending), Some(authority), Some(identity)) =
             (&self.step, &self.authority, &self.identity)
         else {
-            return Err(AuthError::new(AuthErrorKind::Setup, "nobody is away"));
+            return Err(AuthError::new(AuthErrorKind::Setup, "no redirect is pending"));
         };
         let origin = Origin {
             issuer: authority.issuer.clone(),
@@ -52,18 +52,18 @@ impl Flow {
         let dpop = self.resource.as_ref().is_some_and(|resource| resource.dpop);
         let text = serde_json::to_string(&Away { record, pending: pending.clone(), dpop });
         text.map(Secret::from)
-            .map_err(|_| AuthError::new(AuthErrorKind::Store, "the sign-in cannot be written"))
+            .map_err(|_| AuthError::new(AuthErrorKind::Store, "the sign-in cannot be serialized"))
     }
 
-    /// A flow whose person is away.
+    /// Restores a flow that waits for its redirect.
     fn waiting(start: Start, rest: &Secret) -> Result<Self, AuthError> {
         let unreadable = |error: serde_json::Error| {
             let text =
-                format!("what was kept of this sign-in cannot be read ({}): sign in again", place(&error));
+                format!("the stored state of this sign-in cannot be read ({}): sign in again", place(&error));
             AuthError::new(AuthErrorKind::Store, text)
         };
         let Away { record, pending, dpop } = serde_json::from_str(rest.expose()).map_err(unreadable)?;
-        let record = Record::read(&record.write()?)?; // with its key, ready for use
+        let record = Record::read(&record.write()?)?; // parses the key
         let mut flow = Flow::new(start);
         flow.authority = Some(ServerMetadata {
             issuer: record.issuer.clone(),
@@ -82,7 +82,7 @@ impl Flow {
     }
 }
 
-/// A host that does not wait.
+/// Redirect handler that does not wait for the user.
 struct Leaving {
     uri: String,
     leave: Box<dyn Fn(String, Secret) -> AuthFuture<'static, ()> + Send + Sync>,
@@ -100,15 +100,16 @@ impl Person for Leaving {
     fn lead(&self, url: String, rest: Secret) -> AuthFuture<'_, String> {
         boxed(async {
             (self.leave)(url, rest).await?;
-            let text = "somebody is on their way to sign in: try again when they are back";
+            let text = "the user was redirected to sign in: retry when the sign-in has finished";
             Err(AuthError::new(AuthErrorKind::Away, text))
         })
     }
 }
 
 impl OAuth {
-    /// People come back to a URL of the host's own, and nobody waits for them here: `leave` is given where they go, and
-    /// what [`Self::come_back`] needs when they are back. That is secret, and is used once.
+    /// Sets a detached redirect handler for a redirect URI of the application. `leave` receives the authorization URL
+    /// and the flow state that [`Self::come_back`] needs after the redirect. The flow state is secret and can be used
+    /// once.
     pub fn leave<F, Fut>(self, redirect_uri: impl Into<String>, leave: F) -> Self
     where
         F: Fn(String, Secret) -> Fut + Send + Sync + 'static,
@@ -118,7 +119,8 @@ impl OAuth {
         self.person(Leaving { uri: redirect_uri.into(), leave })
     }
 
-    /// Somebody who left is back, at the URL `returned`: gets the token for the server at `url` and keeps it.
+    /// Completes a detached sign-in: exchanges the redirect URL `returned` for a token for the server at `url` and
+    /// stores it.
     pub async fn come_back(
         &self,
         url: &str,
@@ -149,7 +151,7 @@ impl OAuth {
         Ok(())
     }
 
-    /// Has somebody sign in to the server at `url` now, without waiting until it wants that.
+    /// Starts a sign-in to the server at `url` now, without waiting for a challenge.
     pub async fn sign_in(&self, url: &str, egress: &Egress) -> Result<(), AuthError> {
         let server = typed(url)?;
         let account = self.account_of(&server);
@@ -159,14 +161,14 @@ impl OAuth {
         account.work(Work::Answer(Challenge::default(), None), mark, &self.profile, request, true).await
     }
 
-    /// What was granted for the server at `url`, as far as it is known without asking the store.
+    /// Returns the scopes granted for the server at `url`, as far as they are in memory; does not read the store.
     pub fn granted(&self, url: &str) -> Option<Scopes> {
         let record = self.account_of(&typed(url).ok()?).current().0?;
         record.access_token.as_ref().map(|_| Scopes::read(&record.granted))
     }
 
-    /// Reads anew what is kept, before it is used again: for when another program has changed it. A token that could not be
-    /// kept stays in use until another program has.
+    /// Reloads tokens from the store before their next use, after another process has changed it. A token that could
+    /// not be stored stays in use until another process has stored one.
     pub fn reload(&self) {
         for account in lock(&self.accounts).values() {
             let mut live = lock(&account.live);

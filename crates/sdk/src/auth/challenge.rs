@@ -1,29 +1,29 @@
-//! `WWW-Authenticate` (RFC 9110 11.6.1, RFC 6750 3, RFC 9728 5.1): what a server says when it wants to know who asks.
+//! `WWW-Authenticate` challenges (RFC 9110 section 11.6.1, RFC 6750 section 3, RFC 9728 section 5.1).
 
 use super::scopes::Scopes;
 
-/// How much of the header is read.
+/// Maximum number of bytes read from the header.
 const LONGEST: usize = 8 << 10;
-/// How many challenges, and parameters of each, are looked at.
+/// Maximum number of challenges, and of parameters of each.
 const MOST: usize = 32;
 
-/// What a server wants.
+/// Challenge of a server that requires authentication or more scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Challenge {
-    /// Where its metadata is.
+    /// URL of the protected resource metadata.
     pub resource_metadata: Option<String>,
-    /// What the operation needs.
+    /// Scopes that the operation requires.
     pub scope: Option<Scopes>,
-    /// Why a token was not good enough, such as `invalid_token` or `insufficient_scope`.
+    /// Error code, such as `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
-    /// The same, in words that are not ours.
+    /// Human-readable error text of the server; it is untrusted.
     pub error_description: Option<String>,
-    /// Whether tokens are to be bound to a key (RFC 9449).
+    /// Whether tokens must be bound to a key (RFC 9449).
     pub dpop: bool,
 }
 
 impl Challenge {
-    /// Reads the values of `WWW-Authenticate`. What other schemes say, and what cannot be read, counts as not said.
+    /// Parses the values of `WWW-Authenticate`. Other schemes and malformed parameters are ignored.
     pub fn read<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
         let mut found = Challenge::default();
         for header in headers {
@@ -37,7 +37,7 @@ impl Challenge {
         found
     }
 
-    /// The first to say something has the word.
+    /// Merges the parameters of one challenge; the first value of each wins.
     fn take(&mut self, dpop: bool, parameters: Vec<(&str, String)>) {
         self.dpop |= dpop;
         for (name, value) in parameters {
@@ -56,13 +56,13 @@ impl Challenge {
         }
     }
 
-    /// Whether the token does not go far enough.
+    /// Returns whether the token lacks scopes.
     pub(super) fn wants_more_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
 }
 
-/// The challenges of one header: `scheme param=value, param="value", scheme2 token68, …`.
+/// Splits a header into challenges: `scheme param=value, param="value", scheme2 token68, …`.
 fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
     let mut all: Vec<(&str, Vec<(&str, String)>)> = Vec::new();
     let mut rest = header.get(..LONGEST.min(header.len())).unwrap_or_default();
@@ -80,7 +80,7 @@ fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
                 }
                 rest = next;
             }
-            (Some((_, next)), None) => rest = next, // a parameter of nobody
+            (Some((_, next)), None) => rest = next, // a parameter without a scheme
             (None, _) => {
                 all.push((word, Vec::new()));
                 rest = without_token68(&rest[word.len()..]);
@@ -90,7 +90,7 @@ fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
     all
 }
 
-/// What follows a scheme, without the token that some schemes have in place of parameters.
+/// Skips the `token68` that some schemes have in place of parameters.
 fn without_token68(rest: &str) -> &str {
     let start = rest.trim_start_matches([' ', '\t']);
     let end = start.find([' ', '\t', ',']).unwrap_or(start.len());
@@ -106,11 +106,11 @@ fn token(text: &str) -> &str {
     &text[..end]
 }
 
-/// The value after the name of a parameter, and what follows it.
+/// Parses the value after a parameter name; returns it with the rest.
 fn parameter_value(after: &str) -> Option<(String, &str)> {
     let rest = after.trim_start_matches([' ', '\t']).strip_prefix('=')?.trim_start_matches([' ', '\t']);
     let Some(quoted) = rest.strip_prefix('"') else {
-        // Not only tokens: some servers forget the quotes around URLs.
+        // Accepts more than tokens: some servers omit the quotes around URLs.
         let end = rest.find([',', ' ', '\t']).unwrap_or(rest.len());
         return (end > 0).then(|| (rest[..end].to_owned(), &rest[end..]));
     };
@@ -123,7 +123,7 @@ fn parameter_value(after: &str) -> Option<(String, &str)> {
             char => value.push(char),
         }
     }
-    None // it has no end
+    None // unterminated
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The first half of a flow: finding out who signs people in for a server.
+//! Discovery steps of a flow: resource metadata and authorization server metadata.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ impl Flow {
         let stated = self.start.challenge.resource_metadata.as_deref();
         let places = resource_metadata::locations(&self.start.server, stated);
         self.look_for_resource(places.into())
-            .ok_or_else(|| AuthError::new(AuthErrorKind::Metadata, "there is nowhere to look for metadata"))
+            .ok_or_else(|| AuthError::new(AuthErrorKind::Metadata, "no resource metadata URL is known"))
     }
 
     fn look_for_resource(&mut self, mut places: VecDeque<String>) -> Option<Action> {
@@ -36,7 +36,7 @@ impl Flow {
                 Err(error) => return self.next_resource(then, Some(error)),
             };
             let mut issuers: VecDeque<_> = metadata.authorization_servers.iter().cloned().collect();
-            // Where the client is known already it stays, if the server still trusts it.
+            // Prefer the authorization server where the client is already registered, if the resource still lists it.
             let preferred = [
                 self.start.profile.issuer.clone(),
                 self.start.earlier.as_ref().map(|earlier| earlier.issuer.clone()),
@@ -53,7 +53,8 @@ impl Flow {
         self.next_resource(then, broken)
     }
 
-    /// The next place. If all said that there is nothing, the server may be of the first revision with authorization, when servers were asked themselves.
+    /// Tries the next URL. If no URL has metadata, falls back to the revision 2025-03-26, where the server itself was
+    /// the authorization server.
     pub(super) fn next_resource(
         &mut self,
         then: VecDeque<String>,
@@ -75,11 +76,11 @@ impl Flow {
 
     fn next_issuer(&mut self, mut issuers: VecDeque<String>) -> Result<Action, AuthError> {
         let Some(issuer) = issuers.pop_front() else {
-            let nobody = || AuthError::new(AuthErrorKind::Metadata, "no authorization server can be used");
+            let nobody = || AuthError::new(AuthErrorKind::Metadata, "no usable authorization server");
             return Err(self.failure.take().unwrap_or_else(nobody));
         };
         let target = Target::typed(&issuer).map_err(|error| error.to_string());
-        let plain = "it is plain `http`, and only `https` keeps secrets on the way";
+        let plain = "it uses plain `http`, but `https` is required";
         let target =
             target.and_then(|target| target.is_secure().then_some(target).ok_or_else(|| plain.to_owned()));
         match target {
@@ -148,7 +149,8 @@ impl Flow {
             None => self.next_issuer(VecDeque::new()),
             Some(issuer) => {
                 let text = format!(
-                    "the authorization server `{}` has no metadata at any of its places (RFC 8414, OpenID Connect)",
+                    "the authorization server `{}` has no metadata at any well-known URL (RFC 8414, OpenID \
+                     Connect)",
                     quoted(&issuer)
                 );
                 self.failure = self.failure.take().or(Some(AuthError::new(AuthErrorKind::Metadata, text)));
@@ -157,7 +159,7 @@ impl Flow {
         }
     }
 
-    /// It is known who gives tokens: now for what is asked.
+    /// Selects the scopes once the authorization server is known.
     fn known(&mut self, now: u64) -> Result<Action, AuthError> {
         self.failure = None;
         let challenge = &self.start.challenge;
@@ -171,7 +173,6 @@ impl Flow {
 }
 
 fn unanswered(who: &str, at: &str, status: u16) -> AuthError {
-    let text =
-        format!("{who} should have its metadata at `{at}`, and that answered HTTP {status}: try again later");
+    let text = format!("the metadata of {who} at `{at}` is unavailable (HTTP {status}): try again later");
     AuthError::new(AuthErrorKind::Unreachable, text)
 }

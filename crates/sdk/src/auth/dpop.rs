@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key (RFC 9449): whoever steals one cannot use it.
+//! `DPoP` proofs (RFC 9449): a token bound to a key is useless to a thief.
 
 use http::HeaderName;
 use serde_json::json;
@@ -7,11 +7,11 @@ use super::error::AuthError;
 use super::pkce::random_text;
 use crate::jose::{SigningKey, digest};
 
-/// Where the proof stands in a request, and where an answer says what the next one must hold.
+/// Request header of the proof, and response header with the nonce of the next one.
 pub(crate) const PROOF: HeaderName = HeaderName::from_static("dpop");
 pub(super) const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
-/// Proves for one request that it comes from whoever has the key.
+/// Creates a proof of possession for one request.
 pub(super) fn proof(
     key: &SigningKey,
     method: &str,

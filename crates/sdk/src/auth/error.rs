@@ -1,58 +1,58 @@
-//! Why signing in failed, in words for the person who wanted it.
+//! Errors of the authorization client, with texts for the user.
 
 use std::fmt;
 
 use crate::jose::JoseError;
 use crate::text::is_hidden;
 
-/// What kind of failure it is.
+/// Category of an [`AuthError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthErrorKind {
-    /// The settings cannot work.
+    /// The configuration is invalid.
     Setup,
-    /// What the server or its authorization server says of itself is missing, wrong or not safe to use.
+    /// Metadata of the server or the authorization server is missing, invalid or unsafe.
     Metadata,
-    /// A place that must be asked did not answer, or may not be asked.
+    /// An endpoint did not respond, or the egress policy forbids it.
     Unreachable,
-    /// The authorization server did not register the client, and no other way to be known to it is left.
+    /// The client is not registered at the authorization server and cannot register itself.
     Registration,
-    /// Somebody has to sign in, and nobody can be asked.
+    /// A user must sign in, and no redirect handler can be used.
     Nobody,
-    /// Whoever was asked to sign in could not be reached, or did not come back.
+    /// The redirect failed, or the user did not complete the sign-in.
     Person,
-    /// Somebody is on their way to sign in, and nobody waits for them here.
+    /// The user was redirected by a detached flow; the sign-in completes later.
     Away,
-    /// The person or the authorization server said no.
+    /// The user or the authorization server denied access.
     Denied,
-    /// What came back from the browser does not belong to what was asked.
+    /// The redirect does not match the authorization request.
     Callback,
-    /// No token was given, or one that cannot be used.
+    /// No token was issued, or it cannot be used.
     Token,
-    /// The server wants more than can be had.
+    /// The server requires scopes that cannot be obtained.
     Scope,
-    /// What is kept could not be read or written.
+    /// The token store could not be read or written.
     Store,
 }
 
-/// Signing in failed. The text says what, where and what to do; nothing secret is in it.
+/// Authorization error. The text says what failed, where, and what to do; it contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthError {
     kind: AuthErrorKind,
     message: String,
-    /// The `error` of OAuth that the authorization server gave.
+    /// The OAuth `error` code of the authorization server.
     code: Option<String>,
-    /// The host of a place that nobody goes to, if that is why.
+    /// Host of an unsafe URL that caused the error.
     denied: Option<String>,
 }
 
 impl AuthError {
-    /// A failure, for those who implement [`super::Person`] or [`super::TokenStore`].
+    /// Creates an error, for implementations of [`super::Person`] or [`super::TokenStore`].
     pub fn new(kind: AuthErrorKind, message: impl Into<String>) -> Self {
         AuthError { kind, message: message.into(), code: None, denied: None }
     }
 
-    /// It failed because this URL is no safe place.
+    /// Marks the error as caused by an unsafe URL.
     pub(super) fn of_unsafe(self, url: &str) -> Self {
         AuthError { denied: Some(crate::egress::host_of(url)), ..self }
     }
@@ -65,25 +65,26 @@ impl AuthError {
         AuthError { code, ..self }
     }
 
-    /// Whether the authorization server said no to a refresh token in a way that will not pass: most have codes of their
-    /// own beside `invalid_grant`. What is wrong with whoever shows it says nothing of what was granted.
+    /// Returns whether the authorization server permanently rejected a refresh token. Most servers use codes of their
+    /// own besides `invalid_grant`. Errors about the client or the request say nothing about the grant.
     pub(super) fn ends_grant(&self) -> bool {
         let is_of_request =
             |code| matches!(code, "use_dpop_nonce" | "invalid_dpop_proof" | "unsupported_grant_type");
         !self.is_of_client() && self.code().is_some_and(|code| !is_of_request(code))
     }
 
-    /// Whether the authorization server does not take the client.
+    /// Returns whether the authorization server rejected the client.
     pub(super) fn is_of_client(&self) -> bool {
         matches!(self.code(), Some("invalid_client" | "unauthorized_client"))
     }
 
-    /// What kind of failure it is.
+    /// Returns the category of the error.
     pub fn kind(&self) -> AuthErrorKind {
         self.kind
     }
 
-    /// The `error` of OAuth that the authorization server gave, such as `invalid_grant`; not if it may pass.
+    /// Returns the OAuth `error` code of the authorization server, such as `invalid_grant`; `None` for transient
+    /// errors.
     pub fn code(&self) -> Option<&str> {
         self.code.as_deref()
     }
@@ -97,19 +98,19 @@ impl fmt::Display for AuthError {
 
 impl std::error::Error for AuthError {}
 
-/// The keys are the host's own.
+/// Keys come from the configuration, so their errors are setup errors.
 impl From<JoseError> for AuthError {
     fn from(error: JoseError) -> Self {
         AuthError::new(AuthErrorKind::Setup, error.to_string())
     }
 }
 
-/// Where a document cannot be read. What stands there is not ours to show.
+/// Returns the position of a parse error. The text around it is untrusted or secret and is not shown.
 pub(super) fn place(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
 
-/// A text of somebody else as a part of ours: on one line, without anything that a terminal would obey, and short.
+/// Sanitizes an untrusted text for a message: one line, no control characters, at most 200 characters.
 pub(super) fn quoted(text: &str) -> String {
     const MOST: usize = 200;
     let visible = |char: &char| !char.is_control() && !is_hidden(*char);

@@ -1,25 +1,25 @@
-//! Requests that signing in consists of, and their answers, as data: somebody else sends them.
+//! HTTP requests and responses of a flow, as data; the runner sends them.
 
 use std::fmt;
 
 use super::form;
 use super::secret::Secret;
 
-/// What a request is for.
+/// Purpose of an authorization request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// What the server says of itself (RFC 9728).
+    /// Protected resource metadata (RFC 9728).
     ResourceMetadata,
-    /// What its authorization server says of itself (RFC 8414, `OpenID` Connect Discovery).
+    /// Authorization server metadata (RFC 8414, `OpenID` Connect Discovery).
     ServerMetadata,
-    /// The client makes itself known (RFC 7591).
+    /// Dynamic client registration (RFC 7591).
     Registration,
-    /// A token is asked for.
+    /// Token request.
     Token,
-    /// An identity provider is asked for an assertion (RFC 8693).
+    /// Token exchange with an identity provider (RFC 8693).
     Assertion,
-    /// A token is given back (RFC 7009).
+    /// Token revocation (RFC 7009).
     Revocation,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// One request that is to be sent.
+/// HTTP request of a flow.
 #[derive(Clone)]
 pub(super) struct Exchange {
     purpose: Purpose,
@@ -44,7 +44,7 @@ pub(super) struct Exchange {
     typed: bool,
     headers: Vec<(&'static str, Secret)>,
     body: Option<(&'static str, Secret)>,
-    /// What is secret in it.
+    /// Secret values in the request.
     secrets: Vec<Secret>,
 }
 
@@ -54,7 +54,7 @@ impl Exchange {
         Exchange { purpose, url: url.into(), typed: false, headers, body: None, secrets }
     }
 
-    /// A form that is filled in by [`Self::field`].
+    /// Creates a form; [`Self::field`] adds its fields.
     pub(super) fn form(purpose: Purpose, url: impl Into<String>) -> Self {
         let body = Some(("application/x-www-form-urlencoded", Secret::default()));
         Exchange { body, ..Self::get(purpose, url) }
@@ -64,7 +64,7 @@ impl Exchange {
         Exchange { body: Some(("application/json", body.to_string().into())), ..Self::get(purpose, url) }
     }
 
-    /// Says that the URL was not learned from the network.
+    /// Marks the URL as configured, not discovered from the network.
     pub(super) fn typed(mut self) -> Self {
         self.typed = true;
         self
@@ -78,18 +78,19 @@ impl Exchange {
         }
     }
 
-    /// A field that nobody may read.
+    /// Adds a field with a secret value.
     pub(super) fn secret(&mut self, name: &str, value: &str) {
         self.field(name, value);
         self.hide(value);
     }
 
-    /// Says that this, which is in it, is secret.
+    /// Marks a value in the request as secret.
     pub(super) fn hide(&mut self, secret: &str) {
         self.secrets.push(secret.into());
     }
 
-    /// A refusal without what was sent: some authorization servers repeat it, and refusals are shown.
+    /// Redacts secrets of the request from an error response: some authorization servers echo them, and errors are
+    /// shown.
     pub(super) fn without_secrets(&self, mut refusal: Reply) -> Reply {
         for secret in self.secrets.iter().map(Secret::expose).filter(|secret| !secret.is_empty()) {
             if let Some(text) = std::str::from_utf8(&refusal.body).ok().filter(|text| text.contains(secret)) {
@@ -103,38 +104,39 @@ impl Exchange {
         self.headers.push((name, value.into()));
     }
 
-    /// What it is for.
+    /// Returns the purpose.
     pub(super) fn purpose(&self) -> Purpose {
         self.purpose
     }
 
-    /// `GET`, or `POST` if it has a body. What is posted must not be repeated elsewhere: redirects are not followed.
+    /// Returns `POST` if the request has a body, else `GET`. Redirects of a `POST` are not followed, so that its
+    /// secrets are not sent elsewhere.
     pub(super) fn method(&self) -> &'static str {
         if self.body.is_some() { "POST" } else { "GET" }
     }
 
-    /// Where it goes.
+    /// Returns the URL.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Whether the URL comes from the settings and not from the network.
+    /// Returns whether the URL comes from the configuration and not from the network.
     pub(super) fn is_typed(&self) -> bool {
         self.typed
     }
 
-    /// Headers beside those that every request has.
+    /// Returns the request-specific headers.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&'static str, &Secret)> {
         self.headers.iter().map(|(name, value)| (*name, value))
     }
 
-    /// The content type and the body.
+    /// Returns the content type and the body.
     pub(super) fn body(&self) -> Option<(&'static str, &Secret)> {
         self.body.as_ref().map(|(content_type, body)| (*content_type, body))
     }
 }
 
-/// Without anything that may be secret.
+/// Prints nothing that may be secret.
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -147,14 +149,14 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// What came back.
+/// HTTP response of a flow.
 #[derive(Clone)]
 pub(super) struct Reply {
-    /// The status of HTTP.
+    /// HTTP status.
     pub(super) status: u16,
     /// The body.
     pub(super) body: Vec<u8>,
-    /// The header `DPoP-Nonce`.
+    /// The `DPoP-Nonce` header.
     pub(super) nonce: Option<String>,
 }
 
@@ -163,12 +165,12 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// Whether it says that something went wrong, whatever its status is.
+    /// Returns whether the body has an `error` member, regardless of the status.
     pub(super) fn has_error(&self) -> bool {
         self.body.windows(7).any(|part| part == br#""error""#)
     }
 
-    /// Whether there is nothing, as opposed to something broken.
+    /// Returns whether the document does not exist, as opposed to a failing server.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self.status, 400 | 401 | 403 | 404 | 405 | 406 | 410)
     }

@@ -1,4 +1,4 @@
-//! Sign-ins in files: each encrypted, each whole or not there, and one process at a time.
+//! Token store in files: encrypted, written atomically, and locked across processes.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -18,14 +18,13 @@ use super::{AuthFuture, boxed};
 use crate::jose::encode;
 
 const NONCE: usize = 24;
-/// The longest record that is read.
+/// Maximum size of a record, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// How long another process may hold a lock, and how often it is looked whether it still does.
+/// How long to wait for a lock held by another process, and how often to poll it.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Keeps sign-ins in a directory, encrypted with XChaCha20-Poly1305 under a key in a file that only its owner can
-/// read.
+/// Token store in a directory, encrypted with XChaCha20-Poly1305. The key is in a file that only its owner can read.
 #[derive(Clone)]
 pub struct FileStore(Arc<Inner>);
 
@@ -35,7 +34,7 @@ struct Inner {
 }
 
 impl FileStore {
-    /// Opens a store. The directory and the key are made if they are not there.
+    /// Opens a store. Creates the directory and the key if they do not exist.
     pub fn open(directory: impl Into<PathBuf>, key_file: impl AsRef<Path>) -> Result<Self, AuthError> {
         let (directory, key_file) = (directory.into(), key_file.as_ref());
         let open = || -> io::Result<_> {
@@ -50,7 +49,7 @@ impl FileStore {
 }
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> AuthError {
-    let text = format!("the sign-ins in `{}` cannot be {what}: {error}", path.display());
+    let text = format!("the token store `{}` cannot be {what}: {error}", path.display());
     AuthError::new(AuthErrorKind::Store, text)
 }
 
@@ -62,7 +61,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// For a file that only its owner reads.
+/// Options for a file that only its owner can read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -76,7 +75,7 @@ fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             getrandom::fill(&mut *key).map_err(io::Error::other)?;
-            // Beside its place first: whoever comes meanwhile finds a whole key, or makes one and loses.
+            // Write to a temporary file and link it: a concurrent process finds a complete key, or loses the race.
             let beside = path.with_extension(crate::server::unguessable());
             write_new(&beside, &[&*key])?;
             let linked = fs::hard_link(&beside, path);
@@ -90,11 +89,11 @@ fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
             #[cfg(unix)]
             if std::os::unix::fs::MetadataExt::mode(&file.metadata()?) & 0o077 != 0 {
                 let text =
-                    format!("others can read the key in `{}`: take that away with chmod 600", path.display());
+                    format!("the key file `{}` is readable by others: run chmod 600 on it", path.display());
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
             }
             file.read_exact(&mut *key).map_err(|error| {
-                io::Error::new(error.kind(), format!("`{}` is no key of 32 bytes", path.display()))
+                io::Error::new(error.kind(), format!("`{}` must contain a key of 32 bytes", path.display()))
             })?;
         }
         Err(error) => return Err(error),
@@ -102,7 +101,7 @@ fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     Ok(key)
 }
 
-/// Writes a file that is not there yet, for good.
+/// Creates a file and syncs it to disk.
 fn write_new(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = private().create_new(true).open(path)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
@@ -127,23 +126,23 @@ impl Inner {
             String::from_utf8(self.cipher.decrypt(&XNonce::from(*nonce), payload).ok()?).ok()
         });
         if opened.is_none() {
-            // It is as good as lost, and must not be in the way of another one.
-            tracing::warn!(directory = %self.directory.display(), "a sign-in was not written with this key");
+            // The record is lost; treat it as absent, so that it does not block a new sign-in.
+            tracing::warn!(directory = %self.directory.display(), "ignoring an undecryptable token record");
         }
         Ok(opened.map(Secret::from))
     }
 
-    /// Beside the old one first, so that there is always a whole one.
+    /// Writes to a temporary file and renames it, so that a complete record always exists.
     fn save(&self, key: &str, record: &Secret) -> io::Result<()> {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;
         let payload = Payload { msg: record.expose().as_bytes(), aad: key.as_bytes() };
         let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload);
-        let sealed = sealed.map_err(|_| io::Error::other("it cannot be encrypted"))?;
+        let sealed = sealed.map_err(|_| io::Error::other("encryption failed"))?;
         let beside = self.path(key, &crate::server::unguessable());
         write_new(&beside, &[&nonce, &sealed])?;
         fs::rename(&beside, self.path(key, "sealed"))?;
-        // Directories are files where this is needed.
+        // On Unix the directory must be synced, too.
         if cfg!(unix) { File::open(&self.directory)?.sync_all() } else { Ok(()) }
     }
 
@@ -154,7 +153,7 @@ impl Inner {
         }
     }
 
-    /// The lock, if nobody else has it.
+    /// Returns the lock unless another process holds it.
     fn try_lock(&self, key: &str) -> io::Result<Option<File>> {
         let file = private().create(true).truncate(false).open(self.path(key, "lock"))?;
         match file.try_lock() {
@@ -166,7 +165,7 @@ impl Inner {
 }
 
 impl FileStore {
-    /// Files are waited for on a thread of their own.
+    /// Runs file operations on the blocking thread pool.
     fn blocking<'a, T: Send + 'static>(
         &'a self,
         what: &'static str,
@@ -207,7 +206,7 @@ impl TokenStore for FileStore {
                     return Ok(Box::new(lock) as Box<dyn Send>);
                 }
                 if begun.elapsed() > PATIENCE {
-                    let held = io::Error::other("another process has held one for a minute");
+                    let held = io::Error::other("another process has held the lock for a minute");
                     return Err(failed(&self.0.directory, "locked", &held));
                 }
                 tokio::time::sleep(LOOK).await;

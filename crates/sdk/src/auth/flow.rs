@@ -1,15 +1,15 @@
-//! The way to a token, as a machine without input or output: it is told what happened and says what to do next.
+//! OAuth flow as a sans-IO state machine: it receives events and returns the next action.
 //!
 //! ```text
 //! resource metadata ─► server metadata ─► refresh ──────────────────────────► token
-//!   (RFC 9728)          (RFC 8414, OIDC)    │ refused, or nothing to refresh     ▲
+//!   (RFC 9728)          (RFC 8414, OIDC)    │ rejected, or no refresh token      ▲
 //!                                           ▼                                    │
-//!                                     registration ─► a person signs in ─► code ─┤
-//!                                                     the client's own secret ───┤
-//!                                                     an assertion of others ────┘
+//!                                     registration ─► user signs in ─────► code ─┤
+//!                                                     client credentials ────────┤
+//!                                                     assertion ─────────────────┘
 //! ```
 //!
-//! Each step is a file of its own, with the rules of its standard; this one only knows their order.
+//! Each step has its own file with the rules of its standard; this file defines only their order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,47 +29,47 @@ use super::token::Claim;
 use crate::egress::Target;
 use crate::jose::SigningKey;
 
-/// What to do next.
+/// Next action.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Send this, and say what came back.
+    /// Send the request and report the response.
     Send(Exchange),
-    /// Say where people come back to.
+    /// Report the redirect URI.
     Prepare,
-    /// Lead a person there, and say where they came back to.
+    /// Redirect the user to this URL and report the URL of the redirect back.
     Visit(String),
-    /// Get an assertion of who asks, made out to this authorization server.
+    /// Get an assertion of the client's or user's identity for this authorization server.
     Assert { audience: String },
-    /// That was it.
+    /// The flow is complete.
     Done(Box<Record>),
 }
 
-/// What happened.
+/// Input of the state machine.
 pub(super) enum Event {
     Begin,
     Replied(Reply),
-    /// Nothing came back, for this reason.
+    /// No response was received, for this reason.
     Unreachable(AuthError),
-    /// People come back to this URL.
+    /// The redirect URI.
     Prepared(String),
-    /// The person came back, at this URL.
+    /// The URL of the redirect back from the authorization server.
     Returned(String),
     Asserted(Secret),
 }
 
-/// What a flow starts from.
+/// Input of a flow.
 pub(super) struct Start {
     pub(super) profile: Arc<Profile>,
-    /// The server that wants to know who asks.
+    /// The server that requires authentication.
     pub(super) server: Target,
     pub(super) challenge: Challenge,
-    /// What was kept.
+    /// The stored token record.
     pub(super) earlier: Option<Record>,
-    /// Whether somebody can be asked to sign in.
+    /// Whether a user can be redirected.
     pub(super) person: bool,
 }
 
-/// One way to a token.
+/// One run of the authorization flow.
 pub(super) struct Flow {
     pub(super) start: Start,
     pub(super) step: Step,
@@ -77,39 +77,39 @@ pub(super) struct Flow {
     pub(super) authority: Option<ServerMetadata>,
     pub(super) identity: Option<Identity>,
     pub(super) key: Option<SigningKey>,
-    /// Where people come back to, once it is known.
+    /// The redirect URI, once known.
     pub(super) redirect_uri: Option<String>,
-    /// Whether the authorization server forgot what it once registered.
+    /// Whether the authorization server no longer knows the registered client.
     pub(super) is_forgotten: bool,
-    /// Whether the token came of a refresh.
+    /// Whether the token comes from a refresh.
     pub(super) is_renewed: bool,
-    /// Whether nothing but a refresh is wanted.
+    /// Whether only a refresh is requested.
     pub(super) is_only_renewal: bool,
-    /// What is asked for.
+    /// Requested scopes.
     pub(super) scopes: Scopes,
-    /// What went wrong first, for when nothing goes right.
+    /// The first failure, returned if all alternatives fail.
     pub(super) failure: Option<AuthError>,
 }
 
 pub(super) enum Step {
     Begin,
-    /// Looks for what the server says of itself.
+    /// Searching for resource metadata.
     Resource {
         at: String,
         then: VecDeque<String>,
     },
-    /// Looks for what an authorization server says of itself.
+    /// Searching for authorization server metadata.
     Authority(Search),
-    /// Waits to hear where people come back to.
+    /// Waiting for the redirect URI.
     Preparing,
     Registering {
-        /// Whether the client said what it will ask for.
+        /// Whether the registration lists the scopes.
         with_scopes: bool,
     },
     Visiting(Pending),
-    /// Waits for an assertion.
+    /// Waiting for an assertion.
     Asserting,
-    /// Waits for an identity provider's answer.
+    /// Waiting for the response of the identity provider.
     Exchanging,
     Claiming {
         claim: Claim,
@@ -118,13 +118,13 @@ pub(super) enum Step {
     Over,
 }
 
-/// The search for the metadata of authorization servers.
+/// Search for the metadata of authorization servers.
 pub(super) struct Search {
-    /// Whose; `None` is the server's own origin, as of old.
+    /// The issuer; `None` is the server's own origin, as in the revision 2025-03-26.
     pub(super) issuer: Option<String>,
     pub(super) at: String,
     pub(super) then: VecDeque<String>,
-    /// Others, if this one cannot be used.
+    /// Remaining issuers, if this one cannot be used.
     pub(super) others: VecDeque<String>,
 }
 
@@ -146,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Takes in what happened, at this time in seconds since 1970.
+    /// Processes an event. `now` is in seconds since the Unix epoch.
     pub(super) fn next(&mut self, event: Event, now: u64) -> Result<Action, AuthError> {
         let event = match event {
             Event::Unreachable(error) => return self.failed(error, now),
@@ -171,12 +171,12 @@ impl Flow {
             }
             _ => Err(AuthError::new(
                 super::AuthErrorKind::Setup,
-                "this sign-in is over, or was told of something else",
+                "this sign-in has finished or received an unexpected event",
             )),
         }
     }
 
-    /// A place that was asked cannot be reached. Where there are others, they are tried.
+    /// Handles an unreachable URL: tries the alternatives, if there are any.
     fn failed(&mut self, error: AuthError, now: u64) -> Result<Action, AuthError> {
         match std::mem::replace(&mut self.step, Step::Over) {
             Step::Resource { then, .. } => self.next_resource(then, Some(error)),
@@ -185,25 +185,25 @@ impl Flow {
         }
     }
 
-    /// What tokens are asked for, to the letter.
+    /// Returns the resource identifier that tokens are requested for.
     pub(super) fn resource(&self) -> String {
         match (&self.resource, &self.start.earlier) {
             (Some(metadata), _) => metadata.resource.clone(),
             (None, Some(earlier)) => earlier.resource.clone(),
-            // Without the query, which may hold a key, and without a slash that says nothing.
+            // Without the query, which may contain a key, and without a trailing slash.
             (None, None) => self.start.server.to_string().trim_end_matches('/').to_owned(),
         }
     }
 
-    /// Whether a refusal to renew means that there is nothing to renew. A client that has registered itself can do so again;
-    /// one that needs no person can go on without.
+    /// Returns whether a failed refresh ends the grant. A self-registered client can register again, and a client
+    /// without a user can request a new token.
     pub(super) fn is_over(&self, error: &AuthError) -> bool {
         let can_begin_again =
             self.start.profile.client.is_none() || !matches!(self.start.profile.grant, Grant::Person);
         error.ends_grant() || (error.is_of_client() && can_begin_again)
     }
 
-    /// What was kept, if this authorization server gave it.
+    /// Returns the stored record if it was issued by this authorization server.
     pub(super) fn earlier(&self) -> Option<&Record> {
         let issuer = self.authority.as_ref().map(|authority| &authority.issuer);
         self.start.earlier.as_ref().filter(|earlier| Some(&earlier.issuer) == issuer)

@@ -1,8 +1,8 @@
-//! `application/x-www-form-urlencoded`: what token requests are written in and redirects come back with.
+//! Codec for `application/x-www-form-urlencoded`, used by token requests and redirects.
 
 use std::borrow::Cow;
 
-/// Appends `name=value`, after `&` if something stands before it.
+/// Appends `name=value`, separated by `&` if needed.
 pub(super) fn append(form: &mut String, name: &str, value: &str) {
     if !form.is_empty() && !form.ends_with(['?', '&']) {
         form.push('&');
@@ -12,7 +12,7 @@ pub(super) fn append(form: &mut String, name: &str, value: &str) {
     encode_into(form, value);
 }
 
-/// A value as it stands in a form.
+/// Encodes a value.
 pub(super) fn encoded(value: &str) -> String {
     let mut out = String::new();
     encode_into(&mut out, value);
@@ -33,7 +33,7 @@ fn encode_into(out: &mut String, value: &str) {
     }
 }
 
-/// The pairs of a form. A `%` without two digits stands for itself.
+/// Decodes the pairs of a form. A `%` without two hex digits is taken literally.
 pub(crate) fn decode(form: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let pairs = form.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {

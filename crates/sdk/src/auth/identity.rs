@@ -1,5 +1,5 @@
-//! Who the client is at an authorization server, and how it proves that at the token endpoint (RFC 6749 2.3,
-//! RFC 7523 2.2).
+//! Client identity at an authorization server, and client authentication at the token endpoint (RFC 6749 section 2.3,
+//! RFC 7523 section 2.2).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +14,10 @@ use super::pkce::random_text;
 use super::secret::{self, Secret};
 use super::server_metadata::ServerMetadata;
 
-/// How long a proof of who asks is good for, in seconds.
+/// Lifetime of a client assertion, in seconds.
 const ASSERTION_LIFE: u64 = 300;
 
-/// How a client proves who it is.
+/// Client authentication method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Method {
     #[serde(rename = "none")]
@@ -46,7 +46,7 @@ impl Method {
             .find(|method| method.name() == name)
     }
 
-    /// The first of those that the server takes. One that does not say takes them all.
+    /// Returns the first wanted method that the server supports. A server that lists none is assumed to support all.
     pub(super) fn choose(wanted: &[Method], server: &ServerMetadata) -> Option<Method> {
         let takes = |method: &Method| {
             server.auth_methods.as_ref().is_none_or(|known| known.iter().any(|known| known == method.name()))
@@ -55,29 +55,29 @@ impl Method {
     }
 }
 
-/// A client as one authorization server knows it.
+/// Client as registered at one authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) id: String,
     #[serde(default, with = "secret::kept")]
     pub(super) secret: Option<Secret>,
     pub(super) method: Method,
-    /// Where people come back to, if it was registered by us and only with that.
+    /// The redirect URI, if the client registered itself with it.
     pub(super) redirect_uri: Option<String>,
-    /// The scopes that it may ask for, if it was registered with such.
+    /// The registered scopes, if the registration listed any.
     #[serde(default)]
     pub(super) scopes: Option<String>,
-    /// When the secret is over, in seconds since 1970.
+    /// Expiry of the secret, in seconds since the Unix epoch.
     pub(super) expires_at: Option<u64>,
 }
 
 impl Identity {
-    /// A client that was not registered by us.
+    /// Creates a client that was not registered dynamically.
     pub(super) fn new(id: &str, secret: Option<Secret>, method: Method) -> Self {
         Identity { id: id.to_owned(), secret, method, redirect_uri: None, scopes: None, expires_at: None }
     }
 
-    /// Adds to a request who sends it.
+    /// Adds client authentication to a request.
     pub(super) fn sign(
         &self,
         request: &mut Exchange,
@@ -101,7 +101,7 @@ impl Identity {
                 let missing = || {
                     AuthError::new(
                         AuthErrorKind::Setup,
-                        "the client proves itself with a key, and none was given",
+                        "the client authenticates with a private key, but none is configured",
                     )
                 };
                 let assertion = self.assertion(key.ok_or_else(missing)?, issuer, now)?;

@@ -1,5 +1,5 @@
-//! Keeping a token. One that cannot be kept is used all the same, since the one before it may be worth nothing any more; it
-//! is kept as soon as that can be.
+//! Persistence of new tokens. A token that cannot be stored is used anyway, because its predecessor may be invalid;
+//! storing is retried in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::sync::lock;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How often it is tried for an account that nobody uses any more.
+/// Maximum number of retries for an account that is not in use any more.
 const LAST_TRIES: u32 = 30;
 
-/// What is known could not be kept.
+/// Marker of a token that could not be stored.
 pub(super) struct Unkept {
-    /// What the store had then.
+    /// Content of the store at that time.
     before: Option<Secret>,
 }
 
 impl Account {
-    /// Keeps a new token, under the lease of whoever has one. `before` is what the store has.
+    /// Stores a new token, under the given lease or a new one. `before` is the current content of the store.
     pub(super) async fn keep(
         &self,
         record: &Record,
@@ -35,7 +35,7 @@ impl Account {
             let _lease = if let Some(lease) = lease {
                 lease
             } else {
-                // It was given back while somebody was asked.
+                // The lease was released during the sign-in.
                 let lease = profile.store.lock(&self.key).await?;
                 before = profile.store.load(&self.key).await?;
                 lease
@@ -45,16 +45,16 @@ impl Account {
         let kept = keep.await;
         lock(&self.live).unkept = kept.is_err().then_some(Unkept { before });
         if let Err(error) = kept {
-            tracing::error!(%error, "a new sign-in could not be kept: until it is, it would be lost with this process");
+            tracing::error!(%error, "failed to store a new token; it is lost with this process unless a retry succeeds");
         }
     }
 
-    /// Whether what is known here is newer than `kept`, which the store has.
+    /// Returns whether the token in memory is newer than `kept`, the content of the store.
     pub(super) fn is_ahead_of(&self, kept: Option<&Secret>) -> bool {
         lock(&self.live).unkept.as_ref().is_some_and(|unkept| unkept.before.as_ref() == kept)
     }
 
-    /// Keeps what could not be kept after `attempt`, unless somebody is at it. What another process kept since counts more.
+    /// Retries to store the token of `attempt`, unless an operation is running. A token stored by another process wins.
     async fn keep_again(&self, attempt: u64, profile: &Profile) -> Result<(), AuthError> {
         let _lease = profile.store.lock(&self.key).await?;
         let Ok(_turn) = self.turn.try_lock() else { return Ok(()) };
@@ -76,7 +76,7 @@ impl Account {
     }
 }
 
-/// Lets others go on, and tries until what could not be kept is. Whatever is done next takes that over.
+/// Releases the locks and retries until the token is stored. The next operation on the token takes precedence.
 pub(super) async fn keep_on(account: Arc<Account>, held: Held, profile: Arc<Profile>) {
     let attempt = account.current().1;
     drop(held);
@@ -86,7 +86,7 @@ pub(super) async fn keep_on(account: Arc<Account>, held: Held, profile: Arc<Prof
         pause = (pause * 2).min(LONGEST_PAUSE);
         tries = if Arc::strong_count(&account) == 1 { tries - 1 } else { LAST_TRIES };
         if let Err(error) = account.keep_again(attempt, &profile).await {
-            tracing::debug!(%error, "a sign-in can still not be kept");
+            tracing::debug!(%error, "retry to store the token failed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The key that a client proves itself with.
+//! Private key for `private_key_jwt` client authentication.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::error::AuthError;
 use crate::jose::{Algorithm, SigningKey};
 
-/// A private key and its name, for clients that are known by their key (`private_key_jwt`).
+/// Private key with an optional key id, for `private_key_jwt` client authentication.
 #[derive(Clone)]
 pub struct PrivateKey {
     key: SigningKey,
@@ -16,12 +16,12 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// Reads a key from PEM (PKCS #8).
+    /// Parses a PEM file (PKCS #8).
     pub fn from_pem(pem: &str, algorithm: Algorithm) -> Result<Self, AuthError> {
         Ok(PrivateKey { key: SigningKey::from_pkcs8_pem(pem, algorithm)?, id: None })
     }
 
-    /// The name under which the authorization server knows the key (`kid`).
+    /// Sets the key id (`kid`) that the authorization server knows the key by.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());

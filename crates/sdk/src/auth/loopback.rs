@@ -1,7 +1,7 @@
-//! Where the browser comes back to on a person's own machine (RFC 8252): a port of its own for one sign-in.
+//! Loopback redirect (RFC 8252): receives the redirect on a port of the user's machine.
 //!
-//! It listens on 127.0.0.1 for as long as somebody signs in, and hears nothing but the answer to that sign-in: what
-//! other pages send here is turned away and does not end the wait.
+//! It listens on 127.0.0.1 for the duration of one sign-in and accepts only the redirect of that sign-in: requests of
+//! other pages get a 404 and do not end the wait.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,28 +18,28 @@ use super::{AuthFuture, boxed, form};
 use crate::sync::lock;
 
 const PATH: &str = "/callback";
-/// The longest request that is read, and how long it may take to arrive.
+/// Maximum length of a request head, in bytes, and how long it may take to arrive.
 const LONGEST: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many sign-ins can be begun and not finished, those before being given up; and how many connections one waits on.
+/// Maximum number of pending sign-ins, beyond which the oldest is dropped, and of concurrent connections of one.
 const MOST: usize = 16;
 
-/// Asks a person who sits at this machine. The URL is shown or opened by what [`Self::new`] is given.
+/// Redirect handler for a user at this machine. The callback of [`Self::new`] shows or opens the URL.
 pub struct Loopback {
     show: Box<dyn Fn(&str) + Send + Sync>,
     port: u16,
-    /// Who listens, by the redirect URI.
+    /// Listeners by redirect URI, the newest first.
     listening: Mutex<VecDeque<(String, TcpListener)>>,
 }
 
 impl Loopback {
-    /// `show` is told the URL that the person has to open. If it starts a program with it, then never by a shell.
+    /// Creates a handler. `show` receives the URL that the user has to open. Never pass the URL to a shell.
     pub fn new(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Loopback { show: Box::new(show), port: 0, listening: Mutex::default() }
     }
 
-    /// Listens on this port, for clients that were registered with it; on any free one when nothing is said.
+    /// Sets the port, for clients that are registered with it. Default: any free port.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
@@ -74,10 +74,10 @@ impl Person for Loopback {
                 |wanted: &str| form::decode(query).find(|(name, _)| name == wanted).map(|(_, value)| value);
             let state: Arc<str> = find("state").unwrap_or_default().into();
             let listener = find("redirect_uri").and_then(|uri| self.take(&uri));
-            let listener = listener.ok_or_else(|| not_heard(&io::Error::other("nobody listens")))?;
+            let listener = listener.ok_or_else(|| not_heard(&io::Error::other("the listener is closed")))?;
             let port = listener.local_addr().map_err(|error| not_heard(&error))?.port();
             (self.show)(&url);
-            // Browsers open connections that they do not use yet: none keeps the others waiting.
+            // Browsers open speculative connections: serve all concurrently, so that none blocks the others.
             let mut heard = JoinSet::new();
             loop {
                 tokio::select! {
@@ -98,10 +98,10 @@ impl Person for Loopback {
 }
 
 fn not_heard(error: &io::Error) -> AuthError {
-    AuthError::new(AuthErrorKind::Person, format!("the browser cannot come back to this machine: {error}"))
+    AuthError::new(AuthErrorKind::Person, format!("cannot receive the redirect on this machine: {error}"))
 }
 
-/// Reads one request. Gives its path and query if it is the answer that is waited for.
+/// Reads one request. Returns its path and query if it is the expected redirect.
 async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -115,12 +115,10 @@ async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
     let found = std::str::from_utf8(&head).ok().and_then(|head| callback(head, port, state));
     let (status, text) = match found {
         Some(answer) if is_refusal(answer) => {
-            ("200 OK", "You are not signed in. Go back to the program that asked you: it knows why.")
+            ("200 OK", "Sign-in failed. Return to the application for details.")
         }
-        Some(_) => {
-            ("200 OK", "You are signed in as far as this page knows. Go back to the program that asked you.")
-        }
-        None => ("404 Not Found", "This is not the answer that is waited for."),
+        Some(_) => ("200 OK", "Sign-in response received. Return to the application."),
+        None => ("404 Not Found", "This is not the expected redirect."),
     };
     let page = format!("<!doctype html><meta charset=utf-8><title>Sign-in</title><p>{text}</p>\n");
     let answer = format!(
@@ -129,12 +127,12 @@ async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
          connection: close\r\n\r\n{page}",
         page.len()
     );
-    let _ = stream.write_all(answer.as_bytes()).await; // the person sees it or not
+    let _ = stream.write_all(answer.as_bytes()).await; // the browser may have closed the connection
     let _ = stream.shutdown().await;
     found.map(str::to_owned)
 }
 
-/// The path and query of a request that answers this sign-in.
+/// Returns the path and query of a request if it is the redirect of this sign-in.
 fn callback<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> {
     let mut lines = head.split("\r\n");
     let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
@@ -147,7 +145,7 @@ fn callback<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> {
     (is_here && hosts.next().is_none() && path == PATH && is_ours).then_some(target)
 }
 
-/// Whether an answer says that nobody has signed in.
+/// Returns whether the redirect reports an error.
 fn is_refusal(target: &str) -> bool {
     let query = target.split_once('?').map_or("", |(_, query)| query);
     form::decode(query).any(|(name, _)| name == "error")

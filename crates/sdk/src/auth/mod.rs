@@ -1,14 +1,14 @@
-//! Who asks: how clients sign in to servers, and what both sides of that share.
+//! Client authorization: how clients authenticate to servers, and the types that the server side shares.
 //!
 //! ```text
-//! a request ─► Authorize::credentials ─► sent ─► 401 or 403 ─► Authorize::refused ─► sent again
-//!                                                             │
-//!              account: one at a time; renew: kept before it is used
-//!                 └─ run: sends what the flow wants, by the egress module alone
-//!                      └─ flow: what to do next, without input or output
+//! request ─► Authorize::credentials ─► sent ─► 401 or 403 ─► Authorize::refused ─► resent
+//!                                                           │
+//!               account: one token update at a time; renew: stored before it is used
+//!                  └─ run: executes the actions of the flow, through the egress module only
+//!                       └─ flow: decides the next action, without I/O
 //! ```
 //!
-//! Everything from `flow` down is data in and data out, one standard per file, and is tested without a network.
+//! Everything from `flow` down is sans-IO, one standard per file, and is tested without a network.
 
 mod account;
 mod authorize;
@@ -66,7 +66,7 @@ pub(crate) use {dpop::PROOF, resource_metadata::WELL_KNOWN, server_metadata::loc
 
 pub use crate::jose::Algorithm;
 
-/// Work of signing in, behind a pointer.
+/// Boxed future of an authorization operation.
 pub type AuthFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
 
 fn boxed<'a, T>(work: impl Future<Output = Result<T, AuthError>> + Send + 'a) -> AuthFuture<'a, T> {

@@ -1,4 +1,4 @@
-//! OAuth for clients: what is set up once, and shared by every connection that uses it.
+//! OAuth client configuration, shared by all connections that use it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::store::{MemoryStore, TokenStore};
 use super::{AuthFuture, boxed};
 use crate::server::Clock;
 
-/// How a client signs in with OAuth. Clones share what they know: use one for all connections of a program.
+/// OAuth authorization for clients. Clones share their tokens: use one instance for all connections of an application.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), linchpin::ClientError> {
@@ -29,20 +29,20 @@ use crate::server::Clock;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-#[must_use = "it does nothing until a client is given it"]
+#[must_use = "does nothing until it is passed to a client"]
 pub struct OAuth {
     pub(super) profile: Arc<Profile>,
-    /// What is known of each server.
+    /// Token state of each server.
     pub(super) accounts: Arc<Mutex<HashMap<String, Arc<Account>>>>,
 }
 
-/// What is set up.
+/// Configuration of a client.
 #[derive(Clone)]
 pub(super) struct Profile {
     pub(super) name: String,
     pub(super) website: Option<String>,
     pub(super) client: Option<Preregistered>,
-    /// Where it is registered.
+    /// The issuer at which the client is registered.
     pub(super) issuer: Option<String>,
     pub(super) document_url: Option<String>,
     pub(super) key: Option<PrivateKey>,
@@ -60,7 +60,7 @@ pub(super) struct Profile {
 
 type OnStep = dyn Fn(&AuthStep<'_>) + Send + Sync;
 
-/// A client that an authorization server knows already.
+/// Client that is registered at an authorization server out of band.
 #[derive(Clone)]
 pub(super) struct Preregistered {
     pub(super) id: String,
@@ -75,7 +75,7 @@ impl Preregistered {
 }
 
 impl Profile {
-    /// A client that is known, with the secret that the settings have now.
+    /// Returns the identity with the currently configured secret, if it is the preregistered client.
     pub(super) fn known_as(&self, mut identity: Identity) -> Identity {
         if let Some(client) = self.client.as_ref().filter(|client| client.id == identity.id) {
             identity.secret.clone_from(&client.secret);
@@ -84,19 +84,19 @@ impl Profile {
     }
 }
 
-/// Who is behind a request for a token.
+/// Grant type of the token requests.
 #[derive(Clone)]
 pub(super) enum Grant {
     Person,
     Client,
-    /// The assertion of a workload's platform.
+    /// Assertion of a workload platform.
     Workload(Arc<Asserts>),
     Enterprise(Arc<IdentityProvider>),
 }
 
 pub(super) type Asserts = dyn Fn(String) -> AuthFuture<'static, Secret> + Send + Sync;
 
-/// The identity provider of an organisation, where people are signed in already.
+/// Identity provider of an organisation, where users are already signed in.
 pub struct IdentityProvider {
     pub(super) token_endpoint: String,
     client_id: String,
@@ -105,8 +105,8 @@ pub struct IdentityProvider {
 }
 
 impl IdentityProvider {
-    /// The provider's token endpoint, the client's id there, and where the identity token of the person who is
-    /// signed in comes from.
+    /// Creates a provider from its token endpoint, the client id there, and a function that returns the ID token of the
+    /// signed-in user.
     pub fn new<F, Fut>(token_endpoint: impl Into<String>, client_id: impl Into<String>, id_token: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -120,7 +120,7 @@ impl IdentityProvider {
         }
     }
 
-    /// The client's secret at the provider.
+    /// Sets the client secret at the provider.
     #[must_use]
     pub fn client_secret(mut self, secret: impl Into<Secret>) -> Self {
         self.client_secret = Some(secret.into());
@@ -162,23 +162,23 @@ impl OAuth {
         self
     }
 
-    /// A person signs in, to a program of this name.
+    /// Uses the authorization-code grant: a user signs in. `name` is the client name shown to the user.
     pub fn new(name: impl Into<String>) -> Self {
         Self::with_grant(name.into(), Grant::Person)
     }
 
-    /// The client speaks for itself, with a secret that the authorization server gave it.
+    /// Uses the client-credentials grant with a client secret.
     pub fn client_credentials(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         Self::with_grant(String::new(), Grant::Client).client_secret(id, secret)
     }
 
-    /// The client speaks for itself, with a key that the authorization server knows.
+    /// Uses the client-credentials grant with a private key that the authorization server knows.
     pub fn private_key_jwt(id: impl Into<String>, key: PrivateKey) -> Self {
         Self::with_grant(String::new(), Grant::Client).client_key(id, key)
     }
 
-    /// A workload whose platform says who it is (workload identity federation): `assertion` gives a signed token
-    /// that is made out to the authorization server whose name it is told.
+    /// Uses workload identity federation: `assertion` returns a signed token of the platform for the authorization
+    /// server that it is called with.
     pub fn workload<F, Fut>(client_id: impl Into<String>, assertion: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -188,54 +188,56 @@ impl OAuth {
         Self::with_grant(String::new(), grant).client(client_id)
     }
 
-    /// A person who is signed in to the identity provider of their organisation, which decides what they may use
-    /// (enterprise-managed authorization). The client must be known to the authorization server: see [`Self::client`]
+    /// Uses enterprise-managed authorization: the user is signed in to the identity provider of their organisation,
+    /// which decides what they may use. The client must be registered at the authorization server: see [`Self::client`]
     /// and [`Self::client_secret`].
     pub fn enterprise(provider: IdentityProvider) -> Self {
         Self::with_grant(String::new(), Grant::Enterprise(Arc::new(provider)))
     }
 
-    /// The client is registered already, and has no secret.
+    /// Sets a preregistered client id without a secret.
     pub fn client(self, id: impl Into<String>) -> Self {
         let client = Preregistered { id: id.into(), secret: None, has_key: false };
         self.set(|profile| profile.client = Some(client))
     }
 
-    /// The client is registered already, with a secret.
+    /// Sets a preregistered client id with a secret.
     pub fn client_secret(self, id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         let client = Preregistered { id: id.into(), secret: Some(secret.into()), has_key: false };
         self.set(|profile| profile.client = Some(client))
     }
 
-    /// The client is registered already, with a key.
+    /// Sets a preregistered client id with a private key.
     pub fn client_key(self, id: impl Into<String>, key: PrivateKey) -> Self {
         let client = Preregistered { id: id.into(), secret: None, has_key: true };
         self.set(|profile| (profile.client, profile.key) = (Some(client), Some(key)))
     }
 
-    /// The authorization server at which the client is registered: its secret goes nowhere else. Without it the first
-    /// one that the server names is trusted with the secret, and no other after that.
+    /// Sets the authorization server at which the client is registered; the client secret is sent to no other. Default:
+    /// the first one that the server names receives the secret, and no other after it.
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
         self.set(|profile| profile.issuer = Some(issuer.into()))
     }
 
-    /// Where a document about the client is, which is then its id for every authorization server that reads such.
+    /// Sets the URL of the client ID metadata document, which is the client id for authorization servers that support
+    /// it.
     pub fn client_metadata_url(self, url: impl Into<String>) -> Self {
         self.set(|profile| profile.document_url = Some(url.into()))
     }
 
-    /// The program's website, for people who are asked whether to let it in.
+    /// Sets the website of the application, shown on the consent page.
     pub fn website(self, url: impl Into<String>) -> Self {
         self.set(|profile| profile.website = Some(url.into()))
     }
 
-    /// How a person is asked to sign in: [`super::Loopback`] for programs on a person's machine.
+    /// Sets the redirect handler that sends a user to the authorization URL: [`super::Loopback`] for applications on
+    /// the user's machine.
     pub fn person(self, person: impl Person) -> Self {
         self.set(|profile| profile.person = Some(Arc::new(person)))
     }
 
-    /// People come back to a URL of the host's own: `visit` leads somebody to a URL and gives the one they came back
-    /// to.
+    /// Sets a redirect handler for a redirect URI of the application: `visit` sends the user to a URL and returns the
+    /// URL of the redirect back.
     pub fn redirect<F, Fut>(self, redirect_uri: impl Into<String>, visit: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -244,42 +246,43 @@ impl OAuth {
         self.person(Redirected::new(redirect_uri.into(), visit))
     }
 
-    /// How long a person may take to sign in; 10 minutes when nothing is said.
+    /// Sets how long a user may take to sign in. Default: 10 min.
     pub fn patience(self, patience: Duration) -> Self {
         self.set(|profile| profile.patience = patience)
     }
 
-    /// Asks for these scopes, whatever the server says, and for those that it names for one operation.
+    /// Sets the requested scopes, replacing those that the server advertises. Scopes of a challenge are added.
     pub fn scopes<S: AsRef<str>>(self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.set(|profile| profile.scopes = Some(scopes.into_iter().collect()))
     }
 
-    /// Binds tokens to a key wherever the authorization server can do that, not only where the server wants it.
+    /// Requests key-bound tokens wherever the authorization server supports them, not only where the server requires
+    /// them.
     pub fn dpop(self) -> Self {
         self.set(|profile| profile.dpop = true)
     }
 
-    /// Does not ask to be let in while nobody is there: the person signs in again when the token runs out.
+    /// Does not request `offline_access`: the user signs in again when the token expires.
     pub fn without_offline_access(self) -> Self {
         self.set(|profile| profile.offline_access = false)
     }
 
-    /// Where tokens are kept; in memory when nothing is said.
+    /// Sets the token store. Default: [`MemoryStore`].
     pub fn store(self, store: impl TokenStore) -> Self {
         self.set(|profile| profile.store = Arc::new(store))
     }
 
-    /// Whose sign-ins these are, where a store has those of several.
+    /// Sets the account name, if a store holds tokens of several accounts.
     pub fn account(self, account: impl Into<String>) -> Self {
         self.set(|profile| profile.account = account.into())
     }
 
-    /// Is told each step of signing in, with nothing secret in it.
+    /// Sets a callback for each step of an authorization. Steps contain no secrets.
     pub fn on_step(self, told: impl Fn(&AuthStep<'_>) + Send + Sync + 'static) -> Self {
         self.set(|profile| profile.on_step = Some(Arc::new(told)))
     }
 
-    /// Tells the time, in place of the system's clock.
+    /// Sets the source of the current time. Default: the system clock.
     pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.set(|profile| profile.clock = Clock::new(now))
     }

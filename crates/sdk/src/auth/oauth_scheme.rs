@@ -1,4 +1,4 @@
-//! OAuth as what says who asks: tokens are renewed before they run out, and what a server refuses is answered.
+//! Implementation of [`Authorize`] by [`OAuth`]: refreshes tokens before they expire and handles challenges.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl OAuth {
     fn key_of(&self, server: &Target) -> String {
         let profile = &self.profile;
         let client = profile.client.as_ref().map_or("", |client| &client.id);
-        // Queries may hold keys, and tell tenants apart.
+        // The query may contain keys, so it is hashed; it may also distinguish tenants.
         let url = server.url();
         let query = url.split_once('?').map(|(_, query)| digest(query));
         let [account, client] = [&profile.account, client].map(encoded);
@@ -43,10 +43,10 @@ impl OAuth {
         }
         let (record, mark) = account.current();
         if let Some(record) = record.filter(|record| record.can_be_renewed(now(profile))) {
-            // It is renewed early and may still be good. If not, the server says so, and then it is asked anew who signs
-            // people in: the one that was known may have moved.
+            // A refresh runs early, so the token may still be valid. If it is not, the server responds with 401, and
+            // discovery runs again: the authorization server may have changed.
             if let Err(error) = account.work(Work::Renew, mark, profile, request, false).await {
-                tracing::debug!(%error, is_over = record.is_over(now(profile)), "a token could not be renewed");
+                tracing::debug!(%error, is_over = record.is_over(now(profile)), "token refresh failed");
             }
         }
         account.credentials(request, profile)
@@ -67,8 +67,8 @@ impl OAuth {
         Ok(true)
     }
 
-    /// Forgets the sign-in to a server, and gives its tokens back if the authorization server takes them (RFC 7009).
-    /// Whether there was one.
+    /// Signs out of a server: deletes the stored token and revokes it if the authorization server supports that (RFC
+    /// 7009). Returns whether there was one.
     pub async fn sign_out(&self, url: &str, egress: &Egress) -> Result<bool, AuthError> {
         let server =
             Target::typed(url).map_err(|error| AuthError::new(AuthErrorKind::Setup, error.to_string()))?;

@@ -1,4 +1,4 @@
-//! The second half of a flow: becoming known, proving who asks, and getting the token.
+//! Acquisition steps of a flow: registration, authorization and token request.
 
 use super::authorize::{self, Pending};
 use super::error::{AuthError, AuthErrorKind, quoted};
@@ -15,7 +15,7 @@ use super::{challenge::Challenge, dpop};
 use crate::jose::SigningKey;
 
 impl Flow {
-    /// A flow that only renews a token, where it came from.
+    /// Creates a flow that only refreshes a token, at the token endpoint of its record.
     pub(super) fn refresh(start: Start, record: Record) -> (Self, Option<Claim>) {
         let claim = record.refresh_token.clone().map(Claim::Refresh);
         let mut flow = Flow::new(Start { challenge: Challenge::default(), ..start });
@@ -33,13 +33,13 @@ impl Flow {
         (flow, claim)
     }
 
-    /// The authorization server is known: what is there to show it?
+    /// Continues once the authorization server is known: refreshes the stored token, or starts authorization.
     pub(super) fn begin_claim(&mut self, now: u64) -> Result<Action, AuthError> {
         self.key = self.earlier().and_then(|earlier| earlier.key().cloned());
         if self.wants_dpop() && self.key.is_none() {
             self.key = Some(SigningKey::generate_es256());
         }
-        // More than before cannot be had by renewing.
+        // A refresh cannot add scopes.
         let earlier = self.earlier().filter(|_| !self.start.challenge.wants_more_scope());
         if let Some((token, identity)) =
             earlier.and_then(|e| Some((e.refresh_token.clone()?, e.identity.clone())))
@@ -59,20 +59,20 @@ impl Flow {
 
     pub(super) fn become_known(&mut self, now: u64) -> Result<Action, AuthError> {
         if self.needs_person() && self.redirect_uri.is_none() {
-            self.authority()?.authorization_endpoint(&self.start.server)?; // before anybody is troubled
+            self.authority()?.authorization_endpoint(&self.start.server)?; // fail before the user is redirected
             if !self.start.person {
-                let text = "somebody has to sign in, and nobody can be asked: give the client a `person`";
+                let text = "sign-in required, but no user can be redirected: set a redirect handler";
                 return Err(AuthError::new(AuthErrorKind::Nobody, text));
             }
             self.step = Step::Preparing;
             return Ok(Action::Prepare);
         }
-        // Those that did not take scopes once will not take them now.
+        // A server that rejected scopes in a registration before would reject them again.
         let with_scopes = self.earlier().is_none_or(|earlier| earlier.identity.scopes.is_some());
         self.register(with_scopes, now)
     }
 
-    /// Registers if that is needed, with the scopes that will be asked for or without.
+    /// Registers the client if needed, with or without the scopes that will be requested.
     fn register(&mut self, with_scopes: bool, now: u64) -> Result<Action, AuthError> {
         let authority = self.authority()?;
         let earlier = self.earlier().filter(|_| !self.is_forgotten).map(|earlier| earlier.identity.clone());
@@ -105,14 +105,14 @@ impl Flow {
     ) -> Result<Action, AuthError> {
         let authority = self.authority()?;
         if !reply.is_success() && authority.pkce.is_none() {
-            // It has no metadata, and what such servers once had is not there either.
-            let text = "the server wants to know who asks, and says nowhere how to sign in: it may want a key or a \
-                        token that whoever runs it gives you";
+            // The server has no metadata, and the default endpoints of the revision 2025-03-26 do not exist either.
+            let text = "the server requires authentication, but publishes no OAuth metadata: it may need an \
+                 API key or a token from its operator";
             return Err(AuthError::new(AuthErrorKind::Metadata, text));
         }
         let scopes = with_scopes.then(|| self.wanted(authority));
         match registration::read(reply, authority, self.redirect_uri.as_deref(), scopes.as_ref()) {
-            // Some register scopes of their own and no others, though they grant those of servers later.
+            // Some servers accept only their own scopes at registration, but grant those of the resource later.
             Err(error)
                 if with_scopes
                     && matches!(error.code(), Some("invalid_client_metadata" | "invalid_scope")) =>
@@ -126,7 +126,7 @@ impl Flow {
         }
     }
 
-    /// The client is known: who is it that asks?
+    /// Requests authorization once the client is registered.
     fn prove(&mut self, now: u64) -> Result<Action, AuthError> {
         let profile = self.start.profile.clone();
         match &profile.grant {
@@ -152,11 +152,11 @@ impl Flow {
         Ok(Action::Visit(url))
     }
 
-    /// What the person is asked for.
+    /// Returns the scopes to request from the user.
     fn wanted(&self, authority: &ServerMetadata) -> Scopes {
         let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
         let scopes = self.scopes.clone();
-        // Alone it would take the place of what is granted by default.
+        // `offline_access` alone would replace the default scopes.
         if offers_more && !scopes.is_empty() && self.start.profile.offline_access {
             return scopes.union(&Scopes::read(OFFLINE_ACCESS));
         }
@@ -194,7 +194,7 @@ impl Flow {
         self.claim(Claim::Assertion(assertion), None, now)
     }
 
-    /// Asks for the token.
+    /// Sends the token request.
     pub(super) fn claim(
         &mut self,
         claim: Claim,
@@ -228,14 +228,14 @@ impl Flow {
         let issuer = self.authority()?.issuer.clone();
         match token::read(reply, &issuer) {
             Ok(tokens) => self.done(tokens, &claim, now),
-            // Once: a server that always wants another one is not served.
+            // Retry with a nonce only once: a server that rejects every nonce must not cause a loop.
             Err(error)
                 if error.code() == Some("use_dpop_nonce") && nonce.is_none() && reply.nonce.is_some() =>
             {
                 self.claim(claim, reply.nonce.clone(), now)
             }
-            // What is over is over: from the beginning, if this is not only about renewing. Anything else may pass, or be
-            // mended, such as a wrong secret of the client.
+            // A grant that has ended restarts authorization, unless only a refresh is requested. Other errors may be
+            // transient or need a fix, such as a wrong client secret.
             Err(error) => match claim {
                 Claim::Refresh(_) if self.is_over(&error) && !self.is_only_renewal => {
                     self.is_forgotten = error.code() != Some("invalid_grant");
@@ -257,12 +257,12 @@ impl Flow {
         };
         let mut record = Record::new(origin, &self.scopes, self.key.clone());
         if tokens.dpop && self.key.is_none() {
-            let text = "the token is bound to a key, and none was shown: it cannot be used";
+            let text = "the token is bound to a key, but no key was presented: it cannot be used";
             return Err(AuthError::new(AuthErrorKind::Token, text));
         }
         if !tokens.dpop && self.resource.as_ref().is_some_and(|resource| resource.dpop) {
             let text = format!(
-                "the server takes only tokens that are bound to a key, and `{}` gave one that is not: ask whoever runs them",
+                "the server accepts only key-bound tokens, but `{}` issued another: contact their operators",
                 quoted(&authority.issuer)
             );
             return Err(AuthError::new(AuthErrorKind::Token, text));
@@ -293,5 +293,5 @@ impl Flow {
 }
 
 fn nothing_known() -> AuthError {
-    AuthError::new(AuthErrorKind::Setup, "this sign-in was asked to go on before it began")
+    AuthError::new(AuthErrorKind::Setup, "the sign-in was resumed before it started")
 }

@@ -1,4 +1,4 @@
-//! The machine and the parsers of this folder for the fuzz targets, which stand outside of the crate.
+//! Entry points to the flow and the parsers for the fuzz targets, which are separate crates.
 
 use super::challenge::Challenge;
 use super::exchange::Reply;
@@ -8,24 +8,24 @@ use super::secret::Secret;
 use crate::egress::Target;
 use crate::jose::{Algorithm, PublicKey, Token};
 
-/// No flow has more steps than this, whatever it is told.
+/// Upper bound of the steps of a flow, regardless of its input.
 const MOST_STEPS: usize = 200;
 
-/// What a flow did.
+/// Trace of a flow.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Driven {
-    /// Where something secret was sent.
+    /// URLs that received secrets.
     pub posted: Vec<String>,
-    /// Where a person was led.
+    /// URLs that the user was redirected to.
     pub visited: Vec<String>,
-    /// Whether there is a token in the end.
+    /// Whether the flow ended with a token.
     pub has_token: bool,
-    /// Whether it did not come to an end.
+    /// Whether the flow exceeded the step limit.
     pub is_endless: bool,
 }
 
-/// Runs a flow that is answered with `replies`, one after the other, each a status and a body; `None` is no answer.
-/// The person comes back with the `state` that was asked for and whatever else `redirect` says.
+/// Runs a flow with `replies` as the responses, each a status and a body; `None` is an unreachable server. The redirect
+/// has the requested `state` and the parameters of `redirect`.
 pub fn drive(challenge: &str, redirect: &str, mut replies: impl FnMut() -> Option<(u16, Vec<u8>)>) -> Driven {
     let mut driven = Driven::default();
     let Ok(server) = Target::typed("https://public.example/mcp") else { return driven };
@@ -51,9 +51,10 @@ pub fn drive(challenge: &str, redirect: &str, mut replies: impl FnMut() -> Optio
                 }
                 match replies() {
                     Some((status, body)) => Event::Replied(Reply { status, body, nonce: Some("n".into()) }),
-                    None => {
-                        Event::Unreachable(super::AuthError::new(super::AuthErrorKind::Unreachable, "nobody"))
-                    }
+                    None => Event::Unreachable(super::AuthError::new(
+                        super::AuthErrorKind::Unreachable,
+                        "unreachable",
+                    )),
                 }
             }
             Action::Prepare => Event::Prepared("http://127.0.0.1:1/callback".into()),
@@ -71,7 +72,7 @@ pub fn drive(challenge: &str, redirect: &str, mut replies: impl FnMut() -> Optio
     driven
 }
 
-/// Whether a text is a token that the key in its own header has signed.
+/// Returns whether a text is a token that is signed by the key in its own header.
 pub fn is_signed_by_itself(text: &str) -> bool {
     let Ok(token) = Token::parse(text) else { return false };
     let key = token.header().jwk.as_ref().map(PublicKey::from_jwk);

@@ -1,27 +1,28 @@
-//! The one part of signing in that only a person can do. How they are asked is up to the host of the client.
+//! Redirect handler: sends the user to the authorization URL. How that is done is up to the application.
 
 use super::error::AuthError;
 use super::secret::Secret;
 use super::{AuthFuture, boxed};
 
-/// Somebody who can be asked to sign in.
+/// Redirect handler, which sends a user to the authorization server.
 pub trait Person: Send + Sync + 'static {
-    /// Where the browser is sent when the person has signed in. It is asked for just before [`Self::visit`].
+    /// Returns the redirect URI. Called just before [`Self::visit`].
     fn redirect_uri(&self) -> AuthFuture<'_, String>;
 
-    /// Leads the person to `url` and waits until they are back. Gives the URL that they came back to, as it was.
+    /// Sends the user to `url`, waits for the redirect, and returns the URL of the redirect unchanged.
     ///
-    /// The URL comes from the network. It is `https`, or `http` on this machine, and has only visible characters of
-    /// ASCII; still it must never reach a shell.
+    /// The URL comes from the network. It uses `https`, or `http` on this machine, and has only visible ASCII
+    /// characters; still, it must never be passed to a shell.
     fn visit(&self, url: String) -> AuthFuture<'_, String>;
 
-    /// The same, with what [`OAuth::come_back`](super::OAuth::come_back) needs to go on: for those who do not wait.
+    /// Like [`Self::visit`], with the flow state for [`OAuth::come_back`](super::OAuth::come_back): for handlers that
+    /// do not wait.
     fn lead(&self, url: String, _rest: Secret) -> AuthFuture<'_, String> {
         self.visit(url)
     }
 }
 
-/// A host with a redirect URI of its own.
+/// Redirect handler with an application-defined redirect URI.
 pub(super) struct Redirected {
     uri: String,
     visit: Box<dyn Fn(String) -> AuthFuture<'static, String> + Send + Sync>,

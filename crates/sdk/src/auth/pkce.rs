@@ -1,11 +1,11 @@
-//! Proof key for code exchange (RFC 7636), with S256 and nothing else: a code is worth nothing to whoever steals it.
+//! Proof Key for Code Exchange (RFC 7636), S256 only: a stolen authorization code is useless.
 
 use serde::{Deserialize, Serialize};
 
 use super::secret::{self, Secret};
 use crate::jose::{digest, encode};
 
-/// What only this client knows of a sign-in.
+/// Code verifier of one authorization request.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Verifier(#[serde(with = "secret::whole")] Secret);
 
@@ -14,21 +14,21 @@ impl Verifier {
         Verifier(random_text())
     }
 
-    /// What is shown when the code is asked for.
+    /// Returns the `code_challenge` of the authorization request.
     pub(super) fn challenge(&self) -> String {
         digest(self.0.expose())
     }
 
-    /// What is shown when the code is used.
+    /// Returns the `code_verifier` of the token request.
     pub(super) fn expose(&self) -> &str {
         self.0.expose()
     }
 }
 
-/// 256 random bits as text: for verifiers and states.
+/// Returns 256 random bits as base64url, for code verifiers and `state`.
 pub(super) fn random_text() -> Secret {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
     Secret::new(encode(bytes))
 }
 

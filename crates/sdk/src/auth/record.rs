@@ -1,4 +1,4 @@
-//! What is kept of a sign-in, so that nobody has to sign in again.
+//! Stored token record of a server.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,14 +10,15 @@ use super::scopes::Scopes;
 use super::secret::{self, Secret};
 use crate::jose::SigningKey;
 
-/// A token is renewed so many seconds before it runs out, unless it lives only a little longer than that.
+/// How many seconds before expiry a token is refreshed, at most a quarter of its lifetime.
 const EARLY: u64 = 30;
 
-/// Everything that one authorization server gave for one server. Of another authorization server nothing is used.
+/// Tokens and client identity that one authorization server issued for one server. They are never used with another
+/// authorization server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) issuer: String,
-    /// What the token is for, to the letter.
+    /// The exact resource identifier of the token.
     pub(super) resource: String,
     pub(super) token_endpoint: String,
     pub(super) revocation_endpoint: Option<String>,
@@ -26,24 +27,24 @@ pub(super) struct Record {
     pub(super) access_token: Option<Secret>,
     #[serde(default, with = "secret::kept")]
     pub(super) refresh_token: Option<Secret>,
-    /// In seconds since 1970.
+    /// Expiry in seconds since the Unix epoch.
     pub(super) expires_at: Option<u64>,
-    /// When it should be renewed.
+    /// When to refresh the token.
     #[serde(default)]
     renew_at: Option<u64>,
-    /// What was asked for, and what was given.
+    /// Requested and granted scopes.
     pub(super) requested: String,
     pub(super) granted: String,
     /// Whether the token is bound to the key.
     pub(super) dpop: bool,
     #[serde(default, with = "secret::kept")]
     key: Option<Secret>,
-    /// The key, ready for use.
+    /// The parsed key.
     #[serde(skip)]
     ready: Option<SigningKey>,
 }
 
-/// What stays the same from one token to the next.
+/// Part of a record that does not change with a refresh.
 pub(super) struct Origin {
     pub(super) issuer: String,
     pub(super) resource: String,
@@ -53,7 +54,7 @@ pub(super) struct Origin {
 }
 
 impl Record {
-    /// A record without tokens.
+    /// Creates a record without tokens.
     pub(super) fn new(origin: Origin, requested: &Scopes, key: Option<SigningKey>) -> Self {
         let stored = key.as_ref().and_then(SigningKey::to_pkcs8_der);
         Record {
@@ -74,18 +75,17 @@ impl Record {
         }
     }
 
-    /// Reads what [`Self::write`] wrote.
+    /// Parses the output of [`Self::write`].
     pub(super) fn read(text: &Secret) -> Result<Self, AuthError> {
         let unreadable = |what: String| {
-            let text =
-                format!("what was kept of an earlier sign-in cannot be read ({what}): sign out and in again");
+            let text = format!("the stored token cannot be read ({what}): sign out and sign in again");
             AuthError::new(AuthErrorKind::Store, text)
         };
-        // Positions only: the text around them is secret.
+        // Report positions only: the text around them is secret.
         let mut record: Record =
             serde_json::from_str(text.expose()).map_err(|error| unreadable(place(&error)))?;
         if let Some(key) = &record.key {
-            let der = STANDARD.decode(key.expose()).map_err(|_| unreadable("its key".to_owned()))?;
+            let der = STANDARD.decode(key.expose()).map_err(|_| unreadable("invalid key".to_owned()))?;
             let key = SigningKey::from_pkcs8_der(&der, crate::jose::Algorithm::Es256);
             record.ready = Some(key.map_err(|error| unreadable(error.to_string()))?);
         }
@@ -95,35 +95,35 @@ impl Record {
     pub(super) fn write(&self) -> Result<Secret, AuthError> {
         let text = serde_json::to_string(self);
         text.map(Secret::from)
-            .map_err(|_| AuthError::new(AuthErrorKind::Store, "the sign-in cannot be written"))
+            .map_err(|_| AuthError::new(AuthErrorKind::Store, "the sign-in cannot be serialized"))
     }
 
     pub(super) fn key(&self) -> Option<&SigningKey> {
         self.ready.as_ref()
     }
 
-    /// Says for how many seconds the token is good.
+    /// Sets the lifetime of the token, in seconds.
     pub(super) fn live_for(&mut self, life: Option<u64>, now: u64) {
         self.expires_at = life.map(|life| now.saturating_add(life));
         self.renew_at = life.map(|life| now.saturating_add(life - EARLY.min(life / 4)));
     }
 
-    /// Whether the token has run out.
+    /// Returns whether the token has expired.
     pub(super) fn is_over(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
 
-    /// Whether the token should be renewed before it is used again.
+    /// Returns whether the token should be refreshed before its next use.
     pub(super) fn is_stale(&self, now: u64) -> bool {
         self.renew_at.or(self.expires_at).is_some_and(|time| time <= now)
     }
 
-    /// Whether it should be renewed, and that needs nobody.
+    /// Returns whether the token should be refreshed and has a refresh token.
     pub(super) fn can_be_renewed(&self, now: u64) -> bool {
         self.is_stale(now) && self.refresh_token.is_some()
     }
 
-    /// Who the client is, without what it was given.
+    /// Removes the tokens and retains the client identity.
     pub(super) fn without_tokens(self) -> Self {
         Record {
             access_token: None,

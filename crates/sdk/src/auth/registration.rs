@@ -1,5 +1,4 @@
-//! Becoming known to an authorization server: registered before, by a document at a URL of the client's own, or by
-//! registering now (RFC 7591), in this order.
+//! Client registration, in this order: preregistered, client ID metadata document, or dynamic registration (RFC 7591).
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,21 +13,22 @@ use super::secret::Secret;
 use super::server_metadata::ServerMetadata;
 use crate::egress::Target;
 
-/// The longest name or secret that is taken.
+/// Maximum length of a client id or secret, in bytes.
 const LONGEST: usize = 4 << 10;
 
-/// A client whose secret runs out in so many seconds registers again.
+/// How many seconds before its secret expires a client registers again.
 const EARLY: u64 = 60;
 
-/// How a client becomes known.
+/// How the client is registered.
 pub(super) enum Way {
     Known(Identity),
-    /// It has to ask.
+    /// It has to send this registration request.
     Register(Exchange),
 }
 
-/// Finds the way. `earlier` is what the same authorization server gave before; `scopes` is what will be asked for, as
-/// far as that is said when registering; `bound_to` is whoever was trusted with the client's secret before.
+/// Selects the registration method. `earlier` is the client registered earlier at this authorization server, `scopes`
+/// are the scopes to register (`None` to omit them), and `bound_to` is the issuer that received the client secret
+/// before.
 pub(super) fn choose(
     profile: &Profile,
     server: &ServerMetadata,
@@ -65,8 +65,8 @@ pub(super) fn choose(
         _ => Err(AuthError::new(
             AuthErrorKind::Registration,
             format!(
-                "`{}` does not know this client and takes no registrations: register it there by hand and give its \
-                 client id",
+                "`{}` does not know this client and does not support dynamic registration: register it \
+                 there manually and set its client id",
                 quoted(&server.issuer)
             ),
         )),
@@ -80,8 +80,8 @@ fn preregistered(
 ) -> Result<Identity, AuthError> {
     if let Some(issuer) = issuer.filter(|issuer| *issuer != server.issuer) {
         let text = format!(
-            "the client id is registered at `{issuer}`, and the server now sends people to `{}`: register the client \
-             there, too, and give its new id",
+            "the client id is registered at `{issuer}`, but the server now uses `{}`: register the client \
+             there, too, and set its new id",
             quoted(&server.issuer)
         );
         return Err(AuthError::new(AuthErrorKind::Registration, text));
@@ -91,12 +91,12 @@ fn preregistered(
         (Some(_), false) => &[Method::Basic, Method::Post],
         (None, false) => &[Method::None],
     };
-    // A server that lists none of them may still take one.
+    // A server that lists none of them may still accept one.
     let method = Method::choose(wanted, server).unwrap_or(wanted[0]);
     Ok(Identity::new(&given.id, given.secret.clone(), method))
 }
 
-/// What is said about the client when it registers.
+/// Builds the client metadata of a registration request.
 fn document(
     profile: &Profile,
     server: &ServerMetadata,
@@ -132,7 +132,7 @@ struct Answer {
     redirect_uris: Option<Vec<String>>,
 }
 
-/// Reads what the authorization server says to a registration.
+/// Parses the response to a registration request.
 pub(super) fn read(
     reply: &Reply,
     server: &ServerMetadata,
@@ -143,32 +143,30 @@ pub(super) fn read(
         let text = format!("`{}` did not register this client: {what}", quoted(&server.issuer));
         AuthError::new(AuthErrorKind::Registration, text)
     };
-    let advice = "register it there by hand and give its client id";
+    let advice = "register it there manually and set its client id";
     if !reply.is_success() {
         let (code, what) = oauth_error(reply);
         return Err(failed(&format!("{what}; {advice}")).with_code(code));
     }
     let answer: Answer = serde_json::from_slice(&reply.body).map_err(|error| {
-        failed(&format!("its answer is not what RFC 7591 says ({}); {advice}", place(&error)))
+        failed(&format!("its response does not conform to RFC 7591 ({}); {advice}", place(&error)))
     })?;
     let fits = |text: &String| !text.is_empty() && text.len() <= LONGEST && !text.contains(char::is_control);
     let id = answer
         .client_id
         .filter(fits)
-        .ok_or_else(|| failed(&format!("its answer has no `client_id`; {advice}")))?;
+        .ok_or_else(|| failed(&format!("its response has no `client_id`; {advice}")))?;
     let registered = answer.redirect_uris.as_ref();
     if registered.is_some_and(|uris| !uris.is_empty() && !uris.iter().any(|uri| Some(&**uri) == redirect_uri))
     {
-        return Err(failed(&format!(
-            "it registered other redirect URIs than the one that was asked for; {advice}"
-        )));
+        return Err(failed(&format!("it did not register the requested redirect URI; {advice}")));
     }
     let secret = answer.client_secret.filter(fits).map(Secret::from);
     let method = match (answer.token_endpoint_auth_method.as_deref(), &secret) {
         (_, None) => Method::None,
         (Some(name), Some(_)) => {
             Method::find(name).filter(|method| *method != Method::PrivateKey).ok_or_else(|| {
-                failed(&format!("it wants `{}`, which was not asked for; {advice}", quoted(name)))
+                failed(&format!("it requires the unrequested method `{}`; {advice}", quoted(name)))
             })?
         }
         (None, Some(_)) => Method::choose(&[Method::Basic, Method::Post], server).unwrap_or(Method::Basic),

@@ -1,4 +1,5 @@
-//! Getting another token: what other processes got counts, and what is got is kept before it is used.
+//! Token refresh and reauthorization. Tokens obtained by other processes are reused, and a new token is stored before
+//! it is used.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::run::{Runner, now};
 use crate::egress::{Egress, Target};
 use crate::sync::lock;
 
-/// What is known afterwards, and where a new token came from; nothing, if somebody else found that out meanwhile.
+/// The resulting record and the origin of a new token; `None` if another caller has completed the operation.
 type Outcome = Option<(Option<Arc<Record>>, Option<Source>)>;
 
 impl Account {
@@ -31,8 +32,8 @@ impl Account {
         let lease = profile.store.lock(&self.key).await?;
         let kept = profile.store.load(&self.key).await?;
         let (known, attempt) = self.current();
-        // Where nothing is left somebody has signed out: what is remembered here is not renewed. What could not be kept is
-        // newer than what is there.
+        // An empty store means that a user has signed out, so the token in memory must not be refreshed, unless it
+        // could not be stored and is newer than the store.
         let (before, is_ahead) = (kept.clone(), self.is_ahead_of(kept.as_ref()));
         let known = if kept.is_none() && !is_ahead {
             known.map(|known| Arc::new(Arc::unwrap_or_clone(known).without_tokens()))
@@ -44,7 +45,7 @@ impl Account {
             kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
         };
         if kept.as_ref().is_some_and(|kept| is_news(kept) && !kept.is_stale(now(profile))) {
-            return Ok(Some((kept.map(Arc::new), None))); // another process got a token meanwhile
+            return Ok(Some((kept.map(Arc::new), None))); // another process obtained a token
         }
         let earlier = kept.or_else(|| known.map(Arc::unwrap_or_clone));
         let person = may_ask && matches!(profile.grant, Grant::Person);
@@ -74,7 +75,8 @@ impl Account {
                 let Some(claim) = claim else { return Ok(Some((Some(Arc::new(earlier)), None))) };
                 let first: Result<Action, _> = flow.claim(claim, None, now(profile));
                 match runner.run(&mut flow, first).await {
-                    // It is over: the server is asked without a token, and says what it wants.
+                    // The grant has ended: the next request is sent without a token, and the server responds with a
+                    // challenge.
                     Err(error) if error.ends_grant() => (earlier.without_tokens(), None),
                     result => match result? {
                         Some(record) => (record, Some(Source::Refresh)),
@@ -92,10 +94,11 @@ impl Account {
         Ok(Some((Some(Arc::new(record)), source)))
     }
 
-    /// What was kept, as far as it can be read, unless more is known. Most servers want no token, and need none of this.
+    /// Loads the stored token unless a newer one is in memory. An unreadable record is ignored: most servers need no
+    /// token.
     async fn load(&self, profile: &Profile) -> Option<Arc<Record>> {
         let Some(kept) = readable(profile.store.load(&self.key).await) else {
-            lock(&self.live).reloads += 1; // it is asked again
+            lock(&self.live).reloads += 1; // retry with the next request
             return self.current().0;
         };
         if self.is_ahead_of(kept.as_ref()) {
@@ -106,5 +109,5 @@ impl Account {
 }
 
 fn readable<T>(kept: Result<T, AuthError>) -> Option<T> {
-    kept.inspect_err(|error| tracing::warn!(%error, "a sign-in that was kept is not used")).ok()
+    kept.inspect_err(|error| tracing::warn!(%error, "ignoring a stored token")).ok()
 }

@@ -1,4 +1,4 @@
-//! Protected resource metadata (RFC 9728): where a server says who signs people in for it.
+//! Protected resource metadata (RFC 9728): names the authorization servers of a server.
 
 use serde::Deserialize;
 
@@ -6,15 +6,15 @@ use super::error::{AuthError, AuthErrorKind, place};
 use super::scopes::Scopes;
 use crate::egress::Target;
 
-/// Where the document is, in front of the path of the resource.
+/// Well-known path, to which the path of the resource is appended.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// How many authorization servers are looked at.
+/// Maximum number of authorization servers considered.
 const MOST_AUTHORITIES: usize = 8;
 
-/// What a server says of itself.
+/// Metadata of a protected resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResourceMetadata {
-    /// What tokens are asked for, to the letter.
+    /// The exact resource identifier to request tokens for.
     pub(super) resource: String,
     pub(super) authorization_servers: Vec<String>,
     pub(super) scopes: Option<Scopes>,
@@ -29,7 +29,7 @@ struct Document {
     dpop_bound_access_tokens_required: Option<bool>,
 }
 
-/// Where the metadata may be: where the server said, then at its path, then at the root.
+/// Returns the URLs to try: the one from the challenge, then at the path of the server, then at the root.
 pub(super) fn locations(server: &Target, stated: Option<&str>) -> Vec<String> {
     let origin = server.origin();
     let path = server.path().trim_end_matches('/');
@@ -43,26 +43,27 @@ pub(super) fn locations(server: &Target, stated: Option<&str>) -> Vec<String> {
     all
 }
 
-/// Reads a document that was found at `url`.
+/// Parses the document found at `url`.
 pub(super) fn read(body: &[u8], server: &Target, url: &str) -> Result<ResourceMetadata, AuthError> {
     let wrong = |what: &str| {
         let text = format!("the metadata of the server at `{url}` cannot be used: {what}");
         AuthError::new(AuthErrorKind::Metadata, text)
     };
     let document: Document = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it is not what RFC 9728 says ({})", place(&error))))?;
+        .map_err(|error| wrong(&format!("it does not conform to RFC 9728 ({})", place(&error))))?;
     let Some(resource) = document.resource else {
-        return Err(wrong("it does not say which `resource` it is of"));
+        return Err(wrong("it has no `resource`"));
     };
     if !is_of(&resource, server) {
         let quoted = super::error::quoted(&resource);
         return Err(wrong(&format!(
-            "it is of the resource `{quoted}`, and this server is `{server}`; a token for one must not go to the other"
+            "it describes the resource `{quoted}`, but this server is `{server}`; a token for one must not \
+             be sent to the other"
         )));
     }
     let mut authorization_servers = document.authorization_servers.unwrap_or_default();
     if authorization_servers.is_empty() {
-        return Err(wrong("it names no `authorization_servers`, so nobody can sign in"));
+        return Err(wrong("it has no `authorization_servers`"));
     }
     authorization_servers.truncate(MOST_AUTHORITIES);
     Ok(ResourceMetadata {
@@ -73,7 +74,7 @@ pub(super) fn read(body: &[u8], server: &Target, url: &str) -> Result<ResourceMe
     })
 }
 
-/// Whether a resource is the server, or a part of its host that the server is in.
+/// Returns whether a resource is the server itself or a parent path on its origin.
 fn is_of(resource: &str, server: &Target) -> bool {
     if resource.contains(['#', '?']) {
         return false;
@@ -141,14 +142,14 @@ mod tests {
         );
         assert_eq!(good.unwrap().scopes, Some(Scopes::default()));
         for (text, says) in [
-            ("<html>", "not what RFC 9728 says"),
-            ("{}", "does not say which `resource`"),
-            (r#"{"resource":"https://a.example/mcp"}"#, "names no `authorization_servers`"),
+            ("<html>", "does not conform to RFC 9728"),
+            ("{}", "it has no `resource`"),
+            (r#"{"resource":"https://a.example/mcp"}"#, "it has no `authorization_servers`"),
             (
                 r#"{"resource":"https://a.example/mcp","resource":"https://b.example"}"#,
-                "not what RFC 9728 says",
+                "does not conform to RFC 9728",
             ),
-            (r#"{"resource":"https://evil.example/mcp"}"#, "a token for one must not go to the other"),
+            (r#"{"resource":"https://evil.example/mcp"}"#, "a token for one must not be sent to the other"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(says), "{error}");

@@ -1,4 +1,4 @@
-//! Giving tokens back (RFC 7009), when somebody signs out.
+//! Token revocation at sign-out (RFC 7009).
 
 use super::error::{AuthError, AuthErrorKind, quoted};
 use super::exchange::{Exchange, Purpose};
@@ -8,7 +8,7 @@ use super::refusal::oauth_error;
 use super::run::{now, send};
 use crate::egress::{Egress, Target};
 
-/// Gives back the token that renews others, or the only one. Servers that take none back are left alone.
+/// Revokes the refresh token, or else the access token. Does nothing if the server has no revocation endpoint.
 pub(super) async fn revoke(
     record: &Record,
     profile: &Profile,
@@ -30,9 +30,7 @@ pub(super) async fn revoke(
         return Ok(());
     }
     let (_, what) = oauth_error(&reply);
-    let text = format!(
-        "the sign-in is forgotten here, but `{}` did not take the token back: {what}",
-        quoted(&record.issuer)
-    );
+    let text =
+        format!("the stored token is deleted, but `{}` did not revoke it: {what}", quoted(&record.issuer));
     Err(AuthError::new(AuthErrorKind::Token, text))
 }

@@ -1,4 +1,4 @@
-//! Carries out what a flow wants: requests by the egress module, a person by whoever can ask one.
+//! Runner of a flow: sends its requests through the egress module and redirects the user.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,45 +20,46 @@ use crate::egress::{
 };
 use crate::http::names;
 
-/// How long one answer may take, and how long it may be.
+/// Timeout and maximum size of a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST: usize = 1 << 20;
-/// Redirects of metadata that are followed, within its origin.
+/// Maximum number of redirects followed for metadata, within one origin.
 const REDIRECTS: usize = 3;
 
-/// A step of signing in that is over.
+/// Completed step of an authorization.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AuthStep<'a> {
-    /// What it was for; `None` when a person was led to the authorization server.
+    /// Purpose of the request; `None` if the user was redirected to the authorization server.
     pub purpose: Option<Purpose>,
-    /// Where, without the query.
+    /// The URL without its query.
     pub url: &'a str,
-    /// The status of HTTP, if there was an answer.
+    /// The HTTP status, if a response was received.
     pub status: Option<u16>,
-    /// Why there was none.
+    /// The error, if no response was received.
     pub error: Option<&'a AuthError>,
-    /// How long it took.
+    /// Duration of the step.
     pub took: Duration,
 }
 
-/// Carries out flows.
+/// Executes flows.
 pub(super) struct Runner<'a> {
     pub(super) profile: &'a Profile,
-    /// Where everything was learned from.
+    /// The server from which the URLs were discovered.
     pub(super) server: &'a Target,
     pub(super) egress: &'a Egress,
     pub(super) account: &'a Account,
-    /// What was tried before this.
+    /// Number of completed operations before this one.
     pub(super) attempt: u64,
-    /// What keeps other processes away. It is given back before a person is asked, who may take long.
+    /// Lock against other processes. It is released before a sign-in, which may take long.
     pub(super) lease: Option<Box<dyn Send>>,
-    /// The same for others in this process.
+    /// Locks against other operations in this process.
     pub(super) held: &'a mut Held,
 }
 
 impl Runner<'_> {
-    /// Runs a flow to its end. Nothing comes of it when it would have asked a person whom another one asked.
+    /// Runs a flow to completion. Returns `None` if another operation completed while this one waited to start a
+    /// sign-in.
     pub(super) async fn run(
         &mut self,
         flow: &mut Flow,
@@ -89,27 +90,27 @@ impl Runner<'_> {
             };
             action = flow.next(event, now(self.profile)).inspect_err(|error| {
                 if let Some(host) = error.denied() {
-                    self.egress.deny(host, None, "what signs people in leads to a place that is not safe");
+                    self.egress.deny(host, None, "the authorization server metadata contains an unsafe URL");
                 }
             })?;
         }
     }
 
-    /// Leads a person there, for as long as somebody waits for them.
+    /// Redirects the user and waits for the redirect back, as long as a request waits for the token.
     async fn visit(&mut self, url: String, rest: Secret) -> Result<String, AuthError> {
         let (began, profile, mut waiting) = (Instant::now(), self.profile, self.account.waiting.subscribe());
         let shown = url.split('?').next().unwrap_or_default().to_owned();
         let given_up = |why: String| {
-            AuthError::new(AuthErrorKind::Person, format!("nobody signed in at `{shown}` {why}; try again"))
+            AuthError::new(AuthErrorKind::Person, format!("no user signed in at `{shown}` {why}; try again"))
         };
         let result = tokio::select! {
             result = tokio::time::timeout(profile.patience, person(profile)?.lead(url, rest)) => match result {
                 Ok(result) => result,
-                Err(_) => Err(given_up(format!("in {} minutes", profile.patience.as_secs().div_ceil(60)))),
+                Err(_) => Err(given_up(format!("within {} minutes", profile.patience.as_secs().div_ceil(60)))),
             },
             _ = waiting.wait_for(|count| *count == 0) => {
                 self.account.is_abandoned.store(true, Ordering::Relaxed);
-                Err(given_up("before whoever wanted it gave up".to_owned()))
+                Err(given_up("before the request was cancelled".to_owned()))
             }
         };
         let error = result.as_ref().err().filter(|error| error.kind() != AuthErrorKind::Away);
@@ -122,7 +123,7 @@ pub(super) fn now(profile: &Profile) -> u64 {
     profile.clock.since_epoch().as_secs()
 }
 
-/// Sends one request and tells whoever wants to know.
+/// Sends one request and reports it to `on_step`.
 pub(super) async fn send(
     exchange: &Exchange,
     profile: &Profile,
@@ -131,13 +132,11 @@ pub(super) async fn send(
 ) -> Result<Reply, AuthError> {
     let began = Instant::now();
     let result = match tokio::time::timeout(PATIENCE, fetch(exchange, server, egress)).await {
-        // Some refuse with a status that says the opposite.
+        // Some servers send errors with a success status.
         Ok(Ok(reply)) if !reply.is_success() || reply.has_error() => Ok(exchange.without_secrets(reply)),
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(reason)) => Err(unreachable(exchange, &reason)),
-        Err(_) => {
-            Err(unreachable(exchange, &format!("there was no answer in {} seconds", PATIENCE.as_secs())))
-        }
+        Err(_) => Err(unreachable(exchange, &format!("no response within {} seconds", PATIENCE.as_secs()))),
     };
     let url = exchange.url().split('?').next().unwrap_or_default();
     tracing::debug!(purpose = %exchange.purpose(), url, status = result.as_ref().ok().map(|reply| reply.status), "auth");
@@ -176,7 +175,7 @@ async fn fetch(exchange: &Exchange, server: &Target, egress: &Egress) -> Result<
     if matches!(&response, Err(error) if matches!(error.kind(), EgressErrorKind::Refused(_)))
         && target.trust() == (Trust::Learned { home: None })
     {
-        // It may be where the server is, which nobody has asked yet.
+        // The URL may be on the network of the server, which has not been contacted yet.
         egress.reach(server).await.map_err(|error| error.to_string())?;
         response = attempt(exchange, &target, egress).await?;
     }
@@ -192,7 +191,7 @@ type Attempt = Result<Response<ResponseBody>, EgressError>;
 async fn attempt(exchange: &Exchange, target: &Target, egress: &Egress) -> Result<Attempt, String> {
     let request = written(exchange)?;
     Ok(match exchange.method() {
-        // What is posted holds secrets and stays where it was sent.
+        // A `POST` contains secrets, so its redirects are not followed.
         "POST" => egress.send(request, target).await,
         _ => egress
             .follow(request, target, Redirects::same_origin(REDIRECTS))
@@ -220,7 +219,7 @@ fn written(exchange: &Exchange) -> Result<Request<Body>, String> {
 }
 
 fn person(profile: &Profile) -> Result<&dyn super::Person, AuthError> {
-    let nobody = || AuthError::new(AuthErrorKind::Nobody, "somebody has to sign in, and nobody can be asked");
+    let nobody = || AuthError::new(AuthErrorKind::Nobody, "sign-in required, but no redirect handler is set");
     profile.person.as_deref().ok_or_else(nobody)
 }
 
@@ -229,7 +228,7 @@ async fn assertion(profile: &Profile, audience: String) -> Result<Secret, AuthEr
         Grant::Workload(assertion) => assertion(audience).await,
         Grant::Enterprise(provider) => (provider.id_token)().await,
         Grant::Person | Grant::Client => {
-            Err(AuthError::new(AuthErrorKind::Setup, "nobody can say who this client is"))
+            Err(AuthError::new(AuthErrorKind::Setup, "no assertion provider is configured for this client"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How requests say who sends them, and what happens when a server is not content with that.
+//! Authorization schemes: credentials of requests, and the handling of rejections.
 
 use std::sync::Arc;
 
@@ -13,55 +13,55 @@ use super::secret::Secret;
 use super::{AuthFuture, boxed};
 use crate::egress::{Egress, Target};
 
-/// A request that is about to be sent.
+/// Request that is about to be sent.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Request<'a> {
     /// `POST`, `GET` or `DELETE`.
     pub method: &'static str,
-    /// Where it goes.
+    /// The URL of the request.
     pub target: &'a Target,
-    /// The server that the client is connected to. It is elsewhere than `target` only for HTTP+SSE.
+    /// The server that the client is connected to. It differs from `target` only for HTTP+SSE.
     pub server: &'a Target,
-    /// What other requests are to be sent with.
+    /// The egress for additional requests.
     pub egress: &'a Egress,
-    /// Whether nobody waits for it, as for a stream that is opened in case the server has something to say.
+    /// Whether no caller waits for the request, such as the stream for server notifications.
     pub is_background: bool,
 }
 
-/// What a request is sent with.
+/// Credentials of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Headers. Mark their values as sensitive.
+    /// Headers to add. Mark their values as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Says which credentials these are, if the server refuses them.
+    /// Identifies these credentials in a later [`Refusal`].
     pub mark: u64,
 }
 
-/// A server's answer to credentials that it does not take.
+/// Rejection of credentials by a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// 401, or 403 if more is wanted.
+    /// 401, or 403 if scopes are missing.
     pub status: u16,
-    /// What it wants.
+    /// The challenge of the server.
     pub challenge: Challenge,
-    /// The [`Credentials::mark`] of what it refused.
+    /// The [`Credentials::mark`] of the rejected credentials.
     pub mark: u64,
 }
 
-/// Says who asks. [`OAuth`](super::OAuth), [`Bearer`], [`ApiKey`] and [`Basic`] do; others can be written.
+/// Authorization scheme of a client. Implemented by [`OAuth`](super::OAuth), [`Bearer`], [`ApiKey`] and [`Basic`].
 pub trait Authorize: Send + Sync + 'static {
-    /// What this request is sent with.
+    /// Returns the credentials for this request.
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials>;
 
-    /// The server refused a request. Whether it should be sent once more: that is done a few times at most.
+    /// Handles the rejection of a request. Returns whether to resend it; a request is resent a few times at most.
     fn refused<'a>(&'a self, _request: Request<'a>, _refusal: Refusal) -> AuthFuture<'a, bool> {
         boxed(async { Ok(false) })
     }
 
-    /// A request that was sent with the credentials of this [`mark`](Credentials::mark) was answered, with this status
-    /// and these headers.
+    /// Called with the status and headers of each response. `mark` is the [`mark`](Credentials::mark) of the
+    /// credentials that the request was sent with.
     fn answered(&self, _request: Request<'_>, _mark: u64, _status: u16, _headers: &HeaderMap) {}
 }
 
@@ -79,18 +79,18 @@ impl<T: Authorize + ?Sized> Authorize for Arc<T> {
     }
 }
 
-/// A token that somebody else got.
+/// Static bearer token.
 #[derive(Debug, Clone)]
 pub struct Bearer(Secret);
 
-/// A key in a header of any name.
+/// API key in a header of any name.
 #[derive(Debug, Clone)]
 pub struct ApiKey {
     header: String,
     key: Secret,
 }
 
-/// A name and a password.
+/// User name and password.
 #[derive(Debug, Clone)]
 pub struct Basic {
     name: String,
@@ -139,7 +139,7 @@ impl Authorize for Basic {
     fn credentials<'a>(&'a self, _: Request<'a>) -> AuthFuture<'a, Credentials> {
         boxed(async {
             if self.name.contains(':') {
-                let text = "a name for `Basic` cannot have a `:`, which ends it";
+                let text = "the user name of `Basic` must not contain `:`";
                 return Err(AuthError::new(AuthErrorKind::Setup, text));
             }
             let pair = format!("{}:{}", self.name, self.password.expose());
@@ -152,10 +152,10 @@ fn with(name: HeaderName, value: &str) -> Result<Credentials, AuthError> {
     Ok(Credentials { headers: vec![(name, header_value(value)?)], mark: 0 })
 }
 
-/// A value that is not shown anywhere.
+/// Creates a sensitive header value, which `Debug` does not print.
 pub(super) fn header_value(text: &str) -> Result<HeaderValue, AuthError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        AuthError::new(AuthErrorKind::Setup, "the token has characters that a header cannot have")
+        AuthError::new(AuthErrorKind::Setup, "the token contains characters that are not allowed in a header")
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -1,43 +1,43 @@
-//! Scopes (RFC 6749 3.3): which ones are asked for, and what is added when a server wants more.
+//! OAuth scopes (RFC 6749 section 3.3) and the selection of the scopes to request.
 
 use std::fmt;
 
 use crate::server::is_scope;
 
-/// The most scopes that are asked for at once; nobody means more.
+/// Maximum number of scopes in a set; the rest is ignored.
 const MOST: usize = 256;
 
-/// A set of scopes, in the order in which they came.
+/// Ordered set of scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scopes(Vec<String>);
 
 impl Scopes {
-    /// Reads a list with spaces between.
+    /// Parses a space-separated list.
     pub fn read(text: &str) -> Self {
         text.split_ascii_whitespace().collect()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each of them.
+    /// Iterates over the scopes.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether this one is among them.
+    /// Returns whether the set contains `scope`.
     pub fn contains(&self, scope: &str) -> bool {
         self.0.iter().any(|known| known == scope)
     }
 
-    /// Whether all of those are among them.
+    /// Returns whether the set contains all of `others`.
     pub fn covers(&self, others: &Scopes) -> bool {
         others.iter().all(|scope| self.contains(scope))
     }
 
-    /// These and those.
+    /// Returns the union of both sets.
     pub(super) fn union(mut self, others: &Scopes) -> Self {
         for scope in others.iter() {
             self.add(scope);
@@ -68,11 +68,11 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// The scope that brings a token to renew tokens with.
+/// The scope that yields a refresh token.
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// What is to be asked for. `wanted` is what the host of the client says; `challenged` what the operation needs;
-/// `supported` what the server lists; `before` what was asked for earlier and must not be lost.
+/// Selects the scopes to request. `wanted` comes from the client configuration, `challenged` from the challenge,
+/// `supported` from the resource metadata; `before` was requested earlier and is retained.
 pub(super) fn select(
     wanted: Option<&Scopes>,
     challenged: Option<&Scopes>,
@@ -82,7 +82,7 @@ pub(super) fn select(
     let now = match (wanted, challenged) {
         (Some(wanted), Some(challenged)) => wanted.clone().union(challenged),
         (Some(scopes), None) | (None, Some(scopes)) => scopes.clone(),
-        // What was asked for before did not come from this list alone.
+        // The earlier scopes replace `supported`: they need not come from that list.
         (None, None) if !before.is_empty() => Scopes::default(),
         (None, None) => supported.cloned().unwrap_or_default(),
     };

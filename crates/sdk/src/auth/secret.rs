@@ -1,20 +1,20 @@
-//! Texts that must not be seen: they cannot be printed, and are overwritten when they are dropped.
+//! Secret strings: never printed, and zeroed on drop.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A token, a password, a key. Nothing prints it; [`Self::expose`] is the only way to its text.
+/// Token, password or key. `Debug` does not print it; [`Self::expose`] is the only access to the text.
 #[derive(Clone, Default)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes the text in.
+    /// Creates a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Secret(Zeroizing::new(text.into()))
     }
 
-    /// The text: for a request or a store, never for a log or an error.
+    /// Returns the text, for a request or a store; never put it into a log or an error.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -26,7 +26,7 @@ impl<T: Into<String>> From<T> for Secret {
     }
 }
 
-/// Compares every byte, whatever they are: how long it takes says nothing of the text.
+/// Compares in constant time, so that the duration reveals nothing about the text.
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         let (one, other) = (self.0.as_bytes(), other.0.as_bytes());
@@ -43,13 +43,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How records that are kept write a secret: for fields that say `#[serde(with = …)]`, so that nothing else can.
+/// Serialization of secrets in stored records. Fields must opt in with `#[serde(with = …)]`, so that nothing else
+/// serializes a secret.
 pub(super) mod kept {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::Secret;
 
-    #[expect(clippy::ref_option, reason = "serde gives it so")]
+    #[expect(clippy::ref_option, reason = "serde requires this signature")]
     pub(crate) fn serialize<S: Serializer>(secret: &Option<Secret>, to: S) -> Result<S::Ok, S::Error> {
         secret.as_ref().map(Secret::expose).serialize(to)
     }
@@ -59,7 +60,7 @@ pub(super) mod kept {
     }
 }
 
-/// The same for a secret that is always there.
+/// The same for a secret that is not optional.
 pub(super) mod whole {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

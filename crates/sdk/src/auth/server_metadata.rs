@@ -1,4 +1,4 @@
-//! Authorization server metadata (RFC 8414, `OpenID` Connect Discovery): where people sign in and tokens are given.
+//! Authorization server metadata (RFC 8414, `OpenID` Connect Discovery).
 
 use serde::Deserialize;
 
@@ -9,23 +9,23 @@ use crate::egress::Target;
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 
-/// What an authorization server says of itself.
+/// Metadata of an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ServerMetadata {
-    /// Its name, to the letter.
+    /// The exact issuer identifier.
     pub(super) issuer: String,
     pub(super) authorization_endpoint: Option<String>,
     pub(super) token_endpoint: String,
     pub(super) registration_endpoint: Option<String>,
     pub(super) revocation_endpoint: Option<String>,
-    /// Whether codes can be bound to who asked for them; `None` where there is no metadata to say so.
+    /// Whether PKCE with S256 is supported; `None` without metadata.
     pub(super) pkce: Option<bool>,
     pub(super) scopes: Option<Scopes>,
-    /// How clients prove who they are.
+    /// Supported client authentication methods.
     pub(super) auth_methods: Option<Vec<String>>,
     pub(super) dpop_algorithms: Option<Vec<String>>,
     pub(super) client_id_documents: bool,
-    /// Whether redirects say who sent them (RFC 9207).
+    /// Whether authorization responses contain `iss` (RFC 9207).
     pub(super) iss_in_response: bool,
 }
 
@@ -44,16 +44,16 @@ struct Document {
     authorization_response_iss_parameter_supported: Option<bool>,
 }
 
-/// Whose metadata it must be.
+/// Issuer that the metadata must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected<'a> {
     /// Exactly this issuer.
     Issuer(&'a str),
-    /// The server's own origin, as in the first revision with authorization, where nobody named an issuer.
+    /// The server's own origin, as in the revision 2025-03-26, where no issuer was named.
     Origin(&'a str),
 }
 
-/// Where the metadata of an issuer may be, in the order of the specification.
+/// Returns the URLs to try for the metadata of an issuer, in the order of the MCP specification.
 pub(crate) fn locations(issuer: &Target) -> Vec<String> {
     let (origin, path) = (issuer.origin(), issuer.path().trim_end_matches('/'));
     if path.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn locations(issuer: &Target) -> Vec<String> {
     ]
 }
 
-/// What a server of the first revision with authorization has, if it has no metadata.
+/// Returns the default endpoints of the revision 2025-03-26, for a server without metadata.
 pub(super) fn without_document(origin: &str) -> ServerMetadata {
     ServerMetadata {
         issuer: origin.to_owned(),
@@ -83,15 +83,15 @@ pub(super) fn without_document(origin: &str) -> ServerMetadata {
     }
 }
 
-/// Reads a document that was found at `url`.
+/// Parses the document found at `url`.
 pub(super) fn read(body: &[u8], expected: Expected<'_>, url: &str) -> Result<ServerMetadata, AuthError> {
     let wrong = |what: &str| {
         let text = format!("the metadata of the authorization server at `{url}` cannot be used: {what}");
         AuthError::new(AuthErrorKind::Metadata, text)
     };
     let document: Document = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it is not what RFC 8414 says ({})", place(&error))))?;
-    let issuer = document.issuer.ok_or_else(|| wrong("it does not say which `issuer` it is of"))?;
+        .map_err(|error| wrong(&format!("it does not conform to RFC 8414 ({})", place(&error))))?;
+    let issuer = document.issuer.ok_or_else(|| wrong("it has no `issuer`"))?;
     let is_expected = match expected {
         Expected::Issuer(expected) => issuer == expected,
         Expected::Origin(origin) => issuer.strip_suffix('/').unwrap_or(&issuer) == origin,
@@ -100,7 +100,7 @@ pub(super) fn read(body: &[u8], expected: Expected<'_>, url: &str) -> Result<Ser
         let (Expected::Issuer(expected) | Expected::Origin(expected)) = expected;
         let (found, expected) = (quoted(&issuer), quoted(expected));
         return Err(wrong(&format!(
-            "its issuer is `{found}` and must be `{expected}`, to the letter; somebody may be posing as another"
+            "its issuer is `{found}` but must be exactly `{expected}`; it may be an impersonation"
         )));
     }
     let token_endpoint = document.token_endpoint.ok_or_else(|| wrong("it has no `token_endpoint`"))?;
@@ -111,7 +111,7 @@ pub(super) fn read(body: &[u8], expected: Expected<'_>, url: &str) -> Result<Ser
         ("revocation_endpoint", document.revocation_endpoint.as_deref()),
     ] {
         check_endpoint(endpoint).map_err(|reason| {
-            let error = wrong(&format!("its `{name}` is no safe place: {reason}"));
+            let error = wrong(&format!("its `{name}` is not a safe URL: {reason}"));
             error.of_unsafe(endpoint.unwrap_or_default())
         })?;
     }
@@ -131,7 +131,7 @@ pub(super) fn read(body: &[u8], expected: Expected<'_>, url: &str) -> Result<Ser
     })
 }
 
-/// Secrets go there: it must be a URL that nobody can listen to on the way.
+/// Checks that an endpoint, which receives secrets, cannot be eavesdropped on.
 fn check_endpoint(url: Option<&str>) -> Result<(), String> {
     let Some(url) = url else { return Ok(()) };
     let target = Target::typed(url).map_err(|error| error.to_string())?;
@@ -139,27 +139,27 @@ fn check_endpoint(url: Option<&str>) -> Result<(), String> {
         return Err("it has a fragment".to_owned());
     }
     if !target.is_secure() {
-        return Err(format!("`{target}` is plain `http`, and only `https` keeps secrets on the way"));
+        return Err(format!("`{target}` uses plain `http`, but `https` is required"));
     }
     Ok(())
 }
 
 impl ServerMetadata {
-    /// Whether tokens can be bound to a key of ours.
+    /// Returns whether tokens can be bound to an ES256 key.
     pub(super) fn knows_dpop(&self) -> bool {
         self.dpop_algorithms.as_ref().is_some_and(|known| known.iter().any(|known| known == "ES256"))
     }
 
-    /// Where people are led for `server`, if codes are safe there.
+    /// Returns the authorization endpoint for `server`, if PKCE protects the code and the URL is safe.
     pub(super) fn authorization_endpoint(&self, server: &Target) -> Result<&str, AuthError> {
         let wrong = |what: &str| {
-            let text = format!("nobody can sign in at `{}`: {what}", quoted(&self.issuer));
+            let text = format!("sign-in at `{}` is not possible: {what}", quoted(&self.issuer));
             AuthError::new(AuthErrorKind::Metadata, text)
         };
         if self.pkce == Some(false) {
             return Err(wrong(
-                "its metadata does not list `S256` under `code_challenge_methods_supported`, and without PKCE a code \
-                 could be stolen on its way",
+                "its metadata does not list `S256` under `code_challenge_methods_supported`, and without \
+                 PKCE an authorization code could be stolen",
             ));
         }
         let endpoint = self.authorization_endpoint.as_deref();
@@ -168,8 +168,8 @@ impl ServerMetadata {
         if !server.may_lead_to(&target) {
             let place = quoted(&target.to_string());
             return Err(wrong(&format!(
-                "its `authorization_endpoint` is `{place}`, which is nearer than the server itself; a browser must not be \
-                 led there"
+                "its `authorization_endpoint` is `{place}`, which is on a more private network than the \
+                 server; a browser must not be redirected there"
             ))
             .of_unsafe(endpoint));
         }
@@ -213,7 +213,7 @@ mod tests {
             ["https://a.example/", "https://A.example", "https://a.example:443", "https://evil.example"]
         {
             let text = format!(r#"{{"issuer":"{other}","token_endpoint":"https://a.example/token"}}"#);
-            assert!(error(&text).contains("to the letter"), "{other}");
+            assert!(error(&text).contains("must be exactly"), "{other}");
         }
         let slash = r#"{"issuer":"https://a.example/","token_endpoint":"https://a.example/token"}"#;
         let legacy = read(slash.as_bytes(), Expected::Origin(HONEST), "https://a.example/x").unwrap();
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn endpoints_must_be_safe() {
         for (endpoint, says) in [
-            ("http://a.example/token", "is plain `http`"),
+            ("http://a.example/token", "uses plain `http`"),
             ("javascript:alert(1)", "must begin with https"),
             ("https://user@a.example/token", "user name"),
             ("https://a.example/token#x", "fragment"),

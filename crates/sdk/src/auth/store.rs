@@ -1,4 +1,4 @@
-//! Where sign-ins are kept.
+//! Token stores.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,21 +7,21 @@ use super::secret::Secret;
 use super::{AuthFuture, boxed};
 use crate::sync::lock;
 
-/// Keeps what was given, so that nobody has to sign in again. What it keeps is secret and must be encrypted wherever
-/// it is written to. Keys name a server and an account; they are no secrets.
+/// Store for tokens, so that users do not have to sign in again. Records are secret and must be encrypted at rest. Keys
+/// name a server and an account; they are not secret.
 pub trait TokenStore: Send + Sync + 'static {
-    /// What is kept under a key.
+    /// Returns the record of a key.
     fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>>;
 
-    /// Keeps something, in place of what was there. When this is done it must survive the end of the process: a
-    /// token that renews others works once, and the one before it is worth nothing any more.
+    /// Stores a record and replaces the previous one. The record must be durable when this returns: a refresh token is
+    /// usable once, and its predecessor is invalid.
     fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()>;
 
-    /// Forgets what is kept.
+    /// Deletes a record.
     fn remove<'a>(&'a self, key: &'a str) -> AuthFuture<'a, ()>;
 
-    /// Keeps other processes from changing what is kept under the key, until what it gives is dropped. Stores that
-    /// only one process uses need none.
+    /// Locks a key against other processes until the returned guard is dropped. Stores of a single process need no
+    /// lock.
     fn lock<'a>(&'a self, _key: &'a str) -> AuthFuture<'a, Box<dyn Send>> {
         boxed(async { Ok(Box::new(()) as Box<dyn Send>) })
     }
@@ -45,7 +45,7 @@ impl<T: TokenStore + ?Sized> TokenStore for Arc<T> {
     }
 }
 
-/// Keeps sign-ins for as long as the process lives.
+/// In-memory store; its tokens are lost when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<HashMap<String, Secret>>);
 

@@ -1,4 +1,4 @@
-//! The token endpoint (RFC 6749 5, RFC 8693, RFC 7523): what it is asked for and what it says.
+//! Token requests and responses (RFC 6749 section 5, RFC 8693, RFC 7523).
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::refusal::{is_page, oauth_error};
 use super::scopes::Scopes;
 use super::secret::Secret;
 
-/// The longest token that is taken: it has to fit into a header.
+/// Maximum length of a token, in bytes: it has to fit into a header.
 const LONGEST: usize = 12 << 10;
-/// No token is believed to live longer, in seconds.
+/// Maximum lifetime of a token, in seconds; longer ones are capped.
 const LONGEST_LIFE: u64 = 10 * 365 * 86_400;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -22,20 +22,20 @@ const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 
-/// What stands behind the wish for a token.
+/// Grant of a token request.
 pub(super) enum Claim {
-    /// A person has signed in.
+    /// Authorization code of a user's sign-in.
     Code { code: Secret, verifier: Verifier, redirect_uri: String },
-    /// An earlier token ran out.
+    /// Refresh token.
     Refresh(Secret),
-    /// The client speaks for itself.
+    /// Client credentials.
     Credentials,
-    /// Somebody whom the authorization server trusts says who asks.
+    /// Assertion by a party that the authorization server trusts.
     Assertion(Secret),
 }
 
 impl Claim {
-    /// The form, but for who sends it.
+    /// Builds the token request without client authentication.
     pub(super) fn request(&self, endpoint: &str, resource: &str, scopes: &Scopes) -> Exchange {
         let mut request = Exchange::form(Purpose::Token, endpoint);
         match self {
@@ -55,7 +55,7 @@ impl Claim {
                 request.secret("assertion", assertion.expose());
             }
         }
-        // A code has its scopes already; a refresh without them keeps what there was.
+        // The scopes of a code are fixed, and a refresh without scopes retains the granted ones.
         if matches!(self, Claim::Credentials | Claim::Assertion(_)) && !scopes.is_empty() {
             request.field("scope", &scopes.to_string());
         }
@@ -64,7 +64,7 @@ impl Claim {
     }
 }
 
-/// Asks an identity provider for an assertion that the authorization server `audience` trusts.
+/// Builds a token exchange request for an assertion that the authorization server `audience` trusts.
 pub(super) fn token_exchange(
     endpoint: &str,
     id_token: &Secret,
@@ -85,15 +85,15 @@ pub(super) fn token_exchange(
     request
 }
 
-/// What was given.
+/// Parsed token response.
 pub(super) struct Tokens {
     pub(super) access: Secret,
-    /// Whether it is bound to our key.
+    /// Whether the access token is bound to the client's key.
     pub(super) dpop: bool,
     pub(super) refresh: Option<Secret>,
-    /// In seconds from now.
+    /// Lifetime in seconds.
     pub(super) expires_in: Option<u64>,
-    /// What it is good for, if that is not what was asked.
+    /// The granted scopes, if they differ from the requested ones.
     pub(super) scopes: Option<Scopes>,
 }
 
@@ -108,19 +108,16 @@ struct Answer {
     error: Option<String>,
 }
 
-/// Reads what the token endpoint of `issuer` says.
+/// Parses the response of the token endpoint of `issuer`.
 pub(super) fn read(reply: &Reply, issuer: &str) -> Result<Tokens, AuthError> {
     let failed = |what: &str| failure(issuer, what);
     let answer = answer(reply, issuer)?;
-    let access = answer.access_token.ok_or_else(|| failed("its answer has no `access_token`"))?;
+    let access = answer.access_token.ok_or_else(|| failed("its response has no `access_token`"))?;
     check_token(&access).map_err(|what| failed(&format!("its token {what}")))?;
-    let kind = answer.token_type.ok_or_else(|| failed("its answer has no `token_type`"))?;
+    let kind = answer.token_type.ok_or_else(|| failed("its response has no `token_type`"))?;
     let dpop = kind.eq_ignore_ascii_case("dpop");
     if !dpop && !kind.eq_ignore_ascii_case("bearer") {
-        return Err(failed(&format!(
-            "its token is of the type `{}`, which is not known here",
-            quoted(&kind)
-        )));
+        return Err(failed(&format!("its token has the unsupported type `{}`", quoted(&kind))));
     }
     let refresh = answer.refresh_token.filter(|token| !token.is_empty() && token.len() <= LONGEST);
     Ok(Tokens {
@@ -132,14 +129,14 @@ pub(super) fn read(reply: &Reply, issuer: &str) -> Result<Tokens, AuthError> {
     })
 }
 
-/// Reads the assertion that an identity provider gives.
+/// Parses the assertion of an identity provider.
 pub(super) fn read_assertion(reply: &Reply, provider: &str) -> Result<Secret, AuthError> {
     let answer = answer(reply, provider)?;
     let failed = |what: &str| failure(provider, what);
     if answer.issued_token_type.as_deref() != Some(ID_JAG) {
-        return Err(failed("what it gave is no identity assertion (`issued_token_type`)"));
+        return Err(failed("its response is not an identity assertion (`issued_token_type`)"));
     }
-    let assertion = answer.access_token.ok_or_else(|| failed("its answer has no `access_token`"))?;
+    let assertion = answer.access_token.ok_or_else(|| failed("its response has no `access_token`"))?;
     check_token(&assertion).map_err(|what| failed(&format!("its assertion {what}")))?;
     Ok(assertion.into())
 }
@@ -149,9 +146,8 @@ fn answer(reply: &Reply, issuer: &str) -> Result<Answer, AuthError> {
         let (code, what) = oauth_error(reply);
         let error = failure(issuer, &what).with_code(code);
         if error.is_of_client() {
-            let text = format!(
-                "{error}: the client's id or secret is not taken; set those that are registered there"
-            );
+            let text =
+                format!("{error}: the client id or secret was rejected; set the values registered there");
             return AuthError::new(error.kind(), text).with_code(error.code().map(str::to_owned));
         }
         error
@@ -161,33 +157,33 @@ fn answer(reply: &Reply, issuer: &str) -> Result<Answer, AuthError> {
     }
     let answer: Answer = serde_json::from_slice(&reply.body).map_err(|error| {
         let what = if is_page(reply) {
-            "it answered with a page for people in place of a token".to_owned()
+            "it responded with an HTML page instead of a token".to_owned()
         } else {
-            format!("its answer is not what RFC 6749 says ({})", place(&error))
+            format!("its response does not conform to RFC 6749 ({})", place(&error))
         };
         failure(issuer, &what)
     })?;
-    // Some refuse with a status that says the opposite.
+    // Some servers send errors with a success status.
     if answer.access_token.is_none() && answer.error.is_some() { Err(refused()) } else { Ok(answer) }
 }
 
 fn failure(issuer: &str, what: &str) -> AuthError {
-    AuthError::new(AuthErrorKind::Token, format!("`{}` gave no token: {what}", quoted(issuer)))
+    AuthError::new(AuthErrorKind::Token, format!("`{}` issued no token: {what}", quoted(issuer)))
 }
 
-/// A header takes visible characters only, and so many.
+/// Checks that a token fits into a header: visible ASCII characters, limited length.
 fn check_token(token: &str) -> Result<(), &'static str> {
     match token {
         "" => Err("is empty"),
         token if token.len() > LONGEST => Err("is too long for a header"),
         token if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Err("has characters that no header can have")
+            Err("has characters that are not allowed in a header")
         }
         _ => Ok(()),
     }
 }
 
-/// Scopes as a text, or as some servers write them, as a list.
+/// Parses scopes: a string, or a list as some servers send it.
 fn scopes(value: &Value) -> Option<Scopes> {
     match value {
         Value::String(text) => Some(Scopes::read(text)),
@@ -196,7 +192,7 @@ fn scopes(value: &Value) -> Option<Scopes> {
     }
 }
 
-/// A lifetime as a number, or as some servers write it, as text. What makes no sense counts as not said.
+/// Parses a lifetime: a number, or a string as some servers send it. Invalid values are ignored.
 fn seconds(value: &Value) -> Option<u64> {
     let seconds = match value {
         Value::Number(number) => {
@@ -243,27 +239,23 @@ mod tests {
     fn what_cannot_be_used_is_said() {
         let long = format!(r#"{{"access_token":"{}","token_type":"Bearer"}}"#, "x".repeat(LONGEST + 1));
         for (status, body, says) in [
-            (200, "", "not what RFC 6749 says"),
-            (200, "<html>", "a page for people in place of a token"),
+            (200, "", "does not conform to RFC 6749"),
+            (200, "<html>", "an HTML page instead of a token"),
             (200, "{}", "no `access_token`"),
             (200, r#"{"access_token":"a"}"#, "no `token_type`"),
-            (200, r#"{"access_token":"a","token_type":"mac"}"#, "of the type `mac`"),
+            (200, r#"{"access_token":"a","token_type":"mac"}"#, "unsupported type `mac`"),
             (200, r#"{"access_token":"","token_type":"Bearer"}"#, "is empty"),
-            (200, r#"{"access_token":"a\r\nX: y","token_type":"Bearer"}"#, "no header can have"),
+            (200, r#"{"access_token":"a\r\nX: y","token_type":"Bearer"}"#, "not allowed in a header"),
             (
                 200,
                 r#"{"access_token":"a","access_token":"b","token_type":"Bearer"}"#,
-                "not what RFC 6749 says",
+                "does not conform to RFC 6749",
             ),
             (200, &long, "too long"),
             (200, r#"{"error":"bad_refresh_token","error_description":"x"}"#, "`bad_refresh_token` (x)"),
-            (
-                401,
-                r#"{"error":"invalid_client"}"#,
-                "`invalid_client`: the client's id or secret is not taken",
-            ),
+            (401, r#"{"error":"invalid_client"}"#, "`invalid_client`: the client id or secret was rejected"),
             (307, "", "HTTP 307, a redirect"),
-            (500, "<html>", "HTTP 500 with a page for people"),
+            (500, "<html>", "HTTP 500 and an HTML page"),
             (
                 400,
                 r#"{"error":"invalid_grant","error_description":"no\u001b[31m"}"#,
@@ -272,7 +264,7 @@ mod tests {
         ] {
             let error = read(&reply(status, body), "https://a.example").err().unwrap().to_string();
             assert!(
-                error.starts_with("`https://a.example` gave no token: ") && error.contains(says),
+                error.starts_with("`https://a.example` issued no token: ") && error.contains(says),
                 "{error}"
             );
         }

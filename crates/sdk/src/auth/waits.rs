@@ -1,8 +1,8 @@
-//! How many wait for a token.
+//! Counter of requests that wait for a token.
 
 use tokio::sync::watch;
 
-/// Counts one who waits, for as long as it lives.
+/// Guard that counts one waiting request while it exists.
 pub(super) struct Waits<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Waits<'a> {

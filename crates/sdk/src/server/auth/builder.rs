@@ -86,10 +86,9 @@ impl Auth {
 
     /// Accepts opaque tokens that `lookup` resolves to an identity.
     ///
-    /// `lookup` returns `Ok(None)` for an unknown token and `Err` if the token cannot be checked at the moment. It is
-    /// called for every request and must verify that the token was issued for this server: a token for another server
-    /// must be unknown here. With several `issuers`, it must name the issuer of the subject
-    /// ([`Identity::with_issuer`]).
+    /// `lookup` is called for every request. It returns `Ok(None)` for an unknown token or one that was issued for
+    /// another server, and `Err` if it cannot decide at the moment. With several `issuers`, it must name the issuer of
+    /// the subject ([`Identity::with_issuer`]).
     pub fn opaque<F, Fut>(
         issuers: impl IntoIterator<Item = impl Into<String>>,
         resource: impl Into<String>,
