@@ -29,8 +29,7 @@ const AS: &str = " as ";
 /// Credential metadata, without the secret.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CredentialView {
-    /// Kind: `bearer`, `api-key`, `basic`, or `oauth-client` for the client secret of the hub at an authorization
-    /// server.
+    /// Kind: `bearer`, `api-key`, `basic`, or `oauth-client` (client secret at an authorization server).
     pub kind: String,
     /// Origin that the credential may be sent to.
     pub bound_to: String,

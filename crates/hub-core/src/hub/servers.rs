@@ -55,8 +55,7 @@ pub struct ServerView {
     pub missing_secrets: Vec<String>,
     /// Whether the configuration file declares the server. It can then be changed only there.
     pub is_from_file: bool,
-    /// Whether the configuration file no longer declares the server. It is disabled until it is declared again or
-    /// removed.
+    /// Whether the configuration file no longer declares it. It is disabled until it is declared again or removed.
     pub has_left_file: bool,
     /// Authentication of requests to the server.
     pub authentication: Authentication,

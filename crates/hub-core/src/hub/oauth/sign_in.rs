@@ -47,8 +47,7 @@ pub struct SignInView {
     pub agent: Option<AgentId>,
     /// URL at this hub that redirects to the authorization server.
     pub url: String,
-    /// The same for a browser without a session, valid once. Only for commands on the hub's machine while no user has a
-    /// password.
+    /// One-time `url` for browsers without a session, for local commands while no user has a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
     /// Status of the sign-in.
