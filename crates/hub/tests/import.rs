@@ -238,10 +238,10 @@ fn a_person_is_asked_for_each_program() {
     let _hub = files.home.start();
     let (data, file) = (files.home.data(), files.all[0].clone());
     let arguments = ["--data-dir", data.to_str().unwrap(), "import", file.to_str().unwrap()];
-    let asked = on_terminal(&[("Import 2 servers? [y/N] ", "n\n")], &arguments).said(1, &[]);
+    let asked = on_terminal(&[("Import 2 server(s)? [y/N] ", "n\n")], &arguments).said(1, &[]);
     assert!(asked.stdout.contains("import cancelled") && !files.home.config().exists(), "{}", asked.stdout);
     let steps = [
-        ("Import 2 servers? [y/N] ", "y\n"),
+        ("Import 2 server(s)? [y/N] ", "y\n"),
         ("Allow the hub to start `github`?", ""),
         ("server.py", ""),
         ("[y/N] ", "y\n"),
@@ -334,7 +334,7 @@ fn each_variable_is_confirmed_for_each_server() {
         ("[y/N] ", "y\n"),
         ("[y/N] ", "n\n"),
         ("[y/N] ", "n\n"),
-        ("Import 2 servers? [y/N] ", "y\n"),
+        ("Import 2 server(s)? [y/N] ", "y\n"),
         ("Allow the hub to connect to `one`?", ""),
         ("[y/N] ", "y\n"),
         ("Allow the hub to connect to `two`?", ""),

@@ -1,5 +1,5 @@
-//! `linchpin audit`: verifies, accepts and exports the audit log. Reads the database directly, so the result does not
-//! depend on a hub, and no hub has to run.
+//! `linchpin audit`: verifies, accepts and exports the audit log. Without `--hub` it reads the database directly, so
+//! the result does not depend on a hub, and no hub has to run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -112,7 +112,7 @@ async fn verified(place: &Place) -> Result<Value, Failure> {
             return Err(match head.flatten() {
                 Some(last) => {
                     let text = format!(
-                        "{failure}. kind all_removed: the signed head names {} entries",
+                        "{failure} (kind `all_removed`: the signed head covers {} entries)",
                         last.head.number
                     );
                     Failure::new(Kind::Other, text)

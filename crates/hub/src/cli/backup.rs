@@ -203,7 +203,7 @@ fn here(asked: &Asked) -> Result<Place, Failure> {
     asked.place()
 }
 
-/// Checks that no local checkpoint is newer than the backup: after the restore, the audit log would verify as
+/// Checks that no local checkpoint is newer than the backup: otherwise the restored audit log would verify as
 /// truncated.
 fn is_the_last(place: &Place, contents: &Contents, public_key: &[u8]) -> Result<(), Failure> {
     let file = place.checkpoints();

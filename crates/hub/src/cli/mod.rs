@@ -335,8 +335,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Converts the error of a handler. `linchpin::Error` has a blanket `From` for every error, so it cannot implement
-/// `std::error::Error` itself.
+/// Converts a `linchpin::Error`, which cannot implement `std::error::Error` because every error converts into it.
 pub(crate) fn from_linchpin(error: linchpin::Error) -> anyhow::Error {
     anyhow!(Box::<dyn std::error::Error + Send + Sync>::from(error))
 }

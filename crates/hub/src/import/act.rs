@@ -37,7 +37,9 @@ pub(super) async fn act(
         }
         return Ok(());
     }
-    let Some(api) = api else { return Err(Failure::new(Kind::Other, "no hub runs")) };
+    let Some(api) = api else {
+        return Err(Failure::new(Kind::Other, "no hub runs: start one with `linchpin`"));
+    };
     let mut fields = wanted.fields.clone();
     if row.step == Step::Added {
         fields.insert("slug".into(), json!(slug));

@@ -163,7 +163,7 @@ async fn known<'a>(asked: &Asked, api: Option<&'a Api>) -> Result<Known<'a>, Fai
 /// Asks the user to confirm the import, and for each server whether the hub may start it or connect to it.
 async fn ask(rows: &mut [Row]) -> Result<bool, Failure> {
     let count = rows.iter().filter(|row| row.is_open()).count();
-    if !is_yes(&format!("Import {count} servers?")).await? {
+    if !is_yes(&format!("Import {count} server(s)?")).await? {
         return Ok(false);
     }
     for row in rows.iter_mut().filter(|row| row.is_open() && row.needs_enabling()) {

@@ -1,4 +1,4 @@
-//! Conversion of one server of a file into the fields of the hub: a stdio or remote server, with its secrets apart.
+//! Conversion of one server of a file into the fields of the hub: a stdio or remote server, with its secrets separated.
 
 use std::collections::{BTreeMap, BTreeSet};
 

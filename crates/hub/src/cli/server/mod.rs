@@ -162,7 +162,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         Command::Trust(which) => {
             let answer = asked.api()?.ask(&which.path("/trust")).await?;
             let count = &answer["trusted"];
-            output.done(&answer, &format!("{count} new tools of `{}` trusted", which.server))?;
+            output.done(&answer, &format!("trusted {count} new tool(s) of `{}`", which.server))?;
         }
         Command::Enable(which) => file::switch(asked, &which, true).await?,
         Command::Disable(which) => file::switch(asked, &which, false).await?,

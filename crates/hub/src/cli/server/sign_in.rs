@@ -1,5 +1,5 @@
-//! `linchpin server sign-in`, `sign-out` and `trace`: prints the sign-in URL and waits until the user has signed in
-//! with OAuth.
+//! `linchpin server sign-in`, `sign-out` and `trace`: OAuth sign-in to a server. The command prints the sign-in URL and
+//! waits until the user has signed in.
 
 use std::time::Duration;
 
