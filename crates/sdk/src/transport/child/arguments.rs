@@ -1,17 +1,17 @@
-//! Arguments of a server process, as `Client::stdio` takes them.
+//! Argument types accepted by `Client::stdio`.
 
 use std::ffi::{OsStr, OsString};
 
-/// Arguments of a program: `[]`, `["-y", "some-server"]`, a slice or a `Vec`.
+/// Arguments of a stdio server: `[]`, `["-y", "some-server"]`, a slice or a `Vec`.
 ///
-/// Arrays by value hold `&str` only, so that `[]` has a type.
+/// Arrays by value contain only `&str`, so that the type of `[]` can be inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a program",
     note = "pass an array of `&str`, a slice such as `&[path]`, or a `Vec`; for an iterator, write \
             `Client::command(Command::new(program).args(iterator))`"
 )]
 pub trait Arguments {
-    /// The arguments, in order.
+    /// Returns the arguments, in order.
     #[doc(hidden)]
     fn into_arguments(self) -> Vec<OsString>;
 }

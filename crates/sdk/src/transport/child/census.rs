@@ -1,6 +1,6 @@
-//! Finds the processes that belong to a child, by evidence: its process group, its descendants, and the mark
-//! that it hands down in the environment. Whoever shows none of these is never touched. A lineage has no child of
-//! its own to begin with: those who carry its mark belong to it, and their descendants.
+//! Finds the processes that belong to a child, by evidence: its process group, its descendants, and the lineage
+//! marker in their environment. Processes without such evidence are never touched. A lineage has no root process:
+//! its members are the processes that carry the marker, and their descendants.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -18,26 +18,26 @@ pub(super) struct Census {
     own: i32,
     /// The child, if there is one.
     root: Option<i32>,
-    /// When the child was started: whatever is older is none of its descendants. 0 if that is not known.
+    /// Start time of the child: older processes are not its descendants. 0 if unknown.
     start: u64,
-    /// Whether the descendants of this process belong, too.
+    /// Includes all descendants of this process.
     is_below_this: bool,
-    /// Mark of the processes. Empty: no process carries it.
+    /// Marker in the environment of the processes. Empty: no process carries it.
     mark: String,
-    /// Found before. Their descendants belong, too; whoever has lost its parents since is still remembered.
+    /// Members found before. Their descendants are members too, even after they have lost their parents.
     known: HashSet<(i32, u64)>,
     killed: HashSet<(i32, u64)>,
-    /// Those that may not be killed, like a program that runs as another user.
+    /// Members that may not be killed, such as a program that runs as another user.
     refused: HashSet<(i32, u64)>,
 }
 
-/// What a look at the table has brought.
+/// Result of one scan.
 pub(super) struct Found {
     pub(super) alive: Vec<Process>,
-    /// Whether the child's number still names it, and its group. A program that waits for all its children
-    /// itself may have let go of it.
+    /// Whether the child's pid still names it and its process group. A program that waits for all its children
+    /// itself may have reaped it.
     pub(super) is_root_ours: bool,
-    /// Somebody was just becoming another program, and could not be told from a stranger.
+    /// A process was in the middle of `exec`, so its environment could not be read.
     pub(super) is_unclear: bool,
 }
 
@@ -48,15 +48,15 @@ enum Mark {
 }
 
 impl Census {
-    /// `root` must not have been waited for: as long as it has not, its number names no other process and no
-    /// other group.
+    /// Creates a finder for a child. `root` must not have been waited for: until then, its pid and its process group
+    /// cannot be reused.
     pub(super) fn new(root: Pid, mark: &str) -> Self {
         let root = root.as_raw_pid();
         let start = table::find(root).map_or(0, |process| process.start);
         Census { root: Some(root), start, ..Self::of(mark) }
     }
 
-    /// Of all that carry the mark.
+    /// Creates a finder for all processes that carry the marker.
     pub(super) fn of(mark: &str) -> Self {
         Census {
             own: rustix::process::getpid().as_raw_pid(),
@@ -70,12 +70,12 @@ impl Census {
         }
     }
 
-    /// Of all descendants of this process.
+    /// Creates a finder for all descendants of this process.
     pub(super) fn below_this() -> Self {
         Census { is_below_this: true, ..Self::of("") }
     }
 
-    /// Looks at the table once.
+    /// Scans the process table once.
     pub(super) fn take(&mut self) -> Found {
         let table = table::all();
         let is_root = |process: &Process| self.root == Some(process.id);
@@ -129,19 +129,19 @@ impl Census {
         }
     }
 
-    /// Kills a member. The descriptor tells when it has ended.
+    /// Kills a member. The returned descriptor becomes readable when the process has exited.
     pub(super) fn kill(&mut self, member: &Process) -> Option<OwnedFd> {
         let id = Pid::from_raw(member.id)?;
         let descriptor = pidfd_open(id, PidfdFlags::empty());
-        // Its number may have gone to another process since the table was read. From now on the descriptor
-        // stands for the one that is looked at here.
+        // The pid may have been reused since the scan. From here on the descriptor identifies the process that is
+        // checked below.
         if table::find(member.id).is_none_or(|now| now.start != member.start) {
             return None;
         }
         let killed = match &descriptor {
             Ok(descriptor) => pidfd_send_signal(descriptor, Signal::KILL),
             Err(Errno::SRCH) => return None,
-            // An old kernel, or no descriptors left.
+            // An old kernel, or no free file descriptors.
             Err(_) => kill_process(id, Signal::KILL),
         };
         if killed == Err(Errno::PERM) {
@@ -152,18 +152,18 @@ impl Census {
         descriptor.ok()
     }
 
-    /// How many were killed.
+    /// Returns the number of killed processes.
     pub(super) fn killed(&self) -> usize {
         self.killed.len()
     }
 
-    /// How many could not be killed for want of permission.
+    /// Returns the number of processes that could not be killed for lack of permission.
     pub(super) fn refused(&self) -> usize {
         self.refused.len()
     }
 }
 
-/// Asks a process to end. One that has ended already needs no signal.
+/// Sends `SIGTERM` to a process. An exited one needs no signal.
 pub(super) fn terminate(member: &Process) {
     let Some(id) = Pid::from_raw(member.id) else { return };
     let Ok(descriptor) = pidfd_open(id, PidfdFlags::empty()) else { return };
@@ -172,7 +172,7 @@ pub(super) fn terminate(member: &Process) {
     }
 }
 
-/// Becomes readable when the process ends. `None` where the kernel is too old for it.
+/// Returns a descriptor that becomes readable when the process exits. `None` on old kernels.
 pub(super) fn exit_sign(process: Pid) -> Option<OwnedFd> {
     pidfd_open(process, PidfdFlags::empty()).ok()
 }
@@ -181,7 +181,7 @@ fn identity(process: &Process) -> (i32, u64) {
     (process.id, process.start)
 }
 
-/// Whether the mark is among those that an environment lists.
+/// Returns whether the environment lists the marker.
 fn carries(environment: &[u8], mark: &str) -> bool {
     let variables = environment.split(|byte| *byte == 0);
     let lineages =

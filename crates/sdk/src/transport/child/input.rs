@@ -1,5 +1,5 @@
-//! The standard input of a child. Whoever has something to send writes it there and then, without ever
-//! waiting; what finds no room is written by the child's thread once there is some.
+//! Writer to the standard input of a child. Senders write directly and never block; bytes that do not fit are
+//! written by the I/O thread once there is room.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ChildStdin;
@@ -9,29 +9,29 @@ use std::sync::{Arc, Mutex, TryLockError};
 use crate::sync::lock;
 use crate::transport::Wire;
 
-/// A buffer that grew beyond this for one large message is given back.
+/// A buffer that grew beyond this is freed.
 const KEEP: usize = 1 << 20;
 
 pub(super) struct Input {
     pipe: Mutex<Pipe>,
-    /// Whether bytes were left because there was no room. Whoever holds the pipe meanwhile need not look for
-    /// new messages when giving it back: the thread does, once there is room.
+    /// Whether bytes are left because the pipe was full. While it is set, the I/O thread writes all new messages, so
+    /// the holder of the lock need not check for them.
     blocked: AtomicBool,
 }
 
 struct Pipe {
-    /// `None` once it is closed or nobody reads it. Shared only while the thread waits for room.
+    /// `None` once it is closed or the child no longer reads. Shared only while the I/O thread waits for room.
     stdin: Option<Arc<ChildStdin>>,
     bytes: Vec<u8>,
     written: usize,
 }
 
-/// How far writing came.
+/// Progress of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     /// Nothing is left for the caller to do.
     All,
-    /// There was no room. Said only to the one who found out.
+    /// The pipe is full. Returned only to the caller that noticed it.
     Blocked,
 }
 
@@ -54,8 +54,8 @@ impl Input {
         Ok(())
     }
 
-    /// Writes what waits to be sent, in order. Whoever holds the pipe also writes what others add meanwhile,
-    /// so nobody waits for it.
+    /// Writes outgoing messages in order. The holder of the lock also writes messages that are added concurrently,
+    /// so that no sender waits for it.
     pub(super) fn flush(&self, wire: &Wire) -> Written {
         while wire.has_outgoing() {
             let mut pipe = match self.pipe.try_lock() {
@@ -64,7 +64,7 @@ impl Input {
                 Err(TryLockError::WouldBlock) => return Written::All,
             };
             if self.blocked.load(Ordering::Acquire) {
-                return Written::All; // the thread knows, and goes on when there is room
+                return Written::All; // the I/O thread continues when there is room
             }
             wire.take(&mut pipe.bytes);
             if self.write(&mut pipe).is_blocked() {
@@ -74,7 +74,7 @@ impl Input {
         Written::All
     }
 
-    /// The pipe, if there is something to write as soon as it has room.
+    /// Returns the pipe, if bytes wait for room in it.
     pub(super) fn blocked(&self) -> Option<Arc<ChildStdin>> {
         if !self.blocked.load(Ordering::Acquire) {
             return None;
@@ -82,14 +82,14 @@ impl Input {
         lock(&self.pipe).stdin.clone()
     }
 
-    /// There may be room again.
+    /// Continues writing when there may be room again.
     pub(super) fn resume(&self, wire: &Wire) {
         if !self.write(&mut lock(&self.pipe)).is_blocked() {
             self.flush(wire);
         }
     }
 
-    /// Closes the pipe if everything has been written; says whether it is closed.
+    /// Closes the pipe if everything has been written. Returns whether it is closed.
     pub(super) fn close_when_written(&self, wire: &Wire) -> bool {
         let mut pipe = lock(&self.pipe);
         if self.write(&mut pipe).is_blocked() {
@@ -103,7 +103,7 @@ impl Input {
         true
     }
 
-    /// Closes the pipe. From now on messages are dropped.
+    /// Closes the pipe. Later messages are dropped.
     pub(super) fn close(&self) {
         let mut pipe = lock(&self.pipe);
         pipe.stdin = None;
@@ -120,7 +120,7 @@ impl Input {
 impl Pipe {
     fn write(&mut self) -> Written {
         while self.written < self.bytes.len() {
-            // Without a pipe the rest is dropped: the child is about to end, and its end says why.
+            // Without a pipe the rest is dropped: the child is about to exit, which provides the reason.
             let Some(stdin) = &self.stdin else { break };
             match stdin.as_ref().write(&self.bytes[self.written..]) {
                 Ok(count) if count > 0 => self.written += count,

@@ -1,4 +1,4 @@
-//! The open connection to a child: what its owner, its senders and its thread share.
+//! Open connection to a child: state shared by its owner, its senders and the I/O thread.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -22,22 +22,22 @@ pub(super) struct Shared {
     pub(super) tree: Tree,
     closing: AtomicBool,
     dropped: AtomicBool,
-    /// Wakes the thread from its waiting.
+    /// Wakes the I/O thread.
     bell: UnixStream,
 }
 
 impl Shared {
-    /// The child is to be ended in good order.
+    /// Returns whether the child is to be closed gracefully.
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Nobody wants to hear of the child any more.
+    /// Returns whether the connection was dropped.
     pub(super) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// Writes what waits to be sent, as far as that is possible without waiting.
+    /// Writes outgoing messages as far as possible without blocking.
     pub(super) fn send(&self) {
         if self.input.flush(&self.wire).is_blocked() {
             self.ring();
@@ -45,16 +45,15 @@ impl Shared {
     }
 
     fn ring(&self) {
-        // A bell that is full has been rung.
+        // A full buffer means that the thread is already being woken.
         let _ = (&self.bell).write(&[1]);
     }
 }
 
-/// A child process that can be talked to. Dropping it kills the child, with everything that the child
-/// started.
+/// Handle to a child process. Dropping it kills the child and everything it started.
 pub(super) struct ChildLine {
     shared: Arc<Shared>,
-    /// Its sender is gone when the thread is done.
+    /// Its sender is dropped when the I/O thread has finished.
     done: watch::Receiver<()>,
 }
 
@@ -70,7 +69,7 @@ impl Line for ChildLine {
 }
 
 impl Drop for ChildLine {
-    /// Does the work itself: the thread may be busy with a hook, or be the one that drops.
+    /// Kills the processes on this thread: the I/O thread may be busy with a hook, or be the one that drops.
     fn drop(&mut self) {
         self.shared.dropped.store(true, Ordering::Release);
         self.shared.tree.end();
@@ -78,17 +77,16 @@ impl Drop for ChildLine {
     }
 }
 
-/// Starts the child on the thread that will read from it: starting blocks, and so may what provides the
-/// environment.
+/// Starts the child on its I/O thread: starting blocks, and so may the environment callback.
 pub(super) async fn open(command: Command, wire: Wire) -> io::Result<ChildLine> {
     let (opened, result) = oneshot::channel();
     let runtime = Handle::try_current().ok();
     std::thread::Builder::new().name("linchpin-child".into()).spawn(move || {
-        // Hooks and receivers may start tasks.
+        // Hooks and receivers may spawn tasks.
         let _in_runtime = runtime.as_ref().map(Handle::enter);
         match connect(&command, &wire) {
             Ok((line, pump, done)) => {
-                // If nobody waits for it any more the line comes back, and ends the child as it is dropped.
+                // If the opening future was dropped, the handle is returned here, and dropping it ends the child.
                 drop(opened.send(Ok(line)));
                 pump.run();
                 drop(done);
@@ -119,7 +117,7 @@ fn connect(command: &Command, wire: &Wire) -> io::Result<(ChildLine, Pump, watch
     let line = ChildLine { shared: shared.clone(), done: is_done };
     shared.input.do_not_block()?;
     let pump = Pump::new(command, shared.clone(), stdout, stderr, ringing)?;
-    // Weak: the wire keeps this function, and what is shared keeps the wire.
+    // Weak, to avoid a cycle: the wire owns this callback, and the shared state owns the wire.
     let sender = Arc::downgrade(&shared);
     wire.on_outgoing(move || {
         if let Some(shared) = sender.upgrade() {

@@ -1,5 +1,5 @@
-//! Marks in the environment of processes, which they hand down to whatever they start. By them a process is found also
-//! after it has left its process group and its parent has ended.
+//! Lineage markers in the environment of processes, inherited by all descendants. They identify a process even after
+//! it has left its process group and its parent has exited.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,27 +9,26 @@ use super::census::Census;
 use super::tree::{PATIENCE, kill_all};
 use crate::server::unguessable;
 
-/// The variable that names the connections and lineages that a process belongs to, separated by colons.
+/// Environment variable with the markers of connections and lineages of a process, separated by colons.
 pub(super) const LINEAGE: &str = "LINCHPIN_LINEAGE";
-/// How often to look again because somebody could not be told from a stranger. More patient than a connection that
-/// ends: a process may just be becoming the program that it was started for.
+/// How often to repeat a scan because of a process in the middle of `exec`. More often than for a connection, since
+/// the process may be the start of a server.
 const UNCLEAR_ROUNDS: usize = 100;
 
-/// A mark that several servers carry together, given to them by [`Command::lineage`]. A connection ends what its
-/// server has started; a lineage can be ended by another process as well, after the one that held the connections
-/// was killed.
+/// Marker shared by several servers, set with [`Command::lineage`]. A connection ends what its server has started; a
+/// lineage can also be ended by another process, after the process with the connections was killed.
 ///
 /// [`Command::lineage`]: super::Command::lineage
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lineage(Arc<str>);
 
 impl Lineage {
-    /// One that nobody carries yet.
+    /// Creates a new lineage.
     pub fn unique() -> Self {
         Lineage(new_mark().into())
     }
 
-    /// What one was shown as; `None` if the text is no lineage.
+    /// Parses the text form of a lineage. Returns `None` for other texts.
     pub fn parse(text: &str) -> Option<Self> {
         let (process, chance) = text.split_once('-')?;
         let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
@@ -41,13 +40,13 @@ impl Lineage {
         &self.0
     }
 
-    /// Kills every process that carries it, with all descendants, but never the one that asks for it. Returns when
-    /// they are gone, after two seconds at the latest, and says how many there were. It blocks. Elsewhere than on
-    /// Linux nobody can be found, and nobody is touched.
+    /// Kills all processes that carry the marker, with all descendants, except the calling process. Blocks until
+    /// they have exited, at most two seconds, and returns their number. On systems other than Linux it finds no
+    /// processes and does nothing.
     pub fn end(&self) -> usize {
         let mut census = Census::of(&self.0);
         if !kill_all(&mut census, Instant::now() + PATIENCE, UNCLEAR_ROUNDS, |_| ()) {
-            tracing::warn!(refused = census.refused(), "processes that servers started could not be ended");
+            tracing::warn!(refused = census.refused(), "failed to end processes started by servers");
         }
         census.killed()
     }

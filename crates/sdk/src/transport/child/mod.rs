@@ -1,9 +1,9 @@
-//! A server as a child process: newline-delimited messages on its standard input and output.
+//! Stdio transport of a client: a server as a child process, with newline-delimited messages on its standard input
+//! and output.
 //!
-//! [`Command`] says what to start and is the transport. [`start`] turns it into a process, [`pump`] is the
-//! thread that reads what the process says, [`input`] writes to it from whatever thread has something to
-//! send, and [`tree`] sees to it that neither the process nor anything it started is left. Nothing here knows
-//! what a message means.
+//! [`Command`] describes the process and is the transport. [`start`] spawns it, [`pump`] is the thread that reads
+//! its output, [`input`] writes to it from any thread, and [`tree`] ends the process and everything it started.
+//! Nothing here inspects messages.
 
 mod arguments;
 #[cfg(target_os = "linux")]
@@ -43,15 +43,15 @@ pub use self::lineage::Lineage;
 pub use self::supervisor::{SUPERVISE, supervise};
 use super::{Line, Opening, Transport, Wire};
 
-/// How long a server has to end by itself after its input has ended, and then once more after a signal.
+/// Time for a server to exit after its input has ended, and again after `SIGTERM`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Environment = Arc<dyn Fn() -> io::Result<Vec<(String, String)>> + Send + Sync>;
 
-/// A server to be started as a child process that speaks on its standard input and output.
+/// A stdio server: a command that is started as a child process.
 ///
-/// Every connection starts a process of its own. When the connection is closed or dropped, the process and
-/// everything it started are ended.
+/// Every connection starts its own process. When the connection is closed or dropped, the process and everything it
+/// started are ended.
 #[derive(Clone)]
 #[must_use]
 pub struct Command {
@@ -69,7 +69,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// A program by its name, looked up in `PATH`, or by its path.
+    /// Creates a command for a program, given by its name in `PATH` or by its path.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Command {
             program: program.as_ref().to_owned(),
@@ -86,7 +86,7 @@ impl Command {
         }
     }
 
-    /// Adds one argument. No shell looks at it.
+    /// Adds one argument. It is not interpreted by a shell.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
@@ -98,21 +98,20 @@ impl Command {
         self
     }
 
-    /// Sets a variable of the environment, in addition to those of this process.
+    /// Sets an environment variable, in addition to those of this process.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Passes on nothing of the environment of this process, only what [`Self::env`] and [`Self::env_with`]
-    /// say.
+    /// Does not inherit the environment of this process; only [`Self::env`] and [`Self::env_with`] apply.
     pub fn env_clear(mut self) -> Self {
         self.env_clear = true;
         self
     }
 
-    /// Asks for variables each time the process is started, for secrets that are not to be kept or that
-    /// expire. It may block; its error fails the start.
+    /// Sets a callback that returns variables at each start, for secrets that must not be stored or that expire. It
+    /// may block; its error fails the start.
     pub fn env_with(
         mut self,
         variables: impl Fn() -> io::Result<Vec<(String, String)>> + Send + Sync + 'static,
@@ -121,44 +120,45 @@ impl Command {
         self
     }
 
-    /// Has the process carry a mark, and whatever it starts, so that [`Lineage::end`] finds them.
+    /// Adds a lineage marker to the environment of the process, so that [`Lineage::end`] finds it and its
+    /// descendants.
     pub fn lineage(mut self, lineage: &Lineage) -> Self {
         self.lineage = Some(lineage.clone());
         self
     }
 
-    /// Starts the server through a supervisor process, which makes sure that nothing the server has started outlives
-    /// the connection or this process, even if it detaches itself and clears its environment. A server of the same user can
-    /// still kill the supervisor; what has detached itself by then may be left. `program` is a full path; it is started with
-    /// `__supervise` as its first argument, and must then call `client::supervise`. Outside Linux there are no
-    /// supervisors, and this has no effect.
+    /// Starts the server through a supervisor process, which ensures that no process started by the server outlives
+    /// the connection or this process, even if it detaches itself and clears its environment. A server of the same
+    /// user can still kill the supervisor; processes that have detached themselves by then may be left. `program`
+    /// must be a full path; it is started with `__supervise` as its first argument, and must then call
+    /// `client::supervise`. On systems other than Linux this has no effect.
     pub fn supervisor(mut self, program: impl AsRef<Path>) -> Self {
         self.supervisor = Some(program.as_ref().to_owned());
         self
     }
 
-    /// The directory to start in.
+    /// Sets the working directory.
     pub fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.directory = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Calls `hook` with every line the server writes on its standard error, on the thread that also reads
-    /// its messages: it should be quick. Very long lines are cut.
+    /// Sets a callback for each line of the server's standard error. It runs on the thread that reads messages and
+    /// should return quickly. Very long lines are truncated.
     pub fn on_stderr(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_stderr = Some(Hook::new(hook));
         self
     }
 
-    /// Calls `hook` with every line the server writes on its standard output before it is read as a message,
-    /// for diagnostics. Lines that are too long to be a message are left out.
+    /// Sets a callback for each line of the server's standard output, before it is parsed as a message, for
+    /// diagnostics. Lines that exceed the message size are skipped.
     pub fn on_stdout(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_stdout = Some(Hook::new(hook));
         self
     }
 
-    /// How long closing waits for the server to end by itself after its input has ended, and then once more
-    /// after it was asked with a signal, before it is killed. Two seconds each unless told otherwise.
+    /// Sets how long closing waits for the server to exit after its input has ended, and again after `SIGTERM`,
+    /// before it is killed. Default: 2 s each.
     pub fn close_timeout(mut self, timeout: Duration) -> Self {
         self.close_timeout = timeout;
         self
@@ -170,8 +170,11 @@ impl Transport for Command {
         Box::pin(async move { Ok(Box::new(line::open(self.clone(), wire).await?) as Box<dyn Line>) })
     }
 
-    /// Program, arguments and directory. The environment is left out: it may hold secrets.
-    #[expect(clippy::unnecessary_debug_formatting, reason = "quoted, so that no argument looks like two")]
+    /// Returns program, arguments and directory. The environment is omitted, since it may contain secrets.
+    #[expect(
+        clippy::unnecessary_debug_formatting,
+        reason = "quoted, so that arguments with spaces are unambiguous"
+    )]
     fn name(&self) -> String {
         let mut name = format!("{:?}", self.program);
         for arg in &self.args {
@@ -196,7 +199,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// A function of the user's that is shown lines. Its panics stay its own.
+/// A callback for output lines. Its panics are caught.
 #[derive(Clone)]
 struct Hook(Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -208,7 +211,7 @@ impl Hook {
     fn call(&self, line: &[u8]) {
         let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
         if catch_unwind(AssertUnwindSafe(|| (self.0)(&text))).is_err() {
-            tracing::warn!("a hook for the output of a server panicked");
+            tracing::warn!("output hook panicked");
         }
     }
 }

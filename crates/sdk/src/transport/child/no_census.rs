@@ -1,4 +1,4 @@
-//! Where there is no `/proc` to look at, the process group is all that is known of a child's descendants.
+//! Placeholder without `/proc`: only the process group of a child is known.
 
 use std::os::fd::OwnedFd;
 
@@ -12,10 +12,10 @@ pub(super) struct Found {
     pub(super) is_unclear: bool,
 }
 
-/// There is none to be found.
+/// Never constructed.
 pub(super) enum Process {}
 
-#[expect(clippy::unused_self, reason = "the same interface as where there is something to know")]
+#[expect(clippy::unused_self, reason = "same interface as on Linux")]
 impl Census {
     pub(super) fn new(_: Pid, _: &str) -> Self {
         Census
@@ -42,7 +42,7 @@ impl Census {
     }
 }
 
-/// That the child's output ends is the sign here.
+/// The end of the child's output is used instead.
 pub(super) fn exit_sign(_: Pid) -> Option<OwnedFd> {
     None
 }

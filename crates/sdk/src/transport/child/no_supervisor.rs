@@ -1,4 +1,4 @@
-//! Outside Linux orphans cannot be kept below a supervisor, so there are none.
+//! Placeholder outside Linux, where orphans cannot be reparented to a supervisor.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;

@@ -1,7 +1,6 @@
-//! The thread of one child: reads what it says, goes on with writing when there was no room, notices its end,
-//! and ends it in good order when asked to.
+//! I/O thread of one child: reads its output, continues blocked writes, notices its exit, and closes it gracefully.
 //!
-//! No lock is held while a receiver or a hook runs, so that these may send, close and drop the connection.
+//! No lock is held while a receiver or a hook runs, so that these may send on, close and drop the connection.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,9 +17,9 @@ use super::line::Shared;
 use super::words::Words;
 use super::{Command, Hook};
 
-/// How often one stream is read before the others have their turn.
+/// Number of reads of one stream before the others get their turn.
 const TURN: usize = 16;
-/// How often to look for the child's end where nothing tells it.
+/// Poll interval for the child's exit on systems without an exit descriptor.
 const TICK: Duration = Duration::from_millis(20);
 
 pub(super) struct Pump {
@@ -39,15 +38,15 @@ pub(super) struct Pump {
     was_terminated: bool,
 }
 
-/// The way to the end, with the time until which each step is waited for; `None` is for ever.
+/// Phases of closing, each with its deadline; `None` means no deadline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
     /// The last messages are being written.
     Flushing(Option<Instant>),
-    /// Its input has ended: a polite child ends, too.
+    /// The input is closed: a well-behaved child exits.
     Ending(Option<Instant>),
-    /// It has been asked with a signal.
+    /// `SIGTERM` was sent.
     Terminating(Option<Instant>),
     Over,
 }
@@ -79,7 +78,7 @@ impl Pump {
         })
     }
 
-    /// Returns when the child is gone and everybody has been told.
+    /// Runs until the child has exited and the end was reported.
     pub(super) fn run(mut self) {
         // Whatever a receiver does, the child is ended and waited for.
         let served = catch_unwind(AssertUnwindSafe(|| self.serve()));
@@ -88,7 +87,7 @@ impl Pump {
         let finished = served.and_then(|()| catch_unwind(AssertUnwindSafe(|| self.finish())));
         let reason = match finished {
             Ok(()) => self.reason(status),
-            Err(_) => "the connection failed: what receives its messages panicked".to_owned(),
+            Err(_) => "the connection failed: the receiver of its messages panicked".to_owned(),
         };
         self.shared.wire.ended(&reason);
     }
@@ -97,7 +96,7 @@ impl Pump {
         while self.advance() != Phase::Over {
             let [stdout, stderr, bell, exit, room] = self.wait();
             if bell {
-                // A short read empties it; what is left rings again.
+                // A short read drains it; remaining bytes wake the thread again.
                 let _ = self.bell.read(&mut [0; 64]);
             }
             if room {
@@ -113,7 +112,7 @@ impl Pump {
         }
     }
 
-    /// Takes all steps that can be taken now.
+    /// Advances through all phases that are due.
     fn advance(&mut self) -> Phase {
         loop {
             let next = self.next_phase();
@@ -127,8 +126,7 @@ impl Pump {
                 }
                 Phase::Ending(_) => self.shared.input.close(),
                 Phase::Terminating(_) => {
-                    // A child that has ended itself has left others behind, who may want to end in good
-                    // order.
+                    // A child that has exited by itself may have left descendants, which may exit gracefully.
                     self.was_terminated |= !self.has_exited;
                     self.shared.tree.terminate();
                 }
@@ -160,8 +158,7 @@ impl Pump {
         }
     }
 
-    /// Waits until there is something to do: with the output, the errors, the bell, an end, room in the
-    /// input.
+    /// Waits for an event: output, error output, wake-up, exit, room in the input.
     fn wait(&self) -> [bool; 5] {
         let blocked = self.shared.input.blocked();
         let sign = self.shared.tree.exit_sign().filter(|_| !self.has_exited);
@@ -173,14 +170,14 @@ impl Pump {
             self.watch(blocked.as_deref().map(AsFd::as_fd), PollFlags::OUT),
         ];
         let timeout = self.timeout().and_then(|left| Timespec::try_from(left).ok());
-        // When it is interrupted nothing is ready, and it is called again.
+        // On an interrupt nothing is ready, and `poll` is called again.
         let failed = poll(&mut watched, timeout.as_ref()).is_err();
         let [stdout, stderr, bell, exit, room] = watched.map(|one| !failed && !one.revents().is_empty());
         let exit = exit || (self.must_look() && self.shared.tree.has_exited());
         [stdout, stderr, bell, exit, room]
     }
 
-    /// `poll` knows no gaps: the bell, asked for nothing, stands in for what is not there.
+    /// Returns the poll entry of a descriptor. An absent one is replaced by the wake-up socket without events.
     fn watch<'a>(&'a self, descriptor: Option<BorrowedFd<'a>>, flags: PollFlags) -> PollFd<'a> {
         match descriptor {
             Some(descriptor) => PollFd::from_borrowed_fd(descriptor, flags),
@@ -197,7 +194,7 @@ impl Pump {
         if self.must_look() { Some(left.map_or(TICK, |left| left.min(TICK))) } else { left }
     }
 
-    /// Whether the end of the child is expected and nothing will tell it.
+    /// Returns whether the child's exit is expected and must be polled.
     fn must_look(&self) -> bool {
         self.phase != Phase::Open && !self.has_exited && self.shared.tree.exit_sign().is_none()
     }
@@ -221,7 +218,7 @@ impl Pump {
             if count == 0 {
                 self.stdout = None;
             }
-            // After the child has ended its output must be seen to end as well.
+            // After the exit of the child, read on until the output has ended, too.
             if count < room && !self.has_exited {
                 return;
             }
@@ -243,8 +240,8 @@ impl Pump {
         }
     }
 
-    /// Reads what the child has left. Nobody writes any more, so this is no more than the pipes hold, unless
-    /// somebody could not be killed.
+    /// Reads the remaining output. No process writes any more, so this is at most the content of the pipes, unless a
+    /// process could not be killed.
     fn finish(&mut self) {
         self.has_exited = true;
         if self.shared.is_dropped() {
@@ -268,17 +265,17 @@ impl Pump {
         }
         let end = match status {
             _ if self.was_terminated => {
-                "the server closed its standard output without exiting, and was ended".to_owned()
+                "the server closed its standard output without exiting, and was terminated".to_owned()
             }
             Some(status) => match status.code() {
                 Some(code) => format!("the server exited with status {code}"),
                 // Like `signal: 9 (SIGKILL)`.
-                None => format!("the server was ended by {}", status.to_string().replacen(':', "", 1)),
+                None => format!("the server was terminated by {}", status.to_string().replacen(':', "", 1)),
             },
-            None => "the server has ended".to_owned(),
+            None => "the server has exited".to_owned(),
         };
         match self.words.last() {
-            Some(words) => format!("{end}; its last words: {words}"),
+            Some(words) => format!("{end}; last error output: {words}"),
             None => end,
         }
     }
@@ -291,7 +288,7 @@ fn receive(shared: &Shared, hook: Option<&Hook>, line: &[u8]) {
     shared.wire.receive(line);
 }
 
-/// How much was read, 0 at the end, `None` if there is nothing now. A stream that fails has ended.
+/// Returns the number of bytes read, 0 at the end, `None` if nothing is available. A failed stream counts as ended.
 fn read(stream: &mut impl Read, into: &mut [u8]) -> Option<usize> {
     loop {
         match stream.read(into) {

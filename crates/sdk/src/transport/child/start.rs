@@ -1,4 +1,4 @@
-//! Turns a [`Command`] into a running process, and says clearly why when that fails.
+//! Spawning of a [`Command`], with a clear error if that fails.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use super::lineage::{LINEAGE, new_mark};
 use super::supervisor::{self, Control, SUPERVISE};
 use super::{Command, Lineage};
 
-/// A process in a group of its own, and the mark that it and its descendants carry.
+/// A process in its own group, and the marker that it and its descendants carry.
 pub(super) struct Started {
     pub(super) child: Child,
     pub(super) stdin: Option<ChildStdin>,
@@ -45,7 +45,7 @@ pub(super) fn start(command: &Command) -> io::Result<Started> {
     let failed = |error: io::Error| fault(command, error.kind(), &reason(command, &error));
     if command.supervisor.is_some() && cfg!(target_os = "linux") {
         let started = supervisor::start(process, &lineage).map_err(|error| {
-            fault(command, error.kind(), &format!("its supervisor process cannot be started: {error}"))
+            fault(command, error.kind(), &format!("the supervisor process cannot be started: {error}"))
         })?;
         let (child, stdin, control) = started.map_err(failed)?;
         return Ok(Started { child, stdin: Some(stdin), mark, control: Some(control) });
@@ -54,8 +54,8 @@ pub(super) fn start(command: &Command) -> io::Result<Started> {
     Ok(Started { stdin: child.stdin.take(), child, mark, control: None })
 }
 
-/// The mark after those that this process carries itself, and the one that it was told: a server that starts servers
-/// belongs to whoever started it, with all of them.
+/// Returns the markers of this process, the lineage and the new marker: a server that starts servers belongs, with
+/// all of them, to the process that started it.
 fn lineage(of: Option<&Lineage>, mark: &str) -> OsString {
     let mut lineage = std::env::var_os(LINEAGE).unwrap_or_default();
     for mark in of.map(Lineage::as_str).into_iter().chain([mark]) {
@@ -83,12 +83,12 @@ fn check_directory(command: &Command, directory: &Path) -> io::Result<()> {
         Ok(_) => Err(fault(
             command,
             ErrorKind::NotADirectory,
-            &format!("its working directory {shown} is not a directory; set another one with `current_dir`"),
+            &format!("the working directory {shown} is not a directory; set another one with `current_dir`"),
         )),
         Err(error) => Err(fault(
             command,
             error.kind(),
-            &format!("its working directory {shown} cannot be used ({error}); create it, or set another one"),
+            &format!("the working directory {shown} cannot be used ({error}); create it, or set another one"),
         )),
     }
 }
@@ -101,7 +101,7 @@ fn reason(command: &Command, error: &io::Error) -> String {
             "no such program in PATH; install it, or give its full path".to_owned()
         }
         ErrorKind::NotFound if directory.join(&command.program).exists() => {
-            "the interpreter that its first line names is missing; install it".to_owned()
+            "the interpreter named in its first line is missing; install it".to_owned()
         }
         ErrorKind::NotFound => "there is no such file; check the path".to_owned(),
         ErrorKind::PermissionDenied => {

@@ -1,8 +1,8 @@
-//! Supervisor of one server process: a small process between this one and the server that becomes the parent of every
-//! orphan below it, so that no descendant of the server can leave it as long as it runs. A server that kills its supervisor
-//! is ended as one without a supervisor: by process group, descent and lineage. The supervisor ends all descendants when the server has ended,
-//! and when the other end of its control socket is closed, which is also the case when the process that started it
-//! was killed. Messages do not pass through it: the server has the pipes.
+//! Supervisor of one server process: a small process between this one and the server that becomes the parent of
+//! every orphan below it, so that no descendant of the server can escape while it runs. If a server kills its
+//! supervisor, it is ended like one without a supervisor: by process group, descent and lineage. The supervisor ends
+//! all descendants when the server has exited, and when the other end of its control socket is closed, which also
+//! happens when the process that started it is killed. Messages do not pass through it: the server has the pipes.
 //!
 //! Control socket, which is the supervisor's standard input:
 //!
@@ -39,9 +39,9 @@ use super::tree::{PATIENCE, kill_all};
 
 /// Argument with which a program becomes a supervisor. It must call [`supervise`] and do nothing else.
 pub const SUPERVISE: &str = "__supervise";
-/// Time that processes have to end after `SIGTERM` if they have outlived their server.
+/// Time for processes that have outlived their server to exit after `SIGTERM`.
 const GRACE: Duration = Duration::from_secs(1);
-/// Pause between two attempts to kill processes that could not be killed.
+/// Delay between two attempts to kill processes that could not be killed.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_LINEAGE: usize = 4096;
 
@@ -54,8 +54,8 @@ impl Control {
         let _ = (&self.0).write(&[1]); // a supervisor that has ended has no process left to signal
     }
 
-    /// Has everything killed, and returns how the server ended; `None` if the supervisor was killed or does not answer
-    /// in time.
+    /// Kills all processes, and returns the exit status of the server; `None` if the supervisor was killed or does
+    /// not respond in time.
     pub(super) fn end(&self, timeout: Duration) -> Option<ExitStatus> {
         let _ = self.0.shutdown(Shutdown::Write); // it may have ended
         self.0.set_read_timeout(Some(timeout)).ok()?;
@@ -64,14 +64,14 @@ impl Control {
 }
 
 /// Starts a supervisor and, through it, the server whose program and arguments are in `command` after [`SUPERVISE`].
-/// The inner error is why the server could not be started.
+/// The inner error is the reason why the server could not be started.
 pub(super) fn start(
     mut command: Command,
     lineage: &OsStr,
 ) -> io::Result<io::Result<(Child, ChildStdin, Control)>> {
     let (control, theirs) = UnixStream::pair()?;
     let (input, stdin) = io::pipe()?;
-    // The supervisor does not carry the lineage: the process that ends the lineage must not end the supervisor first.
+    // The supervisor does not carry the lineage: ending the lineage must not kill the supervisor first.
     command.env_remove(LINEAGE).stdin(OwnedFd::from(theirs)).process_group(0);
     let mut child = command.spawn()?;
     drop(command); // it holds the other end of the control socket
@@ -118,9 +118,9 @@ fn read_number(mut control: &UnixStream) -> io::Result<i32> {
     Ok(i32::from_ne_bytes(number))
 }
 
-/// Runs as a supervisor: starts the server that `arguments` names (the program and its arguments, after
-/// [`SUPERVISE`]), and returns when neither it nor anything that it started is left. A program that is given to
-/// [`Command::supervisor`](super::Command::supervisor) calls this before it does anything else.
+/// Runs as a supervisor: starts the server named by `arguments` (program and arguments, after [`SUPERVISE`]), and
+/// returns when the server and all its descendants have exited. A program set with
+/// [`Command::supervisor`](super::Command::supervisor) must call this before anything else.
 pub fn supervise(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -136,14 +136,14 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     command.args(arguments).env(LINEAGE, lineage).stdin(input).process_group(0);
     command.stdout(rustix::stdio::stdout().try_clone_to_owned()?);
     command.stderr(rustix::stdio::stderr().try_clone_to_owned()?);
-    // The server's output ends when its last writer has ended, so this process must not have it.
+    // The server's output ends when its last writer has exited, so this process must not hold it.
     let null = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     let orders = control.try_clone()?;
     std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || obey(&orders))?;
-    // Whatever can fail comes before this: from here on the server must be supervised.
+    // Everything that can fail comes before this: from here on the server must be supervised.
     let started = command.spawn();
     drop(command); // it has the server's pipes
     let code = started
@@ -155,7 +155,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     control.write_all(&status.to_ne_bytes())
 }
 
-/// Follows what is said on the control socket until it ends, then kills everything.
+/// Handles orders on the control socket until it is closed, then kills everything.
 fn obey(mut control: &UnixStream) {
     while control.read_exact(&mut [0]).is_ok() {
         terminate_all();
@@ -163,7 +163,7 @@ fn obey(mut control: &UnixStream) {
     kill_rest();
 }
 
-/// Waits for the server and for every orphan. Returns how the server ended, when no descendant is left.
+/// Waits for the server and all orphans. Returns the wait status of the server when no descendant is left.
 fn reap(server: Pid) -> i32 {
     let mut status = 0;
     loop {
@@ -181,7 +181,7 @@ fn reap(server: Pid) -> i32 {
     }
 }
 
-/// Ends what has outlived the server.
+/// Ends the processes that have outlived the server.
 fn end_rest() {
     terminate_all();
     std::thread::sleep(GRACE);
@@ -192,7 +192,7 @@ fn terminate_all() {
     Census::below_this().take().alive.iter().for_each(terminate);
 }
 
-/// Kills all descendants, again and again: the process ends when the last of them was waited for.
+/// Kills all descendants repeatedly: this process exits when the last of them was reaped.
 fn kill_rest() -> ! {
     loop {
         kill_all(&mut Census::below_this(), Instant::now() + PATIENCE, 0, |_| ());

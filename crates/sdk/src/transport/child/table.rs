@@ -1,21 +1,20 @@
-//! The table of processes, as Linux shows it under `/proc`.
+//! Reader of the Linux process table in `/proc`.
 
 use std::path::Path;
 
-/// One process. Its number may be given to another one after it has ended; number and start together are
-/// unique.
+/// A process. Its pid may be reused after its exit; pid and start time together are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) id: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
-    /// In ticks since the machine was started.
+    /// In clock ticks since boot.
     pub(super) start: u64,
-    /// Not a zombie, which only waits for its parent to notice.
+    /// Not a zombie, which only waits to be reaped.
     pub(super) is_alive: bool,
 }
 
-/// Every process that can be seen. Those that end meanwhile are left out.
+/// Returns all visible processes. Those that exit during the scan are omitted.
 pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -26,22 +25,22 @@ pub(super) fn find(id: i32) -> Option<Process> {
     parse(&std::fs::read(Path::new("/proc").join(id.to_string()).join("stat")).ok()?)
 }
 
-/// The environment that a process was started with; `None` if it may not be read. It is empty for a moment
-/// while a process becomes another program.
+/// Returns the initial environment of a process; `None` if it may not be read. It is empty for a moment during
+/// `exec`.
 pub(super) fn environment(id: i32) -> Option<Vec<u8>> {
     std::fs::read(Path::new("/proc").join(id.to_string()).join("environ")).ok()
 }
 
-/// The name, in parentheses, is chosen by the process and may hold anything, parentheses among it: what
-/// follows begins after the last one.
+/// Parses `/proc/PID/stat`. The name in parentheses is chosen by the process and may contain parentheses itself: the
+/// other fields start after the last one.
 fn parse(stat: &[u8]) -> Option<Process> {
     let open = stat.iter().position(|byte| *byte == b'(')?;
     let close = stat.iter().rposition(|byte| *byte == b')')?;
     let id = str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
     let fields: Vec<_> = str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().collect();
-    // In proc(5) fields are counted from 1, and the first one here is the third.
+    // proc(5) counts fields from 1, and the first one here is the third.
     let field = |number: usize| fields.get(number - 3).copied();
-    // A first thread that has ended is shown as a zombie even while others go on.
+    // A main thread that has exited is shown as a zombie even while other threads run.
     let threads: u32 = field(20)?.parse().ok()?;
     Some(Process {
         id,

@@ -1,7 +1,7 @@
-//! A child process and everything it started, to be ended together.
+//! A child process and everything it started, ended together.
 //!
-//! The child is waited for only after everything else is gone. Until then its number, which is also that of
-//! its process group, cannot be given to another process, so a signal meant for it never hits a stranger.
+//! The child is reaped only after everything else is gone. Until then its pid, which is also its process group,
+//! cannot be reused, so a signal never hits an unrelated process.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ExitStatus};
@@ -15,11 +15,11 @@ use super::census::{Census, Found, exit_sign};
 use super::supervisor::Control;
 use crate::sync::lock;
 
-/// How long to wait for processes that were killed. Only one that hangs in the kernel takes longer.
+/// How long to wait for killed processes. Only a process that hangs in the kernel takes longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// How often to look for more. Each time everything that was found has been killed.
+/// Maximum number of scans. After each scan all found processes are killed.
 const ROUNDS: usize = 50;
-/// How often to look again because somebody could not be told from a stranger.
+/// How often to repeat a scan because of a process in the middle of `exec`.
 const UNCLEAR_ROUNDS: usize = 2;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -43,27 +43,27 @@ struct End {
 }
 
 impl Tree {
-    /// `mark` is what the child and its descendants carry in their environment.
+    /// Creates a tree. `mark` is the marker in the environment of the child and its descendants.
     pub(super) fn new(child: Child, mark: &str, control: Option<Control>) -> Self {
         let root = Pid::from_child(&child);
         let census = Census::new(root, mark);
         Tree { root, exit: exit_sign(root), control, state: Mutex::new(State { child, census, end: None }) }
     }
 
-    /// Becomes readable when the child has ended, where there is such a thing.
+    /// Returns a descriptor that becomes readable when the child has exited, if supported.
     pub(super) fn exit_sign(&self) -> Option<BorrowedFd<'_>> {
         self.exit.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the child itself has ended.
+    /// Returns whether the child itself has exited.
     pub(super) fn has_exited(&self) -> bool {
         let state = lock(&self.state);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        // An error means that somebody else has waited for it.
+        // An error means that the child was reaped elsewhere.
         state.end.is_some() || !matches!(waitid(WaitId::Pid(self.root), look), Ok(None))
     }
 
-    /// Remembers who belongs to the child, while their parents still live to tell.
+    /// Records the descendants of the child while their parents still exist as evidence.
     pub(super) fn remember(&self) {
         let mut state = lock(&self.state);
         if state.end.is_none() && self.control.is_none() {
@@ -71,7 +71,7 @@ impl Tree {
         }
     }
 
-    /// Asks the process group to end, or all descendants if there is a supervisor.
+    /// Sends `SIGTERM` to the process group, or to all descendants if there is a supervisor.
     pub(super) fn terminate(&self) {
         if let Some(control) = &self.control {
             return control.terminate();
@@ -82,8 +82,8 @@ impl Tree {
         }
     }
 
-    /// Kills whatever is left and waits for the child. How the child ended, if that is known. May be called
-    /// again, and by several at once.
+    /// Kills all remaining processes and reaps the child. Returns its exit status, if known. May be called
+    /// repeatedly and concurrently.
     pub(super) fn end(&self) -> Option<ExitStatus> {
         let (end, left) = {
             let mut state = lock(&self.state);
@@ -99,7 +99,7 @@ impl Tree {
             let until = Instant::now() + PATIENCE;
             let is_clean = kill_all(census, until, UNCLEAR_ROUNDS, |found| {
                 if found.is_root_ours {
-                    // At once, so that nobody in the group can start another one in between.
+                    // All at once, so that no process of the group can start another one in between.
                     let _ = kill_process_group(self.root, Signal::KILL);
                     let _ = child.kill();
                 }
@@ -109,7 +109,7 @@ impl Tree {
         };
         if let Some(refused) = left {
             let process = self.root.as_raw_pid();
-            tracing::warn!(process, refused, "processes that a server started could not be ended");
+            tracing::warn!(process, refused, "failed to end processes started by a server");
         }
         end.status
     }
@@ -122,9 +122,9 @@ impl Tree {
     }
 }
 
-/// Kills everybody whom the census finds, and looks again until nobody is found. Whether nobody is left. `unclear` is
-/// how often to look again because somebody could not be told from a stranger; `first` is called before anybody is
-/// killed, after every look.
+/// Kills all processes that the finder finds, and scans again until there are none. Returns whether none is left.
+/// `unclear` is how often to repeat a scan because of a process in the middle of `exec`; `first` is called after
+/// every scan, before processes are killed.
 pub(super) fn kill_all(
     census: &mut Census,
     until: Instant,
@@ -133,7 +133,7 @@ pub(super) fn kill_all(
 ) -> bool {
     let mut looked = 0;
     for _ in 0..ROUNDS + unclear {
-        // Before anybody is killed: with its parent a process loses what shows whose it is.
+        // Scan before killing: when its parent exits, a process loses the evidence of its descent.
         let found = census.take();
         first(&found);
         if found.alive.is_empty() {
@@ -158,7 +158,7 @@ pub(super) fn kill_all(
     census.take().alive.is_empty() && census.refused() == 0
 }
 
-/// Whether a process ended in time.
+/// Waits for the exit of a process. Returns whether it exited in time.
 fn wait(descriptor: BorrowedFd<'_>, until: Instant) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());

@@ -1,11 +1,11 @@
-//! What a child says on its standard error: shown to the hook line by line, and the end of it kept, for it
-//! often says why the child ended.
+//! Standard error of a child: passed to the hook line by line. The tail is stored, since it often contains the
+//! reason for an exit.
 
 use super::Hook;
 
-/// How much of the end is kept.
+/// Size of the stored tail in bytes.
 const LAST: usize = 4 * 1024;
-/// The rest of a line that is longer is not shown.
+/// Maximum length of a line; the rest is not shown.
 const LONGEST: usize = 64 * 1024;
 
 pub(super) struct Words {
@@ -35,7 +35,7 @@ impl Words {
         }
     }
 
-    /// Nothing more will come: a line without an end is shown, too.
+    /// Passes on the last line at the end of the stream, even without a newline.
     pub(super) fn finish(&mut self) {
         let line = std::mem::take(&mut self.line);
         if let Some(hook) = self.hook.as_ref().filter(|_| !line.is_empty()) {
@@ -50,12 +50,12 @@ impl Words {
         self.end.drain(..surplus);
     }
 
-    /// The last of what was said, if anything was.
+    /// Returns the tail, if there is any output.
     pub(super) fn last(&self) -> Option<String> {
-        // What was cut may begin in the middle of a character.
+        // A truncated tail may start in the middle of a character.
         let is_rest = |byte: &&u8| self.is_cut && **byte & 0xC0 == 0x80;
         let start = self.end.iter().take(3).take_while(is_rest).count();
-        // It is shown to people, and must not tell their terminals what to do.
+        // The text is shown to users and must not control their terminals.
         let shown =
             |char: char| if char.is_control() && char != '\n' && char != '\t' { '\u{FFFD}' } else { char };
         let text: String =

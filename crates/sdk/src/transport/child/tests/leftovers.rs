@@ -1,4 +1,4 @@
-//! However a connection ends, no process that its server has started is left, and no other one is touched.
+//! However a connection ends, no process started by its server is left, and no other process is touched.
 
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::*;
 const TAG: &str = "LINCHPIN_TEST_TAG";
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The living processes that have `tag` in their environment.
+/// Returns the running processes that have `tag` in their environment.
 fn tagged(tag: &str) -> Vec<table::Process> {
     let variable = format!("{TAG}={tag}").into_bytes();
     let is_tagged = |process: &table::Process| {
@@ -51,12 +51,12 @@ async fn a_closed_output_is_an_end() {
     let tag = unique();
     let command = shell("echo one; exec sleep 1000 >&-").env(TAG, &tag).close_timeout(SHORT);
     let child = connect(&command).await;
-    let reason = "the server closed its standard output without exiting, and was ended";
+    let reason = "the server closed its standard output without exiting, and was terminated";
     assert_eq!(child.record.all(), [message("one"), ended(reason)]);
     assert_eq!(tagged(&tag), []);
 }
 
-/// A grandchild that says its number and then stays, started in ways that make it hard to find or to stop.
+/// Scripts with a grandchild that prints its pid and then stays, started in ways that make it hard to find or stop.
 const STUBBORN: [&str; 7] = [
     "sh -c 'echo $$; exec sleep 1000' & cat",
     "sh -c 'trap \"\" TERM HUP; echo $$; sleep 1000; sleep 1000' & cat",
@@ -97,7 +97,7 @@ async fn dropping_leaves_no_stubborn_descendant() {
 #[tokio::test]
 async fn a_grandchild_that_ends_in_good_order_is_let() {
     let scratch = Scratch::new();
-    // The shell in front ends at once; the server behind it is asked with a signal, and has work to do first.
+    // The shell exits at once; the server behind it gets `SIGTERM`, and has work to do first.
     let server = r#"trap "echo saved > \"$1\"; exit" TERM; echo ready; while :; do sleep 0.01; done"#;
     let command = shell(r#"sh -c "$1" sh "$2" & read line"#).args(["sh", server]).arg(&scratch.0);
     let child = connect(&command).await;
@@ -150,7 +150,7 @@ async fn a_lineage_is_ended_whole_and_no_other() {
         children.push((child, process));
     }
     let stranger = connect(&Command::new("cat").env(TAG, &other).lineage(&others)).await;
-    // As another process would: it has been told what was shown.
+    // As another process would, which has the text form only.
     let ended = Lineage::parse(&lineage.to_string()).unwrap().end();
     assert!(ended >= 2 * STUBBORN.len() - 1, "{ended}");
     assert_eq!(tagged(&tag), []);
@@ -161,7 +161,7 @@ async fn a_lineage_is_ended_whole_and_no_other() {
         let Some(Event::Ended(reason)) = events.last() else { panic!("{events:?}") };
         assert!(reason.contains("SIGKILL") || reason.contains("status 137"), "{reason}");
     }
-    assert_eq!(lineage.end(), 0, "nobody is left");
+    assert_eq!(lineage.end(), 0, "no process is left");
     stranger.send("still here");
     assert_eq!(stranger.record.messages(1), ["still here"]);
     assert_eq!(others.end(), 1);
@@ -189,7 +189,7 @@ async fn a_hook_may_drop_the_connection() {
     let Connected { line, record, outbox } = connect(&command).await;
     *lock(&place) = Some(line);
     outbox.send(|out| out.extend_from_slice(b"one\ntwo"));
-    // What was read before the hook decided is still passed on, and nothing after it.
+    // The line read before the hook dropped the connection is still passed on, and nothing after it.
     assert_eq!(record.all(), [message("one"), ended("the connection was dropped")]);
     assert_eq!(tagged(&tag), []);
 }

@@ -1,5 +1,4 @@
-//! Real processes: what is said arrives, and ends are noticed. That nothing is left is tested in
-//! [`leftovers`].
+//! Tests with real processes: messages arrive, and exits are noticed. [`leftovers`] tests that no process is left.
 
 mod leftovers;
 
@@ -14,9 +13,9 @@ use crate::sync::lock;
 use crate::transport::Receiver;
 
 const MAX_MESSAGE: usize = 16 << 20;
-/// Long enough for any machine: it passes only when something is broken.
+/// Timeout that only expires when something is broken.
 const LONG: Duration = Duration::from_mins(1);
-/// For children that will not end by themselves.
+/// For children that do not exit by themselves.
 const SHORT: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +33,7 @@ fn ended(text: &str) -> Event {
     Event::Ended(text.to_owned())
 }
 
-/// Writes down what arrives.
+/// Records what arrives.
 #[derive(Default)]
 struct Record {
     events: Mutex<Vec<Event>>,
@@ -51,21 +50,21 @@ impl Record {
         let events = lock(&self.events);
         let (events, waited) =
             self.changed.wait_timeout_while(events, LONG, |events| !is_there(events)).unwrap();
-        assert!(!waited.timed_out(), "what was waited for did not happen");
+        assert!(!waited.timed_out(), "the expected event did not happen");
         events.clone()
     }
 
-    /// Everything, once it has ended.
+    /// Returns all events, once the connection has ended.
     fn all(&self) -> Vec<Event> {
         self.wait(|events| matches!(events.last(), Some(Event::Ended(_))))
     }
 
-    /// The first messages.
+    /// Returns the first messages.
     fn messages(&self, count: usize) -> Vec<String> {
         let events = self.wait(|events| events.len() >= count);
         let text = |event: &Event| match event {
             Event::Message(text) => text.clone(),
-            other => panic!("{other:?} is no message"),
+            other => panic!("{other:?} is not a message"),
         };
         events[..count].iter().map(text).collect()
     }
@@ -122,7 +121,7 @@ fn unique() -> String {
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A file that does not exist yet, removed at the end.
+/// A file that does not exist yet, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -204,9 +203,12 @@ async fn closing_writes_everything_first() {
 #[tokio::test]
 async fn an_end_says_how_and_why() {
     let cases = [
-        ("echo one; echo 'boom: no key' >&2; exit 3", "exited with status 3; its last words: boom: no key"),
+        (
+            "echo one; echo 'boom: no key' >&2; exit 3",
+            "exited with status 3; last error output: boom: no key",
+        ),
         ("echo one", "exited with status 0"),
-        ("echo one; kill -9 $$", "was ended by signal 9 (SIGKILL)"),
+        ("echo one; kill -9 $$", "was terminated by signal 9 (SIGKILL)"),
     ];
     for (script, expected) in cases {
         let child = connect(&shell(script)).await;
@@ -223,7 +225,7 @@ async fn a_closed_input_is_no_end() {
     let script = r#"exec <&-; echo deaf; while ! [ -e "$1" ]; do sleep 0.01; done; echo last; exit 4"#;
     let child = connect(&shell(script).arg("sh").arg(&scratch.0)).await;
     assert_eq!(child.record.messages(1), ["deaf"]);
-    child.send("nobody reads this");
+    child.send("unread");
     child.send("nor this");
     std::fs::write(&scratch.0, "").unwrap();
     assert_eq!(child.record.all()[1..], [message("last"), ended("the server exited with status 4")]);
@@ -265,7 +267,7 @@ async fn hooks_see_every_line_and_may_panic() {
         })
         .on_stderr(move |line| lock(&errs).push(line.to_owned()));
     let child = connect(&command).await;
-    let reason = "the server exited with status 0; its last words: err\ntail";
+    let reason = "the server exited with status 0; last error output: err\ntail";
     assert_eq!(child.record.all(), [message("out"), ended(reason)]);
     let mut seen = lock(&seen).clone();
     seen.sort();
@@ -297,7 +299,7 @@ async fn a_failed_start_says_what_to_do() {
         (Command::new(plain), "it is not executable; make it so with `chmod +x`"),
         (
             Command::new("cat").current_dir("/no/such"),
-            "its working directory /no/such cannot be used (No such",
+            "the working directory /no/such cannot be used (No such",
         ),
         (Command::new("cat").current_dir(plain), "is not a directory"),
         (Command::new("cat").env_with(refuse), "environment could not be prepared: the keychain is locked"),
@@ -310,7 +312,7 @@ async fn a_failed_start_says_what_to_do() {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&file.0, executable).unwrap();
     let error = Command::new(plain).open(wire(1).0).await.err().unwrap().to_string();
-    assert!(error.contains("the interpreter that its first line names is missing"), "{error}");
+    assert!(error.contains("the interpreter named in its first line is missing"), "{error}");
 }
 
 #[test]
