@@ -12,7 +12,7 @@ use crate::scope::Scope;
 use crate::store::{Approval, ApprovalFilter, Batch, Change, Decision, Paging, Status};
 use crate::sync::lock;
 
-/// Event that asks the other hubs to stop a call.
+/// Event that requests the other hubs to stop a call.
 pub(super) const CANCEL: &str = "cancel";
 
 impl Hub {

@@ -168,7 +168,7 @@ impl Hub {
         self.connections.get(scope, &server, credential.as_ref(), insist).await
     }
 
-    /// Records a failed request in the status of the server. If the connection is lost, schedules a sync, which
+    /// Records a failed request in the status of the server. If the server was not reached, schedules a sync, which
     /// reconnects.
     pub(super) async fn failed_request(&self, reached: &Reached, error: &ClientError) {
         if self.connections.failed(reached, error).await {

@@ -8,7 +8,7 @@ use crate::scope::Subject;
 use crate::store::Batch;
 
 impl Hub {
-    /// Runs `work` to its end in a tracked task, even if the caller stops waiting for it.
+    /// Runs `work` to its end in a tracked task, even if the caller is dropped.
     pub(super) async fn detached<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,

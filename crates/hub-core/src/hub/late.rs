@@ -89,7 +89,7 @@ impl Hub {
         }
     }
 
-    /// Retries deferred commits until the store is unavailable again.
+    /// Retries deferred commits in order. Stops while the store is unavailable.
     pub(super) async fn keep_late(&self) {
         while let Some((tenant, batch)) = self.late.first() {
             match self.store.commit(tenant, batch.clone()).await {

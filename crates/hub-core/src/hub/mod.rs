@@ -318,7 +318,7 @@ impl Hub {
         self.find(tenant, kind, id).await?.ok_or(missing)
     }
 
-    /// Loads all documents of a kind. Only for what users configure, which is never very much.
+    /// Loads all documents of a kind. Only for kinds that users configure, of which there are few.
     async fn all<T: DeserializeOwned>(
         &self,
         tenant: TenantId,

@@ -48,8 +48,8 @@ impl Hub {
         let (id, slug, is_enabled) = (server.id, server.slug.clone(), server.settings.enabled);
         let change = self.keys.seal(tenant, &label, &id.to_string(), secret, version).await?;
         let entry = self.entry(scope, "secret.set").with("server", id.to_string()).with("variable", variable);
-        // The version of the server changes as well, so that a hub that has just read the previous secret must not use
-        // it.
+        // Change the version of the server as well: a connection that is being opened with the previous secret is then
+        // outdated.
         let version = server.version;
         let kept = put(Kept::of(server).document(id)?, version);
         let batch = Batch::new().change(kept).change(change).audit(entry);
@@ -69,7 +69,7 @@ impl Hub {
         let (id, slug, version) = (server.id, server.slug.clone(), server.version);
         let entry =
             self.entry(scope, "secret.dropped").with("server", id.to_string()).with("variable", variable);
-        // The version of the server changes as well, so that a hub that has just read the secret must not use it.
+        // Change the version of the server as well: a connection that is being opened with the secret is then outdated.
         let kept = put(Kept::of(server).document(id)?, version);
         let batch = Batch::new().change(kept).change(Change::Remove(key)).audit(entry);
         let batch = batch.tell(told::server(id, "secret"));

@@ -150,7 +150,7 @@ impl Hub {
         Ok(count)
     }
 
-    /// Adds the trust of the user in the new tools among those that an agent may call without an approval to a batch.
+    /// Extends a batch with the user's trust in the new tools that an agent may call without an approval.
     pub(super) async fn trust_listed(&self, scope: Scope, agent: &Agent, mut batch: Batch) -> Result<Batch> {
         for (server, selection) in agent.servers.iter().filter(|(_, selection)| !selection.trusted.is_empty())
         {
@@ -164,7 +164,7 @@ impl Hub {
         Ok(batch)
     }
 
-    /// Adds the trust of the user in these tools to a batch.
+    /// Extends a batch with the user's trust in these tools.
     fn trust(
         &self,
         scope: Scope,

@@ -52,7 +52,7 @@ impl Guarded {
                 return Err(AuthError::new(AuthErrorKind::Nobody, text));
             }
             now if now != version => return Ok(true),
-            // Nothing is stored: the grant is valid, and is used again when the configuration is as it was.
+            // Store nothing: the grant is still valid, and usable again once the configuration is restored.
             _ if self.grants.is_elsewhere() => {
                 let text = format!(
                     "the sign-in to `{slug}` was for another URL, client or issuer: sign in again with `{command}`"
