@@ -123,7 +123,7 @@ impl Server {
     }
 
     /// Adds the tools, resources, templates, prompts and skills of another server. Its tools and prompts are renamed to
-    /// `prefix_name`; its resources and skills retain their URIs; its handlers retain its state.
+    /// `{prefix}_{name}`; its resources and skills retain their URIs; its handlers retain its state.
     ///
     /// Layers, hooks and custom methods belong to the server that runs: mounting a server that has any of them is an
     /// error.
@@ -147,7 +147,7 @@ impl Server {
         self.proxy_as("", client).await
     }
 
-    /// Like [`Self::proxy`], but renames tools and prompts to `prefix_name`.
+    /// Like [`Self::proxy`], but renames tools and prompts to `{prefix}_{name}`.
     pub async fn proxy_as(mut self, prefix: &str, client: Client) -> Result<Self> {
         Proxy::register(prefix, client, &self.live).await?;
         self.changes = true;
@@ -346,7 +346,7 @@ impl Server {
         self
     }
 
-    /// Calls a function after every response.
+    /// Calls a function for every finished request.
     pub fn instrument(mut self, instrument: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.settings.instrument = Some(Box::new(instrument));
         self

@@ -54,7 +54,7 @@ pub(crate) struct Settings {
     pub(crate) visible: Option<Visible>,
 }
 
-/// Hook that is called after every response.
+/// Hook that is called for every finished request.
 pub(crate) type Instrument = Box<dyn Fn(&Event<'_>) + Send + Sync>;
 /// Hook that is called with errors whose details clients do not see.
 pub(crate) type OnError = Box<dyn Fn(&Report<'_>) + Send + Sync>;
