@@ -1,4 +1,4 @@
-//! An agent: a program that acts for people, within what they allow it.
+//! Agents: programs with an identity, a tool selection, an approval mode and tokens of their own.
 
 use std::collections::BTreeMap;
 
@@ -7,59 +7,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentId, ServerId};
 
-/// When a person is asked before a tool is called.
+/// Approval mode of an agent: which tool calls require the approval of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApprovalMode {
-    /// Never.
+    /// No call requires approval.
     Auto,
-    /// Always.
+    /// Every call requires approval.
     #[default]
     AlwaysAsk,
-    /// Unless the tool is on the agent's list.
+    /// Every call requires approval, except calls of trusted tools on the agent's list.
     TrustedOnly,
 }
 
-/// What of a server an agent may use: the whole server, or some of its tools.
+/// Part of a server that an agent may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Selection {
-    /// These tools, and nothing else of the server. Default: all tools, resources and prompts.
+    /// Tools that the agent may call, without resources and prompts. Default: all tools, resources and prompts.
     pub tools: Option<Vec<String>>,
-    /// Those for which nobody is asked where the agent only trusts some.
+    /// Tools that need no approval in the mode `trusted-only`.
     pub trusted: Vec<String>,
 }
 
-/// An agent.
+/// Agent as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agent {
-    /// Its id.
+    /// Id of the agent.
     pub id: AgentId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// What it is told before anything else.
+    /// System instructions.
     pub instructions: String,
-    /// The model that it uses, if the hub runs it.
+    /// Model, if the hub runs the agent.
     pub model: Option<String>,
-    /// The servers that it may use, and what of each.
+    /// Servers that the agent may use, with the selected part of each.
     pub servers: BTreeMap<ServerId, Selection>,
-    /// When a person is asked.
+    /// Approval mode.
     pub approval: ApprovalMode,
-    /// Whether it may do anything.
+    /// Whether the agent may use servers at all.
     pub enabled: bool,
-    /// How many calls, reads and prompts a minute it may make; as many as it wants without it.
+    /// Rate limit: calls, reads and prompts per minute. Default: unlimited.
     #[serde(default)]
     pub calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once.
+    /// Concurrency limit: calls in flight. Default: unlimited.
     #[serde(default)]
     pub calls_at_once: Option<u32>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated: Timestamp,
 }
 
 impl Agent {
-    /// Whether it may use a tool at all.
+    /// Returns whether the agent may use a tool.
     pub fn may_use(&self, server: ServerId, tool: &str) -> bool {
         let selected = |selection: &Selection| {
             selection.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == tool))
@@ -67,12 +67,12 @@ impl Agent {
         self.enabled && self.servers.get(&server).is_some_and(selected)
     }
 
-    /// Whether it was granted the whole server: all tools, resources and prompts.
+    /// Returns whether the agent may use the complete server: all tools, resources and prompts.
     pub fn has_whole(&self, server: ServerId) -> bool {
         self.enabled && self.servers.get(&server).is_some_and(|selection| selection.tools.is_none())
     }
 
-    /// Whether it is on its list of trusted tools.
+    /// Returns whether a tool is on the agent's list of trusted tools.
     pub fn trusts(&self, server: ServerId, tool: &str) -> bool {
         self.servers.get(&server).is_some_and(|selection| selection.trusted.iter().any(|known| known == tool))
     }

@@ -1,7 +1,8 @@
-//! What was decided and done, as a chain: each entry holds the digest of the one before it, so that none can be changed,
-//! left out or put elsewhere. Signed checkpoints say how far the chain once went, so that its end cannot be cut off.
+//! Audit: an append-only chain of entries. Each entry contains the hash of the previous one, so that no entry can be
+//! changed, removed or moved unnoticed. Signed checkpoints record chain heads, so that the end cannot be cut off
+//! unnoticed.
 //!
-//! An entry holds digests and decisions; arguments and results are in the history of calls.
+//! Entries contain digests and decisions; arguments and results are in the call history.
 
 use jiff::Timestamp;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
@@ -13,29 +14,29 @@ use crate::digest::Digest;
 use crate::id::TenantId;
 use crate::pin::visible;
 
-/// The longest text in an entry.
+/// Maximum length of a string field in characters.
 const LONGEST: usize = 1_000;
 
-/// What is to be remembered.
+/// Audit entry before it is appended to a chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// When.
+    /// Time of the action.
     pub at: Timestamp,
-    /// Who: a subject, or the hub itself.
+    /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
     pub actor: String,
-    /// What was done, such as `call.intent`.
+    /// Action, such as `call.intent`.
     pub action: &'static str,
-    /// The rest, by name.
+    /// Further fields by name.
     pub fields: Map<String, Value>,
 }
 
 impl Entry {
-    /// An entry without fields.
+    /// Creates an entry without fields.
     pub fn new(at: Timestamp, actor: &str, action: &'static str) -> Self {
         Entry { at, actor: actor.to_owned(), action, fields: Map::new() }
     }
 
-    /// Adds a field. A text of others is made harmless: one line, nothing hidden, not too long.
+    /// Adds a field. Strings are sanitized: one line, no invisible characters, bounded length.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         let value = match value.into() {
@@ -56,39 +57,39 @@ fn harmless(text: &str) -> String {
     text
 }
 
-/// An entry as it is kept.
+/// Audit entry as stored, with its number and hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// From one on, without a gap.
+    /// Number of the entry, from 1 without gaps.
     pub number: u64,
-    /// When.
+    /// Time of the action.
     pub at: Timestamp,
-    /// Who.
+    /// Subject that acted.
     pub actor: String,
-    /// What.
+    /// Action.
     pub action: String,
-    /// The rest, as JSON: the digest is of this text, whatever it says.
+    /// Further fields as JSON. The hash covers this exact text.
     pub fields: String,
-    /// The digest of this entry and all before it.
+    /// Hash over this entry and all entries before it.
     pub hash: Digest,
 }
 
-/// Where a chain ends.
+/// Chain head: number and hash of the last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The number of the last entry; zero before the first.
+    /// Number of the last entry; 0 before the first.
     pub number: u64,
-    /// Its digest.
+    /// Hash of the last entry.
     pub hash: Digest,
 }
 
 impl Head {
-    /// Before the first entry of a tenant.
+    /// Returns the head before the first entry of a tenant.
     pub fn start(tenant: TenantId) -> Self {
         Head { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).end() }
     }
 
-    /// Adds an entry.
+    /// Appends an entry and returns it as stored.
     pub fn append(&mut self, entry: Entry) -> Row {
         let Entry { at, actor, action, fields } = entry;
         let mut row = Row {
@@ -104,7 +105,7 @@ impl Head {
         row
     }
 
-    /// The digest of a row that comes next.
+    /// Computes the hash of the entry that follows this head.
     fn after(&self, row: &Row) -> Digest {
         Digest::of("linchpin audit entry")
             .part(self.hash.bytes())
@@ -116,87 +117,87 @@ impl Head {
             .end()
     }
 
-    /// Checks that a row comes next, and goes on to it.
+    /// Verifies that an entry follows this head, and advances the head to it.
     pub fn check(&mut self, row: &Row) -> Result<(), Broken> {
         if row.number != self.number + 1 {
-            return Err(Broken::new(self.number + 1, "it is missing, or not in its place"));
+            return Err(Broken::new(self.number + 1, "it is missing or out of order"));
         }
         if self.after(row) != row.hash {
-            return Err(Broken::new(row.number, "it, or what came before it, was changed"));
+            return Err(Broken::new(row.number, "it or an entry before it was changed"));
         }
         *self = Head { number: row.number, hash: row.hash };
         Ok(())
     }
 }
 
-/// What happened to an audit.
+/// Kind of damage to an audit chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Damage {
-    /// An entry or the file of a segment was changed, or is missing.
+    /// An entry or a segment file was changed or is missing.
     EntryChanged,
-    /// The chain fits together, but is not the one that was signed.
+    /// The chain is consistent, but it is not the signed one.
     Rewritten,
-    /// Entries are missing that a checkpoint in the data directory names.
+    /// Entries are missing that a checkpoint in the data directory covers.
     EndMissing,
-    /// There are entries, and no signed checkpoint.
+    /// There are entries, but no signed checkpoint.
     NoCheckpoint,
-    /// The history ends before the signed head, and nothing in the data directory names more.
+    /// The chain ends before the signed head, and no checkpoint in the data directory covers later entries.
     OlderCopy,
-    /// There are no entries, and the signed head names some.
+    /// There are no entries, although the signed head names some.
     AllRemoved,
-    /// The signed head is of another database.
+    /// The signed head belongs to another database.
     OtherStore,
 }
 
-/// Where a chain is not what it was.
+/// Verification error of a chain, at its first damaged entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("entry {number} of the audit is not as it was written: {what}")]
+#[error("entry {number} of the audit is damaged: {what}")]
 pub struct Broken {
-    /// The entry.
+    /// Number of the damaged entry.
     pub number: u64,
-    /// What happened to it.
+    /// Kind of damage.
     pub kind: Damage,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: &'static str,
 }
 
 impl Broken {
-    /// An entry that was changed, or is missing.
+    /// Creates the error for an entry that was changed or is missing.
     pub(crate) fn new(number: u64, what: &'static str) -> Self {
         Broken { number, kind: Damage::EntryChanged, what }
     }
 }
 
-/// Signs how far a chain goes.
+/// Ed25519 signer of chain heads, segments and backups.
 pub struct Signer(Ed25519KeyPair);
 
-/// How far a chain once went.
+/// Signed chain head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Whose chain.
+    /// Tenant of the chain.
     pub tenant: TenantId,
-    /// Where it ended.
+    /// Chain head.
     pub head: Head,
-    /// When.
+    /// Time of the signature.
     pub at: Timestamp,
-    /// Who says so.
+    /// Ed25519 signature over the other fields.
     #[serde(with = "crate::store::bytes")]
     pub signature: Vec<u8>,
 }
 
 impl Signer {
-    /// The one with this seed.
+    /// Creates a signer from its seed.
     pub fn new(seed: &[u8; 32]) -> Self {
-        Signer(Ed25519KeyPair::from_seed_unchecked(seed).expect("a seed has 32 bytes"))
+        Signer(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
     }
 
-    /// What others check signatures with.
+    /// Returns the public key that verifies the signatures.
     pub fn public_key(&self) -> &[u8] {
         self.0.public_key().as_ref()
     }
 
-    /// Signs where a chain ends now.
+    /// Signs a chain head.
     pub fn sign(&self, tenant: TenantId, head: Head, at: Timestamp) -> Checkpoint {
         let signature = self.sign_text(&signed(tenant, head, at));
         Checkpoint { tenant, head, at, signature }
@@ -207,13 +208,13 @@ impl Signer {
     }
 }
 
-/// Whether whoever has this key signed a text.
+/// Returns whether the signature of a text is valid under this public key.
 pub(crate) fn is_signed(public_key: &[u8], text: &[u8], signature: &[u8]) -> bool {
     UnparsedPublicKey::new(&ED25519, public_key).verify(text, signature).is_ok()
 }
 
 impl Checkpoint {
-    /// Whether whoever has this key signed it.
+    /// Returns whether the signature is valid under this public key.
     pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
         is_signed(public_key, &signed(self.tenant, self.head, self.at), &self.signature)
     }
@@ -223,57 +224,57 @@ fn signed(tenant: TenantId, head: Head, at: Timestamp) -> Vec<u8> {
     format!("linchpin checkpoint 1|{tenant}|{}|{}|{at}", head.number, head.hash).into_bytes()
 }
 
-/// Checks a whole chain, row by row.
+/// Verifier of a complete chain, entry by entry.
 #[derive(Debug, Clone)]
 pub struct Check {
     head: Head,
-    /// Signed heads whose rows have not come yet.
+    /// Signed heads that are not reached yet.
     expected: Vec<Head>,
 }
 
 impl Check {
-    /// Begins at the first row. The chain must contain these heads, whose signatures the caller has checked.
+    /// Starts before the first entry. The chain must contain the given heads; the caller has verified their signatures.
     pub fn new(tenant: TenantId, signed: impl IntoIterator<Item = Head>) -> Self {
         let expected = signed.into_iter().filter(|head| head.number > 0).collect();
         Check { head: Head::start(tenant), expected }
     }
 
-    /// The next row.
+    /// Verifies the next entry.
     pub fn row(&mut self, row: &Row) -> Result<(), Broken> {
         self.head.check(row)?;
         self.compare()
     }
 
-    /// Goes on after rows that are not at hand, of which somebody has signed where they end.
+    /// Skips entries that are not available. `head` is their signed end.
     pub fn skip(&mut self, head: Head) -> Result<(), Broken> {
         self.head = head;
         self.compare()
     }
 
-    /// Compares the signed heads that have been reached. One within rows that are not at hand cannot be compared.
+    /// Compares the signed heads that were reached. A head within skipped entries cannot be compared.
     fn compare(&mut self) -> Result<(), Broken> {
         let head = self.head;
         let is_other =
             self.expected.iter().any(|signed| signed.number == head.number && signed.hash != head.hash);
         self.expected.retain(|signed| signed.number > head.number);
         if is_other {
-            let what = "the chain fits together, but it is not the one that was signed: entries up to it were rewritten";
+            let what = "the chain is consistent, but it is not the signed one: entries up to this one were rewritten";
             return Err(Broken { number: head.number, kind: Damage::Rewritten, what });
         }
         Ok(())
     }
 
-    /// Where it is now.
+    /// Returns the current head.
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// There are no more rows. Where the chain ends.
+    /// Finishes the verification and returns the chain head.
     pub fn end(self) -> Result<Head, Broken> {
         if self.expected.is_empty() {
             return Ok(self.head);
         }
-        let what = "the checkpoint says that there was more: the end was cut off";
+        let what = "a checkpoint covers later entries: the end was cut off";
         Err(Broken { number: self.head.number + 1, kind: Damage::EndMissing, what })
     }
 }
@@ -305,7 +306,7 @@ mod tests {
         let checkpoint = signer.sign(ADA, Head { number: 6, hash: rows[5].hash }, Timestamp::UNIX_EPOCH);
         let verify = |rows: &[Row]| check(rows, Some(&checkpoint), signer.public_key());
         assert_eq!(verify(&rows), Ok(head));
-        assert_eq!(verify(&rows[..6]).map(|head| head.number), Ok(6), "what came after it is not known");
+        assert_eq!(verify(&rows[..6]).map(|head| head.number), Ok(6), "no checkpoint covers later entries");
         for index in 0..rows.len() {
             for change in [
                 Row { at: Timestamp::MAX, ..rows[index].clone() },

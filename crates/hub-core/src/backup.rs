@@ -1,5 +1,6 @@
-//! Everything that a hub keeps, in one file of JSON lines: a header, what is kept, and an end with a digest of all before it, signed
-//! with the audit's key. It is the same for every database. Secrets are in it as they are kept, which is sealed.
+//! Backup format: one file of JSON lines with a header, the records of the store, and a footer with a digest of all
+//! previous lines, signed with the audit key. The format does not depend on the database. Secrets are in it as stored,
+//! which is encrypted.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read as _, Write};
@@ -17,32 +18,32 @@ use crate::store::{Copied, Kind, What};
 use crate::text::{hex, unhex};
 use crate::vault::KeyFile;
 
-/// The form of today. Another number means that older hubs cannot read it.
+/// Format version. It is increased when older hubs cannot read the format any more.
 const VERSION: u32 = 1;
-/// The longest line: a call may have long arguments and a long result.
+/// Maximum length of a line: a call may have long arguments and a long result.
 const LONGEST: u64 = 256 << 20;
 
-/// What tells it from other files.
+/// Marker that distinguishes a backup from other files.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Mark {
     Backup,
 }
 
-/// What a file begins with.
+/// First line of a backup.
 #[derive(Serialize, Deserialize)]
 struct Header {
     linchpin: Mark,
     version: u32,
-    /// When it was begun.
+    /// Time at which the backup was started.
     at: Timestamp,
-    /// What signatures are checked with, and the key file is known by.
+    /// Public audit key. It verifies the footer and identifies the key file of the hub.
     audit_key: String,
-    /// The key file, if it was asked for.
+    /// Key file, if it was requested.
     keys: Option<String>,
 }
 
-/// What every file begins with, whatever form it has.
+/// Part of the header that is the same in every format version.
 #[derive(Deserialize)]
 struct Begun {
     #[serde(rename = "linchpin")]
@@ -50,7 +51,7 @@ struct Begun {
     version: u32,
 }
 
-/// What a file ends with.
+/// Last line of a backup.
 #[derive(Serialize, Deserialize)]
 struct End {
     records: u64,
@@ -65,23 +66,23 @@ enum Line {
     End(End),
 }
 
-/// What is in a file.
+/// Summary of a backup.
 #[derive(Debug, Clone, Serialize)]
 pub struct Contents {
-    /// When it was begun.
+    /// Time at which the backup was started.
     pub at: Timestamp,
-    /// How many things are in it.
+    /// Number of records.
     pub records: u64,
-    /// The digest of everything.
+    /// Digest of all lines before the footer.
     pub digest: Digest,
-    /// Whether the keys are in it.
+    /// Whether the backup contains the key file.
     pub with_keys: bool,
-    /// Where the audit of each tenant ends.
+    /// Number of the last audit entry of each tenant.
     #[serde(skip)]
     pub heads: BTreeMap<TenantId, u64>,
 }
 
-/// Writes a file.
+/// Writer of a backup.
 pub struct Writer<'a, W> {
     to: W,
     keys: &'a KeyFile,
@@ -90,7 +91,7 @@ pub struct Writer<'a, W> {
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    /// Begins one. With the keys in it, whoever has it can open every secret.
+    /// Writes the header. A backup with the key file decrypts every secret in it.
     pub fn new(to: W, keys: &'a KeyFile, at: Timestamp, with_keys: bool) -> Result<Self> {
         let contents =
             Contents { at, records: 0, digest: digesting().end(), with_keys, heads: BTreeMap::new() };
@@ -113,7 +114,8 @@ impl<'a, W: Write> Writer<'a, W> {
         self.to.write_all(&text).map_err(|error| unwritten(&error))
     }
 
-    /// Adds something. What belongs to a running hub or to this very database is left out.
+    /// Adds a record. Sessions, login links, leases and the store id are skipped: they belong to a running hub or to
+    /// this database.
     pub fn add(&mut self, copied: Copied) -> Result<()> {
         let is_left_out = |kind| matches!(kind, Kind::Session | Kind::Link | Kind::Lease | Kind::StoreId);
         if matches!(&copied.what, What::Document(one) if is_left_out(one.document.key.kind)) {
@@ -123,12 +125,12 @@ impl<'a, W: Write> Writer<'a, W> {
         self.line(&Line::Kept(copied))
     }
 
-    /// How many things are in it so far.
+    /// Returns the number of records so far.
     pub fn records(&self) -> u64 {
         self.contents.records
     }
 
-    /// Ends it.
+    /// Writes the signed footer.
     pub fn end(mut self) -> Result<(W, Contents)> {
         let (records, digest) = (self.contents.records, self.digest.clone().end());
         let signature = hex(&Signer::new(&self.keys.audit).sign_text(&signed(records, digest)));
@@ -140,7 +142,7 @@ impl<'a, W: Write> Writer<'a, W> {
 }
 
 impl Contents {
-    /// Counts something, and finds out whether the keys open it.
+    /// Counts a record. Fails if the key file does not open a tenant key.
     fn take(&mut self, copied: &Copied, file: &KeyFile) -> Result<()> {
         self.records += 1;
         match &copied.what {
@@ -154,11 +156,11 @@ impl Contents {
     }
 }
 
-/// The lines of a file, one after the other.
+/// Reader of the lines of a backup.
 struct Lines<R> {
     from: R,
     line: Vec<u8>,
-    /// Of the line.
+    /// Number of the current line, from 1.
     number: u64,
 }
 
@@ -167,11 +169,11 @@ impl<R: BufRead> Lines<R> {
         self.line.clear();
         self.number += 1;
         let read = self.from.by_ref().take(LONGEST).read_until(b'\n', &mut self.line);
-        read.map_err(|error| wrong("backup_unreadable", format!("it cannot be read: {error}")))?;
+        read.map_err(|error| wrong("backup_unreadable", format!("the backup cannot be read: {error}")))?;
         if self.line.ends_with(b"\n") {
             return Ok(());
         }
-        let text = format!("it is cut off at line {}: take another copy of it", self.number);
+        let text = format!("the backup is cut off at line {}: use another copy", self.number);
         Err(wrong("backup_cut_off", text))
     }
 
@@ -180,12 +182,12 @@ impl<R: BufRead> Lines<R> {
     }
 
     fn changed(&self) -> Error {
-        let text = format!("line {} is not as it was written: take another copy of it", self.number);
+        let text = format!("the backup is damaged at line {}: use another copy", self.number);
         wrong("backup_changed", text)
     }
 }
 
-/// Reads a file.
+/// Reader of a backup.
 pub struct Reader<R> {
     lines: Lines<R>,
     digest: Digesting,
@@ -193,29 +195,32 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the beginning.
+    /// Reads the header.
     pub fn new(from: R) -> Result<Self> {
         let mut lines = Lines { from, line: Vec::new(), number: 0 };
         let foreign = |_| {
-            let text = "it is no backup of a hub: give a file that `linchpin backup` has written";
+            let text = "not a backup: use a file written by `linchpin backup`";
             wrong("not_a_backup", text)
         };
         lines.next().map_err(foreign)?;
-        // The rest of it may have another form.
+        // The rest of the header may have another format.
         let Begun { version, .. } = lines.read().map_err(foreign)?;
         if version > VERSION {
-            return Err(wrong("backup_too_new", "it was written by a newer hub: restore it with that one"));
+            return Err(wrong(
+                "backup_too_new",
+                "the backup was written by a newer hub: restore it with that version",
+            ));
         }
         let header = lines.read()?;
         Ok(Reader { digest: digesting().part(&lines.line), lines, header })
     }
 
-    /// The key file, if it is in it.
+    /// Returns the key file, if the backup contains it.
     pub fn keys(&self) -> Option<&str> {
         self.header.keys.as_deref()
     }
 
-    /// What comes next; nothing when it has ended as it should, with what these keys have signed.
+    /// Returns the next record, or `None` after a valid footer signed with these keys.
     pub fn next(&mut self, keys: &KeyFile) -> Result<Option<Copied>> {
         self.lines.next()?;
         let end = match self.lines.read()? {
@@ -226,7 +231,7 @@ impl<R: BufRead> Reader<R> {
             Line::End(end) => end,
         };
         if self.digest.clone().end() != end.digest {
-            let text = "something in it is not as it was written: take another copy of it";
+            let text = "the backup is damaged: its digest does not match. Use another copy";
             return Err(wrong("backup_changed", text));
         }
         let (signer, signature) = (Signer::new(&keys.audit), unhex(&end.signature).unwrap_or_default());
@@ -237,10 +242,10 @@ impl<R: BufRead> Reader<R> {
         is_end.then_some(None).ok_or_else(|| self.lines.changed())
     }
 
-    /// Reads all of it, and finds out whether it is whole and belongs to these keys. `told` hears how far it is, in bytes.
+    /// Verifies the complete backup against these keys. Calls `told` with the number of bytes read so far.
     pub fn check(mut self, keys: &KeyFile, mut told: impl FnMut(u64)) -> Result<Contents> {
         if self.header.audit_key != audit_key(keys) {
-            let text = "it is of a hub with other keys: give the key file of that hub";
+            let text = "the backup belongs to a hub with another key file: use that key file";
             return Err(wrong("wrong_key_file", text));
         }
         let (at, with_keys) = (self.header.at, self.header.keys.is_some());

@@ -1,5 +1,5 @@
-//! Digests of what must not change unnoticed: the parts are told apart, and JSON counts by what it says, not by how it
-//! is written.
+//! SHA-256 digests over delimited parts. JSON is digested in canonical form, so that member order and spacing do not
+//! matter.
 
 use std::fmt;
 
@@ -8,52 +8,52 @@ use sha2::{Digest as _, Sha256};
 
 use crate::text::{hex, unhex};
 
-/// A SHA-256 digest.
+/// SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// Makes a digest part by part.
+/// Builder of a digest, part by part.
 #[derive(Clone)]
 pub struct Digesting(Sha256);
 
 impl Digest {
-    /// Begins one. `purpose` keeps digests for one thing from counting for another.
+    /// Starts a digest. `purpose` separates domains: digests of different purposes never match.
     pub fn of(purpose: &str) -> Digesting {
         Digesting(Sha256::new()).part(purpose)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The one with these bytes.
+    /// Creates a digest from its bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Digest(bytes)
     }
 }
 
 impl Digesting {
-    /// Adds a part. Where it ends is part of it.
+    /// Adds a part. The length is digested with it, so that parts cannot run into each other.
     #[must_use]
     pub fn part(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.add(bytes.as_ref());
         self
     }
 
-    /// The same, in place.
+    /// Adds a part in place; see [`Self::part`].
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);
     }
 
-    /// Adds JSON, by what it says.
+    /// Adds a JSON value in canonical form.
     #[must_use]
     pub fn json(self, value: &Value) -> Self {
         self.part(canonical(value))
     }
 
-    /// The digest of all parts.
+    /// Returns the digest of all parts.
     pub fn end(self) -> Digest {
         Digest(self.0.finalize().into())
     }
@@ -81,12 +81,14 @@ impl<'de> serde::Deserialize<'de> for Digest {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
         let bytes = unhex(&text).and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Digest).ok_or_else(|| serde::de::Error::custom("it is no digest"))
+        bytes
+            .map(Digest)
+            .ok_or_else(|| serde::de::Error::custom("must be a digest of 64 lowercase hexadecimal digits"))
     }
 }
 
-/// JSON as one text for all ways to write it: members sorted by name, nothing between. Numbers stay as they are, so that
-/// `1` and `1.0` differ: who takes them for the same decides that, not this.
+/// Returns JSON in canonical form: members sorted by name, no white space. Numbers stay as they are, so that `1` and
+/// `1.0` differ.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);

@@ -1,25 +1,25 @@
-//! What a model sees of a result: a text, of a size that it can hold, beside the result itself.
+//! Bounded result: a tool result limited to a size that models can handle, with its text summary.
 
 use serde_json::{Map, Value, json};
 
-/// The size of a result, written as JSON, up to which it is passed on whole.
+/// Default size limit of a result, in bytes of its JSON.
 pub const DEFAULT_LIMIT: usize = 200_000;
 
-/// A result with its summary.
+/// Tool result with its summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
-    /// The text of it.
+    /// Text of the result.
     pub summary: String,
-    /// The result, as the server gave it, if it is not too large.
+    /// Result of the server; only the truncated summary if the result is too large.
     pub result: Value,
-    /// Whether the server says that it is an error.
+    /// Whether the server returned a tool error (`isError`).
     pub is_error: bool,
-    /// What was left out, in words.
+    /// Warning that the result was truncated.
     pub warning: Option<String>,
 }
 
 impl Envelope {
-    /// Wraps a result of `tools/call` of which `limit` bytes may be passed on.
+    /// Bounds a result of `tools/call` to `limit` bytes.
     pub fn new(result: Value, limit: usize) -> Self {
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or_default();
         let summary = summary(&result);
@@ -27,8 +27,7 @@ impl Envelope {
         if size <= limit {
             return Envelope { summary, result, is_error, warning: None };
         }
-        let warning =
-            format!("the result has {size} bytes, of which {limit} are passed on: the rest was left out");
+        let warning = format!("the result has {size} bytes and was truncated to {limit}");
         let summary = cut(summary, limit.saturating_sub(warning.len() + 1));
         let text = format!("{summary}\n{warning}");
         let mut result = Map::new();
@@ -40,13 +39,13 @@ impl Envelope {
     }
 }
 
-/// The texts of a result, one after the other, what it has beside them by name, and then what programs read.
+/// Returns the text blocks of a result, a placeholder for each other block, and the structured content.
 pub fn summary(result: &Value) -> String {
     let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut parts: Vec<String> = blocks.iter().filter_map(described).collect();
     if let Some(structured) = result.get("structuredContent") {
         let text = structured.to_string();
-        // Many servers repeat it as text.
+        // Many servers repeat the structured content as text.
         let is_repeated = blocks.iter().any(|block| {
             let said =
                 block.get("text").and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
@@ -64,18 +63,17 @@ fn described(block: &Value) -> Option<String> {
     let kind = text("type")?;
     Some(match kind {
         "text" => text("text")?.to_owned(),
-        "resource_link" => format!("[a link to {}]", text("uri")?),
+        "resource_link" => format!("[link to {}]", text("uri")?),
         "resource" => {
             let resource = block.get("resource")?;
             let part = |name: &str| resource.get(name).and_then(Value::as_str);
-            part("text")
-                .map_or_else(|| format!("[the resource {}]", part("uri").unwrap_or("")), str::to_owned)
+            part("text").map_or_else(|| format!("[resource {}]", part("uri").unwrap_or("")), str::to_owned)
         }
-        _ => format!("[{kind}, {}]", text("mimeType").unwrap_or("of no known type")),
+        _ => format!("[{kind}, {}]", text("mimeType").unwrap_or("unknown type")),
     })
 }
 
-/// The beginning of a text, whose JSON form has at most so many bytes.
+/// Truncates a text so that its JSON form has at most `most` bytes.
 fn cut(mut text: String, most: usize) -> String {
     let mut bytes = 0;
     let end = text.char_indices().find(|(_, char)| {
@@ -108,10 +106,7 @@ mod tests {
             "structuredContent": {"sum": 3},
         });
         let envelope = Envelope::new(result.clone(), DEFAULT_LIMIT);
-        assert_eq!(
-            envelope.summary,
-            "one\n[image, image/png]\n[a link to file:///a]\ntwo\nthree\n{\"sum\":3}"
-        );
+        assert_eq!(envelope.summary, "one\n[image, image/png]\n[link to file:///a]\ntwo\nthree\n{\"sum\":3}");
         assert_eq!((envelope.result, envelope.is_error, envelope.warning), (result, false, None));
         let mirrored =
             json!({"content": [{"type": "text", "text": "{ \"sum\": 3 }"}], "structuredContent": {"sum": 3}});
@@ -129,7 +124,7 @@ mod tests {
             assert!(envelope.is_error && envelope.result["isError"] == true);
             let warning = envelope.warning.unwrap();
             assert!(
-                warning.contains("200000 are passed on") && envelope.summary.ends_with(&warning),
+                warning.contains("truncated to 200000") && envelope.summary.ends_with(&warning),
                 "{warning}"
             );
         }

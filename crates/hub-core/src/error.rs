@@ -1,114 +1,114 @@
-//! What can go wrong, as those outside see it: a kind that programs know, a text that says what, where and what to do,
-//! and the field it is about. Nothing secret is in it.
+//! Error of hub operations as callers see it: a kind, a stable code, a message with the reason and the remedy, and the
+//! field. Errors contain no secrets.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::text::shortened;
 
-/// What kind of thing went wrong.
+/// Kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// What was given cannot be.
+    /// The input is invalid.
     Invalid,
-    /// Nobody knows who asks.
+    /// The caller is not authenticated.
     Unauthorized,
-    /// There is no such thing, or not for whoever asks.
+    /// The object does not exist, or the caller may not see it.
     NotFound,
-    /// It contradicts what is there.
+    /// The request conflicts with the current state.
     Conflict,
-    /// Whoever asks may not.
+    /// The caller lacks permission.
     Denied,
-    /// Too much, or too often.
+    /// A size, rate or concurrency limit is exceeded.
     Exhausted,
-    /// What is needed for it does not work now.
+    /// A dependency, such as the store or a server, is unavailable.
     Unavailable,
-    /// Something broke in here.
+    /// Internal error.
     Internal,
 }
 
-/// Something went wrong.
+/// Error of a hub operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
     kind: Kind,
-    /// For programs: stable, such as `server_not_found`.
+    /// Stable code for programs, such as `server_not_found`.
     code: &'static str,
-    /// The field that it is about, as it is written in requests.
+    /// Request field that caused the error.
     field: Option<String>,
     message: String,
     retry_after: Option<Duration>,
 }
 
-/// What the hub's functions give.
+/// Result of a hub operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error with a code that stays the same.
+    /// Creates an error with a stable code.
     pub fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
         Error { kind, code, field: None, message: message.into(), retry_after: None }
     }
 
-    /// What stands in a field cannot be.
+    /// Creates an error about an invalid field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Error { field: Some(field.into()), ..Self::new(Kind::Invalid, "invalid_field", message) }
     }
 
-    /// The same, about what stands in a field.
+    /// Sets the field that caused the error.
     #[must_use]
     pub fn about(self, field: impl Into<String>) -> Self {
         Error { field: Some(field.into()), ..self }
     }
 
-    /// The same, which may work after this time, in whole seconds.
+    /// Sets the time after which a retry may succeed, rounded up to seconds.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
         Error { retry_after: Some(Duration::from_secs(seconds(wait))), ..self }
     }
 
-    /// There is no such thing.
+    /// Creates the error for an object that does not exist.
     pub fn not_found(what: &str, name: impl fmt::Display) -> Self {
         Self::new(Kind::NotFound, "not_found", format!("there is no {what} `{name}`"))
     }
 
-    /// The hub is shutting down.
+    /// Creates the error of a hub that shuts down.
     pub(crate) fn ending() -> Self {
-        Self::new(Kind::Unavailable, "ending", "the hub is ending: try again when it is back")
+        Self::new(Kind::Unavailable, "ending", "the hub is shutting down: retry after it has restarted")
     }
 
-    /// There is no such thing: only these are.
+    /// Creates the error for an unknown value, with the known ones.
     pub(crate) fn not_one_of(what: &str, name: &str, known: &str) -> Self {
-        let text = format!("there is no {what} `{}`: it is {known}", shortened(name));
+        let text = format!("unknown {what} `{}`: use {known}", shortened(name));
         Self::new(Kind::NotFound, "not_found", text)
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> &'static str {
         self.code
     }
 
-    /// The field that it is about.
+    /// Returns the field that caused the error.
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }
 
-    /// When it may work, if that is known: after so many seconds.
+    /// Returns the time after which a retry may succeed, if it is known.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// What happened and what to do, without the field.
+    /// Returns the message without the field.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
-/// How many seconds to wait so that this time has passed: at least one.
+/// Rounds a duration up to seconds: at least one.
 pub(crate) fn seconds(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX).max(1)
 }

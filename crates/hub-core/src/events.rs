@@ -1,7 +1,7 @@
-//! What happens, as it happens: for pages and programs that watch. Whoever was away for a while can go on from where they
-//! were, as long as that is still known; if not, they are told so.
+//! Event log: a bounded, ordered buffer of events for subscribers. A subscriber resumes after its last event number as
+//! long as the buffer still holds the next events; otherwise it receives [`Missed`].
 //!
-//! Where several hubs share a store, what happens at one goes to the store first, which numbers it and tells all of them.
+//! In a cluster, events go to the store first, which numbers them and distributes them to all hubs.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,55 +14,56 @@ use tokio::sync::{mpsc, watch};
 use crate::id::TenantId;
 use crate::sync::lock;
 
-/// How many events are remembered for each who comes back.
+/// Number of events in the buffer.
 pub const REMEMBERED: usize = 4_096;
 
-/// Something happened.
+/// Event of the hub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Each has a larger one than those before it.
+    /// Number of the event. Numbers increase, with gaps.
     pub number: u64,
-    /// Whose it is.
+    /// Tenant of the event.
     pub tenant: TenantId,
-    /// What kind of thing, such as `call`.
+    /// Kind, such as `call`.
     pub kind: Cow<'static, str>,
-    /// What it says. Nothing secret.
+    /// Body. It contains no secrets.
     pub body: Value,
 }
 
-/// Something that has no number yet.
+/// Event that has no number yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: &'static str,
-    /// What it says.
+    /// Body of the event.
     pub body: Value,
 }
 
 impl Told {
-    /// Something of this kind.
+    /// Creates an event.
     pub fn new(kind: &'static str, body: Value) -> Self {
         Told { kind, body }
     }
 }
 
-/// Everything that happens.
+/// Log of the events of a hub. Clones share one log.
 #[derive(Clone)]
 pub struct Events(Arc<Inner>);
 
 struct Inner {
     last: Mutex<Last>,
-    /// The number of the last one.
+    /// Number of the last event.
     number: watch::Sender<u64>,
-    /// Where they go first, if the store numbers them, and whether one was too many for it.
+    /// Channel to the store that numbers the events of a cluster.
     outlet: Option<mpsc::Sender<(TenantId, Told)>>,
+    /// Whether an event was dropped because the channel was full.
     is_cut: AtomicBool,
 }
 
 #[derive(Default)]
 struct Last {
     events: VecDeque<Arc<Event>>,
-    /// What came up to this one is forgotten.
+    /// Events up to this number are not in the buffer any more.
     floor: u64,
 }
 
@@ -78,13 +79,14 @@ impl Events {
         Events(Arc::new(Inner { last, number: watch::Sender::new(0), outlet, is_cut }))
     }
 
-    /// Those of several hubs: whatever happens here comes out at the other end, to be numbered and delivered everywhere.
+    /// Creates the log of a hub in a cluster. Published events are sent to the receiver, to be numbered and
+    /// distributed.
     pub fn shared() -> (Self, mpsc::Receiver<(TenantId, Told)>) {
         let (outlet, told) = mpsc::channel(REMEMBERED);
         (Self::new(Some(outlet)), told)
     }
 
-    /// Says that something happened. What one batch changes is told with it instead. Nobody is waited for.
+    /// Publishes an event without waiting. Events of a commit belong to its batch instead.
     pub fn publish(&self, tenant: TenantId, told: Told) {
         if let Some(outlet) = &self.0.outlet {
             if outlet.try_send((tenant, told)).is_err() {
@@ -97,12 +99,12 @@ impl Events {
         self.add(&mut last, Event { number, tenant, kind: kind.into(), body });
     }
 
-    /// Whether something could not be told since this was last asked.
+    /// Returns whether an event was dropped since the last call.
     pub fn was_cut(&self) -> bool {
         self.0.is_cut.swap(false, Ordering::SeqCst)
     }
 
-    /// Something may have happened that nobody can tell: whoever watches has to look at everything again.
+    /// Marks a gap: events may have been lost, so that subscribers have to reload everything.
     fn lose(&self) {
         let mut last = lock(&self.0.last);
         let number = *self.0.number.borrow() + 1;
@@ -110,12 +112,12 @@ impl Events {
         self.0.number.send_replace(number);
     }
 
-    /// What the store has numbered has happened, here or at another hub.
+    /// Adds an event that the store has numbered, of this hub or of a peer hub.
     pub fn deliver(&self, event: Event) {
         self.add(&mut lock(&self.0.last), event);
     }
 
-    /// What came up to this number is not known here.
+    /// Resets the log to this number. Earlier events are not available here.
     pub fn forget(&self, number: u64) {
         let mut last = lock(&self.0.last);
         *last = Last { events: VecDeque::new(), floor: number };
@@ -131,12 +133,12 @@ impl Events {
         self.0.number.send_replace(number);
     }
 
-    /// Watches what happens to a tenant, after the event with this number, or from now on.
+    /// Subscribes to the events of a tenant, after this event number. Default: only new events.
     pub fn watch(&self, tenant: TenantId, after: Option<u64>) -> Watching {
         self.watching(Some(tenant), after)
     }
 
-    /// Watches everything, from now on.
+    /// Subscribes to new events of all tenants.
     pub fn watch_all(&self) -> Watching {
         self.watching(None, None)
     }
@@ -148,7 +150,7 @@ impl Events {
     }
 }
 
-/// What is told when something is done. Whoever does it may leave before they know: then nobody knows.
+/// Events to publish when a commit succeeds. If it is dropped before the result is known, a gap is marked.
 pub(crate) struct Untold {
     events: Events,
     tenant: TenantId,
@@ -156,12 +158,12 @@ pub(crate) struct Untold {
 }
 
 impl Untold {
-    /// For what is about to be done.
+    /// Creates the guard before the commit starts.
     pub(crate) fn new(events: Events, tenant: TenantId, told: Vec<Told>) -> Self {
         Untold { events, tenant, told }
     }
 
-    /// It is known whether it is done.
+    /// Publishes the events if the commit succeeded, and discards them otherwise.
     pub(crate) fn over(mut self, is_done: bool) {
         for told in std::mem::take(&mut self.told).into_iter().filter(|_| is_done) {
             self.events.publish(self.tenant, told);
@@ -177,21 +179,21 @@ impl Drop for Untold {
     }
 }
 
-/// Somebody who watches.
+/// Subscription to the event log.
 pub struct Watching {
     events: Events,
-    /// Whose; everybody's, if it is not said.
+    /// Tenant of the events; `None` for all tenants.
     tenant: Option<TenantId>,
     seen: u64,
     number: watch::Receiver<u64>,
 }
 
-/// Some events are not known any more: whoever watches has to look at everything again.
+/// Error of a subscriber that missed events: it has to reload everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missed;
 
 impl Watching {
-    /// The next event of the tenant.
+    /// Waits for the next event.
     pub async fn next(&mut self) -> Result<Arc<Event>, Missed> {
         loop {
             let last = *self.number.borrow_and_update();
@@ -199,14 +201,14 @@ impl Watching {
                 return Ok(event);
             }
             if self.number.changed().await.is_err() {
-                std::future::pending::<()>().await; // nothing more can happen
+                std::future::pending::<()>().await; // the log is closed: there are no further events
             }
         }
     }
 
     fn look(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Missed> {
         let last = lock(&self.events.0.last);
-        // What was seen before this hub was started, or so long ago that it is forgotten.
+        // The last number belongs to an earlier run of the hub, or the events after it are not in the buffer any more.
         if self.seen > newest || self.seen < last.floor {
             self.seen = newest.max(last.floor);
             return Err(Missed);
@@ -273,7 +275,7 @@ mod tests {
         let number = REMEMBERED as u64 + 1;
         events.publish(ADA, Told::new("call", json!("next")));
         assert_eq!(slow.next().await.unwrap().number, number + 1);
-        assert_eq!(events.watch(ADA, Some(number + 100)).next().await, Err(Missed), "of another run");
+        assert_eq!(events.watch(ADA, Some(number + 100)).next().await, Err(Missed), "number of another run");
         assert_eq!(events.watch(ADA, Some(2)).next().await.unwrap().number, 3);
     }
 }

@@ -1,5 +1,5 @@
-//! The guard: a small second process that waits for the end of the hub, in whatever way it comes, and then ends every
-//! program that the hub has started. A file keeps the hub's mark, for the case that both are killed at once.
+//! Process guard: a helper process that waits for the end of the hub, even by `SIGKILL`, and then kills every process
+//! that the hub has started. A file stores the lineage of the hub, for the case that hub and guard are killed together.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -17,32 +17,32 @@ use rustix::io::Errno;
 
 use crate::sync::lock;
 
-/// The argument with which a program becomes the guard: it calls [`stand`], and does nothing else.
+/// Command-line argument that turns a program into the guard: the program calls [`stand`], and does nothing else.
 pub const COMMAND: &str = "__guard";
-/// How long to wait before another guard is started, if the last one has lived no longer than that.
+/// Delay before the guard is restarted, if the previous one has lived for a shorter time.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A mark is shorter.
+/// Maximum length of the lineage file.
 const LONGEST: u64 = 1 << 10;
 
-/// The hub's side of the guard. Dropping it ends everybody who carries its lineage, and waits for that.
+/// Handle of the hub to its guard. Dropping it kills all processes of its lineage, and waits for that.
 pub struct Guard {
     lineage: Lineage,
     held: Arc<Held>,
     thread: Option<JoinHandle<()>>,
-    /// Locked for as long as the hub runs. The lock is the process's own, so that programs which are just being
-    /// started when it is killed do not hold it.
+    /// Locked while the hub runs. The lock is owned by the process, so that a child that is being started when the hub
+    /// is killed does not hold it.
     _file: File,
 }
 
 struct Held {
-    /// Its end is what the guard waits for. `None` when the guard is to end.
+    /// Standard input of the guard, which waits until it is closed. `None` when the guard has to stop.
     pipe: Mutex<Option<ChildStdin>>,
     over: Condvar,
 }
 
 impl Guard {
-    /// Ends what the last hub with this file has left behind, and starts a guard for this one: `program`, a full path,
-    /// with [`COMMAND`]. For the program that asks that is best `/proc/self/exe`. Blocks, for two seconds at most.
+    /// Kills the processes that a previous hub with this file has left, and starts a guard: `program`, an absolute
+    /// path, with the argument [`COMMAND`]. A hub passes `/proc/self/exe`. Blocks for at most two seconds.
     pub fn start(program: &Path, file: &Path) -> io::Result<Self> {
         let failed = |error: io::Error| {
             io::Error::new(error.kind(), format!("`{}` cannot be used: {error}", file.display()))
@@ -52,7 +52,7 @@ impl Guard {
         fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::AGAIN | Errno::ACCESS => failed(io::Error::new(
                 ErrorKind::ResourceBusy,
-                "another hub runs on the same data; end it, or give this one a directory of its own",
+                "another hub runs on the same data: stop it, or use another data directory",
             )),
             error => failed(error.into()),
         })?;
@@ -66,7 +66,7 @@ impl Guard {
         Ok(Guard { lineage, held, thread: Some(thread), _file: file })
     }
 
-    /// What every program that the hub starts has to carry.
+    /// Returns the lineage that every process of the hub must carry.
     pub fn lineage(&self) -> &Lineage {
         &self.lineage
     }
@@ -77,18 +77,18 @@ impl Drop for Guard {
         lock(&self.held.pipe).take();
         self.held.over.notify_all();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // it does not panic
+            let _ = thread.join(); // the thread does not panic
         }
     }
 }
 
 impl Held {
-    /// Sees to it that there is a guard.
+    /// Restarts the guard whenever it ends.
     fn keep(&self, mut child: Option<Child>, post: impl Fn() -> io::Result<(Child, ChildStdin)>) {
         loop {
             let begun = Instant::now();
             if let Some(child) = &mut child {
-                let _ = child.wait(); // nobody else waits for it
+                let _ = child.wait(); // only this thread waits for the child
             }
             let pause = if begun.elapsed() < PAUSE { PAUSE } else { Duration::ZERO };
             let waited = self.over.wait_timeout_while(lock(&self.pipe), pause, |pipe| pipe.is_some());
@@ -96,14 +96,14 @@ impl Held {
             if pipe.is_none() {
                 return;
             }
-            tracing::warn!("there is no guard any more; another one is started");
+            tracing::warn!("process guard ended; restarting");
             child = match post() {
                 Ok((child, end)) => {
                     *pipe = Some(end);
                     Some(child)
                 }
                 Err(error) => {
-                    tracing::error!(%error, "no guard can be started; it is tried again");
+                    tracing::error!(%error, "failed to start process guard; retrying");
                     None
                 }
             };
@@ -111,15 +111,15 @@ impl Held {
     }
 }
 
-/// Ends whoever carries the mark in the file, and writes a new one.
+/// Kills the processes of the lineage in the file, and writes the new lineage.
 fn turn_over(file: &mut File, lineage: &Lineage) -> io::Result<()> {
     let mut text = Vec::new();
     file.take(LONGEST).read_to_end(&mut text)?;
-    // Whatever else stands there was never carried: it is written before anything is started.
+    // Any other text was never a lineage of a process: the lineage is written before a process is started.
     if let Some(last) = str::from_utf8(&text).ok().and_then(|text| Lineage::parse(text.trim_end())) {
         let ended = last.end();
         if ended > 0 {
-            tracing::warn!(ended, "programs that the last hub had left behind were ended");
+            tracing::warn!(ended, "killed processes left by the previous hub");
         }
     }
     file.set_len(0)?;
@@ -127,24 +127,24 @@ fn turn_over(file: &mut File, lineage: &Lineage) -> io::Result<()> {
     writeln!(file, "{lineage}")
 }
 
-/// Starts a guard. It is in a process group of its own, so that what is typed at the hub's terminal does not reach it.
+/// Starts a guard, in its own process group so that signals of the hub's terminal do not reach it.
 fn post(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStdin)> {
     let mut command = Command::new(program);
-    // Without the hub's environment, which may hold secrets: the guard needs none of it.
+    // Without the environment of the hub, which may contain secrets: the guard needs none of it.
     command.arg0("linchpin").arg(COMMAND).env_clear().current_dir("/").process_group(0);
-    // Its output is nobody's: whoever reads the hub's must not wait for the guard.
+    // No output: a reader of the hub's output must not wait for the guard.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| {
         io::Error::new(error.kind(), format!("`{} {COMMAND}` cannot be started: {error}", program.display()))
     })?;
     let mut pipe = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
-    // If it has ended already, whoever waits for it notices.
+    // If the guard has ended already, the thread that waits for it notices.
     let _ = writeln!(pipe, "{lineage}");
     Ok((child, pipe))
 }
 
-/// Stands guard: waits until the hub has ended, and ends everybody who carries the mark that the hub has written to
-/// standard input. The other end of it is open as long as the hub lives, or a program that it is just starting.
+/// Runs the guard: waits until the hub has ended, and kills all processes of the lineage that the hub has written to
+/// standard input. The other end of the pipe is open while the hub, or a child that it is just starting, lives.
 pub fn stand() {
     let mut mark = String::new();
     let read = io::stdin().read_to_string(&mut mark);

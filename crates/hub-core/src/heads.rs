@@ -1,8 +1,8 @@
-//! Signed heads of the audit, in a file beside the keys: the last entry of each audit. A user with write access to the data
-//! directory can recompute the chain, remove checkpoints and bring back an older copy, but cannot change this file.
+//! Signed chain heads of the audit, in a file beside the keys. A user with write access to the data directory can
+//! recompute the chain, remove checkpoints and restore an older copy, but cannot change this file.
 //!
-//! One JSON object on each line; for each place and tenant the last signed line counts. The file is written after the entries are
-//! in the store, so that it never names entries that a killed hub has lost.
+//! Each line is a JSON object; for each location and tenant the last signed line applies. The file is written after the
+//! entries are in the store, so that it never names entries that a killed hub has lost.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -18,32 +18,32 @@ use crate::id::TenantId;
 use crate::private;
 use crate::world::World;
 
-/// The size from which on the file is written again with the last lines alone.
+/// Size from which the file is rewritten with the last lines only.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// The file of signed heads, and the place of the store that this hub uses.
+/// File of signed heads, and the location of the store of this hub.
 #[derive(Debug, Clone)]
 pub struct HeadFile {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where the store is: the data directory, or the name of the database.
+    /// Location of the store: the data directory, or the name of the database.
     pub place: String,
-    /// Whether the file is in the data directory. Then a copy of the directory has a copy of it.
+    /// Whether the file is in the data directory. Then a copy of the directory contains a copy of it.
     pub is_inside: bool,
 }
 
-/// How far an audit has come, signed.
+/// Signed chain head of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedHead {
-    /// The id of the store.
+    /// Id of the store.
     pub store: String,
-    /// Where the store is.
+    /// Location of the store.
     pub place: String,
-    /// The tenant whose audit it is.
+    /// Tenant of the audit.
     pub tenant: TenantId,
-    /// The last entry.
+    /// Chain head.
     pub head: Head,
-    /// When it was signed.
+    /// Time of the signature.
     pub at: Timestamp,
     #[serde(with = "crate::store::bytes")]
     signature: Vec<u8>,
@@ -52,7 +52,7 @@ pub struct SignedHead {
 impl SignedHead {
     fn text(&self) -> Vec<u8> {
         let SignedHead { store, place, tenant, head, at, .. } = self;
-        // The place comes last, since it may contain any character.
+        // The location comes last, since it may contain any character.
         format!("linchpin head 1|{store}|{tenant}|{}|{}|{at}|{place}", head.number, head.hash).into_bytes()
     }
 
@@ -62,7 +62,7 @@ impl SignedHead {
 }
 
 impl HeadFile {
-    /// Signs where the audit of a tenant ends.
+    /// Signs the chain head of a tenant.
     pub fn sign(
         &self,
         signer: &Signer,
@@ -77,7 +77,8 @@ impl HeadFile {
         line
     }
 
-    /// The head of a tenant: the last one of this place; without one, the last one of this store, which was moved then.
+    /// Returns the signed head of a tenant: the last one of this location or, if the store was moved here, the last one
+    /// of this store.
     pub fn find(
         &self,
         store: Option<&str>,
@@ -85,8 +86,7 @@ impl HeadFile {
         public_key: &[u8],
     ) -> Result<Option<SignedHead>> {
         let lines = self.lines().map_err(|error| {
-            let text =
-                format!("the signed heads of the audit in `{}` cannot be read: {error}", self.path.display());
+            let text = format!("the signed audit heads in `{}` cannot be read: {error}", self.path.display());
             Error::new(error::Kind::Unavailable, "heads_unreadable", text)
         })?;
         let last = |is_wanted: &dyn Fn(&SignedHead) -> bool| {
@@ -97,7 +97,7 @@ impl HeadFile {
         Ok(here.or_else(|| last(&|one| Some(&*one.store) == store)))
     }
 
-    /// All lines. One that was cut off by a full disk is left out.
+    /// Reads all lines. A line that was cut off by a full disk is skipped.
     fn lines(&self) -> io::Result<Vec<SignedHead>> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -107,7 +107,7 @@ impl HeadFile {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Adds a line. It is not waited for the disk: a head that the end of the machine takes is older, which is no false alarm.
+    /// Appends a line without `fsync`: a head lost in a power failure leaves an older one, which raises no false alarm.
     pub fn append(&self, signed: &SignedHead, world: &dyn World) -> io::Result<()> {
         if fs::metadata(&self.path).is_ok_and(|found| found.len() > MAX_BYTES) {
             self.shorten(world)?;
@@ -117,12 +117,12 @@ impl HeadFile {
         options.append(true).create(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        // On a line of its own, also after one that was cut off.
+        // A line feed first, so that the line does not continue one that was cut off.
         let line = format!("\n{}\n", serde_json::to_string(signed)?);
         options.open(&self.path)?.write_all(line.as_bytes())
     }
 
-    /// Writes the file again, with the last line for each place and tenant.
+    /// Rewrites the file with the last line for each location and tenant.
     fn shorten(&self, world: &dyn World) -> io::Result<()> {
         let mut last = BTreeMap::new();
         for (index, line) in self.lines()?.into_iter().enumerate() {
@@ -172,9 +172,9 @@ mod tests {
         text.push_str("\n{\"store\":");
         fs::write(&here.path, &text).unwrap();
         here.append(&here.sign(&signer, "a", ADA, head(8), at), &System).unwrap();
-        assert_eq!(find(&here, "a"), Some(("a".into(), 8)), "a restore goes back");
-        assert_eq!(find(&here, "b"), Some(("a".into(), 8)), "another store is in its place");
-        assert_eq!(find(&file("/there"), "a"), Some(("a".into(), 8)), "it was moved");
+        assert_eq!(find(&here, "a"), Some(("a".into(), 8)), "a restore may go back");
+        assert_eq!(find(&here, "b"), Some(("a".into(), 8)), "another store at this location");
+        assert_eq!(find(&file("/there"), "a"), Some(("a".into(), 8)), "the store was moved");
         assert_eq!(find(&file("/there"), "b"), None);
     }
 

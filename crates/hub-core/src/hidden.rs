@@ -1,4 +1,5 @@
-//! What must not come back: the secrets that went out with a call, in whatever form a server repeats them.
+//! Redaction: replaces the credentials that were sent to a server by `***` wherever the server repeats them, in any
+//! encoding.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -15,13 +16,13 @@ use crate::server::{Authentication, Server, Transport};
 use crate::sync::lock;
 use crate::text::{hex, unhex};
 
-/// Shorter ones occur everywhere.
+/// Minimum length of a redacted secret: shorter texts occur everywhere.
 const SHORTEST: usize = 4;
-/// The same for what only looks like a secret by its name.
+/// Minimum length of a value that is a secret only by its name.
 const SHORTEST_NAMED: usize = 8;
-/// From this length on a user of a URL who has no password is taken for a token.
+/// Minimum length from which the user of a URL without a password is taken for a token.
 const SHORTEST_USER: usize = 20;
-/// What the name of a secret has in it anywhere,
+/// Words that make a name secret anywhere within it.
 const SECRET_WITHIN: [&str; 9] = [
     "secret",
     "password",
@@ -33,11 +34,12 @@ const SECRET_WITHIN: [&str; 9] = [
     "databaseurl",
     "connectionstring",
 ];
-/// or at the end of one of its parts, with some ordinary words that end alike,
+/// Words that make a name secret at the end of one of its parts.
 const SECRET_ENDS: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
+/// Ordinary words with such an ending.
 const ORDINARY: [&str; 8] =
     ["monkey", "donkey", "turkey", "hockey", "hotkey", "whiskey", "bypass", "compass"];
-/// Keys that open nothing.
+/// Words before `key` that make it an ordinary name.
 const OTHER_KEYS: [&str; 11] = [
     "idempotency",
     "partition",
@@ -51,13 +53,13 @@ const OTHER_KEYS: [&str; 11] = [
     "row",
     "column",
 ];
-/// or as one of them.
+/// Words that make a name secret as one of its parts.
 const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
-/// How many sign-ins and renewals of one connection are remembered.
+/// Number of sign-ins and refreshes of a connection whose tokens are redacted.
 const MOST_TOKENS: usize = 8;
 pub(crate) const MASK: &str = "***";
 
-/// Whether a variable, a header or a parameter of this name has a value that nobody should see.
+/// Returns whether the value of a variable, a header or a parameter is secret by its name.
 pub fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let whole: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -74,22 +76,22 @@ pub fn looks_secret(name: &str) -> bool {
         })
 }
 
-/// Texts that are written as `***`.
+/// Texts that are replaced by `***`.
 #[derive(Default)]
 pub(crate) struct Hidden {
     forms: Vec<Zeroizing<String>>,
-    /// Those that come and go while somebody is connected.
+    /// OAuth tokens, which change while the connection is open.
     tokens: Option<Arc<Tokens>>,
     /// Secrets of the hub itself.
     own: Option<Arc<OwnSecrets>>,
 }
 
-/// The last tokens that were given for a server.
+/// Last tokens that were issued for a server.
 #[derive(Default)]
 pub struct Tokens(Mutex<VecDeque<Hidden>>);
 
 impl Tokens {
-    /// Remembers the tokens of a sign-in, as it is kept.
+    /// Adds the tokens of a stored grant.
     pub(crate) fn add(&self, record: &Secret) {
         let Ok(record) = serde_json::from_str::<Value>(record.expose()) else { return };
         let tokens = ["access_token", "refresh_token"].map(|name| record[name].as_str().map(Secret::new));
@@ -102,8 +104,7 @@ impl Tokens {
 }
 
 impl Hidden {
-    /// What no caller may see in what a server returns: its credential, the secrets in its environment, and those of the
-    /// hub itself.
+    /// Creates the redactor of a server: its credential, the secrets in its environment, and those of the hub itself.
     pub(crate) fn of(server: &Server, proof: Option<&Proof>, own: Option<&Arc<OwnSecrets>>) -> Self {
         let mut secrets = Vec::new();
         if let Transport::Stdio(launch) = &server.transport {
@@ -141,7 +142,7 @@ impl Hidden {
                 percent(secret, str::to_owned),
                 escaped(secret),
             ]);
-            // Within a longer text that is written so, at any of the three places where it can begin.
+            // Base64 of a longer text that contains the secret, at each of the three alignments.
             for begin in 0..3 {
                 forms.extend([
                     core(&STANDARD_NO_PAD.encode(shifted(secret.as_bytes(), begin)), begin, secret.len()),
@@ -155,13 +156,13 @@ impl Hidden {
         Hidden { forms: forms.into_iter().map(Zeroizing::new).collect(), tokens: None, own: None }
     }
 
-    /// Masks them in a value, in member names and in texts.
+    /// Redacts a value: its strings and member names.
     pub(crate) fn hide(&self, mut value: Value) -> Value {
         self.hide_within(&mut value, self.own.as_ref().map(|own| own.search()).as_deref());
         value
     }
 
-    /// Most values have nothing to mask, and are not built again.
+    /// Changes the value in place, since most values contain nothing to redact.
     fn hide_within(&self, value: &mut Value, own: Option<&Search>) {
         match value {
             Value::String(text) => {
@@ -185,12 +186,12 @@ impl Hidden {
         }
     }
 
-    /// Masks them in a text.
+    /// Redacts a text.
     pub(crate) fn hide_in(&self, text: String) -> String {
         self.masked(&text, self.own.as_ref().map(|own| own.search()).as_deref()).unwrap_or(text)
     }
 
-    /// The text with all of them masked; `None` if there is nothing to mask.
+    /// Returns the redacted text, or `None` if there is nothing to redact.
     fn masked(&self, text: &str, own: Option<&Search>) -> Option<String> {
         let mut masked = own.and_then(|own| own.mask(text));
         for form in &self.forms {
@@ -207,7 +208,8 @@ impl Hidden {
     }
 }
 
-/// Who signs in by the URLs in a text, as it is written and as it is meant: user and password, and the password alone.
+/// Returns the credentials in the URLs of a text, as written and percent-decoded: user and password, and the password
+/// alone.
 fn in_urls(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     for rest in text.split("://").skip(1) {
@@ -215,7 +217,7 @@ fn in_urls(text: &str) -> Vec<Secret> {
         let Some((who, _)) = rest[..end.unwrap_or(rest.len())].rsplit_once('@') else { continue };
         let (user, password) =
             who.split_once(':').map_or((who, None), |(user, password)| (user, Some(password)));
-        // Short ones, and those that are no secret, occur everywhere.
+        // Short texts, and passwords that are no secret, occur everywhere.
         let password = password.filter(|password| password.len() >= SHORTEST_NAMED && *password != user);
         let user = (user.len() >= SHORTEST_USER).then_some(user);
         let whole = password.map(|_| who);
@@ -227,7 +229,7 @@ fn in_urls(text: &str) -> Vec<Secret> {
     found
 }
 
-/// What a text means that has something written as `%2F` in it.
+/// Percent-decodes a text. Returns `None` if there is nothing to decode.
 fn decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -243,7 +245,7 @@ pub(crate) fn shifted(secret: &[u8], begin: usize) -> Vec<u8> {
     std::iter::repeat_n(0, begin).chain(secret.iter().copied()).collect()
 }
 
-/// The digits that depend on the secret alone, and not on what stands around it.
+/// Returns the base64 digits that depend on the secret alone, and not on the text around it.
 pub(crate) fn core(encoded: &str, begin: usize, length: usize) -> String {
     let (first, last) = ((begin * 8).div_ceil(6), (begin + length) * 8 / 6);
     encoded.get(first..last).unwrap_or_default().to_owned()
@@ -262,7 +264,7 @@ fn percent(text: &str, digits: fn(&str) -> String) -> String {
     out
 }
 
-/// As it stands in JSON that is itself a text.
+/// Escapes a text as in a JSON string.
 fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()

@@ -1,6 +1,6 @@
-//! Names that nobody chose: each noun has its own kind, so that one cannot be taken for another.
+//! Ids of tenants, users, agents, servers, calls, approvals, tokens and secrets, each of its own type.
 //!
-//! They are UUIDs of version 7: in the order in which they were made, and nobody guesses the next.
+//! Ids are UUIDs of version 7: ordered by time of creation, and unpredictable.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,19 +16,19 @@ macro_rules! ids {
         pub struct $name(u128);
 
         impl $name {
-            /// A new one.
+            /// Creates a new id.
             pub fn new(world: &dyn World) -> Self {
                 $name(version_7(world))
             }
 
-            /// The same for ever: for what is there from the beginning.
+            /// Creates a constant id, for built-in objects.
             pub const fn fixed(number: u128) -> Self {
                 $name(number)
             }
         }
 
         impl $name {
-            /// When it was made.
+            /// Returns the time of creation.
             pub fn made(self) -> Option<jiff::Timestamp> {
                 let millis = i64::try_from(self.0 >> 80).ok()?;
                 jiff::Timestamp::from_millisecond(millis).ok()
@@ -65,21 +65,21 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Whose everything is.
+    /// Id of a tenant, the isolation boundary of all data.
     TenantId, "tenant";
-    /// A person.
+    /// Id of a user.
     UserId, "user";
-    /// A program that acts for people.
+    /// Id of an agent.
     AgentId, "agent";
-    /// A server that the hub connects to.
+    /// Id of a server.
     ServerId, "server";
-    /// One call of a tool.
+    /// Id of a tool call.
     CallId, "call";
-    /// One question to a person.
+    /// Id of an approval.
     ApprovalId, "approval";
-    /// Something that proves who asks.
+    /// Id of an API token.
     TokenId, "token";
-    /// Something that the vault keeps.
+    /// Id of a secret in the vault.
     SecretId, "secret";
 }
 

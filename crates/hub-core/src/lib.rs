@@ -1,18 +1,18 @@
-//! The rules of the hub. It knows no database, no HTTP server, no command line and no environment: where things are
-//! kept, what time it is and what is random is passed in.
+//! Core of the hub: domain types, policy and operations. It does not depend on a database, an HTTP server, the command
+//! line or the environment: the store, the clock and the source of randomness are passed in.
 //!
-//! | asks | finds |
+//! | topic | module |
 //! |---|---|
-//! | what is a server, and what may stand in its fields? | [`server`] |
-//! | by which name does a model call a tool? | [`names`] |
-//! | may this call be made? | [`policy`] |
-//! | is this tool the one that was trusted? | [`pin`] |
-//! | how is a server reached, and for whom? | [`connection`] |
-//! | what ends the programs of a hub that was killed? | [`guard`] |
-//! | where are secrets? | [`vault`] |
-//! | what does a model see of a result? | [`envelope`] |
-//! | can somebody have changed the record? | [`audit`] |
-//! | where is everything, and how does it change? | [`store`] |
+//! | servers and their settings | [`server`] |
+//! | slugs and qualified tool names | [`names`] |
+//! | policy decisions about calls | [`policy`] |
+//! | fingerprints of trusted tool definitions | [`pin`] |
+//! | pool of upstream connections | [`connection`] |
+//! | killing server processes of a killed hub | [`guard`] |
+//! | encrypted secrets | [`vault`] |
+//! | size-bounded tool results | [`envelope`] |
+//! | hash-chained audit | [`audit`] |
+//! | stored data and transactions | [`store`] |
 
 pub mod agent;
 pub mod audit;

@@ -1,8 +1,8 @@
-//! Finds secrets in what stands in a file: by the name of a variable or a header, or by the look of a value.
+//! Detection of secrets in configuration: by the name of a variable or header, or by the format of a value.
 
 use crate::hidden::looks_secret;
 
-/// How tokens of well-known services begin, and how long they are at least.
+/// Prefixes of tokens of well-known services, with their minimum length.
 const BEGINS: [(&str, usize); 20] = [
     ("ghp_", 12),
     ("gho_", 12),
@@ -25,15 +25,15 @@ const BEGINS: [(&str, usize); 20] = [
     ("hf_", 16),
     ("npm_", 16),
 ];
-/// The shortest value that an argument is taken for a secret by the name before it.
+/// Minimum length of an argument that is taken for a secret because of the name before it.
 const SHORTEST: usize = 8;
 
-/// Whether a variable or a header is secret.
+/// Returns whether a variable or a header is secret, by its name or by its value.
 pub fn is_secret(name: &str, value: &str) -> bool {
     looks_secret(name) || has_secret(value)
 }
 
-/// Whether something in a text looks like a secret.
+/// Returns whether a text contains a value in the format of a secret.
 pub fn has_secret(text: &str) -> bool {
     let is_part = |char: char| char.is_ascii_alphanumeric() || "_-.".contains(char);
     let is_token =
@@ -41,7 +41,7 @@ pub fn has_secret(text: &str) -> bool {
     text.split(|char| !is_part(char)).any(is_token) || text.contains("PRIVATE KEY-----") || signs_in(text)
 }
 
-/// Whether a URL in a text has a password.
+/// Returns whether a URL in a text has a password.
 fn signs_in(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let end =
@@ -52,7 +52,7 @@ fn signs_in(text: &str) -> bool {
     })
 }
 
-/// The place of the first argument that has a secret in it: everybody on the machine sees arguments.
+/// Returns the index of the first argument that contains a secret. Every user of the machine can see arguments.
 pub fn in_arguments(args: &[String]) -> Option<usize> {
     let is_value = |text: &str| text.len() >= SHORTEST && !text.starts_with(['/', '.', '~', '-', '$']);
     let named =

@@ -1,4 +1,4 @@
-//! How often something may happen: a bucket that fills again with time.
+//! Rate limits: a token bucket that refills with time, and the errors of exceeded limits.
 
 use std::time::Duration;
 
@@ -6,59 +6,59 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::error::{Error, Kind, seconds};
 
-/// Nobody's clock is off by so much and right.
+/// Clock difference from which the stored time is discarded as wrong.
 const FAR: SignedDuration = SignedDuration::from_mins(5);
 
-/// How many at once, and how many in a minute.
+/// Rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// At once.
+    /// Size of the bucket.
     pub burst: u32,
-    /// In a minute, on and on.
+    /// Tokens added per minute.
     pub per_minute: u32,
 }
 
-/// What is left. It can be kept anywhere.
+/// State of a token bucket. The caller stores it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// How much.
+    /// Tokens left.
     pub left: f64,
-    /// When.
+    /// Time of the last update.
     pub at: Timestamp,
 }
 
-/// Too often: it may be had again after a while.
+/// Creates the error of an exceeded rate limit, with the time to wait.
 pub fn too_often(of: &str, wait: Duration) -> Error {
-    let text = format!("that is too often: try again in {} s", seconds(wait));
+    let text = format!("rate limit exceeded: retry in {} s", seconds(wait));
     Error::new(Kind::Exhausted, "rate_limited", text).after(wait).about(of)
 }
 
-/// Too many at once.
+/// Creates the error of an exceeded concurrency limit.
 pub fn too_many(most: impl std::fmt::Display) -> Error {
-    let text = format!("{most} calls are under way already: wait for one of them");
+    let text = format!("{most} calls are already running: wait until one has finished");
     Error::new(Kind::Exhausted, "too_many_calls", text).after(Duration::from_secs(1))
 }
 
-/// Too many calls wait for an approval.
+/// Creates the error of too many pending approvals.
 pub fn too_many_waiting(most: impl std::fmt::Display) -> Error {
-    let text = format!("{most} calls wait for an approval already: wait until some of them are decided");
+    let text = format!("{most} calls already wait for approval: wait until some are decided");
     Error::new(Kind::Exhausted, "too_many_questions", text)
 }
 
 impl Bucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub fn full(rate: Rate, now: Timestamp) -> Self {
         Bucket { left: f64::from(rate.burst), at: now }
     }
 
-    /// Takes one, or says how long to wait for it.
+    /// Takes a token, or returns the time to wait for one.
     pub fn take(&mut self, rate: Rate, now: Timestamp) -> Result<(), Duration> {
         let per_second = f64::from(rate.per_minute) / 60.0;
-        // A clock that was wrong for a moment does not count until that time comes.
+        // A time far in the future comes from a wrong clock, and must not block until then.
         if self.at.duration_since(now) > FAR {
             self.at = now;
         }
-        // One that was set back gives nothing, and takes nothing.
+        // A clock that was set back adds no tokens and removes none.
         let passed = Duration::try_from(now.duration_since(self.at)).unwrap_or_default();
         self.left = (self.left + passed.as_secs_f64() * per_second).min(f64::from(rate.burst));
         self.at = self.at.max(now);
@@ -89,7 +89,7 @@ mod tests {
         assert!(bucket.take(rate, at(-10_000)).is_err());
         assert_eq!(bucket.take(rate, at(-9_999)), Ok(()), "the clock was wrong before");
         for _ in 0..3 {
-            assert_eq!(bucket.take(rate, at(1_000)), Ok(()), "never more than at once");
+            assert_eq!(bucket.take(rate, at(1_000)), Ok(()), "never more than the burst");
         }
         assert!(bucket.take(rate, at(1_000)).is_err());
         let never = Rate { burst: 1, per_minute: 0 };

@@ -1,38 +1,38 @@
-//! The names by which models call tools: `mcp_<server>__<tool>`, the same for ever, and never one for two tools.
+//! Slugs of servers and qualified names of tools: `mcp_<server>__<tool>`, stable and unique.
 //!
-//! A name depends on the slug of its server and on the name that the server gives its tool, and on nothing else: what
-//! other servers there are changes nothing. Whenever the tool's own name cannot stand as it is, a digest of it is added.
+//! A qualified name depends only on the slug of the server and the upstream name of the tool, never on other servers.
+//! If the upstream name does not fit, a digest of it is added.
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 
-/// The longest slug.
+/// Maximum length of a slug.
 const LONGEST_SLUG: usize = 32;
-/// The hexadecimal digits of a digest in a name.
+/// Number of hexadecimal digits of a digest in a name.
 const DIGITS: usize = 8;
 
-/// The longest name: what most models take.
+/// Maximum length of a qualified name for most models.
 pub const LONGEST: usize = 128;
-/// The longest name for providers that take no more.
+/// Maximum length of a qualified name for providers with a lower limit.
 pub const LONGEST_FOR_SOME: usize = 64;
 
-/// The short name of a server: chosen when it is added, unique in its tenant, and never changed.
+/// Slug of a server: chosen when it is added, unique in its tenant, and immutable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Slug(String);
 
 impl Slug {
-    /// Takes a slug as it was given.
+    /// Validates a slug.
     pub fn new(text: &str) -> Result<Self> {
         let fits = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         if (1..=LONGEST_SLUG).contains(&text.len()) && text.bytes().all(fits) {
             return Ok(Slug(text.to_owned()));
         }
-        let advice = Self::from_name(text).map(|slug| format!(": `{}` would do", slug.0)).unwrap_or_default();
-        let rule = format!("1 to {LONGEST_SLUG} small letters, digits and `-` are a slug{advice}");
+        let advice = Self::from_name(text).map(|slug| format!(": try `{}`", slug.0)).unwrap_or_default();
+        let rule = format!("must be 1 to {LONGEST_SLUG} lowercase letters, digits and `-`{advice}");
         Err(Error::invalid("slug", rule))
     }
 
-    /// A slug that looks like a name; `None` for a name without letters and digits.
+    /// Derives a slug from a name. Returns `None` for a name without ASCII letters and digits.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut slug = String::new();
         for char in name.chars().flat_map(char::to_lowercase) {
@@ -47,7 +47,7 @@ impl Slug {
         (!slug.is_empty()).then(|| Slug(slug.to_owned()))
     }
 
-    /// The same with a number, for when it is taken.
+    /// Appends a number, for a slug that is already in use.
     #[must_use]
     pub fn numbered(&self, number: usize) -> Self {
         let ending = format!("-{number}");
@@ -55,13 +55,13 @@ impl Slug {
         Slug(format!("{}{ending}", self.0[..kept].trim_end_matches('-')))
     }
 
-    /// The text.
+    /// Returns the slug as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The name of a tool of a server for models that take `longest` characters.
+/// Returns the qualified name of a tool for models with names of at most `longest` characters.
 pub fn local(server: &Slug, tool: &str, longest: usize) -> String {
     let begin = format!("mcp_{}__", server.0);
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
@@ -75,7 +75,8 @@ pub fn local(server: &Slug, tool: &str, longest: usize) -> String {
     format!("{begin}{tamed}_{}", &digest[..DIGITS])
 }
 
-/// Whether a name ends as adapted ones do: a server must not choose the name that another tool of it would get.
+/// Returns whether a name ends like one with a digest: a server must not choose the qualified name of another of its
+/// tools.
 fn looks_adapted(tool: &str) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     tool.len().checked_sub(DIGITS + 1).is_some_and(|begin| {
@@ -106,7 +107,7 @@ mod tests {
         }
         assert_eq!(
             Slug::new("My Server!").unwrap_err().message(),
-            "1 to 32 small letters, digits and `-` are a slug: `my-server` would do"
+            "must be 1 to 32 lowercase letters, digits and `-`: try `my-server`"
         );
         let from = |name: &str| Slug::from_name(name).map(|slug| slug.0);
         assert_eq!(from("  GitHub (work) ").as_deref(), Some("github-work"));
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(local(&server, &long, LONGEST).len(), LONGEST);
         assert_eq!(local(&slug(&"s".repeat(32)), &long, LONGEST_FOR_SOME).len(), LONGEST_FOR_SOME);
         assert!(local(&server, "", LONGEST).starts_with("mcp_files___"));
-        // Nobody can choose what another tool would be called.
+        // A server cannot choose the qualified name of another tool.
         let ending = dotted.strip_prefix("mcp_files__").unwrap();
         assert_ne!(local(&server, ending, LONGEST), dotted);
     }

@@ -1,7 +1,7 @@
-//! Numbers in JSON text that a parsed value cannot hold. Whole numbers of more than 64 bits would become floating-point
-//! numbers, so that a tool would get another number than the caller sent.
+//! Detection of integers of more than 64 bits in JSON. Parsing would turn them into floating-point numbers, so that a
+//! tool would receive another number than the caller sent.
 
-/// Returns the first whole number of a JSON text that does not fit into 64 bits. The text must be valid JSON.
+/// Returns the first integer of a JSON text that does not fit into 64 bits. The text must be valid JSON.
 pub fn too_wide(json: &str) -> Option<&str> {
     let bytes = json.as_bytes();
     let mut at = 0;

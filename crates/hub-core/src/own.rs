@@ -1,5 +1,5 @@
-//! Secrets of the hub itself. A stdio server can read the hub's files, so its results are searched for them: keys of the
-//! key file by value, and API tokens, of which the hub stores only a digest, by their format.
+//! Secrets of the hub itself. A stdio server can read the hub's files, so its results are searched for them: keys of
+//! the key file by value, and API tokens, of which the hub stores only a digest, by their format.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -30,11 +30,11 @@ const DECODER: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// All secrets of the hub, as far as they are known. None is forgotten: a copy of an old key file opens old backups.
+/// All known secrets of the hub. None is removed: a copy of an old key file opens old backups.
 pub(crate) struct OwnSecrets(Mutex<Arc<Search>>);
 
 impl OwnSecrets {
-    /// With these keys.
+    /// Creates the set with these keys.
     pub(crate) fn new<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Self {
         OwnSecrets(Mutex::new(Arc::new(Search::new(forms(keys)))))
     }
@@ -46,21 +46,21 @@ impl OwnSecrets {
         *search = Arc::new(Search::new(known.chain(forms(keys)).collect()));
     }
 
-    /// The search for what is known now.
+    /// Returns the search for all secrets known now.
     pub(crate) fn search(&self) -> Arc<Search> {
         lock(&self.0).clone()
     }
 }
 
-/// Search for the secrets of the hub. It passes over a text once.
+/// Search for the secrets of the hub, in one pass over a text.
 pub(crate) struct Search {
-    /// Finds where a secret may be: the blocks of the keys, then the formats, then the ends of tokens.
+    /// Finds positions where a secret may be: the blocks of the keys, then the formats, then the ends of tokens.
     places: AhoCorasick,
     /// Number of blocks.
     blocks: usize,
     /// Every spelling of every key.
     keys: Vec<Zeroizing<String>>,
-    /// Every spelling of the beginning of a token, and of a line of a key file.
+    /// Every spelling of the prefix of a token, and of a line of a key file.
     formats: Vec<(String, Spelling)>,
 }
 
@@ -69,9 +69,9 @@ pub(crate) struct Search {
 enum Spelling {
     Plain,
     Hex,
-    /// Line of a key file: another hub may have added a key that is not known here yet.
+    /// Line of a key file: a peer hub may have added a key that is not known here yet.
     KeyLine,
-    /// Base64 of a text in which it begins so many bytes after a multiple of three.
+    /// Base64 of a text in which the secret starts this many bytes after a multiple of three.
     Base64(usize),
 }
 
@@ -101,17 +101,17 @@ impl Search {
             .match_kind(MatchKind::LeftmostFirst)
             .kind(Some(AhoCorasickKind::DFA))
             .build(places)
-            .expect("a key file is too short for too many patterns");
+            .expect("a key file has too few keys to exceed the pattern limit");
         Search { places, blocks: blocks().count(), keys, formats }
     }
 
-    /// Masks every secret in a text, and every part of one that is long enough to be told from other texts. Returns
-    /// `None` if there is none.
+    /// Masks every secret in a text, and every part of a secret that is long enough to be recognized. Returns `None` if
+    /// there is none.
     pub(crate) fn mask(&self, text: &str) -> Option<String> {
         let (mut out, mut copied, mut from) = (String::new(), 0, 0);
         while let Some(found) = self.places.find(&text[from..]) {
             let at = from + found.start();
-            // All patterns are ASCII, so the next byte begins a character.
+            // All patterns are ASCII, so that the next byte starts a character.
             from = at + 1;
             if let Some(secret) = self.secret_at(text, copied, at, found.pattern().as_usize()) {
                 out.push_str(&text[copied..secret.start]);
@@ -122,8 +122,8 @@ impl Search {
         (copied > 0).then(|| out + &text[copied..])
     }
 
-    /// The secret at this position, if there is one. What comes before `floor` has been masked. Of the patterns that
-    /// match here, `pattern` is the first.
+    /// Returns the secret at this position, if there is one. Text before `floor` has been masked. `pattern` is the
+    /// first pattern that matches here.
     fn secret_at(&self, text: &str, floor: usize, at: usize, pattern: usize) -> Option<Range<usize>> {
         let part = (pattern < self.blocks).then(|| self.part_of_key(text.as_bytes(), floor, at)).flatten();
         let spelled = || self.formats.iter().filter(|(beginning, _)| text[at..].starts_with(beginning));
@@ -133,7 +133,7 @@ impl Search {
             .or_else(|| end_of_token(text.as_bytes(), floor, at + 2))
     }
 
-    /// The longest part of a key that has one of its blocks at this position.
+    /// Returns the longest part of a key that has one of its blocks at this position.
     fn part_of_key(&self, text: &[u8], floor: usize, at: usize) -> Option<Range<usize>> {
         let (before, rest) = (&text[floor..at], &text[at..]);
         let parts = self.keys.iter().flat_map(|key| {
@@ -149,8 +149,8 @@ impl Search {
     }
 }
 
-/// Compares characters of a key with those of a text, in which lines may end anywhere. Returns how many are the same, and
-/// over how many characters of the text.
+/// Compares characters of a key with a text that may contain line ends anywhere. Returns the number of equal
+/// characters, and the length of the text that they span.
 fn common<'a>(key: impl Iterator<Item = &'a u8>, text: impl Iterator<Item = &'a u8>) -> (usize, usize) {
     let (mut key, mut same, mut length) = (key.peekable(), 0, 0);
     for (index, byte) in text.enumerate() {
@@ -167,7 +167,8 @@ fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-/// The end of a token whose beginning is missing: the last of its digits, `_` at this position, and the check digits.
+/// Returns the end of a token whose start is missing: the last of its digits, `_` at this position, and the check
+/// digits.
 fn end_of_token(text: &[u8], floor: usize, underscore: usize) -> Option<Range<usize>> {
     let (digits, rest) = (text.get(floor..underscore)?, &text[underscore..]);
     let check = rest.strip_prefix(b"_")?.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -176,7 +177,7 @@ fn end_of_token(text: &[u8], floor: usize, underscore: usize) -> Option<Range<us
     is_token.then_some(underscore - digits..underscore + 1 + check)
 }
 
-/// Digits from this position on, with the position after each of them. Lines may end anywhere.
+/// Returns the digits from this position, with the position after each of them. Line ends are skipped.
 fn digits(text: &str, begin: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
     let bytes = text.bytes().enumerate().skip(begin).filter(|(_, byte)| !is_line_end(*byte));
     let digits = bytes.take_while(|(_, byte)| is_digit(*byte)).take(count);
@@ -184,7 +185,7 @@ fn digits(text: &str, begin: usize, count: usize, is_digit: fn(u8) -> bool) -> (
 }
 
 impl Spelling {
-    /// The end of the token or the line that begins here, if one does.
+    /// Returns the end of the token or line that starts here, if one does.
     fn end_of_secret(self, text: &str, begin: usize) -> Option<usize> {
         match self {
             Spelling::Plain => {
@@ -205,7 +206,7 @@ impl Spelling {
                 (digits >= MIN_DIGITS).then_some(begin + name.len() + 1 + before + digits)
             }
             Spelling::Base64(shift) => {
-                // What comes before may be on another line; it has no part in the bytes after `lp_`.
+                // The text before may be on another line; it has no part in the bytes after `lp_`.
                 let missing = (shift * 8).div_ceil(6);
                 let count = ((shift + token::LENGTH) * 8).div_ceil(6) - missing;
                 let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
@@ -222,7 +223,7 @@ impl Spelling {
     }
 }
 
-/// Every spelling of every key: the bytes and their digits in hexadecimal and in base64.
+/// Returns every spelling of every key: its bytes and its hexadecimal digits, each in hexadecimal and in base64.
 fn forms<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Vec<Zeroizing<String>> {
     let mut forms = Vec::new();
     for key in keys {
@@ -285,7 +286,7 @@ pub(crate) mod tests {
                 spellings.extend(String::from_utf8(whole));
                 for spelling in spellings {
                     let masked = search.mask(&spelling).unwrap_or_else(|| panic!("{spelling} is not masked"));
-                    let is_short = masked.len() < 40; // no more than what is around it
+                    let is_short = masked.len() < 40; // only the text around the secret
                     assert!(masked.contains(MASK) && is_short, "{spelling}: {masked}");
                 }
             }
@@ -359,7 +360,7 @@ pub(crate) mod tests {
                 for (encoded, width) in [(STANDARD.encode(&whole), 76), (hex(whole.as_bytes()), 60)] {
                     let lines: Vec<_> =
                         encoded.as_bytes().chunks(width).map(|line| str::from_utf8(line).unwrap()).collect();
-                    // The search needs the beginning of a token on one line.
+                    // The search needs the prefix of a token on one line.
                     let begin = if width == 76 { before * 8 / 6 } else { before * 2 } % width;
                     if begin + 8 > width {
                         continue;

@@ -1,29 +1,29 @@
-//! Whether a tool is still the one that people looked at. A server may change what a tool says it does after somebody
-//! has come to trust it; such a tool is set aside until a person has seen what changed.
+//! Pins of tool definitions: fingerprints of their security-relevant fields. A server may change a tool after a user
+//! has come to trust it; such a tool is quarantined until a user has reviewed the changes.
 
 use linchpin::text::is_hidden;
 use serde_json::{Map, Value};
 
 use crate::digest::{Digest, canonical};
 
-/// The members of a definition that a model or a person goes by. Others may change as they like.
+/// Pinned members of a definition: those that models and users rely on. Other members may change.
 const PINNED: [&str; 7] =
     ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
 
-/// What people have said of a tool.
+/// Trust state of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "ToolState")]
 pub enum State {
-    /// Nobody has looked at it yet, and it is as it was when it was first listed.
+    /// No user has reviewed the tool, and its definition is unchanged since it was first listed.
     New,
-    /// Somebody has, and it is as it was.
+    /// A user trusts the tool, and its definition is unchanged since.
     Trusted,
-    /// It is not as it was: it cannot be called until somebody has looked at it again.
+    /// The definition has changed: the tool cannot be called until a user trusts it again.
     Changed,
 }
 
-/// The digest of a definition, as servers list it.
+/// Returns the pin of a tool definition.
 pub fn pin(definition: &Value) -> Digest {
     let pinned: Map<_, _> = PINNED
         .iter()
@@ -33,23 +33,24 @@ pub fn pin(definition: &Value) -> Digest {
     Digest::of("linchpin tool").json(&Value::Object(pinned)).end()
 }
 
-/// One place where two definitions differ.
+/// Difference between two tool definitions.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[schemars(rename = "ToolChange")]
 pub struct Change {
-    /// Where, as a JSON pointer.
+    /// Position of the difference as a JSON pointer.
     pub at: String,
-    /// What was there.
+    /// Value before.
     pub before: Option<String>,
-    /// What is there now.
+    /// Value now.
     pub after: Option<String>,
 }
 
-/// How many changes are shown, and how much of each.
+/// Maximum number of changes that are shown.
 const MOST_CHANGES: usize = 100;
+/// Maximum length of a shown value in characters.
 const LONGEST_SHOWN: usize = 2_000;
 
-/// What changed, for people: every place that differs, what no screen shows made visible.
+/// Returns all differences between two definitions for display, with invisible characters escaped.
 pub fn changes(before: &Value, after: &Value) -> Vec<Change> {
     let mut found = Vec::new();
     for name in PINNED {
@@ -86,12 +87,13 @@ fn shown(value: &Value) -> String {
     text
 }
 
-/// Returns whether a character is a control other than a line feed, invisible, or changes the direction of text.
+/// Returns whether a character is invisible, changes the text direction, or is a control character other than a line
+/// feed.
 pub fn hides(char: char) -> bool {
     is_hidden(char) || (char.is_control() && char != '\n')
 }
 
-/// Counts the hidden characters in all texts and member names of a definition. Tabs and line ends are not hidden.
+/// Counts the invisible characters in all strings and member names of a definition. Tabs and line ends do not count.
 pub fn hidden_characters(value: &Value) -> usize {
     let count = |text: &str| {
         let hidden = text.chars().filter(|char| hides(*char) && *char != '\t').count();
@@ -107,7 +109,7 @@ pub fn hidden_characters(value: &Value) -> usize {
     }
 }
 
-/// A text in which nothing hides: controls, invisible characters and those that turn the direction are written out.
+/// Escapes control characters, invisible characters and those that change the text direction.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {

@@ -1,4 +1,5 @@
-//! May this call be made: yes, only if a person says so, or no? Each answer has a reason, which the audit keeps.
+//! Policy decisions: whether a call is allowed, requires approval or is denied. Each decision has a reason, which the
+//! audit records.
 
 use serde_json::Value;
 
@@ -10,45 +11,45 @@ use crate::scope::Subject;
 use crate::server::Server;
 use crate::tool::Tool;
 
-/// Changes when the rules here do, so that an approval under other rules counts for nothing.
+/// Policy version. It changes with the rules below, so that approvals under other rules become invalid.
 const RULES: &str = "1";
 
-/// The answer.
+/// Policy decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Yes, for this reason.
+    /// The call is allowed.
     Allow(Reason),
-    /// A person must say so, for this reason.
+    /// The call requires the approval of a user.
     Ask(Reason),
-    /// No, for this reason.
+    /// The call is denied.
     Deny(Reason),
 }
 
-/// Why.
+/// Reason of a policy decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A person wants it, which is the same as saying yes.
+    /// A user makes the call, which implies approval.
     OwnCall,
-    /// The agent never asks.
+    /// The approval mode of the agent is `auto`.
     AgentAuto,
-    /// The tool is on the agent's list, and as it was when it was put there.
+    /// The tool is trusted, unchanged, and on the agent's list of trusted tools.
     AgentTrusts,
-    /// The agent always asks.
+    /// The approval mode of the agent is `always-ask`.
     AgentAsks,
-    /// The tool is not on the agent's list.
+    /// The tool is not trusted by a user, or not on the agent's list of trusted tools.
     NotTrusted,
-    /// The server is turned off.
+    /// The server is disabled.
     ServerDisabled,
-    /// The tool is not what it was when somebody looked at it.
+    /// The tool definition has changed since it was pinned.
     ToolChanged,
-    /// The server does not have the tool any more.
+    /// The server does not list the tool any more.
     ToolGone,
-    /// The agent may not use the tool.
+    /// The tool is not selected for the agent.
     NotSelected,
 }
 
 impl Reason {
-    /// For programs and the audit.
+    /// Returns the stable code, for programs and the audit.
     pub fn code(self) -> &'static str {
         match self {
             Reason::OwnCall => "own_call",
@@ -63,37 +64,36 @@ impl Reason {
         }
     }
 
-    /// For people and models.
+    /// Returns the text for users and models.
     pub fn text(self) -> &'static str {
         match self {
-            Reason::OwnCall => "a person called it",
+            Reason::OwnCall => "called by a user",
             Reason::AgentAuto => "the agent needs no approval",
             Reason::AgentTrusts => "the agent trusts this tool",
-            Reason::AgentAsks => "the agent asks before every call",
-            Reason::NotTrusted => "the tool is not among those that the agent trusts",
+            Reason::AgentAsks => "the agent requires approval of every call",
+            Reason::NotTrusted => "the tool is not trusted, or not on the agent's list of trusted tools",
             Reason::ServerDisabled => "the server is disabled: enable it first",
             Reason::ToolChanged => {
-                "the tool is no longer what it was when somebody looked at it: a person must look at what changed, and \
-                 trust it again"
+                "the tool definition has changed: a user must review the changes and trust the tool again"
             }
             Reason::ToolGone => "the server no longer has this tool",
-            Reason::NotSelected => "the agent was not given this tool",
+            Reason::NotSelected => "the tool is not selected for this agent",
         }
     }
 }
 
-/// Who wants it, as far as the rules go.
+/// Caller of a tool, as the policy sees it.
 #[derive(Debug, Clone, Copy)]
 pub enum Caller<'a> {
-    /// A person who has signed in.
+    /// Authenticated user.
     Person,
-    /// An agent.
+    /// Agent.
     Agent(&'a Agent),
 }
 
-/// Decides.
+/// Evaluates the policy for a call.
 pub fn decide(caller: Caller<'_>, server: &Server, tool: &Tool) -> Verdict {
-    // An agent learns nothing of what it was not given.
+    // First, so that an agent learns nothing about tools that are not selected for it.
     if let Caller::Agent(agent) = caller
         && !agent.may_use(server.id, &tool.name)
     {
@@ -116,7 +116,7 @@ pub fn decide(caller: Caller<'_>, server: &Server, tool: &Tool) -> Verdict {
     match agent.approval {
         ApprovalMode::Auto => Verdict::Allow(Reason::AgentAuto),
         ApprovalMode::AlwaysAsk => Verdict::Ask(Reason::AgentAsks),
-        // What nobody has looked at is on no list that counts.
+        // A tool that no user has reviewed requires approval, even if it is on the list.
         ApprovalMode::TrustedOnly if state == State::Trusted && agent.trusts(server.id, &tool.name) => {
             Verdict::Allow(Reason::AgentTrusts)
         }
@@ -124,7 +124,7 @@ pub fn decide(caller: Caller<'_>, server: &Server, tool: &Tool) -> Verdict {
     }
 }
 
-/// What an approval is bound to: with anything else it counts for nothing.
+/// Returns the digest that an approval is bound to. The approval is invalid for any other call.
 pub fn binding(subject: Subject, server: ServerId, definition: &Value, arguments: &Value) -> Digest {
     Digest::of("linchpin approval")
         .part(RULES)
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(of(&off, &tool), Verdict::Deny(Reason::NotSelected));
         assert_eq!(of(&elsewhere, &tool), Verdict::Deny(Reason::NotSelected));
         let new = Tool { is_trusted: false, ..tool.clone() };
-        assert_eq!(of(&some, &new), Verdict::Ask(Reason::NotTrusted), "nobody has looked at it");
+        assert_eq!(of(&some, &new), Verdict::Ask(Reason::NotTrusted), "no user has reviewed it");
         let other = Tool { name: "delete".into(), ..tool.clone() };
         assert_eq!(of(&auto, &other), Verdict::Deny(Reason::NotSelected));
         let mut changed = tool.clone();

@@ -1,4 +1,4 @@
-//! Files that only their owner may read.
+//! Private files: atomic writes with owner-only permissions, and permission checks.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use crate::text::hex;
 use crate::world::{World, random};
 
-/// Why something is not in the hands of this user alone.
+/// Reason why a file or folder is not private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Exposed {
-    /// Others may read it, or change it.
-    #[error("others can read or change it: take that away with `chmod 600`")]
+    /// Other users can read or change the file.
+    #[error("others can read or change it: restrict access with `chmod 600`")]
     ToOthers,
-    /// Others may put files into it.
-    #[error("others can put files into it: take that away with `chmod 700`")]
+    /// Other users can write to the folder.
+    #[error("others can put files into it: restrict access with `chmod 700`")]
     ToWriters,
-    /// Whoever owns it may do anything with it.
-    #[error("it belongs to another user: make it yours with `chown`")]
+    /// Another user owns it.
+    #[error("it belongs to another user: change its owner with `chown`")]
     ToOwner,
 }
 
-/// Who else can get at a file, or write into a folder.
+/// Verifies that a file is readable, or a folder writable, by this user only.
 pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
     #[cfg(unix)]
     {
@@ -38,37 +38,37 @@ pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
     Ok(())
 }
 
-/// A folder above something private in which other users can replace what is in it.
+/// Reason why a path above a private file is not safe: other users can replace the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ExposedAbove {
-    /// Other users can write to it.
+    /// Other users can write to the folder.
     #[error(
-        "other users can write to the folder `{folder}` above it, and replace what is in it: run `chmod go-w {folder}`, or choose another folder",
+        "other users can write to the folder `{folder}` above it and replace its contents: run `chmod go-w {folder}`, or choose another folder",
         folder = .0.display()
     )]
     ToWriters(PathBuf),
-    /// Its owner is neither this user nor root.
+    /// The owner of the folder or link is neither this user nor root.
     #[error(
-        "the folder or link `{folder}` above it belongs to another user, who can replace what it leads to: \
-         make it yours with `chown`, or choose another folder",
+        "the folder or link `{folder}` above it belongs to another user, who can replace its target: \
+         change its owner with `chown`, or choose another folder",
         folder = .0.display()
     )]
     ToOwner(PathBuf),
 }
 
-/// Checks every folder above a path, as far as it exists: other users must not be able to rename or replace what leads to the path.
-/// Symbolic links are followed, also one at the path itself: every folder that contains one of them, or that it leads through, is
-/// checked.
+/// Checks every folder above a path, as far as it exists: other users must not be able to rename or replace a part of
+/// the path. Symbolic links are followed, also at the path itself, and every folder that contains a link or that it
+/// leads through is checked.
 ///
-/// A folder with the sticky bit, such as `/tmp`, is accepted. So is one that the user's own group can write to, if that group has the
-/// number of the user, as groups of one user have.
+/// A folder with the sticky bit, such as `/tmp`, is accepted. So is a folder writable by the user's own group, if the
+/// number of that group is the number of the user (a user private group).
 pub fn check_above(path: &Path) -> Result<(), ExposedAbove> {
     #[cfg(unix)]
     check_folders(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), &mut { LINKS })?;
     Ok(())
 }
 
-/// Number of symbolic links that are followed, as on Linux.
+/// Maximum number of symbolic links to follow, as on Linux.
 #[cfg(unix)]
 const LINKS: u32 = 40;
 
@@ -107,7 +107,7 @@ fn check_folder(folder: &Path) -> Result<(), ExposedAbove> {
     Ok(())
 }
 
-/// Whether the owner is neither this user nor root.
+/// Returns whether the owner is neither this user nor root.
 #[cfg(unix)]
 fn is_of_another(found: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -116,14 +116,14 @@ fn is_of_another(found: &Metadata) -> bool {
     ![0, rustix::process::geteuid().as_raw(), UNMAPPED].contains(&found.uid())
 }
 
-/// Writes a file. Beside the old one first, so that there is always a whole one.
+/// Writes a file atomically: to a temporary file first, so that there is always a complete one.
 pub fn write(path: &Path, bytes: &[u8], world: &dyn World) -> io::Result<()> {
     let mut draft = Draft::new(path, world)?;
     draft.write_all(bytes)?;
     draft.keep()
 }
 
-/// A file that is written beside where it is to be. It is gone unless it is kept.
+/// Temporary file that replaces its target on commit. Dropping it without a commit removes it.
 pub struct Draft {
     file: File,
     beside: PathBuf,
@@ -131,7 +131,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins one for this path.
+    /// Creates the temporary file beside this path.
     pub fn new(path: &Path, world: &dyn World) -> io::Result<Self> {
         let folder = folder(path);
         make_folder(folder)?;
@@ -143,7 +143,7 @@ impl Draft {
         Ok(Draft { file: options.open(&beside)?, beside, path: path.to_owned() })
     }
 
-    /// Puts it where it is to be, when it is on the disk.
+    /// Syncs the file and moves it to its path.
     pub fn keep(self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.beside, &self.path)?;
@@ -163,16 +163,16 @@ impl io::Write for Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.beside); // it is not there if it was kept
+        let _ = fs::remove_file(&self.beside); // it does not exist after a commit
     }
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes a folder and those above it, as far as they are not there.
+/// Creates a folder and its missing parents, accessible to the owner only.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -206,7 +206,7 @@ mod tests {
             assert_eq!(check(path), expected, "{mode:o}");
         }
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-        // Only the owner of the machine can give files away.
+        // Only root can change the owner of a file.
         if chown(&file, Some(65_534), None).is_ok() {
             assert_eq!(check(&file), Err(Exposed::ToOwner));
         }
@@ -235,7 +235,7 @@ mod tests {
             let error = check_above(&path).unwrap_err().to_string();
             assert!(error.contains(&format!("chmod go-w {}", above.display())), "{error}");
         }
-        // Through a link, too.
+        // Through a symbolic link.
         fs::set_permissions(&above, fs::Permissions::from_mode(0o777)).unwrap();
         let link = place.path().join("link");
         std::os::unix::fs::symlink(&above, &link).unwrap();
@@ -245,7 +245,7 @@ mod tests {
         std::os::unix::fs::symlink(above.join("folder"), &inner).unwrap();
         assert!(check_above(&inner.join("file")).is_err());
         assert!(check_above(&inner).is_err(), "a link at the path itself");
-        // A link that is in a folder which others can write to, on the way to one which they cannot.
+        // A link in a folder that others can write to, which leads to a folder that they cannot write to.
         let safe = place.path().join("safe");
         fs::create_dir(&safe).unwrap();
         std::os::unix::fs::symlink(&safe, above.join("middle")).unwrap();
@@ -255,7 +255,7 @@ mod tests {
         fs::set_permissions(&above, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(check_above(&first.join("file")).is_ok());
         std::os::unix::fs::symlink("circle", place.path().join("circle")).unwrap();
-        assert!(check_above(&place.path().join("circle/file")).is_ok(), "it does not exist");
+        assert!(check_above(&place.path().join("circle/file")).is_ok(), "the path does not exist");
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         let above = place.path().join("above");
         fs::create_dir(&above).unwrap();
         assert!(check_above(&above.join("file")).is_ok());
-        // Only the owner of the machine can give folders away.
+        // Only root can change the owner of a folder.
         if chown(&above, Some(12_345), None).is_ok() {
             let error = check_above(&above.join("file")).unwrap_err().to_string();
             assert!(

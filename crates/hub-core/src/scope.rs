@@ -1,4 +1,4 @@
-//! Whose something is: nothing is read, kept or reached without it.
+//! Actor of an operation: the tenant and the subject. Every read, write and connection requires one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,18 @@ use crate::error::{Error, Kind, Result};
 use crate::id::{AgentId, TenantId, UserId};
 use crate::text::shortened;
 
-/// Who acts.
+/// Subject that acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// A person who has signed in.
+    /// Authenticated user.
     User(UserId),
-    /// A program, by a token of its own. It never decides what needs a person.
+    /// Agent, authenticated by its token. It cannot do what requires a user.
     Agent(AgentId),
-    /// The hub itself: it looks at what servers have, and never calls a tool.
+    /// The hub itself. It syncs servers and never calls a tool.
     Hub,
 }
 
-/// In whose name, and within which tenant.
+/// Tenant and subject of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scope {
     tenant: TenantId,
@@ -26,34 +26,33 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// For whoever has found out who asks, and nobody else.
+    /// Creates an actor. Only for code that has authenticated the caller.
     pub const fn new(tenant: TenantId, subject: Subject) -> Self {
         Scope { tenant, subject }
     }
 
-    /// The tenant.
+    /// Returns the tenant.
     pub fn tenant(self) -> TenantId {
         self.tenant
     }
 
-    /// Who acts.
+    /// Returns the subject.
     pub fn subject(self) -> Subject {
         self.subject
     }
 
-    /// The person who acts. Nobody else may do what this is asked for.
+    /// Returns the user, or an error if the subject is not a user.
     pub fn person(self) -> Result<UserId> {
         match self.subject {
             Subject::User(user) => Ok(user),
             Subject::Agent(_) | Subject::Hub => {
-                let text =
-                    "only a person who has signed in may do this: the token of an agent does not count";
+                let text = "this operation requires a user; agent tokens are not accepted";
                 Err(Error::new(Kind::Denied, "person_needed", text))
             }
         }
     }
 
-    /// The agent that acts, if it is one.
+    /// Returns the agent, if the subject is one.
     pub fn agent(self) -> Option<AgentId> {
         match self.subject {
             Subject::Agent(agent) => Some(agent),

@@ -1,7 +1,7 @@
-//! Old entries of the audit, outside the store: a file of JSON lines whose last line says where it belongs in the chain, signed.
-//! The store keeps that line, so that a file that was changed, cut or put in another's place is found.
+//! Audit segments: old audit entries in files of JSON lines outside the store. The last line gives the position in the
+//! chain, signed. The store has a copy of that line, so that a changed, truncated or exchanged file is detected.
 //!
-//! The same entries make the same file, to the byte: whoever was interrupted writes it again, and nothing is there twice.
+//! The same entries produce the same file, byte by byte: an interrupted sealing is repeated, and no entry exists twice.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -16,61 +16,61 @@ use crate::digest::{Digest, Digesting};
 use crate::id::TenantId;
 use crate::text::{hex, unhex};
 
-/// The longest line of a file. An entry has few fields, of which none is long.
+/// Maximum length of a line. An entry has few fields, all of them short.
 const LONGEST: u64 = 1 << 20;
 
-/// What the last line says.
+/// Last line of a segment file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// Counts the segments of a tenant, from one on.
+    /// Number of the segment in its tenant, from 1.
     pub segment: u64,
-    /// Whose they are.
+    /// Tenant of the entries.
     pub tenant: TenantId,
-    /// The number of the first entry.
+    /// Number of the first entry.
     pub first: u64,
-    /// The number of the last one.
+    /// Number of the last entry.
     pub last: u64,
-    /// How many there are.
+    /// Number of entries.
     pub count: u64,
-    /// The digest of the entry before the first.
+    /// Hash of the entry before the first.
     pub before: Digest,
-    /// The digest of the last one.
+    /// Hash of the last entry.
     pub after: Digest,
-    /// The digest of all lines before this one.
+    /// Digest of all lines before this one.
     pub digest: Digest,
-    /// Who says so.
+    /// Ed25519 signature in hexadecimal.
     signature: String,
 }
 
-/// An entry, on a line.
+/// Audit entry as a line of a segment file.
 #[derive(Serialize, Deserialize)]
 struct Line {
     number: u64,
     at: Timestamp,
     actor: String,
     action: String,
-    /// As it is written: the digest is of this text.
+    /// Exact JSON text of the fields, which the hash covers.
     fields: Box<RawValue>,
     hash: Digest,
 }
 
 impl Segment {
-    /// Where the chain is before the first entry.
+    /// Returns the chain head before the first entry.
     pub fn begins(&self) -> Head {
         Head { number: self.first.saturating_sub(1), hash: self.before }
     }
 
-    /// Where it is after the last one.
+    /// Returns the chain head after the last entry.
     pub fn ends(&self) -> Head {
         Head { number: self.last, hash: self.after }
     }
 
-    /// The name of its file.
+    /// Returns the name of the segment file.
     pub fn file(&self) -> String {
         format!("{}{:012}.jsonl", beginning(self.tenant, self.first), self.last)
     }
 
-    /// Whether whoever has this key signed it, and it says nothing that cannot be.
+    /// Returns whether the signature is valid under this public key and the numbers are consistent.
     pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
         let is_sound = self.first > 0 && self.last >= self.first && self.count == self.last - self.first + 1;
         let signature = unhex(&self.signature).unwrap_or_default();
@@ -82,15 +82,15 @@ impl Segment {
         format!("linchpin segment 1|{tenant}|{segment}|{first}|{last}|{before}|{after}|{digest}").into_bytes()
     }
 
-    /// Reads the file in a folder, entry by entry, and checks that it is this segment's, whole and unchanged. Whether it is
-    /// there at all.
+    /// Reads the segment file in a folder, entry by entry, and verifies that it belongs to this segment, complete and
+    /// unchanged. Returns `false` if the file does not exist.
     pub fn read<E: From<Broken>>(
         &self,
         folder: &Path,
         mut each: impl FnMut(Row) -> Result<(), E>,
     ) -> Result<bool, E> {
         let broken = Broken::new;
-        let unreadable = |_| broken(self.first, "the file of its segment cannot be read");
+        let unreadable = |_| broken(self.first, "its segment file cannot be read");
         let file = match File::open(folder.join(self.file())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file.map_err(unreadable)?,
@@ -101,13 +101,15 @@ impl Segment {
             line.clear();
             lines.by_ref().take(LONGEST).read_until(b'\n', &mut line).map_err(unreadable)?;
             if !line.ends_with(b"\n") {
-                return Err(broken(head.number + 1, "the file of its segment is cut off").into());
+                return Err(broken(head.number + 1, "its segment file is cut off").into());
             }
             if head.number == self.last {
                 break;
             }
             let Ok(read) = serde_json::from_slice::<Line>(&line) else {
-                return Err(broken(head.number + 1, "its line in the file of its segment is no entry").into());
+                return Err(
+                    broken(head.number + 1, "its line in the segment file is not an audit entry").into()
+                );
             };
             let row = Row::from(read);
             head.check(&row)?;
@@ -116,25 +118,21 @@ impl Segment {
         }
         let is_same = serde_json::from_slice::<Segment>(&line).is_ok_and(|last| last == *self);
         if !is_same || digest.end() != self.digest || head != self.ends() {
-            return Err(broken(
-                self.first,
-                "the file of its segment is another than the one that was sealed",
-            )
-            .into());
+            return Err(broken(self.first, "its segment file is not the sealed one").into());
         }
         let is_end = lines.fill_buf().map_err(unreadable)?.is_empty();
         is_end
             .then_some(true)
-            .ok_or_else(|| broken(self.last, "the file of its segment goes on after its end").into())
+            .ok_or_else(|| broken(self.last, "its segment file continues after its end").into())
     }
 }
 
-/// What the names of files begin with that begin with this entry.
+/// Returns the prefix of the names of segment files that start with this entry.
 fn beginning(tenant: TenantId, first: u64) -> String {
     format!("{tenant}-{first:012}-")
 }
 
-/// The last entry of a file that begins with this one, if somebody has begun to seal it.
+/// Returns the last entry of a segment file that starts with this entry, if an earlier sealing has left one.
 pub(crate) fn begun(folder: &Path, tenant: TenantId, first: u64) -> Option<u64> {
     let beginning = beginning(tenant, first);
     let last = |name: &str| name.strip_prefix(&*beginning)?.strip_suffix(".jsonl")?.parse().ok();
@@ -145,7 +143,7 @@ fn digesting() -> Digesting {
     Digest::of("linchpin segment")
 }
 
-/// Gathers entries for a segment.
+/// Builder of a segment.
 pub(crate) struct Sealing {
     begins: Head,
     head: Head,
@@ -153,12 +151,12 @@ pub(crate) struct Sealing {
 }
 
 impl Sealing {
-    /// Begins after this.
+    /// Starts after this chain head.
     pub(crate) fn new(begins: Head) -> Self {
         Sealing { begins, head: begins, text: Vec::new() }
     }
 
-    /// The entry after the last one so far.
+    /// Returns the number of the next entry.
     pub(crate) fn next(&self) -> u64 {
         self.head.number + 1
     }
@@ -167,11 +165,11 @@ impl Sealing {
         self.begins == self.head
     }
 
-    /// Adds an entry, which must be as it was written.
+    /// Verifies and adds the next entry.
     pub(crate) fn add(&mut self, row: Row) -> Result<(), Broken> {
         self.head.check(&row)?;
         let Row { number, at, actor, action, fields, hash } = row;
-        let unfit = |_| Broken::new(number, "what it says is no JSON");
+        let unfit = |_| Broken::new(number, "its fields are not valid JSON");
         let fields = RawValue::from_string(fields).map_err(unfit)?;
         let line = Line { number, at, actor, action, fields, hash };
         let mut line = serde_json::to_vec(&line).map_err(unfit)?;
@@ -180,7 +178,7 @@ impl Sealing {
         Ok(())
     }
 
-    /// Signs it: the segment, and the file that holds it.
+    /// Signs the segment. Returns it with the contents of its file.
     pub(crate) fn seal(
         mut self,
         signer: &Signer,

@@ -1,5 +1,5 @@
-//! Spans of what is done, for those who collect them. They say who was called and what came of it, and nothing that was sent or
-//! answered.
+//! Tracing target of exported spans. Spans name the called server and the outcome, and contain no arguments and no
+//! results.
 
-/// Whoever wants them asks for this target. Nobody else pays for them.
+/// Target of the exported spans. They cost nothing unless a subscriber enables this target.
 pub const TARGET: &str = "linchpin::spans";

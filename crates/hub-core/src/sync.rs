@@ -1,8 +1,8 @@
-//! Locks that a panic elsewhere does not close.
+//! Mutex helper that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Takes a lock. What it guards is whole at any time, so a panic while it was held has broken nothing.
+/// Locks a mutex. The guarded data is consistent at any time, so that a panic while it was locked has damaged nothing.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Work that goes on when whoever asked for it has left, and is waited for when the hub ends.
+//! Set of background tasks. They continue when their callers stop waiting, and are awaited at shutdown.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use crate::error::{Error, Result};
 use crate::sync::lock;
 
-/// All such work; nothing once the hub has ended.
+/// Set of background tasks; `None` after the shutdown.
 pub(crate) struct Tasks(Mutex<Option<JoinSet<()>>>);
 
 impl Default for Tasks {
@@ -21,28 +21,28 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Starts something. Whoever waits for it sees it dropped if it is too late for that.
+    /// Spawns a task. After the shutdown it is dropped instead.
     pub(crate) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(set) = &mut *lock(&self.0) {
-            while set.try_join_next().is_some() {} // what is done is forgotten
+            while set.try_join_next().is_some() {} // removes finished tasks
             set.spawn(work);
         }
     }
 
-    /// Runs work to its end, even if the caller stops waiting for the result. Fails if the hub has ended.
+    /// Runs a task to completion, even if the caller stops waiting for the result. Fails after the shutdown.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let (sender, done) = oneshot::channel();
         let work = async move {
-            let _ = sender.send(work.await); // the caller may have left
+            let _ = sender.send(work.await); // the caller may have stopped waiting
         };
         self.start(work.in_current_span());
         done.await.unwrap_or_else(|_| Err(Error::ending()))
     }
 
-    /// Waits until all work has finished, including work that starts in the meantime. After `patience` the rest is aborted.
+    /// Waits until all tasks have finished, including those spawned concurrently. After `patience` the rest is aborted.
     pub(crate) async fn finish(&self, patience: Duration) {
         let until = Instant::now() + patience;
         loop {
@@ -56,7 +56,7 @@ impl Tasks {
         }
     }
 
-    /// As [`Self::finish`], and starts nothing any more.
+    /// Waits as [`Self::finish`], and rejects further tasks.
     pub(crate) async fn end(&self, patience: Duration) {
         self.finish(patience).await;
         let last = lock(&self.0).take();
@@ -83,7 +83,7 @@ mod tests {
         };
         tokio::select! {
             biased;
-            _ = tasks.run(work) => panic!("it waits for the test"),
+            _ = tasks.run(work) => panic!("the task waits for the test"),
             () = std::future::ready(()) => {}
         }
         go.send(()).unwrap();
@@ -96,8 +96,8 @@ mod tests {
             drop(own);
         });
         tasks.finish(Duration::from_secs(5)).await;
-        assert_eq!(Arc::strong_count(&held), 1, "it was aborted in the end");
-        assert_eq!(tasks.run(async { Ok(1) }).await, Ok(1), "more can be started");
+        assert_eq!(Arc::strong_count(&held), 1, "the task was aborted");
+        assert_eq!(tasks.run(async { Ok(1) }).await, Ok(1), "further tasks can be spawned");
         tasks.end(Duration::ZERO).await;
         assert_eq!(tasks.run(async { Ok(1) }).await, Err(Error::ending()));
     }

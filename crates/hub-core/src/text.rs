@@ -1,20 +1,20 @@
-//! Small things about texts that several parts need.
+//! Text helpers: shortening, visibility checks and hexadecimal.
 
 use crate::error::{Error, Result};
 use crate::pin::hides;
 
-/// What somebody else wrote, as a part of a text of ours: short, and on one line.
+/// Shortens foreign text for use within a message: one line of at most 40 characters.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(40).collect()
 }
 
-/// The beginning of what somebody else wrote, as a reason: on one line, nothing hidden.
+/// Returns the first line of a foreign text, with invisible characters escaped, at most 500 characters.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     crate::pin::visible(line).chars().take(500).collect()
 }
 
-/// Refuses a text that is not one line of visible characters.
+/// Rejects a text that is not one line of visible characters.
 pub(crate) fn check_visible_line(field: &str, text: &str) -> Result<()> {
     let hidden = text.chars().find(|char| *char == '\n' || hides(*char));
     hidden.map_or(Ok(()), |char| {
@@ -26,14 +26,14 @@ pub(crate) fn check_visible_line(field: &str, text: &str) -> Result<()> {
     })
 }
 
-/// Bytes as hexadecimal digits.
+/// Encodes bytes in lowercase hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
-/// The bytes of what [`hex`] wrote, and of nothing else.
+/// Decodes lowercase hexadecimal, as written by [`hex`].
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

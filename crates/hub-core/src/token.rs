@@ -1,5 +1,5 @@
-//! Tokens of agents and of people's programs: `lp_<id>_<secret>_<check>`. The hub keeps a digest; scanners for leaked
-//! secrets recognise the form, and a mistyped one is told from a wrong one without asking anybody.
+//! API tokens of agents and users: `lp_<id>_<secret>_<check>`. The hub stores only a digest. Secret scanners recognize
+//! the format, and the check digits tell a mistyped token from an invalid one without a look-up.
 
 use linchpin::auth::Secret;
 use sha2::{Digest as _, Sha256};
@@ -10,7 +10,7 @@ use crate::id::TokenId;
 use crate::text::unhex;
 use crate::world::{World, random};
 
-/// What every token begins with.
+/// Prefix of every token.
 pub(crate) const BEGIN: &str = "lp_";
 /// Length of a token in bytes.
 pub(crate) const LENGTH: usize = BEGIN.len() + ID + 1 + DIGITS + 1 + CHECK;
@@ -18,10 +18,10 @@ const ID: usize = 36;
 /// Number of digits of the secret, and of the check.
 pub(crate) const DIGITS: usize = 64;
 pub(crate) const CHECK: usize = 8;
-/// Digits of the secret from which a part of a token is recognised.
+/// Minimum number of digits of the secret from which a part of a token is recognized.
 const MIN_DIGITS: usize = 16;
 
-/// A new token: what is shown once, and what is kept.
+/// Issues a token. Returns its id, the token itself, and the digest to store.
 pub fn issue(world: &dyn World) -> (TokenId, Secret, Digest) {
     let id = TokenId::new(world);
     let body = format!("{BEGIN}{id}_{}", Digest::from_bytes(random(world)));
@@ -30,7 +30,7 @@ pub fn issue(world: &dyn World) -> (TokenId, Secret, Digest) {
     (id, Secret::new(text), kept)
 }
 
-/// The id in a token, if it is one; and the digest that must be the one that is kept.
+/// Parses a token. Returns its id and the digest to compare with the stored one.
 pub fn read(text: &str) -> Option<(TokenId, Digest)> {
     let (body, given) = text.rsplit_once('_')?;
     if check(body) != given {
@@ -41,15 +41,15 @@ pub fn read(text: &str) -> Option<(TokenId, Digest)> {
     Some((id.parse().ok()?, digest(text)))
 }
 
-/// The random bytes of a token.
+/// Returns the random bytes of a token.
 pub(crate) fn secret_of(token: &Secret) -> Option<Zeroizing<[u8; 32]>> {
     let digits = token.expose().split('_').nth(2)?;
     Some(Zeroizing::new(unhex(digits)?.try_into().ok()?))
 }
 
-/// Returns the length of a token, or of its part that is there, by what follows `lp_`: an id, 64 and 8 hexadecimal digits.
-/// A part has 16 digits or more: the check digits can be computed, so 104 characters are as good as a token. They are not
-/// compared either, so that a token with a wrong digit is recognised, too.
+/// Returns the length of a token, or of its present part, given the bytes after `lp_`: an id, 64 and 8 hexadecimal
+/// digits. A part has at least 16 digits: the check digits can be computed, so 104 characters are as good as a token.
+/// They are not verified, so that a token with a wrong digit is recognized as well.
 pub(crate) fn formed(bytes: &[u8]) -> Option<usize> {
     let (id, rest) = bytes.split_at_checked(ID)?;
     let is_id = id.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');

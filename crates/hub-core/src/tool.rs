@@ -1,4 +1,4 @@
-//! A tool as the hub knows it: what its server listed, and what people have said of it.
+//! Tool record: the definition that a server lists, with pin, trust and timestamps.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,46 +8,46 @@ use crate::id::ServerId;
 use crate::pin::{self, Change, State};
 use crate::text::first_line;
 
-/// A tool of a server.
+/// Tool record of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Whose it is.
+    /// Server of the tool.
     pub server: ServerId,
-    /// What the server calls it.
+    /// Upstream name.
     pub name: String,
-    /// What the server listed last.
+    /// Definition that the server listed last.
     pub definition: Value,
-    /// What it was when it was first listed, or when somebody last looked at it.
+    /// Pinned definition: as first listed, or as last trusted by a user.
     pub pinned: Value,
-    /// Whether somebody has looked at that and trusts it.
+    /// Whether a user trusts the pinned definition.
     pub is_trusted: bool,
-    /// When it was first listed.
+    /// Time at which the tool was first listed.
     pub first_seen: Timestamp,
-    /// When it was last listed.
+    /// Time at which the tool was last listed.
     pub last_seen: Timestamp,
-    /// Whether the last list did not have it any more.
+    /// Whether the last list did not contain the tool any more.
     pub is_gone: bool,
 }
 
-/// A tool that a server lists and the hub does not use.
+/// Tool that a server lists and the hub does not use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "ToolLeftOut")]
 pub struct LeftOut {
-    /// The name that the server lists, or the position in the list if there is no name.
+    /// Name that the server lists, or the position in the list if there is no name.
     pub name: String,
-    /// Why the hub does not use it.
+    /// Reason why the hub does not use the tool.
     pub reason: String,
 }
 
 impl LeftOut {
-    /// A tool that is left out; both texts may come from the server.
+    /// Creates a skipped tool. Both texts may come from the server.
     pub(crate) fn new(name: &str, reason: &str) -> Self {
         LeftOut { name: first_line(name).chars().take(100).collect(), reason: first_line(reason) }
     }
 }
 
 impl Tool {
-    /// A tool that was listed for the first time.
+    /// Creates the record of a tool that was listed for the first time.
     pub fn new(server: ServerId, name: impl Into<String>, definition: Value, now: Timestamp) -> Self {
         Tool {
             server,
@@ -61,18 +61,18 @@ impl Tool {
         }
     }
 
-    /// It was listed again.
+    /// Updates the record when the tool is listed again.
     pub fn listed(&mut self, definition: Value, now: Timestamp) {
         (self.definition, self.last_seen, self.is_gone) = (definition, now, false);
     }
 
-    /// Somebody has looked at it, as it is now, and trusts it.
+    /// Pins and trusts the current definition.
     pub fn trust(&mut self) {
         self.pinned = self.definition.clone();
         self.is_trusted = true;
     }
 
-    /// What people have said of it, and whether that still holds.
+    /// Returns the trust state.
     pub fn state(&self) -> State {
         if pin::pin(&self.pinned) != pin::pin(&self.definition) {
             return State::Changed;
@@ -80,17 +80,17 @@ impl Tool {
         if self.is_trusted { State::Trusted } else { State::New }
     }
 
-    /// What changed since it was first listed, or last looked at.
+    /// Returns the differences between the pinned and the current definition.
     pub fn changes(&self) -> Vec<Change> {
         pin::changes(&self.pinned, &self.definition)
     }
 
-    /// Whether the server accepts calls of it only as tasks.
+    /// Returns whether the server accepts calls of the tool only as tasks.
     pub fn requires_task(&self) -> bool {
         self.definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
     }
 
-    /// The schema of its arguments.
+    /// Returns the schema of the arguments.
     pub fn input_schema(&self) -> Option<&Value> {
         self.definition.get("inputSchema")
     }
@@ -115,7 +115,7 @@ mod tests {
         tool.listed(other, now);
         assert_eq!((tool.state(), tool.changes().len()), (State::Changed, 1));
         tool.listed(definition, now);
-        assert_eq!(tool.state(), State::Trusted, "it is as it was");
+        assert_eq!(tool.state(), State::Trusted, "the definition is the pinned one again");
         let kept: Tool = serde_json::from_value(serde_json::to_value(&tool).unwrap()).unwrap();
         assert_eq!(kept, tool);
     }

@@ -1,35 +1,35 @@
-//! What comes from outside: the time, and chance.
+//! Platform services: the clock and the source of randomness.
 
 use jiff::Timestamp;
 
-/// Passed to whoever needs the time or something that nobody can guess.
+/// Clock and source of randomness, passed in so that tests can control both.
 pub trait World: Send + Sync + 'static {
-    /// What time it is.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Fills the bytes so that nobody can guess them.
+    /// Fills the buffer with unpredictable bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// Bytes that nobody can guess.
+/// Returns unpredictable bytes.
 pub fn random<const N: usize>(world: &dyn World) -> [u8; N] {
     let mut bytes = [0; N];
     world.fill(&mut bytes);
     bytes
 }
 
-/// The clock of this machine, and the random numbers of its operating system.
+/// System clock and random numbers of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
 
 impl World for System {
     fn now(&self) -> Timestamp {
-        // To the millisecond, which is what stores keep.
+        // To the millisecond, which is the precision of the stores.
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or_default()
     }
 
     fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the operating system gives random numbers");
+        getrandom::fill(bytes).expect("the operating system provides random numbers");
     }
 }
 
@@ -39,7 +39,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A world that tests turn.
+    /// Clock and randomness that tests control.
     #[derive(Debug, Default)]
     pub(crate) struct Still {
         pub(crate) seconds: AtomicI64,

@@ -183,22 +183,22 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
         let kept = lines.iter().enumerate().filter(|(index, _)| *index != left_out);
         kept.flat_map(|(_, line)| [*line, "\n"]).collect::<String>()
     };
-    let cut_off = format!("wrong.backup`: it is cut off at line {}", last + 1);
-    refused(&whole[..whole.len() / 2], &["it is cut off at line "]);
+    let cut_off = format!("wrong.backup`: the backup is cut off at line {}", last + 1);
+    refused(&whole[..whole.len() / 2], &["the backup is cut off at line "]);
     refused(&whole[..whole.len() - 1], &[&cut_off]);
     refused(&without(last), &[&cut_off]);
-    refused("", &["it is no backup of a hub"]);
-    refused("{}\n", &["it is no backup of a hub"]);
-    refused(&whole.replacen("backup", "backlog", 1), &["it is no backup of a hub"]);
+    refused("", &["not a backup"]);
+    refused("{}\n", &["not a backup"]);
+    refused(&whole.replacen("backup", "backlog", 1), &["not a backup"]);
     refused(&whole.replacen("\"version\":1", "\"version\":2", 1), &["written by a newer hub"]);
-    let changed = "something in it is not as it was written";
+    let changed = "its digest does not match";
     refused(&whole.replacen("mcp.example", "evil.example", 1), &[changed]);
     refused(&whole.replacen("Helper", "Hacker", 1), &[changed]);
     refused(&without(last / 2), &[changed]);
-    refused(&whole.replacen("{\"kept\"", "{\"kerb\"", 1), &["line 2 is not as it was written"]);
-    refused(&format!("{whole}{{}}\n"), &["is not as it was written"]);
+    refused(&whole.replacen("{\"kept\"", "{\"kerb\"", 1), &["the backup is damaged at line 2"]);
+    refused(&format!("{whole}{{}}\n"), &["the backup is damaged"]);
     let count = whole.rfind("\"records\":").unwrap();
-    refused(&format!("{}1{}", &whole[..count + 10], &whole[count + 10..]), &["is not as it was written"]);
+    refused(&format!("{}1{}", &whole[..count + 10], &whole[count + 10..]), &["the backup is damaged"]);
 
     // Other keys, none, and none of ours.
     fs::remove_file(other.keys()).unwrap();
@@ -206,7 +206,7 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
     let stranger = Home::new();
     assert!(stranger.start().end().0.success());
     fs::copy(stranger.keys(), other.keys()).unwrap();
-    other.run(&["restore", text(&file)]).said(1, &["it is of a hub with other keys"]);
+    other.run(&["restore", text(&file)]).said(1, &["belongs to a hub with another key file"]);
     fs::set_permissions(other.keys(), fs::Permissions::from_mode(0o644)).unwrap();
     other.run(&["restore", text(&file)]).said(1, &["others can read"]);
     other.run(&["restore", text(&home.file("none"))]).said(1, &["none`: "]);

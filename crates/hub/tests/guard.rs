@@ -264,7 +264,7 @@ fn a_guard_that_is_killed_is_replaced() {
     }
     let before = marked(&mark);
     let error = Guard::start(Path::new(LINCHPIN), &hub.place.file()).err().unwrap().to_string();
-    assert!(error.contains("another hub runs on the same data; end it"), "{error}");
+    assert!(error.contains("another hub runs on the same data: stop it"), "{error}");
     assert_eq!((marked(&mark), hub.place.mark()), (before, mark.clone()), "it was not touched");
     kill_process(hub.id(), Signal::KILL).unwrap();
     hub.place.is_empty_soon(&mark);

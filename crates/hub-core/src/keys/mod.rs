@@ -24,12 +24,12 @@ use crate::world::World;
 
 pub use rotate::Rotated;
 
-/// How often something is tried again because another hub was faster.
+/// Maximum number of attempts when another hub changes the same document.
 const ROUNDS: usize = 10;
-/// The code of the error that the key file has not the root key that is needed.
+/// Error code of a key file without the required root key.
 const WRONG_FILE: &str = "wrong_key_file";
 
-/// All keys.
+/// Tenant keys of a hub and the secrets that they encrypt.
 pub struct Keys {
     store: Arc<dyn Store>,
     world: Arc<dyn World>,
@@ -49,7 +49,7 @@ struct Open {
 }
 
 impl Open {
-    /// Another hub has changed something; what, is not always known.
+    /// Handles an invalidation by a peer hub. `None` invalidates all keys.
     fn changed(&mut self, changed: Changed<'_>) {
         match changed {
             Some((tenant, About::One(key))) if key.kind == Kind::TenantKey => {
@@ -62,7 +62,7 @@ impl Open {
     }
 }
 
-/// The key of a tenant, as it is kept.
+/// Wrapped tenant key as stored.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     number: u32,
@@ -70,19 +70,19 @@ struct Kept {
     sealed: String,
 }
 
-/// A secret, as it is kept.
+/// Encrypted secret as stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sealed {
-    /// What it is.
+    /// Kind of the secret, such as `bearer`.
     pub kind: String,
-    /// Where it may be sent.
+    /// Origin or issuer to which the secret may be sent.
     pub bound_to: String,
-    /// The secret, sealed, as hexadecimal digits.
+    /// Encrypted secret in hexadecimal.
     bytes: String,
 }
 
 impl Keys {
-    /// With the keys in this file.
+    /// Creates the key ring with the root keys of this file.
     pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, file: KeyFile) -> Self {
         let (own, open) = (file.own_secrets().clone(), Arc::<Mutex<Open>>::default());
         if let Some(shared) = store.shared() {
@@ -92,12 +92,12 @@ impl Keys {
         Keys { store, world, file: tokio::sync::Mutex::new(file), own, open }
     }
 
-    /// Secrets of the hub, to be masked in what servers return.
+    /// Returns the secrets of the hub, which are redacted in the results of servers.
     pub(crate) fn own_secrets(&self) -> &Arc<OwnSecrets> {
         &self.own
     }
 
-    /// The keys of a tenant, the newest last. The first time, one is made.
+    /// Returns the keys of a tenant, the newest last. Creates the first key if there is none.
     pub async fn of(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
         let (cached, is_outdated) = {
             let mut open = lock(&self.open);
@@ -108,9 +108,9 @@ impl Keys {
             cached => cached,
         };
         match (self.load(tenant).await, cached) {
-            // The key file of the hub that has rotated the keys is not on this machine yet.
+            // A peer hub has rotated the keys, and its key file is not on this machine yet.
             (Err(error), Some(keys)) if error.code() == WRONG_FILE => {
-                tracing::warn!(%error, "failed to read a new tenant key; the one before stays in use");
+                tracing::warn!(%error, "failed to read a new tenant key; using the previous one");
                 Ok(keys)
             }
             (Err(error), Some(_)) => {
@@ -121,7 +121,7 @@ impl Keys {
         }
     }
 
-    /// The same, as the store has them now.
+    /// Loads the keys of a tenant from the store.
     async fn load(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
         let mut file = self.file.lock().await;
         let changes = lock(&self.open).changes;
@@ -131,7 +131,8 @@ impl Keys {
             kept = self.kept(tenant).await?;
         }
         if kept.iter().any(|(wrapped, _)| file.find(wrapped.root).is_none()) {
-            // The root key was rotated. The file may have lost the root key before by now, so that the keys are read after it.
+            // The root key was rotated. The file may have lost the previous root key by now, so that the keys are read
+            // after it.
             file.reload().map_err(|error| unusable(&error))?;
             kept = self.kept(tenant).await?;
         }
@@ -147,21 +148,21 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Makes the first key of a tenant, wrapped by a root key that no rotation has forgotten.
+    /// Creates the first key of a tenant, wrapped by a root key that no rotation has removed.
     async fn make_first(&self, file: &mut KeyFile, tenant: TenantId) -> Result<()> {
         file.reload().map_err(|error| unusable(&error))?;
         let (key, mut wrapped) = file.root().make(&*self.world, tenant, 0);
         match self.add(tenant, &wrapped).await {
-            Err(error) if error.kind() == error::Kind::Conflict => return Ok(()), // another hub was first
+            Err(error) if error.kind() == error::Kind::Conflict => return Ok(()), // a peer hub was first
             added => added?,
         }
-        // A rotation that listed the tenants before this one was added forgets the root key. It has written its own root key
-        // to the file, or, with a file of its own on another machine, wrapped the first tenant's key with it.
+        // A rotation that listed the tenants before this one was added removes the root key. It has written its own
+        // root key to the file, or, with a file of its own on another machine, wrapped the first tenant's key with it.
         for version in 1.. {
             file.reload().map_err(|error| unusable(&error))?;
             let first = self.kept(LOCAL).await?;
             if let Some((unknown, _)) = first.iter().find(|(first, _)| file.find(first.root).is_none()) {
-                // Unless a rotation at another hub has wrapped it again: that hub may have used it already.
+                // Unless a rotation at a peer hub has wrapped the key again: that hub may have used it already.
                 let key = document(&wrapped)?.key;
                 let batch = Batch::new().change(Change::Same(vec![(key.clone(), version)]));
                 match self.store.commit(tenant, batch.change(Change::Remove(key))).await {
@@ -190,7 +191,7 @@ impl Keys {
         self.store.commit(tenant, batch.audit(entry)).await
     }
 
-    /// All keys of a tenant, the newest last.
+    /// Reads all keys of a tenant with their versions, the newest last.
     async fn kept(&self, tenant: TenantId) -> Result<Vec<(Wrapped, u64)>> {
         let found = self.all(tenant, Kind::TenantKey).await?;
         found.into_iter().map(|stored| read(tenant, stored)).collect()
@@ -225,7 +226,7 @@ impl Keys {
         let keys = self.of(tenant).await?;
         match decrypt(&keys, label, sealed) {
             Err(error) => {
-                // Another hub may have made a newer key.
+                // A peer hub may have created a newer key.
                 let loaded = self.load(tenant).await?;
                 if loaded.len() == keys.len() { Err(error) } else { decrypt(&loaded, label, sealed) }
             }
@@ -233,7 +234,7 @@ impl Keys {
         }
     }
 
-    /// A secret as it is to be kept: which, and the change that keeps it in place of an older one.
+    /// Encrypts a secret and returns the change that stores it. `version` is the stored version that it replaces.
     pub async fn seal(
         &self,
         tenant: TenantId,
@@ -249,7 +250,7 @@ impl Keys {
         Ok(Change::Put { document, version })
     }
 
-    /// Opens a secret that is kept, and says which version of it this is.
+    /// Reads and decrypts a secret. Returns it with its record and version.
     pub async fn open(&self, tenant: TenantId, id: SecretId) -> Result<Option<(Secret, Sealed, u64)>> {
         let Some(Stored { document, version }) =
             self.store.document(tenant, &Key::new(Kind::Secret, id)).await?
@@ -265,12 +266,12 @@ impl Keys {
     }
 }
 
-/// Whether the key of a tenant, as it is kept, opens with this file.
+/// Verifies that a stored tenant key opens with this file.
 pub(crate) fn opens(file: &KeyFile, tenant: TenantId, stored: Stored) -> Result<()> {
     unwrap(file, &read(tenant, stored)?.0).map(drop)
 }
 
-/// Decrypts with the newest key that fits.
+/// Decrypts with the newest matching key.
 fn decrypt(keys: &[TenantKey], label: &Label, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
     let mut opened = Err(damaged("the key of a tenant"));
     for key in keys.iter().rev() {

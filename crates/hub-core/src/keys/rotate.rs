@@ -1,7 +1,7 @@
 //! Rotation: a new root key wraps all tenant keys again; on request a new tenant key encrypts all secrets again.
 //!
-//! One rotation runs at a time: the lock beside the key file stops other processes on this machine, a lease in the store stops hubs
-//! on other machines. A root key is forgotten only after every tenant key was opened with the new one.
+//! One rotation runs at a time: the lock beside the key file stops other processes on this machine, a lease in the
+//! store stops hubs on other machines. A root key is removed only after every tenant key was opened with the new one.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -20,22 +20,23 @@ use crate::vault::{KeyFile, KeyFileLock, Label, TenantKey, Wrapped};
 /// Time after which another hub takes over the lease of a rotation that has stopped.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a rotation did.
+/// Result of a rotation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Rotated {
     /// Tenant keys that the new root key wraps.
     pub tenants: usize,
     /// Secrets that were encrypted again with a new tenant key.
     pub secrets: usize,
-    /// Secrets that could not be decrypted, and stay as they are.
+    /// Secrets that could not be decrypted and were left unchanged.
     pub unreadable: usize,
 }
 
 impl Keys {
-    /// Makes a new root key and wraps all tenant keys with it. With `data`, each tenant also gets a new key, which all its secrets
-    /// are encrypted with again; older tenant keys stay, since the call history is encrypted with them.
+    /// Creates a new root key and wraps all tenant keys with it. With `data`, each tenant also gets a new key, and all
+    /// its secrets are encrypted again with it; older tenant keys stay, since the call history is encrypted with them.
     pub async fn rotate(&self, data: bool) -> Result<Rotated> {
-        // Its own copy of the file, so that tenant keys can be read while it runs. The lock stops a second rotation.
+        // A separate copy of the file, so that tenant keys can be read during the rotation. The lock stops a second
+        // rotation.
         let mut file = self.file.lock().await.clone();
         let file_lock = file.lock().map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => busy(),
@@ -66,13 +67,13 @@ impl Keys {
         file_lock: &KeyFileLock,
         lease: &mut Lease<'_>,
     ) -> Result<usize> {
-        // Before anything is written.
+        // Every key must open before the first change.
         for (wrapped, _) in self.every().await? {
             unwrap(file, &wrapped)?;
         }
         file.add(file_lock, &*self.world).map_err(|error| not_written(&error))?;
         let mut count = 0;
-        // Once more after the last change: a tenant may have come meanwhile.
+        // Repeated until a pass changes nothing: a tenant may be added during the rotation.
         for _ in 0..ROUNDS {
             let (done, left): (Vec<_>, Vec<_>) =
                 self.every().await?.into_iter().partition(|(wrapped, _)| wrapped.root == file.root().id);
@@ -95,7 +96,7 @@ impl Keys {
         Err(busy())
     }
 
-    /// Every tenant key in the store, with its version.
+    /// Reads every tenant key in the store, with its version.
     async fn every(&self) -> Result<Vec<(Wrapped, u64)>> {
         let mut all = Vec::new();
         for tenant in self.store.tenants().await? {
@@ -104,7 +105,7 @@ impl Keys {
         Ok(all)
     }
 
-    /// Makes a new key for a tenant, and encrypts all its secrets with it.
+    /// Creates a new key for a tenant, and encrypts all its secrets with it.
     async fn rotate_tenant(
         &self,
         file: &KeyFile,
@@ -121,7 +122,7 @@ impl Keys {
                 Err(error)
                     if error.kind() != error::Kind::Unavailable || error.code() == "secret_unreadable" =>
                 {
-                    tracing::warn!(secret.id = id, %error, "failed to encrypt a secret again; it stays as it is");
+                    tracing::warn!(secret.id = id, %error, "failed to encrypt a secret again; left unchanged");
                     rotated.unreadable += 1;
                 }
                 Err(error) => return Err(error),
@@ -130,9 +131,10 @@ impl Keys {
         Ok(())
     }
 
-    /// Makes a new key for a tenant, which is used from now on. Returns all its keys, the newest last; none if it has none.
+    /// Creates a new key for a tenant, which is used from now on. Returns all its keys, the newest last, or `None` if
+    /// it had none.
     async fn add_newest(&self, file: &KeyFile, tenant: TenantId) -> Result<Option<Vec<TenantKey>>> {
-        let _turn = self.file.lock().await; // against a load of the keys before, which would replace the cached ones
+        let _turn = self.file.lock().await; // a concurrent load would cache the previous keys
         let kept = self.kept(tenant).await?;
         let Some((last, _)) = kept.last() else { return Ok(None) };
         let (newest, wrapped) = file.root().make(&*self.world, tenant, last.number);
@@ -143,7 +145,7 @@ impl Keys {
         Ok(Some(keys))
     }
 
-    /// Encrypts a secret with the last of these keys; `false` if it was removed.
+    /// Encrypts a secret with the last of these keys. Returns `false` if it was removed.
     async fn encrypt_again(&self, tenant: TenantId, keys: &[TenantKey], mut stored: Stored) -> Result<bool> {
         let newest = keys.last().ok_or_else(|| damaged("the key of a tenant"))?;
         for _ in 0..ROUNDS {
@@ -168,7 +170,7 @@ impl Keys {
     }
 }
 
-/// The turn of one hub to rotate keys, among all hubs of a store.
+/// Lease on key rotation, held by one hub of a cluster at a time.
 struct Lease<'a> {
     keys: &'a Keys,
     until: Timestamp,
@@ -190,7 +192,7 @@ impl<'a> Lease<'a> {
         Ok(lease)
     }
 
-    /// Extends the lease when half of it is over.
+    /// Extends the lease after half of its time.
     async fn renew(&mut self) -> Result<()> {
         let now = self.keys.world.now();
         if now < self.until.saturating_sub(LEASE / 2).unwrap_or(now) {
@@ -214,7 +216,7 @@ impl<'a> Lease<'a> {
 
     async fn end(mut self) {
         if let Err(error) = self.write(None).await {
-            tracing::debug!(%error, "failed to release the lease of the key rotation; it expires");
+            tracing::debug!(%error, "failed to release the key rotation lease; it will expire");
         }
     }
 }
@@ -224,12 +226,11 @@ fn lease_key() -> Key {
 }
 
 fn busy() -> Error {
-    let text = "the keys are being rotated by another hub or command: try again in a minute";
+    let text = "the keys are being rotated by another hub or command: retry in a minute";
     Error::new(error::Kind::Conflict, "keys_busy", text)
 }
 
 fn not_written(error: &std::io::Error) -> Error {
-    let text =
-        format!("the key file cannot be written: {error}. Every root key that is in use is still in it");
+    let text = format!("the key file cannot be written: {error}. It still contains every root key in use");
     Error::new(error::Kind::Unavailable, "key_file_unwritable", text)
 }

@@ -164,11 +164,11 @@ fn a_name_that_is_much_too_long_is_not_repeated() {
 #[test]
 fn a_misspelt_field_is_told_the_right_one() {
     let error = Draft::read(with("timeout", json!(1_000))).unwrap_err();
-    assert_eq!(error.to_string(), "`timeout`: there is no such field: did you mean `timeout_ms`?");
+    assert_eq!(error.to_string(), "`timeout`: unknown field: did you mean `timeout_ms`?");
     let error = Draft::read(with("authentication", json!({"type": "api-key", "heade": "x"}))).unwrap_err();
-    assert_eq!(error.to_string(), "`authentication.heade`: there is no such field: did you mean `header`?");
+    assert_eq!(error.to_string(), "`authentication.heade`: unknown field: did you mean `header`?");
     let error = Draft::read(with("qqq", json!(1))).unwrap_err();
-    assert_eq!(error.to_string(), "`qqq`: there is no such field");
+    assert_eq!(error.to_string(), "`qqq`: unknown field");
 }
 
 #[test]
@@ -197,33 +197,33 @@ fn what_the_operators_file_gets_wrong() {
         (json!({"comand": "x"}), "comand", "did you mean `command`?"),
         (json!({"uri": url}), "uri", "did you mean `url`?"),
         (json!({"command": "x", "url": url}), "url", "remove one of them"),
-        (json!({"command": "x", "headers": {}}), "headers", "this one has a `command`"),
+        (json!({"command": "x", "headers": {}}), "headers", "this server has a `command`"),
         (
             json!({"command": "x", "authentication": {"type": "bearer"}}),
             "authentication",
-            "this one has a `command`",
+            "this server has a `command`",
         ),
         (json!({"url": url, "args": []}), "args", "no `command`"),
         (json!({"url": url, "inherit": []}), "inherit", "no `command`"),
-        (json!({"command": " "}), "command", "the name of a program"),
-        (json!({"command": 1}), "command", "it is a text"),
-        (json!({"command": "x", "transport": "http"}), "transport", "give a `url`"),
-        (json!({"command": "x", "args": "y"}), "args", "a list of at most 256 texts"),
-        (json!({"command": "x", "args": [1]}), "args", "a list of at most 256 texts"),
-        (json!({"command": "x", "args": ["a\0b"]}), "args", "a list of at most 256 texts"),
-        (json!({"command": "x", "args": vec![""; 257]}), "args", "a list of at most 256 texts"),
-        (json!({"command": "x", "env": []}), "env", "it is an object"),
-        (json!({"command": "x", "env": {"A": 1}}), "env.A", "it is a text"),
-        (json!({"command": "x", "env": {"A=B": "1"}}), "env", "has no `=`"),
-        (json!({"command": "x", "inherit": [""]}), "inherit", "has no `=`"),
-        (json!({"command": "x", "secrets": ["A=B"]}), "secrets", "has no `=`"),
-        (json!({"command": "x", "secrets": ["A"], "env": {"A": "1"}}), "secrets", "`A` stands in `env`"),
-        (json!({"command": "x", "secrets": ["A"], "inherit": ["A"]}), "secrets", "`A` stands in `env`"),
+        (json!({"command": " "}), "command", "a command name or a path"),
+        (json!({"command": 1}), "command", "must be a string"),
+        (json!({"command": "x", "transport": "http"}), "transport", "use `url`"),
+        (json!({"command": "x", "args": "y"}), "args", "a list of at most 256 strings"),
+        (json!({"command": "x", "args": [1]}), "args", "a list of at most 256 strings"),
+        (json!({"command": "x", "args": ["a\0b"]}), "args", "a list of at most 256 strings"),
+        (json!({"command": "x", "args": vec![""; 257]}), "args", "a list of at most 256 strings"),
+        (json!({"command": "x", "env": []}), "env", "must be an object"),
+        (json!({"command": "x", "env": {"A": 1}}), "env.A", "must be a string"),
+        (json!({"command": "x", "env": {"A=B": "1"}}), "env", "without `=`"),
+        (json!({"command": "x", "inherit": [""]}), "inherit", "without `=`"),
+        (json!({"command": "x", "secrets": ["A=B"]}), "secrets", "without `=`"),
+        (json!({"command": "x", "secrets": ["A"], "env": {"A": "1"}}), "secrets", "`A` is also in `env`"),
+        (json!({"command": "x", "secrets": ["A"], "inherit": ["A"]}), "secrets", "`A` is also in `env`"),
         (json!({"url": url, "secrets": []}), "secrets", "no `command`"),
-        (json!({"command": "x", "directory": "here"}), "directory", "a whole path"),
+        (json!({"command": "x", "directory": "here"}), "directory", "an absolute path"),
         (json!({"command": "x", "timeout_ms": 1}), "timeout_ms", "from 1000 to 300000"),
         (json!({"command": "x", "timeout": 1}), "timeout", "did you mean `timeout_ms`?"),
-        (json!({"command": "x", "slug": "y"}), "slug", "no such field"),
+        (json!({"command": "x", "slug": "y"}), "slug", "unknown field"),
         (json!("x"), "body", "an object"),
     ];
     for (value, field, text) in cases {

@@ -163,11 +163,11 @@ async fn whatever_is_done_to_a_segment_is_found() {
         (without(last), first + last as u64, "cut off"),
         (whole[1][..whole[1].len() / 2].to_owned(), 0, "cut off"),
         (whole[1].trim_end().to_owned(), first + last as u64, "cut off"),
-        (whole[1].replace("\"segment\":2", "\"segment\":3"), first, "another than the one"),
-        (format!("{}{{}}\n", whole[1]), first + last as u64 - 1, "goes on after its end"),
-        (whole[1].replacen('{', "", 1), first, "no entry"),
-        (whole[0].clone(), first, "missing, or not in its place"),
-        (whole[2].clone(), first, "missing, or not in its place"),
+        (whole[1].replace("\"segment\":2", "\"segment\":3"), first, "not the sealed one"),
+        (format!("{}{{}}\n", whole[1]), first + last as u64 - 1, "continues after its end"),
+        (whole[1].replacen('{', "", 1), first, "not an audit entry"),
+        (whole[0].clone(), first, "missing or out of order"),
+        (whole[2].clone(), first, "missing or out of order"),
         (String::new(), first, "cut off"),
     ] {
         fs::write(&files[1], &text).unwrap();

@@ -266,7 +266,12 @@ url = "https://a.example/mcp"
     #[test]
     fn nothing_wrong_is_written_and_what_is_wrong_is_not_touched() {
         for (text, slug, fields, expected) in [
-            (TEXT, "Not One", json!({"command": "x"}), "`servers.Not One`: 1 to 32 small letters"),
+            (
+                TEXT,
+                "Not One",
+                json!({"command": "x"}),
+                "`servers.Not One`: must be 1 to 32 lowercase letters",
+            ),
             (TEXT, "a", json!({"command": ""}), "`servers.a.command`"),
             ("a = ", "a", json!({"command": "x"}), "line 1, column 5"),
             ("servers = 1", "a", json!({"command": "x"}), "`servers`"),

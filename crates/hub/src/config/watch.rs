@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(slugs(&watched.config()), ["a"]);
         let problem = wrong_with(&watched).unwrap();
         assert!(
-            problem.contains("line 3, column 1: `servers.b.timeout_ms`: it is a whole number"),
+            problem.contains("line 3, column 1: `servers.b.timeout_ms`: must be an integer"),
             "{problem}"
         );
 
@@ -278,7 +278,7 @@ mod tests {
         watched.hurry();
         let hour = Duration::from_hours(1);
         assert!(tokio::time::timeout(SECOND, watched.changed(hour)).await.is_err());
-        assert!(wrong_with(&watched).unwrap().ends_with("take that away with `chmod 600`"));
+        assert!(wrong_with(&watched).unwrap().ends_with("restrict access with `chmod 600`"));
         write(&folder, "listen = \"127.0.0.1:1\"");
         watched.hurry();
         let config = tokio::time::timeout(SECOND, watched.changed(hour)).await.unwrap();

@@ -342,16 +342,16 @@ mod tests {
     fn what_cannot_be_taken_over_is_said_with_its_place() {
         let url = "https://a.example/mcp";
         for (value, expected) in [
-            (json!([]), "`s`: an object"),
+            (json!([]), "`s`: must be an object"),
             (json!({}), "`s.command`: missing"),
             (json!({"command": "x", "url": url}), "`s.url`: conflicts with `command`"),
-            (json!({"command": 1}), "`s.command`: it is a text"),
-            (json!({"command": "x", "args": "y"}), "`s.args`: it is a list"),
-            (json!({"command": "x", "env": {"A": 1}}), "`s.env.A`: it is a text"),
-            (json!({"command": "x", "env": []}), "`s.env`: it is an object"),
-            (json!({"command": "x", "disabled": "no"}), "`s.disabled`: it is `true`"),
+            (json!({"command": 1}), "`s.command`: must be a string"),
+            (json!({"command": "x", "args": "y"}), "`s.args`: must be a list"),
+            (json!({"command": "x", "env": {"A": 1}}), "`s.env.A`: must be a string"),
+            (json!({"command": "x", "env": []}), "`s.env`: must be an object"),
+            (json!({"command": "x", "disabled": "no"}), "`s.disabled`: must be true or false"),
             (json!({"command": "x", "type": "http"}), "`s.type`: must be `stdio`"),
-            (json!({"command": "x", "cwd": "here"}), "`s.cwd`: it is a whole path"),
+            (json!({"command": "x", "cwd": "here"}), "`s.cwd`: must be an absolute path"),
             (json!({"command": "x", "args": ["--token", "canary-12345"]}), "`s.args[1]`: contains a secret"),
             (json!({"command": "x", "args": ["a", "ghp_canary12345"]}), "`s.args[1]`: contains a secret"),
             (
