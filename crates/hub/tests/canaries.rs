@@ -348,7 +348,7 @@ fn no_secret_is_anywhere_but_with_whoever_it_belongs_to() {
     files(&mut stage, &home, "while it runs");
     let log = hub.end();
     files(&mut stage, &home, "after it has ended");
-    assert!(log.contains("the server said"), "it logs everything");
+    assert!(log.contains("server wrote to stderr"), "it logs everything");
     stage.sink("log", log.as_bytes(), &[]);
     let events = events.join().unwrap();
     assert!(String::from_utf8_lossy(&events).contains("event: call"));

@@ -165,7 +165,7 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
     let broken = home.file("private");
     linchpin_hub_core::private::write(&broken, b"no keys", &linchpin_hub_core::world::System).unwrap();
     home.run(&["--key-file", broken.to_str().unwrap()])
-        .said(1, &["is no key file", "set another path with --key-file"]);
+        .said(1, &["is not a key file", "set another path with --key-file"]);
     let broken = home.file("broken");
     write_open(&broken, "no keys");
     home.run(&["--key-file", broken.to_str().unwrap()]).said(1, &["others can read", "chmod 600"]);

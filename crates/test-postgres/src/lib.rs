@@ -1,5 +1,5 @@
-//! For tests alone: a PostgreSQL server of the test's own, which ends with the test, however that ends. `cargo xtask test`
-//! installs what it needs.
+//! PostgreSQL server for tests. It belongs to the test process and stops with it, even if the process is killed. `cargo
+//! xtask test` installs PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod guard;
@@ -13,13 +13,14 @@ use std::sync::{Mutex, OnceLock};
 use guard::Guard;
 use programs::{Owner, Programs};
 
-/// Whoever may do everything, without a password.
+/// Superuser without a password.
 const USER: &str = "tester";
-/// The ports that are tried: below those that systems give to whoever asks for any.
+/// First of the ports to try, which are below the ephemeral ports of the system.
 const FIRST_PORT: u16 = 20_000;
+/// Number of ports to try.
 const PORTS: u32 = 12_000;
 
-/// A server with its files. It is removed when its process is gone.
+/// PostgreSQL server with its files, which are removed when the process of the test is gone.
 pub struct Server {
     programs: Programs,
     owner: Owner,
@@ -29,14 +30,14 @@ pub struct Server {
     databases: AtomicU32,
 }
 
-/// The server that all tests of this process share.
+/// Returns the server that all tests of this process share.
 pub fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(Server::start)
 }
 
 impl Server {
-    /// A server that nobody else uses: for a test that ends it.
+    /// Starts a separate server, for a test that stops it.
     pub fn start() -> Self {
         static TURNS: AtomicU32 = AtomicU32::new(0);
         let (programs, owner) = (Programs::find(), Owner::find());
@@ -60,7 +61,8 @@ impl Server {
             guard: Mutex::default(),
             databases: AtomicU32::new(0),
         };
-        // Whether a port is free is known only by taking it. None is tried twice: one that is down for a moment keeps its own.
+        // Only binding shows whether a port is free. No port is tried twice: it may belong to a server that is just
+        // being restarted.
         let mut last = String::new();
         for _ in 0..20 {
             let turn = std::process::id() % PORTS + 997 * (TURNS.fetch_add(1, Ordering::Relaxed) % PORTS);
@@ -73,24 +75,24 @@ impl Server {
                 Err(said) => last = said,
             }
         }
-        panic!("PostgreSQL does not start:\n{last}");
+        panic!("PostgreSQL failed to start:\n{last}");
     }
 
     fn run(&self) -> Result<Guard, String> {
         Guard::start(&self.owner, &self.programs.path("postgres"), &self.folder, self.port)
     }
 
-    /// Ends it. Its files stay.
+    /// Stops the server. Its files stay.
     pub fn end(&self) {
         self.guard.lock().unwrap().take().unwrap().end();
     }
 
-    /// Starts it again.
+    /// Starts the server again.
     pub fn again(&self) {
         *self.guard.lock().unwrap() = Some(self.run().unwrap());
     }
 
-    /// Has it speak TLS with this certificate and this key, as PEM.
+    /// Enables TLS with this certificate and key, in PEM, and restarts the server.
     pub fn secure(&self, certificate: &[u8], key: &[u8]) {
         for (name, bytes) in [("server.crt", certificate), ("server.key", key)] {
             self.owner.put(&self.folder.join("data").join(name), bytes);
@@ -100,25 +102,25 @@ impl Server {
         self.again();
     }
 
-    /// A new database: its name.
+    /// Creates a database and returns its name.
     pub fn database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
         name
     }
 
-    /// The URL of a database, by the socket.
+    /// Returns the URL of a database by the Unix socket.
     pub fn url(&self, database: &str) -> String {
         let folder = self.folder.to_str().unwrap().replace('/', "%2F");
         format!("postgres://{USER}@{folder}:{}/{database}", self.port)
     }
 
-    /// The same over TCP.
+    /// Returns the URL of a database over TCP.
     pub fn tcp_url(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// What statements give: a line for each row, with `|` between its columns.
+    /// Executes statements. Returns a line for each row, with `|` between the columns.
     pub fn sql(&self, database: &str, statements: &str) -> String {
         let mut psql = Command::new(self.programs.path("psql"));
         psql.args([

@@ -1,4 +1,4 @@
-//! Where PostgreSQL is on this machine, and who may run it.
+//! PostgreSQL installation of this machine, and the system user that runs it.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -6,11 +6,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where Debian's packages put each version.
+/// Folder in which Debian packages install each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
 
-/// The folder with the programs.
+/// Folder of the PostgreSQL programs.
 pub(crate) struct Programs(PathBuf);
 
 impl Programs {
@@ -35,7 +35,7 @@ impl Programs {
     }
 }
 
-/// Who runs the server: it refuses root, so that root takes somebody else.
+/// System user that runs the server. PostgreSQL refuses root, so that root uses another user.
 pub(crate) struct Owner(Option<(u32, u32)>);
 
 impl Owner {
@@ -52,12 +52,12 @@ impl Owner {
         let found = find("postgres").or_else(|| find("nobody"));
         assert!(
             found.is_some(),
-            "there is no user `postgres` or `nobody` to run PostgreSQL, which refuses root"
+            "PostgreSQL refuses to run as root, and there is no user `postgres` or `nobody`: create one of them"
         );
         Owner(found)
     }
 
-    /// A folder of the owner's, which stays until somebody removes it.
+    /// Creates a folder of the owner. The caller removes it.
     pub(crate) fn folder(&self) -> PathBuf {
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap().keep();
         if let Some((user, group)) = self.0 {
@@ -66,7 +66,7 @@ impl Owner {
         folder
     }
 
-    /// Writes a file that the owner alone can read.
+    /// Writes a file that only the owner can read.
     pub(crate) fn put(&self, path: &Path, bytes: &[u8]) {
         std::fs::write(path, bytes).unwrap();
         std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();

@@ -36,7 +36,7 @@ fn e3_tools_are_looked_at_when_asked_on_connecting_and_when_they_change() {
     let shown = home.json(&["tool", "list", "--server", "guarded", "-q", "novel"]);
     assert_eq!(each(shown.as_array().unwrap(), "/name"), ["mcp_guarded__novel"]);
     let failed = home.fails(&["server", "sync", "guarded"]);
-    assert!(failed.contains("`guarded` cannot be connected to"), "{failed}");
+    assert!(failed.contains("cannot connect to `guarded`"), "{failed}");
     assert_eq!(hub.get("/servers/guarded")["tools"], 10);
 }
 

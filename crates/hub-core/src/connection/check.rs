@@ -1,5 +1,5 @@
-//! Whether connections are still needed, and whether the server behind one is still there. HTTP has no end of a connection:
-//! a request that does not reach the server tells, and idle connections are checked with a ping.
+//! Liveness of connections. HTTP connections have no visible end: a request that does not reach the server reveals it,
+//! and idle connections are checked with a ping.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::sync::lock;
 
 /// Idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_mins(10);
-/// How long a connection is unused before it is checked, and the time between two checks.
+/// Idle time after which a connection is checked, and the interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
-/// How long the answer to a check may take.
+/// Timeout of a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether an error says that the request did not reach the server, or that no response came back.
+/// Returns whether an error means that the request did not reach the server, or that no response came back.
 fn is_unreachable(error: &ClientError) -> bool {
     match error {
         ClientError::Call(CallError::Transport { status: Some(status), .. }) => matches!(status, 502..=504),
@@ -31,7 +31,7 @@ fn is_unreachable(error: &ClientError) -> bool {
 }
 
 impl Reached {
-    /// The tenant and the server that it belongs to.
+    /// Returns the tenant and the server of the connection.
     pub(crate) fn upstream(&self) -> (TenantId, ServerId) {
         (self.key.tenant, self.key.server)
     }
@@ -51,7 +51,7 @@ impl Slot {
 }
 
 impl Connections {
-    /// An open connection of any subject to this version of the server.
+    /// Returns an open connection of any subject to this version of the server.
     pub(crate) fn live(&self, tenant: TenantId, server: &Server) -> Option<Reached> {
         let slots = lock(&self.slots);
         let mut of = slots
@@ -60,17 +60,17 @@ impl Connections {
         of.find_map(|(key, slot)| Slot::reached(slot, key))
     }
 
-    /// Takes note of a failed request. If the server was not reached, the status is `error`, and the next use opens another
-    /// connection. Returns whether that is so.
+    /// Handles a failed request. If the server was not reached, the status becomes `error`, and the next use opens
+    /// another connection. Returns whether that is the case.
     pub(crate) async fn failed(&self, reached: &Reached, error: &ClientError) -> bool {
         if !is_unreachable(error) || !lock(&reached.slot.seen).is_remote {
             return false;
         }
         let mut line = reached.slot.line.lock().await;
         if line.number != reached.number || line.client.is_none() {
-            return false; // it was noticed before
+            return false; // another request has reported it already
         }
-        // Other calls may still use it, and end with it.
+        // Other calls may still use the connection, and fail with it.
         (line.client, line.opened) = (None, None);
         self.set_status(&reached.key, &reached.slot, Status::Error);
         true
@@ -87,11 +87,11 @@ impl Connections {
     pub(crate) async fn is_gone(&self, reached: &Reached) -> bool {
         match tokio::time::timeout(CHECK_TIMEOUT, reached.ping()).await {
             Ok(Err(error)) => self.failed(reached, &error).await,
-            Ok(Ok(())) | Err(_) => false, // a slow server is there
+            Ok(Ok(())) | Err(_) => false, // a slow server is not gone
         }
     }
 
-    /// Says of connections that have ended by themselves that they have.
+    /// Publishes the status of connections that the server has closed.
     pub fn notice_ends(&self) {
         let slots = lock(&self.slots);
         for (key, slot) in &*slots {

@@ -1,5 +1,5 @@
-//! Connections to servers: opened when they are needed, shared by nobody but those with the same key, and ended when
-//! nobody needs them or anything about them changes.
+//! Pool of upstream connections. A connection is opened on demand, shared only by callers with the same key, and closed
+//! when it is idle or when its server or credential changes.
 
 mod check;
 mod end;
@@ -31,80 +31,80 @@ use crate::sync::lock;
 use crate::tasks::Tasks;
 use crate::world::World;
 
-/// A connection that ends sooner is one that could not be opened.
+/// Minimum lifetime of a stable connection. One that closes sooner counts as a failed attempt.
 const SHORT: Duration = Duration::from_secs(10);
-/// How long a server that cannot be connected to is left alone: at first, and at most.
+/// Backoff after a failed attempt to connect: first and maximum.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// More do not use one connection at once.
+/// Maximum number of concurrent users of a connection.
 const MOST_USERS: u32 = 1 << 20;
-/// Of how many servers it is remembered which version is the newest.
+/// Number of servers whose newest version is held in memory.
 const MOST_KNOWN: usize = 10_000;
 
-/// What a connection belongs to. Whatever differs makes it another one.
+/// Key of a connection. Callers with different keys use different connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     tenant: TenantId,
     subject: Subject,
     server: ServerId,
-    /// The version of the server's settings.
+    /// Version of the server's settings.
     version: u64,
     credential: Option<(SecretId, u64)>,
 }
 
-/// What proves who asks on a connection, and which one it is.
+/// Credential of a connection.
 #[derive(Clone)]
 pub struct Credential {
-    /// Its id.
+    /// Id of the secret.
     pub id: SecretId,
-    /// Counts its changes.
+    /// Version, increased by each change.
     pub version: u64,
-    /// What proves who asks.
+    /// Secret or grant.
     pub proof: Proof,
 }
 
-/// What proves who asks.
+/// Secret or grant that authenticates a connection.
 #[derive(Clone)]
 pub enum Proof {
-    /// A secret that somebody has entered.
+    /// Secret that a user has stored.
     Secret(Secret),
-    /// What somebody has signed in for, with the tokens of that.
+    /// OAuth grant, with its last tokens for redaction.
     OAuth(Arc<dyn Authorize>, Arc<Tokens>),
 }
 
-/// How a server is connected.
+/// Connection status of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "ConnectionStatus")]
 pub enum Status {
-    /// Not at all.
+    /// No connection is open.
     Disconnected,
-    /// It is being tried.
+    /// A connection is being opened.
     Connecting,
-    /// It is.
+    /// A connection is open.
     Connected,
-    /// It could not be opened, or the last request on it did not reach the server.
+    /// The connection could not be opened, or its last request did not reach the server.
     Error,
     /// The server is disabled.
     Disabled,
 }
 
-/// Told when the lists of a server change.
+/// Callback for changes of the lists of a server.
 pub type OnChanged = Arc<dyn Fn(TenantId, ServerId, Changed) + Send + Sync>;
 
-/// Told what is denied on the way to a server, and whose way it was.
+/// Callback for requests that the egress policy denies, with the actor and the server.
 pub type OnDenied = Arc<dyn Fn(Scope, ServerId, &Denied<'_>) + Send + Sync>;
 
 /// How stdio servers are started.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
-    /// Mark that all of them carry.
+    /// Lineage that all of them carry.
     pub lineage: Option<Lineage>,
-    /// Program that supervises each of them.
+    /// Supervisor program of each process.
     pub supervisor: Option<PathBuf>,
 }
 
-/// All connections.
+/// Pool of connections.
 pub struct Connections {
     world: Arc<dyn World>,
     egress: Egress,
@@ -112,39 +112,38 @@ pub struct Connections {
     changed: OnChanged,
     denied: OnDenied,
     processes: Processes,
-    /// Secrets of the hub that are masked in what servers return.
+    /// Secrets of the hub, which are redacted in the results of servers.
     own: Option<Arc<OwnSecrets>>,
     slots: Mutex<Slots>,
-    /// Connections that are being ended.
+    /// Connections that are being closed.
     endings: Tasks,
-    /// The newest version of each server that was heard of: whoever comes with an older one comes too late. Taken under
-    /// the lock of all slots.
+    /// Newest known version of each server. A caller with an older version fails. Locked only while `slots` is locked.
     newest: Mutex<HashMap<(TenantId, ServerId), u64>>,
 }
 
 type Slots = HashMap<Key, Arc<Slot>>;
 
-/// The place of one connection.
+/// Slot of one connection in the pool.
 struct Slot {
-    /// Held while it is being opened, so that it is opened once.
+    /// Locked while the connection is being opened, so that it is opened once.
     line: tokio::sync::Mutex<Line>,
     seen: Mutex<Seen>,
-    /// Whoever uses it has one of these; whoever ends it waits for all of them.
+    /// One permit per user of the connection. Closing it waits for all permits.
     users: Arc<Semaphore>,
-    /// Has no permits. It is closed when the connection must end although it is in use.
+    /// Semaphore without permits. It is closed when the connection must end although it is in use.
     cut: Semaphore,
 }
 
-/// A connection, for as long as somebody needs it.
+/// Connection in use. Dropping it releases its permit.
 pub(crate) struct Reached {
     client: Client,
     key: Key,
     slot: Arc<Slot>,
-    /// Which of the connections of the slot it is.
+    /// Number of the connection within its slot.
     number: u64,
-    /// What must not be seen of what comes from it.
+    /// Redactor of results and errors of the server.
     pub(crate) hidden: Arc<Hidden>,
-    /// Whether it was opened for this.
+    /// Whether the connection was opened for this request.
     pub(crate) is_new: bool,
     _use: OwnedSemaphorePermit,
 }
@@ -171,12 +170,12 @@ impl Slot {
     }
 
     fn begin_use(&self) -> Result<OwnedSemaphorePermit> {
-        let text = "too many use the connection at once, or it has just been ended: try again";
+        let text = "the connection has too many concurrent users or was just closed: retry";
         let busy = |_| Error::new(Kind::Unavailable, "connection_busy", text);
         self.users.clone().try_acquire_owned().map_err(busy)
     }
 
-    /// The open connection, unless another task is just opening it.
+    /// Returns the open connection, unless another task is opening it.
     fn reached(slot: &Arc<Self>, key: &Key) -> Option<Reached> {
         let line = slot.line.try_lock().ok()?;
         let client = line.client.clone().filter(|client| !client.is_closed())?;
@@ -189,31 +188,32 @@ impl Slot {
 #[derive(Default)]
 struct Line {
     client: Option<Client>,
-    /// Counts the connections that were opened here.
+    /// Number of connections that were opened in this slot.
     number: u64,
-    /// What must not be seen of what comes from it.
+    /// Redactor of results and errors of the server.
     hidden: Arc<Hidden>,
-    /// How often in a row it could not be opened, and why.
+    /// Number of consecutive failures.
     failures: u32,
+    /// Last error, and the end of the backoff.
     last: Option<(Error, Timestamp)>,
-    /// When it was opened.
+    /// Time at which the connection was opened.
     opened: Option<Timestamp>,
 }
 
-/// What can be seen without waiting.
+/// Status of a slot, readable without the async lock.
 struct Seen {
     status: Status,
     used: Timestamp,
-    /// When it was last checked whether the server answers.
+    /// Time of the last check whether the server responds.
     checked: Timestamp,
-    /// Whether it is a connection over the network, whose end is noticed by a request alone.
+    /// Whether the connection is remote: its end is noticed only by a request.
     is_remote: bool,
-    /// The way out, as it was gone.
+    /// Egress policy with which the connection was opened.
     egress: Option<Egress>,
 }
 
 impl Line {
-    /// It is left alone for a while: longer each time.
+    /// Records a failure and doubles the backoff.
     fn failed(&mut self, error: Error, now: Timestamp) {
         let pause = PAUSES.0.saturating_mul(1 << self.failures.min(10)).min(PAUSES.1);
         let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
@@ -223,12 +223,12 @@ impl Line {
 }
 
 fn changed_way() -> Error {
-    let text = "what may be reached was changed meanwhile: try again";
+    let text = "the egress policy was changed while connecting: retry";
     Error::new(Kind::Conflict, "egress_changed", text)
 }
 
 fn changed_server() -> Error {
-    Error::new(Kind::Conflict, "server_changed", "the server was changed meanwhile: try again")
+    Error::new(Kind::Conflict, "server_changed", "the server was changed concurrently: retry")
 }
 
 fn is_within(begin: Timestamp, now: Timestamp, time: Duration) -> bool {
@@ -236,7 +236,7 @@ fn is_within(begin: Timestamp, now: Timestamp, time: Duration) -> bool {
 }
 
 impl Connections {
-    /// None yet.
+    /// Creates an empty pool.
     pub fn new(
         world: Arc<dyn World>,
         egress: Egress,
@@ -258,20 +258,20 @@ impl Connections {
         }
     }
 
-    /// Masks the secrets of the hub in what servers return.
+    /// Redacts the secrets of the hub in the results of servers.
     #[must_use]
     pub(crate) fn masking(self, own: Arc<OwnSecrets>) -> Self {
         Connections { own: Some(own), ..self }
     }
 
-    /// Has somebody told what is denied.
+    /// Sets the callback for requests that the egress policy denies.
     #[must_use]
     pub fn on_denied(self, denied: OnDenied) -> Self {
         Connections { denied, ..self }
     }
 
-    /// The connection of this subject to this server, opened if it is not. A server that could not be connected to a
-    /// moment ago is left alone, unless `insist`.
+    /// Returns the connection of this subject to this server, and opens it if necessary. Fails during the backoff after
+    /// a failed attempt, unless `insist`.
     pub(crate) async fn get(
         &self,
         scope: Scope,
@@ -288,7 +288,7 @@ impl Connections {
         };
         let (slot, using) = self.slot(&key)?;
         let mut line = slot.line.lock().await;
-        self.is_newest(&lock(&self.slots), &key)?; // it may have been waited for
+        self.is_newest(&lock(&self.slots), &key)?; // the server may have changed while waiting for the lock
         let now = self.world.now();
         lock(&slot.seen).used = now;
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
@@ -296,9 +296,9 @@ impl Connections {
             drop(line);
             return Ok(Reached { client, key, slot, number, hidden, is_new: false, _use: using });
         }
-        // One that ends as soon as it is open is as good as one that cannot be opened.
+        // A connection that closes right after it was opened counts as a failed attempt.
         if line.opened.take().is_some_and(|opened| is_within(opened, now, SHORT)) {
-            let text = format!("`{}` ended as soon as it was connected to", server.slug.as_str());
+            let text = format!("`{}` closed the connection right after it was opened", server.slug.as_str());
             let error = Error::new(Kind::Unavailable, "server_unavailable", text);
             line.failed(error, now);
         } else if line.client.take().is_some() {
@@ -306,7 +306,7 @@ impl Connections {
         }
         if let Some((error, until)) = line.last.as_ref().filter(|(_, until)| now < *until && !insist) {
             let wait = until.duration_since(now).as_secs().max(1);
-            let text = format!("{}; it is tried again in {wait} s", error.message());
+            let text = format!("{}; next attempt in {wait} s", error.message());
             return Err(Error::new(Kind::Unavailable, error.code(), text));
         }
         let trying = Trying::begin(self, &key, &slot);
@@ -323,10 +323,10 @@ impl Connections {
             opened = open::open(server, proof, &hidden, &egress, &self.processes, changed) => opened,
             _ = slot.cut.acquire() => Err(changed_server()),
         };
-        // The way may have been changed meanwhile.
+        // The egress policy may have changed while the connection was being opened.
         match opened.and_then(|client| egress.is_allowed().then_some(client).ok_or_else(changed_way)) {
             Ok(client) => {
-                // What failed before counts until it has stayed open for a while.
+                // Earlier failures count until the connection is stable.
                 let number = line.number + 1;
                 *line = Line {
                     client: Some(client.clone()),
@@ -348,7 +348,7 @@ impl Connections {
         }
     }
 
-    /// The place for a connection. One under another version of the same is over: what it knew has changed.
+    /// Returns the slot for a key. Slots of the same subject and server with another version or credential are closed.
     fn slot(&self, key: &Key) -> Result<(Arc<Slot>, OwnedSemaphorePermit)> {
         let mut slots = lock(&self.slots);
         self.is_newest(&slots, key)?;
@@ -359,11 +359,11 @@ impl Connections {
             self.remove(&mut slots, false, is_of);
         }
         let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(self.world.now())).clone();
-        let using = slot.begin_use()?; // under the lock: what is in the map is not being ended
+        let using = slot.begin_use()?; // under the lock: slots in the map are not being closed
         Ok((slot, using))
     }
 
-    /// A server that was changed or removed is not reached as it was before.
+    /// Verifies that the key has the newest version of the server, and records it.
     fn is_newest(&self, slots: &Slots, key: &Key) -> Result<()> {
         let mut newest = lock(&self.newest);
         if newest.len() > MOST_KNOWN {
@@ -375,7 +375,7 @@ impl Connections {
         (*known == key.version).then_some(()).ok_or_else(changed_server)
     }
 
-    /// What becomes of a connection that has been ended meanwhile is nobody's concern.
+    /// Sets the status of a slot. A slot that was removed concurrently is ignored.
     fn set_status(&self, key: &Key, slot: &Arc<Slot>, status: Status) {
         let slots = lock(&self.slots);
         if slots.get(key).is_some_and(|current| Arc::ptr_eq(current, slot)) {
@@ -383,7 +383,8 @@ impl Connections {
         }
     }
 
-    /// Under the lock of all slots, so that events come in the order in which things happen.
+    /// Sets the status and publishes an event. The caller locks `slots`, so that events are in the order of the
+    /// changes.
     fn say(&self, key: &Key, slot: &Slot, status: Status) {
         if std::mem::replace(&mut lock(&slot.seen).status, status) != status {
             let body = json!({"server": key.server, "subject": key.subject.to_string(), "status": status});
@@ -391,7 +392,7 @@ impl Connections {
         }
     }
 
-    /// How a server is connected, for anybody of the tenant: the best there is.
+    /// Returns the best connection status of a server among all subjects of the tenant.
     pub fn status(&self, tenant: TenantId, server: ServerId) -> Status {
         let slots = lock(&self.slots);
         let of = slots.iter().filter(|(key, _)| key.tenant == tenant && key.server == server);
@@ -404,20 +405,20 @@ impl Connections {
         of.map(|(_, slot)| lock(&slot.seen).status).max_by_key(rank).unwrap_or(Status::Disconnected)
     }
 
-    /// Tries a server beside all connections. It is for the caller to close it.
+    /// Opens a connection outside the pool. The caller closes it.
     pub async fn try_out(&self, scope: Scope, server: &Server, proof: Option<&Proof>) -> Result<Client> {
         let (hidden, egress) =
             (Arc::new(Hidden::of(server, proof, self.own.as_ref())), self.egress(scope, server.id));
         open::open(server, proof, &hidden, &egress, &self.processes, |_| {}).await
     }
 
-    /// The way out, for somebody on the way to a server.
+    /// Returns the egress policy for connections of an actor to a server.
     pub(crate) fn egress(&self, scope: Scope, server: ServerId) -> Egress {
         let told = self.denied.clone();
         self.egress.on_denied(move |denied| told(scope, server, denied))
     }
 
-    /// Goes another way out. What would not have been opened on it is ended, and what could not be opened is tried again.
+    /// Replaces the egress policy. Connections that it denies are closed, and the backoff of failed ones ends.
     pub(crate) fn change_egress(&self, egress: &Egress) {
         self.egress.change(egress);
         self.end_where(|_, slot| {
@@ -428,7 +429,7 @@ impl Connections {
     }
 }
 
-/// A connection that is being opened. Whoever wants it may leave meanwhile; then it is not opened any more.
+/// Guard of an attempt to connect. If the caller stops waiting, it is dropped and the status becomes `disconnected`.
 struct Trying<'a> {
     connections: &'a Connections,
     key: &'a Key,

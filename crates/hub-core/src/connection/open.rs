@@ -1,4 +1,4 @@
-//! Opening a connection to a server, with the credentials of whoever wants it.
+//! Opening of a connection to a server, with the credential of the caller.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::hidden::Hidden;
 use crate::pin::visible;
 use crate::server::{Authentication, CredentialMode, Launch, Remote, Server, Transport};
 
-/// The first pause before a request that changes nothing is repeated; it doubles.
+/// First delay before a retry; it doubles.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Time that a stdio server has to end after its input was closed, and again after `SIGTERM`. Two seconds after a
-/// server was disabled nothing of it is left.
+/// Time that a stdio server has to exit after its input was closed, and again after `SIGTERM`. Two seconds after a
+/// server was disabled, all its processes are gone.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(900);
 
-/// The pause before connecting, listing or reading is repeated. Calls never are.
+/// Returns the delay before connecting, listing or reading is retried. Calls are never retried.
 pub(crate) fn backoff(tries: u8) -> Duration {
     PAUSE * (1 << tries.min(5))
 }
 
-/// Opens a connection. `changed` is told when the server's lists change.
+/// Opens a connection. `changed` is called when the server's lists change.
 pub(super) async fn open(
     server: &Server,
     proof: Option<&Proof>,
@@ -47,12 +47,12 @@ pub(super) async fn open(
         };
         match builder.connect().await {
             Ok(client) => return Ok(client),
-            // What was denied is denied the next time, too.
+            // A request that the egress policy denied is denied again, so that it is not retried.
             Err(error)
                 if tries < server.settings.retry_attempts && may_pass(&error) && egress.denials() == 0 =>
             {
                 let error = failed(server, &error, hidden);
-                tracing::debug!(server.id = %server.id, %error, tries, "connecting is tried again");
+                tracing::debug!(server.id = %server.id, %error, tries, "failed to connect; retrying");
                 tokio::time::sleep(backoff(tries)).await;
                 tries += 1;
             }
@@ -77,10 +77,13 @@ fn builder(
     };
     let Remote { headers, .. } = remote;
     let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
-    // What a call says is for the server that somebody has chosen, and for no other.
+    // Redirects to another origin are refused: calls are meant for the configured server only.
     let builder = builder.egress(egress.clone()).redirects(Redirects::same_origin(3));
     let missing = || {
-        let text = format!("there are no credentials for `{}`: enter them first", server.slug.as_str());
+        let text = format!(
+            "there are no credentials for `{}`: set a credential or sign in first",
+            server.slug.as_str()
+        );
         Error::new(Kind::Denied, "credentials_missing", text)
     };
     let secret = || match proof {
@@ -102,7 +105,7 @@ fn builder(
 
 fn command(server: &Server, launch: &Launch, processes: &Processes, hidden: Arc<Hidden>) -> Command {
     let id = server.id;
-    // Nothing of the hub's own environment: what a program needs is in its own.
+    // The environment of the hub is cleared: `launch.env` is complete.
     let mut command = Command::new(&launch.command).args(&launch.args).env_clear();
     command = command.close_timeout(CLOSE_TIMEOUT);
     for (name, value) in &launch.env {
@@ -117,15 +120,15 @@ fn command(server: &Server, launch: &Launch, processes: &Processes, hidden: Arc<
     if let Some(supervisor) = &processes.supervisor {
         command = command.supervisor(supervisor);
     }
-    // What a program says on its standard error is for its owner alone.
+    // The standard error of a server goes to the debug log only.
     command.on_stderr(move |line| {
         let line = visible(&hidden.hide_in(line.to_owned()));
-        tracing::debug!(server.id = %id, line, "the server said");
+        tracing::debug!(server.id = %id, line, "server wrote to stderr");
     })
 }
 
-/// Whether a repeated request may succeed: the server was not reached, the connection was lost, or the server is overloaded
-/// or failed. A request that was refused, or whose response is too large or malformed, fails again.
+/// Returns whether a retry may succeed: the server was not reached, the connection was lost, or the server is
+/// overloaded or failed. A request that was refused, or whose response is too large or malformed, fails again.
 pub(crate) fn may_pass(error: &ClientError) -> bool {
     match error {
         ClientError::Open { .. } => true,
@@ -137,7 +140,7 @@ pub(crate) fn may_pass(error: &ClientError) -> bool {
     }
 }
 
-/// The text of an error of the egress policy, with the setting of the configuration file that allows the refused address.
+/// Adds to an error of the egress policy the setting of the configuration file that allows the refused address.
 pub(crate) fn allowing(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     let refused = words.windows(2).filter(|pair| pair[1] == "is").find_map(|pair| pair[0].parse().ok());
@@ -147,7 +150,7 @@ pub(crate) fn allowing(text: &str) -> String {
     text.replace("in the egress policy", &setting)
 }
 
-/// The usual network of an address that is not public, or the address alone.
+/// Returns the private network of an address, or the address itself if it is in none.
 fn network_of(address: IpAddr) -> String {
     let network = match address.to_canonical() {
         IpAddr::V4(address) => match address.octets() {
@@ -163,12 +166,12 @@ fn network_of(address: IpAddr) -> String {
 }
 
 impl Connections {
-    /// The error of a server whose URL has an address that the egress policy refuses.
+    /// Returns the error of a server whose URL has an address that the egress policy denies.
     pub(crate) fn refused(&self, server: &Server) -> Option<Error> {
         let target = Target::typed(&server.transport.place()?.url).ok()?;
         let error = self.egress.check(&target).err()?;
         let slug = server.slug.as_str();
-        let text = format!("`{slug}` cannot be connected to: {}", allowing(&error.to_string()));
+        let text = format!("cannot connect to `{slug}`: {}", allowing(&error.to_string()));
         Some(Error::new(Kind::Unavailable, "server_unavailable", text))
     }
 }
@@ -176,7 +179,7 @@ impl Connections {
 fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
     let slug = server.slug.as_str();
     let why = match error {
-        // It says what to do.
+        // The message contains the remedy.
         ClientError::Call(CallError::Transport {
             code: "HTTP_SIGN_IN" | "HTTP_AUTHORIZATION",
             message,
@@ -185,23 +188,24 @@ fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
         ClientError::Call(CallError::Transport { status: Some(401), .. }) => unknown(server),
         other => allowing(&other.to_string()),
     };
-    let text = visible(&hidden.hide_in(format!("`{slug}` cannot be connected to: {why}")));
+    let text = visible(&hidden.hide_in(format!("cannot connect to `{slug}`: {why}")));
     Error::new(Kind::Unavailable, "server_unavailable", text)
 }
 
-/// The server does not know who asks.
+/// Returns the advice for a server that responds with 401.
 fn unknown(server: &Server) -> String {
     let slug = server.slug.as_str();
     match (&server.settings.authentication, server.settings.credentials) {
-        (Authentication::None, CredentialMode::Shared) => {
-            "it wants to know who asks: choose its `authentication`, and enter the secret".to_owned()
-        }
+        (Authentication::None, CredentialMode::Shared) => format!(
+            "the server requires authentication: set `authentication`, then store the credential with \
+             `linchpin server credential set {slug}`"
+        ),
         (Authentication::None, CredentialMode::PerAgent) => format!(
-            "it wants to know who asks, and only agents have credentials for it: enter one with `linchpin server \
-             credential set {slug} --agent NAME`"
+            "the server requires authentication, and only agents have credentials for it: set one with \
+             `linchpin server credential set {slug} --agent NAME`"
         ),
         (_, mode) => format!(
-            "it does not accept the credential that the hub has: enter another one with `linchpin server credential set \
+            "the server rejected the credential: set another one with `linchpin server credential set \
              {slug}{}`",
             if mode == CredentialMode::PerAgent { " --agent NAME" } else { "" }
         ),

@@ -1,4 +1,4 @@
-//! Connections to real servers in this process.
+//! Tests with real servers in this process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::world::tests::Still;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
-/// Long enough for any machine: it passes only when something is broken.
+/// Long enough for any machine: it elapses only if something is broken.
 const LONG: Duration = Duration::from_mins(1);
 
 impl std::fmt::Debug for Reached {
@@ -30,7 +30,7 @@ struct Stage {
     clock: Arc<Still>,
     events: Events,
     server: Server,
-    /// How often somebody connected.
+    /// Number of connections.
     opened: Arc<AtomicUsize>,
     _running: JoinSet<()>,
 }
@@ -85,15 +85,15 @@ impl Stage {
         self.connections.get(scope, &self.server, None, false).await
     }
 
-    /// From now on it is a program that never answers.
+    /// Replaces the server by a process that never responds.
     fn silence(&mut self) {
         self.server.transport = Transport::Stdio(Launch::new("tail", &["-f", "/dev/null"]));
     }
 
-    /// Begins to connect, and leaves after what happens while it is tried.
+    /// Starts to connect, calls `meanwhile` during the attempt, and cancels it.
     async fn leave(&self, watching: &mut Watching, meanwhile: impl FnOnce()) {
         tokio::select! {
-            _ = self.get(scope(ADA, 1)) => panic!("nothing answers"),
+            _ = self.get(scope(ADA, 1)) => panic!("the server never responds"),
             () = says(watching, &["connecting"]) => meanwhile(),
         }
     }
@@ -107,7 +107,7 @@ impl Stage {
     }
 }
 
-/// Asserts what happens next.
+/// Asserts the statuses of the next events.
 async fn says(watching: &mut Watching, statuses: &[&str]) {
     for status in statuses {
         let event = tokio::time::timeout(LONG, watching.next()).await.unwrap().unwrap();
@@ -131,7 +131,7 @@ async fn one_is_opened_for_all_calls_of_one_subject_and_for_nobody_else() {
     assert_eq!(stage.opened(), 6, "two tenants, three agents");
     let user = Scope::new(ADA, Subject::User(UserId::fixed(0)));
     stage.get(user).await.unwrap();
-    assert_eq!(stage.opened(), 7, "a person is not the agent with the same number");
+    assert_eq!(stage.opened(), 7, "a user is not the agent with the same number");
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn what_nobody_uses_is_ended() {
     stage.turn(599);
     stage.connections.end_idle();
     stage.get(scope(ADA, 1)).await.unwrap();
-    assert_eq!(stage.opened(), 1, "it was used meanwhile");
+    assert_eq!(stage.opened(), 1, "the connection was used in between");
     stage.turn(600);
     stage.connections.end_idle();
     assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
@@ -184,19 +184,19 @@ async fn a_server_that_is_down_is_left_alone_for_a_while() {
     let Transport::Http(remote) = &stage.server.transport else { panic!() };
     let good = remote.url.clone();
     let at = |url: String| Transport::Http(Remote { url, headers: BTreeMap::new() });
-    stage.server.transport = at("http://127.0.0.1:1/mcp".into()); // where nobody listens
+    stage.server.transport = at("http://127.0.0.1:1/mcp".into()); // nothing listens there
     let mut watching = stage.events.watch(ADA, None);
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
-    assert!(error.message().starts_with("`upstream` cannot be connected to: "), "{error}");
+    assert!(error.message().starts_with("cannot connect to `upstream`: "), "{error}");
     says(&mut watching, &["connecting", "error"]).await;
-    // It is back, but nobody asks it yet; then twice as long.
+    // The server is back, but the backoff has not elapsed; then it is twice as long.
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
-    assert!(error.message().ends_with("; it is tried again in 1 s"), "{error}");
+    assert!(error.message().ends_with("; next attempt in 1 s"), "{error}");
     stage.turn(1);
     stage.get(scope(ADA, 1)).await.unwrap_err();
     stage.turn(1);
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
-    assert!(error.message().ends_with("; it is tried again in 1 s"), "{error}");
+    assert!(error.message().ends_with("; next attempt in 1 s"), "{error}");
     stage.server.transport = at(good);
     assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_unavailable");
     let insisted = stage.connections.get(scope(ADA, 1), &stage.server, None, true).await;
@@ -210,7 +210,10 @@ async fn without_its_secret_nothing_is_sent() {
     let mut stage = Stage::new().await;
     stage.server.settings.authentication = Authentication::Bearer;
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
-    assert_eq!(error.to_string(), "there are no credentials for `upstream`: enter them first");
+    assert_eq!(
+        error.to_string(),
+        "there are no credentials for `upstream`: set a credential or sign in first"
+    );
     assert_eq!(stage.opened(), 0);
 }
 
@@ -248,7 +251,7 @@ async fn a_stdio_server_that_is_stopped_while_it_is_opened_is_not_waited_for() {
         says(&mut watching, &["connecting"]).await;
         stage.connections.outdated(ADA, stage.server.id, Some(2), true);
     };
-    // Its timeout is longer.
+    // The request timeout is longer.
     let opened = tokio::time::timeout(Duration::from_secs(20), stage.get(scope(ADA, 1)));
     let (opened, ()) = tokio::join!(opened, stop);
     assert_eq!(opened.unwrap().unwrap_err().code(), "server_changed");
@@ -285,7 +288,10 @@ async fn one_that_ends_as_soon_as_it_is_open_is_left_alone_for_a_while() {
         stage.get(scope(ADA, 1)).await.unwrap().close().await;
         assert_eq!(stage.opened(), opened);
         let error = stage.get(scope(ADA, 1)).await.unwrap_err();
-        assert!(error.message().starts_with("`upstream` ended as soon as it was connected to"), "{error}");
+        assert!(
+            error.message().starts_with("`upstream` closed the connection right after it was opened"),
+            "{error}"
+        );
         waits.push(error.message().rsplit_once(" in ").unwrap().1.to_owned());
         stage.turn(1 << (opened - 1));
     }
@@ -294,5 +300,5 @@ async fn one_that_ends_as_soon_as_it_is_open_is_left_alone_for_a_while() {
     stage.turn(10);
     client.close().await;
     stage.get(scope(ADA, 1)).await.unwrap();
-    assert_eq!(stage.opened(), 5, "it has stayed open for a while");
+    assert_eq!(stage.opened(), 5, "the connection was stable");
 }

@@ -138,7 +138,7 @@ impl Keys {
         }
         let keys: Arc<[_]> = kept.iter().map(|(wrapped, _)| unwrap(&file, wrapped)).collect::<Result<_>>()?;
         if keys.is_empty() {
-            return Err(damaged("the key of a tenant"));
+            return Err(damaged("a tenant key"));
         }
         let mut open = lock(&self.open);
         if open.changes == changes {
@@ -212,7 +212,7 @@ impl Keys {
     /// Encrypts with the newest key of a tenant.
     pub async fn encrypt(&self, tenant: TenantId, label: &Label, text: &[u8]) -> Result<Vec<u8>> {
         let keys = self.of(tenant).await?;
-        let newest = keys.last().ok_or_else(|| damaged("the key of a tenant"))?;
+        let newest = keys.last().ok_or_else(|| damaged("a tenant key"))?;
         Ok(newest.seal(&*self.world, label, text))
     }
 
@@ -273,7 +273,7 @@ pub(crate) fn opens(file: &KeyFile, tenant: TenantId, stored: Stored) -> Result<
 
 /// Decrypts with the newest matching key.
 fn decrypt(keys: &[TenantKey], label: &Label, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
-    let mut opened = Err(damaged("the key of a tenant"));
+    let mut opened = Err(damaged("a tenant key"));
     for key in keys.iter().rev() {
         opened = key.open(label, sealed);
         if opened.is_ok() {
@@ -300,7 +300,7 @@ fn document(wrapped: &Wrapped) -> Result<Document> {
 
 fn read(tenant: TenantId, stored: Stored) -> Result<(Wrapped, u64)> {
     let Kept { number, root, sealed } = stored.document.read()?;
-    let sealed = unhex(&sealed).ok_or_else(|| damaged("the key of a tenant"))?;
+    let sealed = unhex(&sealed).ok_or_else(|| damaged("a tenant key"))?;
     Ok((Wrapped { tenant, number, root, sealed }, stored.version))
 }
 

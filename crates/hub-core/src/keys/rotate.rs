@@ -147,7 +147,7 @@ impl Keys {
 
     /// Encrypts a secret with the last of these keys. Returns `false` if it was removed.
     async fn encrypt_again(&self, tenant: TenantId, keys: &[TenantKey], mut stored: Stored) -> Result<bool> {
-        let newest = keys.last().ok_or_else(|| damaged("the key of a tenant"))?;
+        let newest = keys.last().ok_or_else(|| damaged("a tenant key"))?;
         for _ in 0..ROUNDS {
             let Stored { document, version } = stored;
             let (key, kept) = (document.key.clone(), document.clone().read::<Sealed>()?);

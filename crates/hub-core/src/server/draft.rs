@@ -1,4 +1,4 @@
-//! What people send by REST or write in a form, read field by field.
+//! Server draft: a remote server as sent by REST or a form, read field by field.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -28,22 +28,22 @@ const MOST_RETRIES: u64 = 5;
 const DEFAULT_RETRIES: u8 = 3;
 pub(crate) const RATES: RangeInclusive<u64> = 1..=100_000;
 pub(crate) const AT_ONCE: RangeInclusive<u64> = 1..=1_000;
-/// Where secrets belong.
-const ENTER: &str = "and enter the secret with `linchpin server credential set`";
+/// Advice of errors about secrets in the wrong field.
+const ENTER: &str = "and store the secret with `linchpin server credential set`";
 
-/// A server that somebody wants, by a name and a URL.
+/// Remote server to be added, with a name and a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// The short name that was asked for.
+    /// Requested slug. Default: derived from the name.
     pub slug: Option<Slug>,
-    /// What can be changed.
+    /// Settings of the server.
     pub settings: Settings,
-    /// How it is reached: over the network.
+    /// Transport: Streamable HTTP or HTTP+SSE.
     pub transport: Transport,
 }
 
 impl Settings {
-    /// What a server has of which only the name is known.
+    /// Returns the default settings of a server with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Settings {
             name: name.into(),
@@ -62,9 +62,9 @@ impl Settings {
 
     pub(super) fn read(form: &mut Form) -> Result<Self> {
         let name =
-            form.text("name", LONGEST_NAME)?.ok_or_else(|| Error::invalid("name", "a server has a name"))?;
+            form.text("name", LONGEST_NAME)?.ok_or_else(|| Error::invalid("name", "a name is required"))?;
         if name.trim().is_empty() {
-            return Err(Error::invalid("name", format!("1 to {LONGEST_NAME} characters are a name")));
+            return Err(Error::invalid("name", format!("must have 1 to {LONGEST_NAME} characters")));
         }
         let description = form.text("description", LONGEST_DESCRIPTION)?;
         check_visible_line("name", &name)?;
@@ -82,7 +82,7 @@ impl Settings {
             credentials: match form.text("credentials", 20)?.as_deref() {
                 None | Some("shared") => CredentialMode::Shared,
                 Some("per-agent") => CredentialMode::PerAgent,
-                Some(_) => return Err(Error::invalid("credentials", "it is `shared` or `per-agent`")),
+                Some(_) => return Err(Error::invalid("credentials", "must be `shared` or `per-agent`")),
             },
             timeout: Duration::from_millis(timeout),
             retry_attempts: retries.and_then(|count| u8::try_from(count).ok()).unwrap_or(DEFAULT_RETRIES),
@@ -114,8 +114,7 @@ fn authentication(form: &mut Form) -> Result<Authentication> {
             Authentication::ApiKey { header }
         }
         "basic" => {
-            let missing =
-                || Error::invalid("authentication.username", "a user name is needed beside the password");
+            let missing = || Error::invalid("authentication.username", "a user name is required for `basic`");
             Authentication::Basic { username: inner.text("username", 256)?.ok_or_else(missing)? }
         }
         "oauth" => Authentication::OAuth {
@@ -124,7 +123,7 @@ fn authentication(form: &mut Form) -> Result<Authentication> {
             issuer: inner.text("issuer", LONGEST_URL)?.filter(|issuer| !issuer.is_empty()),
         },
         _ => {
-            let text = "it is `none`, `bearer`, `api-key`, `basic` or `oauth`";
+            let text = "must be `none`, `bearer`, `api-key`, `basic` or `oauth`";
             return Err(Error::invalid("authentication.type", text));
         }
     };
@@ -133,10 +132,10 @@ fn authentication(form: &mut Form) -> Result<Authentication> {
 }
 
 impl Draft {
-    /// Reads what somebody sent. What does not belong there is an error, which says where it belongs.
+    /// Reads a draft. Fails with advice if a field is unknown or belongs elsewhere.
     pub fn read(value: Value) -> Result<Self> {
         let mut form = Form::new(value)?;
-        let text = "programs are started from the operator's file alone: run `linchpin server add NAME -- command \
+        let text = "stdio servers come only from the configuration file: run `linchpin server add NAME -- command \
                     arguments` on the machine of the hub";
         form.refuse(&["command", "args", "env", "inherit", "secrets", "directory", "cwd"], text)?;
         let slug = form.text("slug", 64)?.map(|slug| Slug::new(&slug)).transpose()?;
@@ -148,7 +147,7 @@ impl Draft {
 }
 
 impl Transport {
-    /// A place on the network.
+    /// Reads the transport of a remote server.
     pub(super) fn remote(form: &mut Form) -> Result<Self> {
         let kind = form.text("transport", 20)?;
         let remote = Remote::read(form)?;
@@ -156,7 +155,7 @@ impl Transport {
             None | Some("http") => Ok(Transport::Http(remote)),
             Some("sse") => Ok(Transport::Sse(remote)),
             Some(_) => {
-                let text = "it is `http` or `sse`; programs come from the operator's file";
+                let text = "must be `http` or `sse`; stdio servers come only from the configuration file";
                 Err(Error::invalid("transport", text))
             }
         }
@@ -165,11 +164,11 @@ impl Transport {
 
 impl Remote {
     fn read(form: &mut Form) -> Result<Self> {
-        let missing = || Error::invalid("url", "a server on the network has a URL");
+        let missing = || Error::invalid("url", "a remote server requires a URL");
         let url = form.text("url", LONGEST_URL)?.ok_or_else(missing)?;
         let target = Target::typed(&url).map_err(|error| Error::invalid("url", error.to_string()))?;
         if !target.is_secure() {
-            let text = "plain `http` can be read on the way and is for this machine alone: use `https`";
+            let text = "plain `http` is not encrypted and is allowed only for addresses of this machine: use `https`";
             return Err(Error::invalid("url", text));
         }
         check_query(&url)?;
@@ -179,8 +178,8 @@ impl Remote {
             check_header_name(&name).map_err(|text| Error::invalid(&*field, text))?;
             if looks_secret(&name) {
                 let text = format!(
-                    "by its name it is secret, and headers are kept and shown as they are: use `authentication` of the \
-                     type `api-key` with this `header`, {ENTER}"
+                    "the name indicates a secret, and headers are stored and shown in clear text: use \
+                     `authentication` of type `api-key` with this `header`, {ENTER}"
                 );
                 return Err(Error::invalid(&*field, text));
             }
@@ -190,44 +189,45 @@ impl Remote {
             let text = value.as_str().filter(fits).ok_or_else(|| {
                 Error::invalid(
                     &*field,
-                    format!("printable ASCII of at most {LONGEST_HEADER} characters is a value"),
+                    format!("must be printable ASCII of at most {LONGEST_HEADER} characters"),
                 )
             })?;
             headers.insert(name.to_ascii_lowercase(), text.to_owned());
         }
         if headers.len() > MOST_HEADERS {
-            return Err(Error::invalid("headers", format!("at most {MOST_HEADERS} can be sent")));
+            return Err(Error::invalid("headers", format!("must have at most {MOST_HEADERS} members")));
         }
         Ok(Remote { url, headers })
     }
 }
 
-/// What is secret in a URL would be seen by everybody who sees the URL.
+/// Rejects secrets in the query: they would be visible to every reader of the URL.
 fn check_query(url: &str) -> Result<()> {
     let query = url.split('#').next().and_then(|url| url.split_once('?')).map_or("", |(_, query)| query);
     let mut names = query.split(';').flat_map(decode_form).map(|(name, _)| name);
     let Some(name) = names.find(|name| looks_secret(name)) else { return Ok(()) };
     let text = format!(
-        "`{}` in its query is secret by its name, and URLs are kept and shown as they are: use `authentication`, {ENTER}",
+        "`{}` in its query indicates a secret, and URLs are stored and shown in clear text: use \
+         `authentication`, {ENTER}",
         shortened(&name)
     );
     Err(Error::invalid("url", text))
 }
 
-/// Headers that say who asks are secret and belong to `authentication`; others are ours to write.
+/// Rejects headers that carry credentials, which belong to `authentication`, and headers that the hub sets itself.
 fn check_header_name(name: &str) -> Result<(), String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_token) {
-        return Err("it is no name of a header: letters, digits and `-` are".to_owned());
+        return Err("must be a header name of letters, digits and `-`, such as `x-team`".to_owned());
     }
     let lower = name.to_ascii_lowercase();
     match &*lower {
         "authorization" | "cookie" | "proxy-authorization" => {
-            Err("what says who asks is kept with the credentials: use `authentication`".to_owned())
+            Err("credentials must not be set as headers: use `authentication`".to_owned())
         }
         "host" | "connection" | "content-length" | "content-type" | "transfer-encoding" | "accept" | "te"
-        | "upgrade" => Err("the hub writes this header itself".to_owned()),
-        _ if lower.starts_with("mcp-") => Err("the protocol writes this header itself".to_owned()),
+        | "upgrade" => Err("the hub sets this header itself".to_owned()),
+        _ if lower.starts_with("mcp-") => Err("the protocol sets this header itself".to_owned()),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
-//! A server that the hub connects to, and what may stand in its fields.
+//! Upstream servers and the validation of their settings.
 //!
-//! A [`Draft`] is what people send by REST or write in a form. It has no command: those come from the operator's file
-//! alone, as an [`Operated`] server with a [`Launch`].
+//! A [`Draft`] comes from REST or a form and has no command: stdio servers come only from the configuration file, as an
+//! [`Operated`] server with a [`Launch`].
 
 mod draft;
 mod operated;
@@ -25,63 +25,64 @@ pub(crate) use draft::{AT_ONCE, RATES};
 pub use draft::{Draft, TIMEOUTS};
 pub use operated::Operated;
 
-/// A server as the hub knows it.
+/// Upstream server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Its id.
+    /// Id of the server.
     pub id: ServerId,
-    /// Its short name, which never changes.
+    /// Slug, which is immutable.
     pub slug: Slug,
-    /// What can be changed.
+    /// Settings, which can be changed.
     pub settings: Settings,
-    /// How it is reached.
+    /// Transport.
     pub transport: Transport,
-    /// Whether the operator's file says that it is there: then only that file changes it.
+    /// Whether the configuration file declares the server: then only that file changes it.
     pub is_from_file: bool,
-    /// Whether the configuration file does not declare it any more: it is disabled until the file does, or it is removed.
+    /// Whether the configuration file does not declare the server any more. It is disabled until the file declares it
+    /// again, or it is removed.
     pub has_left_file: bool,
-    /// Counts the changes.
+    /// Version, increased by each change.
     pub version: u64,
-    /// When it was added.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated: Timestamp,
 }
 
-/// What can be said of any server.
+/// Settings that every server has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// What it is for.
+    /// Description.
     pub description: Option<String>,
-    /// How requests say who asks.
+    /// Authentication of requests.
     pub authentication: Authentication,
-    /// Whose credentials are used.
+    /// Credential mode.
     pub credentials: CredentialMode,
-    /// How long an answer may take.
+    /// Request timeout. Default: 30 s.
     #[serde(rename = "timeout_ms", with = "millis")]
     pub timeout: Duration,
-    /// How often connecting, listing and reading is tried again; calls never are.
+    /// Maximum number of retries of connecting, listing and reading; calls are never retried. Default: 3.
     pub retry_attempts: u8,
-    /// Whether it is used at all.
+    /// Whether the server is enabled.
     pub enabled: bool,
-    /// Whether arguments and results of its calls are kept.
+    /// Whether arguments and results of calls are stored.
     pub keep_history: bool,
-    /// How many calls, reads and prompts a minute may bring; as many as there are without it.
+    /// Rate limit: calls, reads and prompts per minute. Default: unlimited.
     pub calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once.
+    /// Concurrency limit: calls in flight. Default: unlimited.
     #[serde(default)]
     pub calls_at_once: Option<u32>,
-    /// Protocol revision of its connections. Default: the newest that both sides support.
+    /// Protocol revision of the connections. Default: the newest that both sides support.
     #[serde(default)]
     pub revision: Option<Revision>,
 }
 
-/// How a server is reached.
+/// Transport of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A program on this machine.
+    /// Process on this machine, over standard input and output.
     Stdio(Launch),
     /// Streamable HTTP.
     Http(Remote),
@@ -89,83 +90,83 @@ pub enum Transport {
     Sse(Remote),
 }
 
-/// A place on the network.
+/// Endpoint of a remote server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
-    /// Where it is.
+    /// URL of the endpoint.
     pub url: String,
-    /// What is sent with every request. Nothing here is secret.
+    /// Headers of every request. They contain no secrets.
     pub headers: BTreeMap<String, String>,
 }
 
-/// What every program needs of the hub's environment. Nothing here is secret.
+/// Variables of the hub's environment that every stdio server receives. None of them is secret.
 pub const NEEDED: [&str; 13] = [
     "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMPDIR",
     "TZ", "USER",
 ];
 
-/// A program to start. Nothing that comes over the network is ever made into one.
+/// Program of a stdio server. It never comes from the network.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// The program.
+    /// Command.
     pub command: String,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<String>,
-    /// Its whole environment, but for the secrets.
+    /// Complete environment, except for the secrets.
     pub env: BTreeMap<String, String>,
-    /// Variables of its environment whose values are those of the hub's own.
+    /// Variables whose values come from the hub's own environment.
     pub inherited: BTreeSet<String>,
-    /// Variables of its environment whose values are in the vault.
+    /// Variables whose values are in the vault.
     pub secrets: BTreeSet<String>,
-    /// Where it runs.
+    /// Working directory.
     pub directory: Option<String>,
 }
 
-/// How requests say who asks. The secret itself is in the vault.
+/// Authentication of requests to a server. The secret itself is in the vault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Authentication {
-    /// They do not.
+    /// No authentication.
     None,
-    /// A bearer token.
+    /// Bearer token.
     Bearer,
-    /// A key in a header.
+    /// API key in a header.
     ApiKey {
-        /// The header.
+        /// Name of the header.
         header: String,
     },
-    /// A user name and a password.
+    /// User name and password (HTTP Basic).
     Basic {
-        /// The user name.
+        /// User name.
         username: String,
     },
-    /// Somebody signs in, with OAuth.
+    /// OAuth: a user signs in to the server.
     #[serde(rename = "oauth")]
     OAuth {
-        /// The id of the hub at the authorization server, where it is registered there already. Its secret, if it has
+        /// Client id of the hub, if it is preregistered at the authorization server. The client secret, if there is
         /// one, is the credential of the server.
         #[serde(default)]
         client_id: Option<String>,
-        /// What is asked for; what the server names, when nothing is said.
+        /// Scopes to request. Default: the scopes that the server names.
         #[serde(default)]
         scopes: Vec<String>,
-        /// The authorization server at which the hub is registered.
+        /// Issuer of the authorization server at which the hub is registered.
         #[serde(default)]
         issuer: Option<String>,
     },
 }
 
-/// Whose credentials are used.
+/// Credential mode of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialMode {
-    /// The same for everybody.
+    /// One credential for all callers.
     Shared,
-    /// Each agent has its own.
+    /// One credential per agent.
     PerAgent,
 }
 
-/// Times in milliseconds.
+/// Serialization of durations in milliseconds.
 mod millis {
     use std::time::Duration;
 
@@ -181,7 +182,7 @@ mod millis {
 }
 
 impl Transport {
-    /// How it is called.
+    /// Returns the name of the transport.
     pub fn name(&self) -> &'static str {
         match self {
             Transport::Stdio(_) => "stdio",
@@ -190,7 +191,7 @@ impl Transport {
         }
     }
 
-    /// How it is started, if it is a program.
+    /// Returns the program, if the server is a stdio server.
     pub fn launch(self) -> Option<Launch> {
         match self {
             Transport::Stdio(launch) => Some(launch),
@@ -198,7 +199,7 @@ impl Transport {
         }
     }
 
-    /// The place on the network, if it is one.
+    /// Returns the endpoint, if the server is remote.
     pub fn place(&self) -> Option<&Remote> {
         match self {
             Transport::Stdio(_) => None,
@@ -208,7 +209,7 @@ impl Transport {
 }
 
 impl Launch {
-    /// A program with arguments, and with nothing in its environment.
+    /// Creates a program with arguments and an empty environment.
     pub fn new(command: impl Into<String>, args: &[&str]) -> Self {
         Launch {
             command: command.into(),
@@ -220,7 +221,7 @@ impl Launch {
         }
     }
 
-    /// Which program it is, whatever its environment: what secrets are entered for.
+    /// Returns the digest of command, arguments and directory, without the environment. Secrets are bound to it.
     pub(crate) fn program(&self) -> Digest {
         let begin = Digest::of("linchpin program").part(&self.command);
         let begin = begin.part(self.directory.as_deref().unwrap_or_default());
@@ -228,7 +229,7 @@ impl Launch {
     }
 }
 
-/// Without the values of the environment, which may be secret.
+/// Omits the values of the environment, which may be secret.
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Launch")

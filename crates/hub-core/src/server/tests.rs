@@ -1,4 +1,4 @@
-//! Every field at the edge of its range, and beyond it.
+//! Validation of every field within and beyond its range.
 
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ fn everything_out_of_range_names_its_field() {
 fn secrets_have_a_place_of_their_own() {
     let url = "https://a.example/mcp";
     let cases = [
-        ("headers", json!({"X-Api-Key": "canary"}), "headers.X-Api-Key", "type `api-key` with this `header`"),
+        ("headers", json!({"X-Api-Key": "canary"}), "headers.X-Api-Key", "`api-key` with this `header`"),
         ("headers", json!({"x-auth-token": "canary"}), "headers.x-auth-token", "credential set"),
         ("url", json!(format!("{url}?api_key=canary")), "url", "`api_key` in its query"),
         ("url", json!(format!("{url}?a=1&accessToken=canary#b")), "url", "credential set"),
@@ -197,11 +197,11 @@ fn what_the_operators_file_gets_wrong() {
         (json!({"comand": "x"}), "comand", "did you mean `command`?"),
         (json!({"uri": url}), "uri", "did you mean `url`?"),
         (json!({"command": "x", "url": url}), "url", "remove one of them"),
-        (json!({"command": "x", "headers": {}}), "headers", "this server has a `command`"),
+        (json!({"command": "x", "headers": {}}), "headers", "together with `command`"),
         (
             json!({"command": "x", "authentication": {"type": "bearer"}}),
             "authentication",
-            "this server has a `command`",
+            "together with `command`",
         ),
         (json!({"url": url, "args": []}), "args", "no `command`"),
         (json!({"url": url, "inherit": []}), "inherit", "no `command`"),

@@ -1,4 +1,4 @@
-//! What happens at once, or not at all.
+//! Batches: changes, audit entries and events that are committed in one transaction.
 
 use jiff::Timestamp;
 
@@ -10,156 +10,156 @@ use crate::events::Told;
 use crate::id::{ApprovalId, CallId, ServerId};
 use crate::limit::Rate;
 
-/// One change, and what must be true before it.
+/// Change of the store, or a condition that must hold.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Keeps a document. `version` is the one that it had, zero if it is new.
+    /// Stores a document. `version` is its previous version, 0 for a new document.
     Put {
-        /// The document.
+        /// Document.
         document: Document,
-        /// Its version before.
+        /// Previous version.
         version: u64,
     },
-    /// A document must be there: what belongs to something is kept only as long as that is there.
+    /// Requires that a document exists, such as the parent of a new one.
     Need(Key),
-    /// Documents must still have these versions: something was decided by them.
+    /// Requires that documents still have these versions, on which a decision is based.
     Same(Vec<(Key, u64)>),
-    /// Forgets a document. It must be there.
+    /// Deletes a document. It must exist.
     Remove(Key),
-    /// Forgets all documents of a kind that belong to something.
+    /// Deletes all documents of a kind with this parent.
     RemoveParts {
-        /// The kind.
+        /// Kind of the documents.
         kind: Kind,
-        /// What they belong to.
+        /// Id of the parent.
         parent: String,
     },
-    /// One less of what may be had in a minute; if there is none, how long to wait is said.
+    /// Takes a token from a rate limit. If there is none, the error contains the time to wait.
     Take {
-        /// Of what.
+        /// Name of the bucket.
         of: String,
-        /// How much there is.
+        /// Rate limit.
         rate: Rate,
-        /// When.
+        /// Current time.
         at: Timestamp,
     },
-    /// Fewer calls than this must be in this state.
+    /// Requires that fewer calls than a limit are in this scope.
     Room {
-        /// Of which.
+        /// Scope of the limit.
         of: Room,
-        /// How many at most, with the one that follows.
+        /// Maximum number of calls, including the one of this batch.
         most: u32,
     },
-    /// A call that is new.
+    /// Inserts a call.
     Open(Box<Call>),
-    /// A call that was pending is sent now.
+    /// Marks a pending call as running, before it is sent.
     Start {
-        /// The call.
+        /// Call.
         call: CallId,
-        /// When.
+        /// Start time.
         at: Timestamp,
     },
-    /// A call that was pending or running is over.
+    /// Finishes a pending or running call.
     Finish {
-        /// The call.
+        /// Call.
         call: CallId,
-        /// What came of it.
+        /// Outcome.
         outcome: Outcome,
     },
-    /// Other arguments for a call that is pending.
+    /// Replaces the arguments of a pending call.
     Edit {
-        /// The call.
+        /// Call.
         call: CallId,
-        /// Their digest.
+        /// Digest of the arguments.
         digest: Digest,
-        /// They themselves, sealed.
+        /// Encrypted arguments, if they are stored.
         arguments: Option<Vec<u8>>,
     },
-    /// A question to a person.
+    /// Inserts an approval.
     Ask(Approval),
-    /// An answer to a question that is open and has not expired.
+    /// Decides an approval that is open and has not expired.
     Decide {
-        /// The question.
+        /// Approval.
         approval: ApprovalId,
-        /// The answer: approved, denied or expired.
+        /// Decision: approved, denied, expired or withdrawn.
         decision: Decision,
-        /// Whose answer it is.
+        /// Subject that decided.
         by: String,
-        /// When.
+        /// Time of the decision.
         at: Timestamp,
-        /// What it is bound to from now on, if it is not what was asked.
+        /// New binding, if the user has changed the arguments.
         digest: Option<Digest>,
     },
-    /// An approval that was given, for exactly this, and has not expired is used up.
+    /// Consumes an approval that was granted for exactly this call and has not expired.
     Use {
-        /// The approval.
+        /// Approval.
         approval: ApprovalId,
-        /// What it must be bound to.
+        /// Required binding.
         digest: Digest,
-        /// When.
+        /// Current time.
         at: Timestamp,
     },
     /// Deletes the oldest calls that finished before `before`, with their approvals.
     Forget {
-        /// The time.
+        /// Time limit.
         before: Timestamp,
-        /// How many calls at most: a batch must not hold the writer for long.
+        /// Maximum number of calls: a batch must not block the writer for long.
         most: u32,
     },
-    /// How far the audit goes, signed.
+    /// Inserts a signed chain head.
     Checkpoint(Checkpoint),
-    /// Entries of the audit are in a file now, and leave the store, as do the checkpoints of then. All of them must be there,
-    /// and at least one more: where the chain ends is read from the last.
+    /// Removes audit entries that are in a segment file now, with the checkpoints among them. All of them must exist,
+    /// and at least one later entry: the chain head is read from the last one.
     Seal {
-        /// The number of the first; none before it is there.
+        /// Number of the first entry, which must be the first in the store.
         first: u64,
-        /// The last.
+        /// Chain head at the last entry.
         last: Head,
     },
 }
 
-/// Of which calls there may be only so many at once.
+/// Scope of a concurrency limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Room {
-    /// Those of a server.
+    /// Running calls of a server.
     Server(ServerId),
-    /// Those that somebody wants.
+    /// Running calls of a subject.
     Subject(String),
-    /// Those of a subject that wait for an approval.
+    /// Calls of a subject that wait for approval.
     Waiting(String),
 }
 
-/// What happens at once.
+/// Changes, audit entries and events of one transaction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// The changes, in their order.
+    /// Changes, in order.
     pub changes: Vec<Change>,
-    /// What the audit says of them.
+    /// Audit entries.
     pub audit: Vec<Entry>,
-    /// What those who watch are told of them.
+    /// Events, published if the commit succeeds.
     pub told: Vec<Told>,
 }
 
 impl Batch {
-    /// An empty one.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With another change.
+    /// Adds a change.
     #[must_use]
     pub fn change(mut self, change: Change) -> Self {
         self.changes.push(change);
         self
     }
 
-    /// Those who watch are told this, too.
+    /// Adds an event.
     #[must_use]
     pub fn tell(mut self, told: Told) -> Self {
         self.told.push(told);
         self
     }
 
-    /// With another entry of the audit.
+    /// Adds an audit entry.
     #[must_use]
     pub fn audit(mut self, entry: Entry) -> Self {
         self.audit.push(entry);

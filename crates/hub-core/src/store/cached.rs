@@ -1,5 +1,5 @@
-//! A store that remembers what every call asks for: servers, tools and agents. Whatever changes goes through it, or is told
-//! by the store if another hub changes it, and what changed is forgotten.
+//! Read cache in front of a store, for the documents that every call reads: servers, tools and agents. Changes go
+//! through the cache, or are reported by the store if a peer hub makes them, and invalidate the changed documents.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,16 +20,16 @@ use crate::id::{ApprovalId, CallId, TenantId};
 use crate::sync::lock;
 use crate::tasks::Tasks;
 
-/// How many documents are remembered.
+/// Maximum number of cached documents.
 const MOST: usize = 10_000;
 
-/// A store that remembers.
+/// Store with a read cache.
 pub struct Cached {
     inner: Arc<dyn Store>,
     known: Arc<Mutex<Known>>,
     events: Events,
-    /// Commits that change cached documents. They finish even if the caller stops waiting: until then the store may hold
-    /// either version, so that neither may be cached.
+    /// Commits that change cached documents. They finish even if the caller stops waiting: until then the store may
+    /// hold either version, so that neither may be cached.
     commits: Arc<Tasks>,
 }
 
@@ -37,13 +37,14 @@ pub struct Cached {
 struct Known {
     documents: HashMap<(TenantId, Key), Stored>,
     ids: HashMap<(TenantId, Kind, String), String>,
-    /// Counts the changes: what was read before one is not remembered after it.
+    /// Number of changes. A document that was read before a change is not cached after it.
     changes: u64,
-    /// What is being changed, and by how many commits. It is not cached before the last of them has finished.
+    /// Documents that are being changed, with the number of commits. They are not cached before the last commit has
+    /// finished.
     changing: HashMap<(TenantId, About), usize>,
 }
 
-/// Guard of a commit that changes cached documents. They may be cached again when it is dropped.
+/// Guard of a commit that changes cached documents. They may be cached again after it is dropped.
 struct ChangingGuard {
     known: Arc<Mutex<Known>>,
     tenant: TenantId,
@@ -94,7 +95,7 @@ impl Known {
         }
     }
 
-    /// Another hub has changed something.
+    /// Handles an invalidation by a peer hub. `None` clears the cache.
     fn hear(&mut self, changed: Changed<'_>) {
         self.changes += 1;
         if let Some((tenant, about)) = changed {
@@ -147,7 +148,7 @@ fn decided_by(change: &Change) -> Vec<About> {
 }
 
 impl Cached {
-    /// Remembers what is in this store.
+    /// Creates a cache in front of this store.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         let known: Arc<Mutex<Known>> = Arc::default();
         if let Some(shared) = inner.shared() {
@@ -162,12 +163,12 @@ impl Cached {
         Cached { inner, known, events, commits: Arc::default() }
     }
 
-    /// What happens to what is in it, at this hub and at all others.
+    /// Returns the event log of this store, with the events of all hubs.
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Commits that finish without their callers.
+    /// Returns the commits that finish even if their callers stop waiting.
     pub(crate) fn commits(&self) -> &Arc<Tasks> {
         &self.commits
     }
@@ -178,7 +179,7 @@ impl Cached {
             let decided: Vec<_> = batch.changes.iter().flat_map(decided_by).collect();
             let done = self.inner.commit(tenant, batch).await;
             if done.is_err() {
-                // What another hub has changed may not have been told yet.
+                // The invalidation by a peer hub may not have arrived yet.
                 let mut known = lock(&self.known);
                 for about in &decided {
                     known.hear(Some((tenant, about)));
@@ -202,7 +203,7 @@ impl Cached {
 #[async_trait]
 impl Store for Cached {
     async fn commit(&self, tenant: TenantId, mut batch: Batch) -> Result<()> {
-        // A store that several share tells all of them, with the change.
+        // The store of a cluster distributes the events itself, with the change.
         let is_alone = self.inner.shared().is_none();
         let told = if is_alone { std::mem::take(&mut batch.told) } else { Vec::new() };
         let untold = Untold::new(self.events.clone(), tenant, told);

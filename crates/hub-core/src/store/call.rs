@@ -1,35 +1,35 @@
-//! Calls and approvals as they are kept.
+//! Call records and approvals as stored.
 
 use jiff::Timestamp;
 
 use crate::digest::Digest;
 use crate::id::{ApprovalId, CallId, ServerId};
 
-/// How far a call is.
+/// Status of a call.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "CallStatus")]
 pub enum Status {
-    /// It waits for a person.
+    /// The call waits for approval.
     Pending,
-    /// It is under way.
+    /// The call was sent and has no result yet.
     Running,
-    /// The server answered.
+    /// The server returned a result.
     Success,
-    /// The server answered that it failed, or could not be reached.
+    /// The server returned an error or could not be reached.
     Error,
-    /// A person, or a rule, said no.
+    /// A user or the policy denied the call.
     Denied,
-    /// Whoever wanted it gave it up.
+    /// The call was cancelled.
     Cancelled,
-    /// It was sent, and nobody knows what came of it. It is never sent again.
+    /// The call was sent, and its outcome cannot be determined. It is never sent again.
     Unknown,
 }
 
 impl Status {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Status; 7] = [
         Status::Pending,
         Status::Running,
@@ -40,7 +40,7 @@ impl Status {
         Status::Unknown,
     ];
 
-    /// How it is called.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Status::Pending => "pending",
@@ -53,101 +53,101 @@ impl Status {
         }
     }
 
-    /// The one with this name.
+    /// Finds a status by its name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Whether nothing more will happen.
+    /// Returns whether the status is final.
     pub fn is_final(self) -> bool {
         !matches!(self, Status::Pending | Status::Running)
     }
 }
 
-/// One call of a tool.
+/// Call record.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Call {
-    /// Its id.
+    /// Id of the call.
     pub id: CallId,
-    /// The server.
+    /// Server.
     pub server: ServerId,
-    /// The tool, as the server calls it.
+    /// Upstream name of the tool.
     pub tool: String,
-    /// Who wants it.
+    /// Subject of the caller.
     pub subject: String,
-    /// How far it is.
+    /// Status.
     pub status: Status,
-    /// The digest of its arguments.
+    /// Digest of the arguments.
     pub digest: Digest,
-    /// The arguments, sealed, if they are kept.
+    /// Encrypted arguments, if they are stored.
     #[serde(with = "super::bytes::maybe")]
     pub arguments: Option<Vec<u8>>,
-    /// The result, sealed, if there is one and it is kept.
+    /// Encrypted result, if there is one and it is stored.
     #[serde(with = "super::bytes::maybe")]
     pub result: Option<Vec<u8>>,
-    /// Why it failed, sealed.
+    /// Encrypted error message.
     #[serde(with = "super::bytes::maybe")]
     pub error: Option<Vec<u8>>,
-    /// When it was wanted.
+    /// Time of the request.
     pub created: Timestamp,
-    /// When it was sent.
+    /// Time at which the call was sent.
     pub started: Option<Timestamp>,
-    /// When it was over.
+    /// Time at which the call finished.
     pub completed: Option<Timestamp>,
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// How it ended.
+    /// Final status.
     pub status: Status,
-    /// The result, sealed.
+    /// Encrypted result.
     pub result: Option<Vec<u8>>,
-    /// Why it failed, sealed.
+    /// Encrypted error message.
     pub error: Option<Vec<u8>>,
-    /// When.
+    /// Time at which the call finished.
     pub at: Timestamp,
-    /// Whether its arguments are still kept.
+    /// Whether the arguments stay in the store.
     pub keeps_arguments: bool,
 }
 
-/// Which calls are wanted.
+/// Filter of a call list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallFilter {
-    /// Of this server.
+    /// Server.
     pub server: Option<ServerId>,
-    /// Of this tool.
+    /// Upstream name of the tool.
     pub tool: Option<String>,
-    /// That are so far.
+    /// Status.
     pub status: Option<Status>,
-    /// Of this subject.
+    /// Subject of the caller.
     pub subject: Option<String>,
-    /// From then on.
+    /// Earliest time of the request, inclusive.
     pub since: Option<Timestamp>,
-    /// Before then.
+    /// Latest time of the request, exclusive.
     pub until: Option<Timestamp>,
 }
 
-/// What a person said.
+/// Status of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
-    /// Nothing yet.
+    /// The approval waits for a decision.
     Open,
-    /// Yes.
+    /// A user approved the call.
     Approved,
-    /// No.
+    /// A user or the policy denied the call.
     Denied,
-    /// Nothing in time.
+    /// The approval expired before a decision.
     Expired,
-    /// Yes, and it was made use of. It cannot be used again.
+    /// The approval was used for its call and cannot be used again.
     Used,
-    /// It is not wanted any more.
+    /// The call was cancelled, so that the approval is not needed any more.
     Withdrawn,
 }
 
 impl Decision {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Decision; 6] = [
         Decision::Open,
         Decision::Approved,
@@ -157,7 +157,7 @@ impl Decision {
         Decision::Withdrawn,
     ];
 
-    /// How it is called.
+    /// Returns the stored name.
     pub const fn name(self) -> &'static str {
         match self {
             Decision::Open => "open",
@@ -169,38 +169,38 @@ impl Decision {
         }
     }
 
-    /// The one with this name.
+    /// Finds a status by its name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|decision| decision.name() == name)
     }
 }
 
-/// A question to a person: may this call be made, exactly so?
+/// Approval: a request to a user to permit one exact call.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Approval {
-    /// Its id.
+    /// Id of the approval.
     pub id: ApprovalId,
-    /// The call.
+    /// Call.
     pub call: CallId,
-    /// What it is bound to: subject, server, tool as it is defined, arguments, policy.
+    /// Binding: digest over policy version, subject, server, pinned tool definition and arguments.
     pub digest: Digest,
-    /// What was said.
+    /// Status.
     pub decision: Decision,
-    /// Who said it.
+    /// Subject that decided.
     pub decided_by: Option<String>,
-    /// When it was asked.
+    /// Time of the request.
     pub created: Timestamp,
-    /// Until when it can be answered, and made use of.
+    /// Expiry: the approval can be decided and used until then.
     pub expires: Timestamp,
-    /// When it was answered.
+    /// Time of the decision.
     pub decided: Option<Timestamp>,
 }
 
-/// Which approvals are wanted.
+/// Filter of an approval list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApprovalFilter {
-    /// Of this call.
+    /// Call.
     pub call: Option<CallId>,
-    /// With this decision.
+    /// Status.
     pub decision: Option<Decision>,
 }

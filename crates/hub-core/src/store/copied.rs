@@ -1,4 +1,4 @@
-//! What a copy of a store is made of: everything that is kept, one by one, as it can be written down.
+//! Snapshot items: the records of a store, as written to backups.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,32 +6,32 @@ use super::{Approval, Call, Stored};
 use crate::audit::{Checkpoint, Row};
 use crate::id::TenantId;
 
-/// One thing that is kept, and whose it is.
+/// Item of a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Copied {
-    /// Whose.
+    /// Tenant of the record.
     pub tenant: TenantId,
-    /// What.
+    /// Record.
     pub what: What,
 }
 
-/// What is kept. Whatever refers to something comes after it.
+/// Record of a snapshot. A record follows all records that it refers to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// A document.
+    /// Document.
     Document(Stored),
-    /// A call.
+    /// Call record.
     Call(Box<Call>),
-    /// A question to a person.
+    /// Approval.
     Approval(Approval),
-    /// An entry of the audit.
+    /// Audit entry.
     Entry(Row),
-    /// How far the audit went.
+    /// Checkpoint of the audit.
     Checkpoint(Checkpoint),
 }
 
-/// Bytes as text.
+/// Serialization of bytes as base64.
 pub(crate) mod bytes {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
@@ -46,14 +46,14 @@ pub(crate) mod bytes {
         STANDARD.decode(text).map_err(serde::de::Error::custom)
     }
 
-    /// The same for what may not be there.
+    /// Serialization of optional bytes as base64.
     pub(crate) mod maybe {
         use super::{Deserializer, Serializer};
 
         #[derive(serde::Serialize, serde::Deserialize)]
         struct Bytes(#[serde(with = "super")] Vec<u8>);
 
-        #[expect(clippy::ref_option, reason = "serde asks for it")]
+        #[expect(clippy::ref_option, reason = "the signature is given by serde")]
         pub(crate) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
             serde::Serialize::serialize(&bytes.clone().map(Bytes), to)
         }

@@ -1,5 +1,5 @@
-//! Documents: everything that people set up, each by its kind, its id and, if it has one, a name that no other of its
-//! kind has.
+//! Documents: stored JSON objects of the hub, identified by kind and id. A document may have a name that is unique in
+//! its kind.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -7,42 +7,42 @@ use serde_json::Value;
 
 use crate::error::{self, Error, Result};
 
-/// What a document is.
+/// Kind of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A server. Its name is its slug.
+    /// Server. Its name is its slug.
     Server,
-    /// A tool of a server, which is its parent.
+    /// Tool record. Its parent is the server.
     Tool,
-    /// When the hub last spoke with a server, which is its parent.
+    /// Server contact: when the hub last reached a server, and the last sync error. Its parent is the server.
     Contact,
-    /// A secret that is sealed. Its parent is the server that it is for.
+    /// Encrypted secret. Its parent is the server that it is for.
     Secret,
-    /// The sealed key of the tenant.
+    /// Wrapped key of the tenant.
     TenantKey,
-    /// An agent.
+    /// Agent.
     Agent,
-    /// A token of an agent or a user, who is its parent.
+    /// API token. Its parent is the agent or user.
     Token,
-    /// A person.
+    /// User.
     User,
-    /// Somebody who has signed in at a browser. Its parent is the user.
+    /// Browser session. Its parent is the user.
     Session,
-    /// What signs somebody in once. Its parent is the user.
+    /// One-time login link. Its parent is the user.
     Link,
-    /// Held by whoever renews a sign-in. Its parent is the server.
+    /// Lease that one hub of a cluster holds, such as for a token refresh. Its parent, if any, is the server.
     Lease,
-    /// Entries of the audit that are in a file. Its id is the number of the first.
+    /// Audit segment. Its id is the number of the first entry.
     Segment,
-    /// How it stands with a sign-in. Its parent is the server.
+    /// Grant status with its HTTP trace. Its parent is the server.
     Trace,
-    /// The id of the store, by which the signed head of the audit knows it. There is one, of the first tenant.
+    /// Id of the store, named by the signed audit heads. There is one, in the first tenant.
     StoreId,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 14] = [
         Kind::Server,
         Kind::Tool,
@@ -60,17 +60,17 @@ impl Kind {
         Kind::StoreId,
     ];
 
-    /// Whether hubs remember such documents: every call asks for them.
+    /// Returns whether hubs cache such documents: every call reads them.
     pub fn is_remembered(self) -> bool {
         matches!(self, Kind::Server | Kind::Tool | Kind::Agent)
     }
 
-    /// The one with this name.
+    /// Finds a kind by its stored name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// How it is called where it is kept.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Server => "server",
@@ -91,72 +91,72 @@ impl Kind {
     }
 }
 
-/// Which document, within a tenant.
+/// Key of a document within a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// What it is.
+    /// Kind of the document.
     pub kind: Kind,
-    /// Its id.
+    /// Id of the document.
     pub id: String,
 }
 
 impl Key {
-    /// The key of a document.
+    /// Creates a key.
     pub fn new(kind: Kind, id: impl std::fmt::Display) -> Self {
         Key { kind, id: id.to_string() }
     }
 }
 
-/// A document as it is to be kept.
+/// Document without its version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// Which.
+    /// Key.
     pub key: Key,
-    /// The name that no other of its kind may have.
+    /// Name, unique in the kind.
     pub name: Option<String>,
-    /// What it belongs to. When that is removed, this must be, too.
+    /// Id of the parent. When the parent is deleted, this document must be deleted, too.
     pub parent: Option<String>,
-    /// What it says.
+    /// JSON body.
     pub body: Value,
 }
 
-/// A document as it is kept.
+/// Document as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// The document.
+    /// Document.
     pub document: Document,
-    /// Counts its changes, from one on.
+    /// Version, from 1, increased by each change.
     pub version: u64,
 }
 
 impl Document {
-    /// A document that says this.
+    /// Creates a document with this body.
     pub fn new(key: Key, body: &impl Serialize) -> Result<Self> {
         let body = serde_json::to_value(body).map_err(|error| {
             Error::new(
                 error::Kind::Internal,
                 "not_written",
-                format!("a {} cannot be written: {error}", key.kind.name()),
+                format!("the {} cannot be serialized: {error}", key.kind.name()),
             )
         })?;
         Ok(Document { key, name: None, parent: None, body })
     }
 
-    /// With a name.
+    /// Sets the name.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// As a part of something.
+    /// Sets the parent.
     #[must_use]
     pub fn of(mut self, parent: impl std::fmt::Display) -> Self {
         self.parent = Some(parent.to_string());
         self
     }
 
-    /// What it says.
+    /// Deserializes the body.
     pub fn read<T: DeserializeOwned>(self) -> Result<T> {
         let Key { kind, id } = self.key;
         serde_json::from_value(self.body).map_err(|error| {

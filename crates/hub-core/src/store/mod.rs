@@ -1,8 +1,7 @@
-//! Where everything is kept, as the hub sees it: read in any way, and changed in one.
+//! Store interface: typed reads, and writes in batches.
 //!
-//! A [`Batch`] is what happens at once or not at all: documents that change, a call that goes on, a decision, and the
-//! entries of the audit that say so. Each part names what must be true before; if it is not, nothing of the batch is done.
-//! There is no other way to change anything.
+//! A [`Batch`] is one transaction: changed documents, the transition of a call, a decision, and their audit entries.
+//! Each change names its precondition; if one fails, nothing of the batch is committed. All writes are batches.
 
 mod batch;
 mod cached;
@@ -28,45 +27,45 @@ use crate::id::{ApprovalId, CallId, TenantId};
 
 pub(crate) use copied::bytes;
 
-/// Which part of a long list is wanted.
+/// Request for a page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paging {
-    /// What the page before ended with.
+    /// Cursor: the `next` of the previous page.
     pub after: Option<String>,
-    /// How many, at most; each store has a bound of its own.
+    /// Maximum number of items; each store has an upper bound.
     pub limit: usize,
 }
 
-/// Part of a long list.
+/// Page of a list.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[schemars(rename = "{T}Page")]
 pub struct Page<T> {
-    /// The items.
+    /// Items of the page.
     pub items: Vec<T>,
-    /// What to ask for the next page with, if there is one.
+    /// Cursor of the next page, if there is one.
     pub next: Option<String>,
 }
 
-/// The most that one page holds.
+/// Maximum number of items of a page.
 pub const MOST_ON_PAGE: usize = 500;
 
-/// Where everything is kept. Whatever is asked for is of one tenant.
+/// Store of the hub. Every read and write is within one tenant, unless stated otherwise.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Does all of a batch, or nothing. When it is done, it survives the end of this process.
+    /// Commits a batch, or nothing of it. A committed batch survives the end of this process.
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()>;
 
-    /// One document.
+    /// Reads a document.
     async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>>;
 
-    /// One document, whose ever it is, and whose it is: only for what proves who asks, which is tokens and sessions. No two
-    /// tenants have one with the same id.
+    /// Reads a document of any tenant, with the tenant. Only for authentication, by tokens and sessions, whose ids are
+    /// unique across tenants.
     async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>>;
 
-    /// The document of a kind that has this name.
+    /// Reads the document of a kind with this name.
     async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>>;
 
-    /// Documents of a kind, in the order in which they were made; those of one parent, if it is named.
+    /// Lists documents of a kind in the order of creation; only those of `parent`, if it is given.
     async fn documents(
         &self,
         tenant: TenantId,
@@ -75,16 +74,16 @@ pub trait Store: Send + Sync + 'static {
         paging: &Paging,
     ) -> Result<Page<Stored>>;
 
-    /// One call.
+    /// Reads a call.
     async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>>;
 
-    /// Calls, the newest first, without their arguments and results: those are read one by one.
+    /// Lists calls, the newest first, without their arguments and results.
     async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>>;
 
-    /// One approval.
+    /// Reads an approval.
     async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>>;
 
-    /// Approvals, the newest first.
+    /// Lists approvals, the newest first.
     async fn approvals(
         &self,
         tenant: TenantId,
@@ -92,42 +91,42 @@ pub trait Store: Send + Sync + 'static {
         paging: &Paging,
     ) -> Result<Page<Approval>>;
 
-    /// Where the audit of a tenant ends.
+    /// Returns the chain head of a tenant.
     async fn head(&self, tenant: TenantId) -> Result<Head>;
 
-    /// Entries of the audit that come after a number.
+    /// Lists audit entries after a number.
     async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>>;
 
-    /// The last checkpoint of a tenant.
+    /// Returns the last checkpoint of a tenant.
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>>;
 
-    /// Every tenant that has anything.
+    /// Lists all tenants with data.
     async fn tenants(&self) -> Result<Vec<TenantId>>;
 
-    /// Some of the calls that are under way at a hub that is gone.
+    /// Lists some of the calls that were running at a hub that is gone.
     async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>>;
 
-    /// Whether there are calls that finished before `before`.
+    /// Returns whether there are calls that finished before `before`.
     async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool>;
 
-    /// What hubs on this store tell each other; nothing if it has only one.
+    /// Returns the cluster, or `None` if only one hub uses this store.
     fn shared(&self) -> Option<&Shared> {
         None
     }
 
-    /// How far the clock that all hubs on this store go by is ahead of this machine's.
+    /// Returns the offset of the cluster clock from the clock of this machine.
     fn ahead(&self) -> SignedDuration {
         SignedDuration::ZERO
     }
 
-    /// Hands out everything, as it is at one moment.
+    /// Exports a consistent snapshot of all tenants.
     async fn copy_out(&self, to: Sender<Copied>) -> Result<()>;
 
-    /// Takes in so many things that another store has handed out, in their order; all of them, or none. There must be nothing
-    /// here yet.
+    /// Imports a snapshot of `count` items of another store, in order; all of them, or none. The store must be empty.
     async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()>;
 
-    /// Waits until nothing can be kept any more, however long the hub runs; for ever where what fails comes back. Why.
+    /// Waits until the store fails permanently, and returns the error. Never returns if the store recovers from
+    /// failures.
     async fn broken(&self) -> Error {
         std::future::pending().await
     }

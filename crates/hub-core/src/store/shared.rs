@@ -1,4 +1,4 @@
-//! What hubs that share a store tell each other: what happens, what was changed of what they remember, and what time it is.
+//! Cluster: what hubs on one store exchange, which is events, cache invalidations and the common clock.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,17 +10,17 @@ use crate::id::TenantId;
 use crate::sync::lock;
 use crate::world::World;
 
-/// Something that may be remembered was changed.
+/// Scope of a cache invalidation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum About {
-    /// One document.
+    /// A document.
     One(Key),
-    /// All of a kind that belong to something.
+    /// All documents of a kind with this parent.
     Parts(Kind, String),
 }
 
 impl About {
-    /// What a change is about, if hubs cache it: documents that the store caches, and tenant keys.
+    /// Returns the scope that a change invalidates, if hubs cache it: documents that the store caches, and tenant keys.
     pub fn of(change: &Change) -> Option<Self> {
         let about = match change {
             Change::Put { document, .. } => About::One(document.key.clone()),
@@ -33,45 +33,45 @@ impl About {
     }
 }
 
-/// What another hub has changed; nothing, if nobody knows.
+/// Invalidation by a peer hub; `None` if the changed documents are not known.
 pub type Changed<'a> = Option<(TenantId, &'a About)>;
 
 type Ear = Box<dyn Fn(Changed<'_>) + Send + Sync>;
 
-/// What hubs on one store tell each other.
+/// Cluster of hubs on one store.
 pub struct Shared {
-    /// What happens at any of them.
+    /// Event log of the cluster.
     pub events: Events,
-    /// Numbers of events mean the same at all hubs with the same line.
+    /// Id of the event log. Event numbers are comparable between hubs with the same id.
     pub line: String,
     ears: Mutex<Vec<Ear>>,
 }
 
 impl Shared {
-    /// Those of a line.
+    /// Creates the cluster with its event log.
     pub fn new(events: Events, line: String) -> Self {
         Shared { events, line, ears: Mutex::default() }
     }
 
-    /// Calls this whenever another hub has changed something, before its events are told.
+    /// Registers a listener of invalidations by peer hubs. It is called before their events are published.
     pub fn listen(&self, ear: impl Fn(Changed<'_>) + Send + Sync + 'static) {
         lock(&self.ears).push(Box::new(ear));
     }
 
-    /// Another hub has changed something.
+    /// Notifies the listeners of an invalidation by a peer hub.
     pub fn changed(&self, what: Changed<'_>) {
         lock(&self.ears).iter().for_each(|ear| ear(what));
     }
 }
 
-/// The time that all hubs on a store have in common, whatever their machines say.
+/// Common clock of all hubs on a store, independent of the clocks of their machines.
 pub struct Clock {
     world: Arc<dyn World>,
     store: Arc<dyn Store>,
 }
 
 impl Clock {
-    /// What this world says, corrected by what the store says.
+    /// Creates a clock from the local one and the offset that the store measures.
     pub fn new(world: Arc<dyn World>, store: Arc<dyn Store>) -> Self {
         Clock { world, store }
     }

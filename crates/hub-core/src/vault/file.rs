@@ -1,4 +1,4 @@
-//! The key file: the root keys, and the key that signs checkpoints of the audit. Only its owner may read it.
+//! Key file: the root keys, and the key that signs audit checkpoints. Only its owner may read it.
 //!
 //! ```text
 //! # linchpin keys
@@ -7,8 +7,8 @@
 //! root 11400714819323198485 01ff…
 //! ```
 //!
-//! The last root key is in use. A process that changes the file holds the lock beside it, and writes only a file that has every
-//! root key of the one that it replaces.
+//! The last root key is in use. A process that changes the file holds the lock beside it, and never writes a file that
+//! loses a root key unknown to it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -27,50 +27,50 @@ use crate::world::{World, random};
 const HEAD: &str = "# linchpin keys";
 const LONGEST: u64 = 64 << 10;
 
-/// Why a key file cannot be used. Nothing of what is in it is shown.
+/// Error of a key file. It contains nothing of the contents.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("the key file `{}` cannot be used: {error}", path.display())]
     Io {
-        /// Which.
+        /// Path of the key file.
         path: PathBuf,
-        /// Why.
+        /// I/O error.
         error: io::Error,
     },
-    /// Others can get at it.
-    #[error("the key file `{}` is not yours alone: {why}", path.display())]
+    /// Other users can access the file.
+    #[error("the key file `{}` is not private: {why}", path.display())]
     Exposed {
-        /// Which.
+        /// Path of the key file.
         path: PathBuf,
-        /// Who can.
+        /// Reason why the file is not private.
         why: private::Exposed,
     },
-    /// Others can replace it.
+    /// Other users can replace the file.
     #[error("the key file `{}` cannot be used: {why}", path.display())]
     ExposedAbove {
-        /// Which.
+        /// Path of the key file.
         path: PathBuf,
-        /// By which folder.
+        /// Folder that is not safe.
         why: private::ExposedAbove,
     },
-    /// It is no key file.
-    #[error("`{}` is no key file (line {line}): give the one that the hub made, or a copy of it", path.display())]
+    /// The file is not a key file.
+    #[error("`{}` is not a key file (line {line}): use the key file that the hub created, or a copy of it", path.display())]
     Broken {
-        /// Which.
+        /// Path of the key file.
         path: PathBuf,
-        /// Where.
+        /// Number of the invalid line.
         line: usize,
     },
 }
 
-/// What the key file holds.
+/// Contents of the key file.
 #[derive(Clone)]
 pub struct KeyFile {
     path: PathBuf,
-    /// The seed of the key that signs checkpoints.
+    /// Seed of the key that signs checkpoints.
     pub audit: Zeroizing<[u8; 32]>,
-    /// Oldest first; the last one is in use.
+    /// Root keys, the oldest first; the last one is in use.
     roots: Vec<Root>,
     own: Arc<OwnSecrets>,
 }
@@ -82,7 +82,7 @@ pub struct KeyFileLock {
 }
 
 impl KeyFile {
-    /// Reads the file, or makes one if there is none. Whether it was made.
+    /// Reads the file, or creates it if it does not exist. Returns whether it was created.
     pub fn open(path: &Path, world: &dyn World) -> Result<(Self, bool), KeyFileError> {
         private::check_above(path)
             .map_err(|why| KeyFileError::ExposedAbove { path: path.to_owned(), why })?;
@@ -90,7 +90,7 @@ impl KeyFile {
             return Ok((found, false));
         }
         let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
-        // Two hubs that start at once must not make one file each: the second finds the file of the first.
+        // Two hubs that start concurrently must not create two files: the second finds the file of the first.
         let lock = lock_file(path).map_err(failed)?;
         lock.lock().map_err(failed)?;
         if let Some(found) = Self::read(path)? {
@@ -102,7 +102,7 @@ impl KeyFile {
         Ok((made, true))
     }
 
-    /// Reads a file, if there is one.
+    /// Reads the file, if it exists.
     fn read(path: &Path) -> Result<Option<Self>, KeyFileError> {
         let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
         let file = match File::open(path) {
@@ -116,7 +116,7 @@ impl KeyFile {
         Self::parse(path, &text).map(Some)
     }
 
-    /// Takes the lock beside the file. `WouldBlock` if another process holds it.
+    /// Acquires the lock beside the file. Fails with `WouldBlock` if another process holds it.
     pub fn lock(&self) -> io::Result<KeyFileLock> {
         let file = lock_file(&self.path)?;
         match file.try_lock() {
@@ -131,14 +131,14 @@ impl KeyFile {
         let failed = |error| KeyFileError::Io { path: self.path.clone(), error };
         let found = Self::read(&self.path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         if found.audit != self.audit {
-            return Err(failed(io::Error::other("it was replaced by the key file of another hub")));
+            return Err(failed(io::Error::other("the file was replaced by the key file of another hub")));
         }
         self.own.learn(bytes(&found.roots));
         self.roots = found.roots;
         Ok(())
     }
 
-    /// What the text of a key file says, which is to be at this path.
+    /// Parses the text of a key file for this path.
     pub fn parse(path: &Path, text: &str) -> Result<Self, KeyFileError> {
         let broken = |line| KeyFileError::Broken { path: path.to_owned(), line };
         let (mut audit, mut roots) = (None, Vec::<Root>::new());
@@ -162,12 +162,12 @@ impl KeyFile {
         Ok(Self::new(path.to_owned(), audit, roots))
     }
 
-    /// The root key in use.
+    /// Returns the root key in use.
     pub fn root(&self) -> &Root {
         self.roots.last().expect("a key file has a root key")
     }
 
-    /// The root key with this id.
+    /// Finds a root key by its id.
     pub fn find(&self, id: u64) -> Option<&Root> {
         self.roots.iter().find(|root| root.id == id)
     }
@@ -177,33 +177,34 @@ impl KeyFile {
         KeyFile { path, audit, roots, own: Arc::new(own) }
     }
 
-    /// Every key that was ever in the file, to be masked in what servers return.
+    /// Returns every key that was ever in the file, to be redacted in the results of servers.
     pub(crate) fn own_secrets(&self) -> &Arc<OwnSecrets> {
         &self.own
     }
 
-    /// Adds a root key, which is used from now on. Those before stay until nothing is sealed with them.
+    /// Adds a root key, which is used from now on. The previous ones stay as long as they wrap a tenant key.
     pub fn add(&mut self, lock: &KeyFileLock, world: &dyn World) -> io::Result<()> {
         let roots = self.roots.iter().cloned().chain([Root::new(world)]).collect();
         self.replace(lock, roots, world)
     }
 
-    /// Forgets all root keys but the one in use.
+    /// Removes all root keys except the one in use.
     pub fn forget(&mut self, lock: &KeyFileLock, world: &dyn World) -> io::Result<()> {
         let roots = vec![self.root().clone()];
         self.replace(lock, roots, world)
     }
 
-    /// Writes the file with other root keys, unless it has root keys that are not known here: they would be lost.
+    /// Writes the file with other root keys. Fails if the file contains root keys unknown to this process: they would
+    /// be lost.
     fn replace(&mut self, _: &KeyFileLock, roots: Vec<Root>, world: &dyn World) -> io::Result<()> {
         let found = Self::read(&self.path).map_err(io::Error::other)?;
         let is_known =
             |root: &Root| self.find(root.id).is_some_and(|own| own.key.bytes() == root.key.bytes());
         if !found.is_some_and(|found| found.audit == self.audit && found.roots.iter().all(is_known)) {
-            let text = "it was changed by another process: run `linchpin key rotate` again";
+            let text = "the file was changed by another process: run `linchpin key rotate` again";
             return Err(io::Error::other(text));
         }
-        self.own.learn(bytes(&roots)); // before they are written
+        self.own.learn(bytes(&roots)); // before the keys are written
         let before = std::mem::replace(&mut self.roots, roots);
         self.save(world).inspect_err(|_| self.roots = before)
     }
@@ -213,7 +214,7 @@ impl KeyFile {
         private::write(&self.path, self.text().as_bytes(), world)
     }
 
-    /// What the file says.
+    /// Returns the text of the file.
     pub fn text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *digits(&self.audit)));
         for root in &self.roots {
@@ -227,7 +228,7 @@ impl KeyFile {
     }
 }
 
-/// Opens the lock of a key file, or makes it.
+/// Opens the lock file of a key file, or creates it.
 fn lock_file(path: &Path) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -243,11 +244,12 @@ fn bytes(roots: &[Root]) -> impl Iterator<Item = &[u8; 32]> {
     roots.iter().map(|root| root.key.bytes())
 }
 
-/// Both ways through memory that is wiped.
+/// Encodes a key, in memory that is wiped on drop.
 fn digits(key: &[u8; 32]) -> Zeroizing<String> {
     Zeroizing::new(hex(key))
 }
 
+/// Decodes a key, in memory that is wiped on drop.
 fn key(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let bytes = Zeroizing::new(unhex(text)?);
     Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))
@@ -341,7 +343,7 @@ mod tests {
         ] {
             fs::write(&path, &text).unwrap();
             let error = open(&folder).err().unwrap();
-            assert!(error.contains(&format!("is no key file (line {line})")), "{error}");
+            assert!(error.contains(&format!("is not a key file (line {line})")), "{error}");
             assert!(!error.contains("canary"));
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }

@@ -1,12 +1,12 @@
-//! Where secrets are: sealed, each bound to whose it is and what it is for.
+//! Vault: encrypted secrets, each bound to its tenant and purpose.
 //!
 //! ```text
-//! root key (a file of the operator) ─► key of a tenant (kept, sealed) ─► secrets (kept, sealed)
+//! root key (key file) ─► tenant key (stored, wrapped) ─► secrets (stored, encrypted)
 //! ```
 //!
-//! Rotating the root key wraps the tenant keys again, which is quick; the data that they encrypt stays as it is. A tenant has
-//! one key for each rotation of its data: the newest encrypts, all of them decrypt.
-//! Without the sealed key of a tenant everything of that tenant is lost, which is how it is forgotten for good.
+//! Rotating the root key wraps the tenant keys again, which is quick; the data that they encrypt stays as it is. A
+//! tenant has one key for each rotation of its data: the newest encrypts, all of them decrypt. Deleting the wrapped
+//! tenant keys makes all data of the tenant permanently unreadable.
 
 mod file;
 mod seal;
@@ -22,74 +22,74 @@ use crate::error::{Error, Kind, Result};
 use crate::id::{SecretId, TenantId};
 use crate::world::{World, random};
 
-/// A root key and its id.
+/// Root key with its id.
 #[derive(Clone)]
 pub struct Root {
-    /// Random, so that two hubs never give one id to two keys. Older versions counted from one.
+    /// Random id, so that two hubs never use one id for two keys. Older versions counted from one.
     pub id: u64,
     key: Key,
 }
 
-/// The key of a tenant, sealed with a root key.
+/// Tenant key, wrapped with a root key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrapped {
-    /// Whose it is.
+    /// Tenant of the key.
     pub tenant: TenantId,
-    /// Which of the keys of this tenant it is.
+    /// Number of the key within its tenant.
     pub number: u32,
-    /// The id of the root key that it is sealed with.
+    /// Id of the root key that wraps it.
     pub root: u64,
-    /// The key, sealed.
+    /// Encrypted key.
     pub sealed: Vec<u8>,
 }
 
-/// The key of a tenant, ready for use.
+/// Tenant key, unwrapped.
 #[derive(Clone)]
 pub struct TenantKey {
     tenant: TenantId,
-    /// Which of the keys of this tenant it is.
+    /// Number of the key within its tenant.
     pub number: u32,
     key: Key,
 }
 
-/// What a secret is bound to. With anything else it cannot be opened.
+/// Binding of a secret. The secret cannot be decrypted with any other binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Its id.
+    /// Id of the secret.
     pub id: SecretId,
-    /// What it is, such as `bearer`.
+    /// Kind, such as `bearer`.
     pub kind: String,
-    /// Where it may be sent: an origin, or an issuer.
+    /// Origin or issuer to which the secret may be sent.
     pub bound_to: String,
 }
 
 impl Root {
-    /// Makes a root key with a random id.
+    /// Creates a root key with a random id.
     pub fn new(world: &dyn World) -> Self {
         Root { id: u64::from_be_bytes(random(world)), key: Key::random(world) }
     }
 
-    /// Makes a key for a tenant, after the one with the number before it.
+    /// Creates a tenant key with the number after `before`.
     pub fn make(&self, world: &dyn World, tenant: TenantId, before: u32) -> (TenantKey, Wrapped) {
         let made = TenantKey { tenant, number: before + 1, key: Key::random(world) };
         let wrapped = self.wrap(world, &made);
         (made, wrapped)
     }
 
-    /// Seals the key of a tenant.
+    /// Wraps a tenant key.
     pub fn wrap(&self, world: &dyn World, key: &TenantKey) -> Wrapped {
         let about = key_label(key.tenant, key.number, self.id);
         let sealed = self.key.seal(world, &about, key.key.bytes());
         Wrapped { tenant: key.tenant, number: key.number, root: self.id, sealed }
     }
 
-    /// Opens the key of a tenant.
+    /// Unwraps a tenant key.
     pub fn unwrap(&self, wrapped: &Wrapped) -> Result<TenantKey> {
         let about = key_label(wrapped.tenant, wrapped.number, self.id);
         let opened = self.key.open(&about, &wrapped.sealed).and_then(|bytes| Key::from_slice(&bytes));
         let key = opened.ok_or_else(|| {
             let text =
-                "the key of a tenant does not open with this key file: give the file that it was sealed with";
+                "a tenant key cannot be decrypted with this key file: use the key file that it was encrypted with";
             Error::new(Kind::Unavailable, "wrong_key_file", text)
         })?;
         Ok(TenantKey { tenant: wrapped.tenant, number: wrapped.number, key })
@@ -101,20 +101,20 @@ fn key_label(tenant: TenantId, number: u32, root: u64) -> Vec<u8> {
 }
 
 impl TenantKey {
-    /// Seals a secret.
+    /// Encrypts a secret with its binding.
     pub fn seal(&self, world: &dyn World, label: &Label, secret: &[u8]) -> Vec<u8> {
         self.key.seal(world, &self.about(label), secret)
     }
 
-    /// Opens a secret.
+    /// Decrypts a secret. Fails if the binding is not the one that it was encrypted with.
     pub fn open(&self, label: &Label, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
         self.key.open(&self.about(label), sealed).ok_or_else(|| {
-            let text = format!("the {} for {} cannot be opened: enter it again", label.kind, label.bound_to);
+            let text = format!("the {} for {} cannot be decrypted: set it again", label.kind, label.bound_to);
             Error::new(Kind::Unavailable, "secret_unreadable", text)
         })
     }
 
-    /// Parts are told apart by their lengths, since some are chosen by others.
+    /// Returns the binding as bytes. Each part has its length before it, since callers choose some of the parts.
     fn about(&self, label: &Label) -> Vec<u8> {
         let (tenant, id, number) = (self.tenant.to_string(), label.id.to_string(), self.number.to_string());
         let parts = ["linchpin secret 1", &tenant, &id, &label.kind, &label.bound_to, &number];
@@ -168,7 +168,7 @@ mod tests {
             assert!(other.open(&own, &sealed).is_err());
         }
         let error = key.open(&label("bearer", "https://b.example"), &sealed).unwrap_err().to_string();
-        assert_eq!(error, "the bearer for https://b.example cannot be opened: enter it again");
+        assert_eq!(error, "the bearer for https://b.example cannot be decrypted: set it again");
     }
 
     #[test]

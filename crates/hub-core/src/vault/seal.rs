@@ -1,5 +1,5 @@
-//! One sealed text: `XChaCha20-Poly1305` with a random nonce, and a proof of the one key that opens it. The cipher alone
-//! would let somebody make a text that opens differently under two keys.
+//! Authenticated encryption: `XChaCha20-Poly1305` with a random nonce and a key commitment. Without the commitment, a
+//! ciphertext could be made that decrypts differently under two keys.
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
@@ -12,7 +12,7 @@ const FORM: u8 = 1;
 const NONCE: usize = 24;
 const PROOF: usize = 32;
 
-/// A key for everything that is sealed here.
+/// Key for sealing and opening.
 #[derive(Clone)]
 pub(super) struct Key(Zeroizing<[u8; 32]>);
 
@@ -29,12 +29,12 @@ impl Key {
         &self.0
     }
 
-    /// Seals a text that opens only with `about`.
+    /// Seals a text. It opens only with the same `about` (additional authenticated data).
     pub(super) fn seal(&self, world: &dyn World, about: &[u8], text: &[u8]) -> Vec<u8> {
         let nonce: [u8; NONCE] = random(world);
         let payload = Payload { msg: text, aad: about };
         let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload);
-        let sealed = sealed.expect("no text is too long for the cipher");
+        let sealed = sealed.expect("the text is shorter than the limit of the cipher");
         let proof = hmac::sign(&self.proving(), &[&nonce, about].concat());
         [&[FORM], proof.as_ref(), &nonce, &sealed].concat()
     }

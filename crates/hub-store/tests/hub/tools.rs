@@ -127,7 +127,7 @@ async fn a_dead_server_keeps_its_tools_and_hides_no_other() {
     assert_eq!((of("up").len(), of("dead").len()), (6, 6));
     assert!(of("dead").iter().all(|tool| tool.is_stale) && of("up").iter().all(|tool| !tool.is_stale));
     let view = hub.server(person(ADA), "dead").await.unwrap();
-    assert!(view.error.unwrap().starts_with("`dead` cannot be connected to") && view.last_synced.is_some());
+    assert!(view.error.unwrap().starts_with("cannot connect to `dead`") && view.last_synced.is_some());
     assert_eq!(
         stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap().status,
         Status::Success
@@ -135,7 +135,7 @@ async fn a_dead_server_keeps_its_tools_and_hides_no_other() {
     let wanted = Wanted { tool: Which::Local("mcp_dead__echo".into()), arguments: json!({"message": "a"}) };
     let call = hub.call_tool(person(ADA), wanted, true).await.unwrap();
     assert_eq!(call.status, Status::Error);
-    assert!(call.error.unwrap().contains("cannot be connected to"));
+    assert!(call.error.unwrap().contains("cannot connect to"));
 }
 
 #[tokio::test]

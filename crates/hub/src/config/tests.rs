@@ -137,11 +137,11 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         ("[servers]\na = 1", "line 2, column 1: `servers.a`: must be an object"),
         (
             "[servers.a]\nname = \"A\"",
-            "line 1, column 10: `servers.a.command`: a server has either a `command`",
+            "line 1, column 10: `servers.a.command`: a server requires either a `command`",
         ),
         (
             "[servers.a]\ncommand = \"x\"\nurl = \"https://a.example\"",
-            "line 3, column 1: `servers.a.url`: it is for a server with a `url`, and",
+            "line 3, column 1: `servers.a.url`: must not be set together with `command`",
         ),
         (
             "[servers.a]\n  comand = \"x\"",
