@@ -242,7 +242,7 @@ impl<R: BufRead> Reader<R> {
         is_end.then_some(None).ok_or_else(|| self.lines.changed())
     }
 
-    /// Verifies the complete backup against these keys. Calls `told` with the number of bytes read so far.
+    /// Verifies the complete backup against these keys. The callback receives the number of bytes read so far.
     pub fn check(mut self, keys: &KeyFile, mut told: impl FnMut(u64)) -> Result<Contents> {
         if self.header.audit_key != audit_key(keys) {
             let text = "the backup belongs to a hub with another key file: use that key file";

@@ -73,7 +73,7 @@ fn described(block: &Value) -> Option<String> {
     })
 }
 
-/// Truncates a text so that its JSON form has at most `most` bytes.
+/// Truncates a text so that its JSON form has at most this many bytes.
 fn cut(mut text: String, most: usize) -> String {
     let mut bytes = 0;
     let end = text.char_indices().find(|(_, char)| {

@@ -49,7 +49,7 @@ impl Form {
         self.take(name)
     }
 
-    /// Takes a string of at most `longest` characters, without NUL characters.
+    /// Takes a string with a maximum length in characters, without NUL characters.
     pub fn text(&mut self, name: &'static str, longest: usize) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
@@ -100,7 +100,7 @@ impl Form {
         self.members.into_iter().map(read).collect()
     }
 
-    /// Takes a list of at most `most` strings of at most `longest` characters each.
+    /// Takes a list of strings, with a maximum number of strings and of characters in each.
     pub fn texts(&mut self, name: &'static str, most: usize, longest: usize) -> Result<Vec<String>> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
         let fits = |value: &Value| value.as_str().filter(|text| is_text(text, longest)).map(str::to_owned);
@@ -111,7 +111,7 @@ impl Form {
         read.ok_or_else(|| self.error(name, text()))
     }
 
-    /// Takes an object of at most `most` strings of at most `longest` characters each.
+    /// Takes an object of strings, with a maximum number of members and of characters in each.
     pub fn map(
         &mut self,
         name: &'static str,

@@ -163,7 +163,7 @@ mod tests {
         for number in [5, 9, 7] {
             here.append(&here.sign(&signer, "a", ADA, head(number), at), &System).unwrap();
         }
-        // Of another key, of another tenant, changed, and cut off.
+        // Lines of another key, of another tenant, changed, and cut off.
         here.append(&here.sign(&Signer::new(&[8; 32]), "a", ADA, head(20), at), &System).unwrap();
         here.append(&here.sign(&signer, "a", TenantId::fixed(2), head(21), at), &System).unwrap();
         let changed = SignedHead { place: "/else".into(), ..here.sign(&signer, "b", ADA, head(22), at) };

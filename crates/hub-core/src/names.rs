@@ -61,7 +61,7 @@ impl Slug {
     }
 }
 
-/// Returns the qualified name of a tool for models with names of at most `longest` characters.
+/// Returns the qualified name of a tool for models with this maximum length of names.
 pub fn local(server: &Slug, tool: &str, longest: usize) -> String {
     let begin = format!("mcp_{}__", server.0);
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');

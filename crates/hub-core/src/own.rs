@@ -18,10 +18,10 @@ use crate::token;
 
 /// Length of the parts of a key that the search looks for. A run of `MIN_PART` characters contains one of them.
 const BLOCK: usize = 8;
-/// Length from which a part of a known key is masked: a result may contain a part of a file.
+/// Minimum length of a part of a known key that is masked: a result may contain a part of a file.
 const MIN_PART: usize = 2 * BLOCK;
-/// Digits from which a part of an unknown secret is masked if its format is all that shows what it is. With fewer of
-/// them, 64 bits and more are left to guess.
+/// Minimum number of digits of a part of an unknown secret that is masked by its format alone. With fewer digits, an
+/// attacker still has to guess at least 64 bits.
 const MIN_DIGITS: usize = 48;
 const DECODER: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
@@ -91,7 +91,7 @@ impl Search {
             let encoded = STANDARD_NO_PAD.encode(shifted(token::BEGIN.as_bytes(), begin));
             formats.push((core(&encoded, begin, token::BEGIN.len()), Spelling::Base64(begin)));
         }
-        // Before the check digits of a token.
+        // Two digits and the underscore before the check digits of a token.
         let ends: Vec<_> = (0..=u8::MAX).map(|byte| hex(&[byte]) + "_").collect();
         let blocks = || keys.iter().flat_map(|key| key.as_bytes().chunks_exact(BLOCK));
         let places = blocks()

@@ -76,7 +76,7 @@ impl Connections {
         true
     }
 
-    /// Returns the HTTP connections that have been idle for a while.
+    /// Returns the remote connections that are due for a check.
     pub(crate) fn quiet(&self) -> Vec<Reached> {
         let (now, slots) = (self.world.now(), lock(&self.slots));
         let due = slots.iter().filter(|(_, slot)| slot.is_due(now));
@@ -102,7 +102,7 @@ impl Connections {
         }
     }
 
-    /// Closes connections that have been idle for too long.
+    /// Closes connections that have been idle for 10 minutes.
     pub fn end_idle(&self) {
         let now = self.world.now();
         let is_idle =

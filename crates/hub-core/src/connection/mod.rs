@@ -95,7 +95,7 @@ pub type OnChanged = Arc<dyn Fn(TenantId, ServerId, Changed) + Send + Sync>;
 /// Callback for requests that the egress policy denies, with the actor and the server.
 pub type OnDenied = Arc<dyn Fn(Scope, ServerId, &Denied<'_>) + Send + Sync>;
 
-/// How stdio servers are started.
+/// Options for starting stdio servers.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
     /// Lineage that all of them carry.
@@ -271,7 +271,7 @@ impl Connections {
     }
 
     /// Returns the connection of this subject to this server, and opens it if necessary. Fails during the backoff after
-    /// a failed attempt, unless `insist`.
+    /// a failed attempt, unless the caller bypasses it.
     pub(crate) async fn get(
         &self,
         scope: Scope,

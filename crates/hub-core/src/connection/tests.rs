@@ -90,7 +90,7 @@ impl Stage {
         self.server.transport = Transport::Stdio(Launch::new("tail", &["-f", "/dev/null"]));
     }
 
-    /// Starts to connect, calls `meanwhile` during the attempt, and cancels it.
+    /// Starts to connect, calls the callback during the attempt, and cancels it.
     async fn leave(&self, watching: &mut Watching, meanwhile: impl FnOnce()) {
         tokio::select! {
             _ = self.get(scope(ADA, 1)) => panic!("the server never responds"),

@@ -177,7 +177,7 @@ impl Keys {
             wrapped = file.root().wrap(&*self.world, &key);
             let change = Change::Put { document: document(&wrapped)?, version };
             match self.store.commit(tenant, Batch::new().change(change)).await {
-                Err(error) if error.kind() == error::Kind::Conflict => break, // the rotation has wrapped it
+                Err(error) if error.kind() == error::Kind::Conflict => break, // the rotation has wrapped the key
                 done => done?,
             }
         }
@@ -216,7 +216,7 @@ impl Keys {
         Ok(newest.seal(&*self.world, label, text))
     }
 
-    /// Decrypts with whichever key of a tenant it was encrypted with.
+    /// Decrypts with the key of the tenant that was used for encryption.
     pub async fn decrypt(
         &self,
         tenant: TenantId,
