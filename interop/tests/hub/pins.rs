@@ -45,7 +45,7 @@ fn f5_a_changed_tool_is_set_aside_and_earlier_trust_is_void() {
     for caller in [&trusting, &asking, &*hub] {
         let call = caller.call(FORECAST, place.clone());
         assert_eq!(call["status"], "denied", "{call}");
-        assert!(text(&call["error"]).contains("no longer what it was"), "{call}");
+        assert!(text(&call["error"]).contains("the tool definition has changed"), "{call}");
     }
     let approval = text(&waiting["approval"]);
     let void = hub.refused(409, "POST", &format!("/approvals/{approval}/approve"), Value::Null);

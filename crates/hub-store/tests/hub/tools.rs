@@ -34,7 +34,7 @@ async fn a_tool_that_changes_cannot_be_called_until_somebody_has_looked() {
     assert_eq!(view.changes[0].after.as_deref(), Some("Sends a message\\u{200b}"));
     let denied = stage.call(person(ADA), "send", json!({})).await.unwrap();
     assert_eq!(denied.status, Status::Denied);
-    assert!(denied.error.unwrap().contains("no longer what it was"));
+    assert!(denied.error.unwrap().contains("the tool definition has changed"));
     let filter = ToolFilter { state: Some(State::Changed), ..ToolFilter::default() };
     assert_eq!(hub.tools(person(ADA), &filter).await.unwrap().len(), 1);
     // Whoever trusts it says what they looked at.
