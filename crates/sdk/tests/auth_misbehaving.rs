@@ -23,12 +23,12 @@ mod signing_in;
 const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ChallengeMissing,
-        "needing more: the server rejected the request: HTTP 403: a token is needed that is good for this \
+        "needing more: the server rejected the request: HTTP 403: a valid token is required \
          (HTTP_FORBIDDEN)",
     ),
     (
         Switch::ChallengeMalformed,
-        "needing more: the server rejected the request: HTTP 403: a token is needed that is good for this \
+        "needing more: the server rejected the request: HTTP 403: a valid token is required \
          (HTTP_FORBIDDEN)",
     ),
     (Switch::ChallengeSeveral, "fine"),
@@ -320,7 +320,7 @@ const TABLE: &[(Switch, &str)] = &[
     ),
     (
         Switch::CodeUsed,
-        "connecting: `ISSUER` issued no token: error `invalid_grant` (this code was used before) \
+        "connecting: `ISSUER` issued no token: error `invalid_grant` (the code was already used) \
          (HTTP_AUTHORIZATION)",
     ),
     (Switch::CodeTwice, "fine"),
@@ -427,7 +427,7 @@ const TABLE: &[(Switch, &str)] = &[
     (Switch::DpopNonce, "fine"),
     (
         Switch::DpopNonceForever,
-        "connecting: `ISSUER` issued no token: error `use_dpop_nonce` (a nonce is needed) \
+        "connecting: `ISSUER` issued no token: error `use_dpop_nonce` (a nonce is required) \
          (HTTP_AUTHORIZATION)",
     ),
 ];

@@ -165,7 +165,7 @@ const TABLE: &[(Switch, &str, &str)] = &[
     (
         Switch::CodeUsed,
         "coming back",
-        "`ISSUER` issued no token: error `invalid_grant` (this code was used before)",
+        "`ISSUER` issued no token: error `invalid_grant` (the code was already used)",
     ),
     (Switch::CodeTwice, "fine", ""),
     (
@@ -256,7 +256,7 @@ const TABLE: &[(Switch, &str, &str)] = &[
     (
         Switch::DpopNonceForever,
         "coming back",
-        "`ISSUER` issued no token: error `use_dpop_nonce` (a nonce is needed)",
+        "`ISSUER` issued no token: error `use_dpop_nonce` (a nonce is required)",
     ),
 ];
 

@@ -140,7 +140,7 @@ impl fmt::Display for ClientError {
             ClientError::EndlessList { method, pages } => {
                 write!(
                     f,
-                    "{method} has too many entries, does not end within {pages} pages, or repeats a cursor"
+                    "{method} has too many entries, did not end within {pages} pages, or repeated a cursor"
                 )
             }
             ClientError::NotServed { method } => write!(f, "the server does not support {method}"),

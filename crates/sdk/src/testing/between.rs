@@ -1,4 +1,4 @@
-//! Standing between a client and another transport, to see or change what passes.
+//! Interceptor between a client and another transport, which can observe and change messages.
 
 use std::io;
 use std::pin::Pin;
@@ -11,15 +11,15 @@ use crate::sync::lock;
 use crate::transport::memory::carry;
 use crate::transport::{Carrier, Line, Receiver, Transport, Wire};
 
-/// Is handed every message and decides what goes on.
+/// Receives every message and decides what is passed on.
 pub(super) trait Between: Send + Sync + 'static {
-    /// A message from the client.
+    /// Handles a message from the client.
     fn sent(&self, message: &[u8]);
-    /// A message from the server.
+    /// Handles a message from the server.
     fn received(&self, message: &[u8]);
 }
 
-/// Both sides, as seen from between them.
+/// Both ends of an intercepted connection.
 pub(super) struct Sides {
     client: Wire,
     server: Arc<Outbox>,
@@ -37,12 +37,12 @@ impl Sides {
         }
     }
 
-    /// Whether the connection has ended.
+    /// Returns whether the connection has ended.
     pub(super) fn are_apart(&self) -> bool {
         self.client.is_ended()
     }
 
-    /// Ends the connection for both.
+    /// Ends the connection for both ends.
     pub(super) fn cut(&self, reason: &str) {
         self.client.ended(reason);
         self.server.close();
@@ -50,7 +50,7 @@ impl Sides {
     }
 }
 
-/// Opens `transport` with something in between.
+/// Opens `transport` with an interceptor.
 pub(super) async fn open<B: Between>(
     transport: &dyn Transport,
     client: Wire,
@@ -64,7 +64,7 @@ pub(super) async fn open<B: Between>(
     let line: Arc<dyn Line> = transport.open(wire).await?.into();
     *lock(&sides.line) = Some(line);
     if sides.are_apart() {
-        sides.cut("it has ended already"); // while it was being opened
+        sides.cut("the connection has ended"); // while it was being opened
     }
     let upstream = Arc::downgrade(&junction);
     sides.client.on_outgoing(move || upstream.upgrade().into_iter().for_each(|junction| junction.carry_up()));
@@ -74,7 +74,7 @@ pub(super) async fn open<B: Between>(
 struct Junction<B> {
     between: B,
     sides: Arc<Sides>,
-    /// Held while messages of the client are handed over, so that they stay in order.
+    /// Held while messages of the client are passed on, so that they stay in order.
     turn: Mutex<()>,
 }
 
@@ -130,7 +130,7 @@ impl<B: Between> Line for JunctionLine<B> {
             if let Some(line) = line {
                 line.close().await;
             }
-            self.0.sides.cut("it was closed");
+            self.0.sides.cut("closed by the client");
         })
     }
 
@@ -146,6 +146,6 @@ impl<B: Between> Line for JunctionLine<B> {
 
 impl<B> Drop for JunctionLine<B> {
     fn drop(&mut self) {
-        self.0.sides.cut("it was closed");
+        self.0.sides.cut("closed by the client");
     }
 }

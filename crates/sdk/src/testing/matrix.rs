@@ -1,4 +1,4 @@
-//! One test, on every revision and every way to the server.
+//! Test matrix: one test on every revision and every transport.
 
 use std::any::Any;
 use std::fmt;
@@ -13,24 +13,24 @@ use crate::client::{Client, ClientBuilder, Eras};
 use crate::transport::Transport;
 use crate::transport::memory::Memory;
 
-/// How long one case may take. Only a test that hangs takes that long.
+/// Timeout of one case. Only a hanging test reaches it.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// How the messages travel.
+/// Transport of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// Within the process.
+    /// In memory.
     Memory,
-    /// Over pipes of the operating system, to a server on a thread and a runtime of its own.
+    /// Over operating system pipes, to a server on its own thread and runtime.
     Stdio,
-    /// Over HTTP on this machine, to a server on a thread and a runtime of its own: HTTP+SSE in the first revision,
-    /// Streamable HTTP from then on.
+    /// Over HTTP on this machine, to a server on its own thread and runtime: HTTP+SSE in the first revision,
+    /// Streamable HTTP in all others.
     #[cfg(all(feature = "http-client", feature = "http-server"))]
     Http,
 }
 
 impl Way {
-    /// All that the features of this build have.
+    /// All transports that the features of this build provide.
     const ALL: &[Way] = &[
         Way::Memory,
         Way::Stdio,
@@ -39,16 +39,16 @@ impl Way {
     ];
 }
 
-/// What becomes of a handler while the client is asked something in the stateless era.
+/// How the server treats a handler that requests input in the stateless era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rounds {
-    /// It waits, and goes on when the answer comes.
+    /// The handler waits, and continues when the input arrives.
     Park,
-    /// It is given up, and begins anew with the answers.
+    /// The handler is dropped, and runs again with the input.
     Replay,
 }
 
-/// One combination.
+/// One combination of revision, transport and round mode.
 #[derive(Clone)]
 pub struct Case {
     service: Service,
@@ -58,22 +58,22 @@ pub struct Case {
 }
 
 impl Case {
-    /// The revision that is spoken.
+    /// Returns the revision of the case.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// How the messages travel.
+    /// Returns the transport of the case.
     pub fn transport(&self) -> Way {
         self.way
     }
 
-    /// What becomes of handlers that ask.
+    /// Returns the round mode of the case.
     pub fn rounds(&self) -> Rounds {
         self.rounds
     }
 
-    /// The way to the server, to be wrapped by another one.
+    /// Returns the transport to the server, for wrapping it in another one.
     pub fn to_server(&self) -> Box<dyn Transport> {
         match self.way {
             Way::Memory => Box::new(Memory(self.service.clone())),
@@ -83,18 +83,18 @@ impl Case {
         }
     }
 
-    /// A client that speaks this revision only, and remembers nothing.
+    /// Creates a client builder for this revision only, with an empty revision cache.
     pub fn client(&self) -> ClientBuilder {
         self.client_over(self.to_server())
     }
 
-    /// As [`Self::client`], over a transport that wraps [`Self::to_server`].
+    /// Like [`Self::client`], over a transport that wraps [`Self::to_server`].
     pub fn client_over(&self, transport: impl Transport) -> ClientBuilder {
         Client::over(transport).revisions([self.revision]).eras(Eras::new())
     }
 }
 
-/// For messages: the revision, the way, and the rounds where they matter.
+/// Formats the case for messages: revision, transport and, in the stateless era, the round mode.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = match self.way {
@@ -112,9 +112,9 @@ impl fmt::Display for Case {
     }
 }
 
-/// What a test can end with: nothing, or a result whose error is shown.
+/// Outcome of a test: `()`, or a result whose error is shown.
 pub trait Verdict {
-    /// Why the test failed, if it did.
+    /// Returns why the test failed, if it did.
     fn failure(self) -> Option<String>;
 }
 
@@ -130,11 +130,11 @@ impl<T, E: fmt::Display> Verdict for Result<T, E> {
     }
 }
 
-/// Runs a test on every revision that the server speaks, over every transport, and where the revision makes a
-/// difference with handlers that wait for answers and with handlers that begin anew.
+/// Runs a test on every revision that the server supports, over every transport and, in the stateless era, with
+/// parked and with replayed handlers.
 ///
-/// Each case has a thread and a runtime of its own, in real time. All are run; the failing ones are named in one
-/// panic at the end.
+/// Each case has its own thread and runtime, in real time. All cases are run; one panic at the end names the failed
+/// ones.
 ///
 /// ```
 /// use linchpin::{NoArgs, Server, testing};
@@ -172,29 +172,29 @@ fn cases(service: &Service) -> Vec<Case> {
     cases
 }
 
-/// Runs one case; gives what went wrong.
+/// Runs one case and returns the failure, if any.
 fn run<Fut>(case: &Case, test: &(impl Fn(Case) -> Fut + Sync)) -> Option<String>
 where
     Fut: Future<Output: Verdict>,
 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Some(format!("there is no runtime: {error}")),
+        Err(error) => return Some(format!("failed to create a runtime: {error}")),
     };
     let work = || {
         runtime
             .block_on(async { tokio::time::timeout(LIMIT, test(case.clone())).await.map(Verdict::failure) })
     };
-    // A thread with the name of the case: that is where the panic's own message says it happened.
+    // The thread is named after the case, so that the panic message names it.
     let ended = thread::scope(|scope| {
         match thread::Builder::new().name(case.to_string()).spawn_scoped(scope, work) {
             Ok(running) => running.join(),
-            Err(error) => Ok(Ok(Some(format!("there is no thread: {error}")))),
+            Err(error) => Ok(Ok(Some(format!("failed to spawn a thread: {error}")))),
         }
     });
     match ended {
         Ok(Ok(failure)) => failure,
-        Ok(Err(_)) => Some(format!("it did not end within {LIMIT:?}")),
+        Ok(Err(_)) => Some(format!("timed out after {LIMIT:?}")),
         Err(panic) => Some(message(&*panic)),
     }
 }
@@ -202,5 +202,5 @@ where
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("it panicked: {}", text.unwrap_or("without a message"))
+    format!("panicked: {}", text.unwrap_or("without a message"))
 }

@@ -1,13 +1,13 @@
-//! For tests of servers and clients: every revision and transport at once, scripted peers, records of what was
-//! said, and lines that lose, change and delay messages.
+//! Test utilities for servers and clients: all revisions and transports at once, scripted peers, transcripts, and
+//! transports that lose, change and delay messages.
 //!
 //! | to test | use |
 //! |---|---|
-//! | a server, by a client, in all that both speak | [`matrix()`] |
-//! | a server, by messages of your own | [`RawClient`] |
-//! | a client, by a server that does as it is told | [`Script`] |
-//! | what is said on the wire | [`Transcript`] |
-//! | that nothing hangs when messages get lost | [`Faults`] |
+//! | a server, with a client, in all revisions and transports | [`matrix()`] |
+//! | a server, with raw messages | [`RawClient`] |
+//! | a client, with a scripted server | [`Script`] |
+//! | the messages on the wire | [`Transcript`] |
+//! | that nothing hangs when messages are lost | [`Faults`] |
 //! | a client that signs in | `authority`, with the feature `auth` |
 //!
 //! ```
@@ -58,7 +58,7 @@ pub use crate::transport::Direction;
 use crate::transport::Transport;
 use crate::transport::memory::Memory;
 
-/// The way to a server in this process, to be wrapped by another transport.
+/// Returns a transport to a server in this process, for wrapping it in another one.
 pub fn in_memory(service: &Service) -> impl Transport + use<> {
     Memory(service.clone())
 }

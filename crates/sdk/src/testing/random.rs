@@ -1,18 +1,18 @@
-//! Numbers that look random and are the same for the same seed, on every machine and for ever: a seed in a message
-//! about a failure is all that is needed to see the failure again.
+//! Deterministic pseudo-random numbers. They depend only on the seed, on every machine and in every version, so a
+//! seed in a failure message is enough to reproduce the failure.
 
-/// Splitmix64.
+/// Splitmix64 generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers that belong to a seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "it never ends, so it is no good iterator")]
+    /// Returns the next number.
+    #[expect(clippy::should_implement_trait, reason = "it never ends, so it is not a useful iterator")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -20,13 +20,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 if that is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
-    /// One of several; there must be one.
+    /// Returns one of the elements. Panics if there are none.
     pub fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
         &among[self.below(among.len())]
     }

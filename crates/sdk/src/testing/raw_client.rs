@@ -1,4 +1,4 @@
-//! A client that sends what it is told, for tests of servers.
+//! Raw client that sends arbitrary messages, for tests of servers.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use crate::Service;
 use crate::server::{Connection, Reach, start};
 use crate::transport::Outgoing;
 
-/// One connection to a server in this process, message by message.
+/// A connection to a server in this process, message by message.
 ///
 /// ```
 /// use linchpin::{NoArgs, Revision, Server, testing::RawClient};
@@ -36,16 +36,16 @@ pub struct RawClient {
     connection: Arc<Connection>,
     answers: Arc<Outbox>,
     outgoing: Outgoing,
-    /// Messages that have come and were not looked at.
+    /// Received messages that were not returned yet.
     waiting: VecDeque<String>,
-    /// What requests speak once a connection was opened.
+    /// Revision of the requests, once a connection was opened.
     revision: Option<Revision>,
     last_id: i64,
     runtime: Handle,
 }
 
 impl RawClient {
-    /// Connects, without a word.
+    /// Connects without sending anything.
     pub fn new(service: &Service) -> Self {
         let answers = Arc::new(Outbox::unattended(usize::MAX));
         RawClient {
@@ -60,7 +60,7 @@ impl RawClient {
         }
     }
 
-    /// Connects, and opens a session where the revision has one.
+    /// Connects, and opens a session if the revision has sessions.
     pub async fn open(service: &Service, revision: Revision) -> Self {
         let mut client = Self::new(service);
         client.revision = Some(revision);
@@ -74,7 +74,7 @@ impl RawClient {
         client
     }
 
-    /// Sends one line, whatever it is: text, or a `Value`.
+    /// Sends one line: text, or a `Value`. It need not be valid.
     pub fn send(&mut self, line: impl Display) {
         let line = line.to_string();
         let limit = self.service.settings().max_message;
@@ -85,14 +85,13 @@ impl RawClient {
         }
     }
 
-    /// The next line that the server sends; `None` once it sends no more. A line that is no JSON is given as a
-    /// string.
+    /// Returns the next line from the server; `None` at the end. A line that is not JSON is returned as a string.
     pub async fn next(&mut self) -> Option<Value> {
         let line = self.next_line().await?;
         Some(serde_json::from_str(&line).unwrap_or(Value::String(line)))
     }
 
-    /// As [`Self::next`], without reading it.
+    /// Like [`Self::next`], without parsing the line.
     pub async fn next_line(&mut self) -> Option<String> {
         while self.waiting.is_empty() {
             self.wait().await?;
@@ -107,8 +106,8 @@ impl RawClient {
         Some(())
     }
 
-    /// Sends a request with an id of its own, and the metadata that the revision wants; gives its answer. What
-    /// comes before the answer stays for [`Self::next`].
+    /// Sends a request with a new id and the metadata that the revision requires, and returns its response. Messages
+    /// received before the response remain available to [`Self::next`].
     pub async fn request(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         let id = Value::from(self.last_id);
@@ -145,7 +144,7 @@ impl RawClient {
         Value::Object(params)
     }
 
-    /// Ends the input; gives what else the server says before it is done.
+    /// Ends the input, and returns all remaining messages of the server.
     pub async fn end(mut self) -> Vec<Value> {
         self.connection.finish(self.service.settings().shutdown_timeout).await;
         let mut rest = Vec::new();

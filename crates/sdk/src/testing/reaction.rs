@@ -1,11 +1,12 @@
-//! What a scripted server does about one message.
+//! Reactions of a scripted server to a message.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What a [`super::Script`] does about one message, step by step. A `Value` is one, too: the result.
+/// Reaction of a [`super::Script`] to one message, as a list of steps. A `Value` converts into a reaction with that
+/// result.
 ///
 /// ```
 /// use linchpin::testing::Reaction;
@@ -25,7 +26,7 @@ pub struct Reaction(VecDeque<Step>);
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// An answer, to which the id of the request is added.
+    /// A response, to which the id of the request is added.
     Answer(&'static str, Value),
     Bytes(Vec<u8>),
     Wait(Duration),
@@ -33,7 +34,7 @@ pub(super) enum Step {
 }
 
 impl Reaction {
-    /// Nothing: a request stays without an answer.
+    /// Creates an empty reaction: a request gets no response.
     pub fn new() -> Self {
         Self::default()
     }
@@ -43,22 +44,22 @@ impl Reaction {
         self
     }
 
-    /// Answers with a result.
+    /// Responds with a result.
     pub fn result(self, result: Value) -> Self {
         self.then(Step::Answer("result", result))
     }
 
-    /// Answers with an error.
+    /// Responds with an error.
     pub fn error(self, code: i64, message: &str) -> Self {
         self.then(Step::Answer("error", json!({ "code": code, "message": message })))
     }
 
-    /// Answers with an error that says more.
+    /// Responds with an error with data.
     pub fn error_with(self, code: i64, message: &str, data: &Value) -> Self {
         self.then(Step::Answer("error", json!({ "code": code, "message": message, "data": data })))
     }
 
-    /// Sends a message as it is: an answer with another id, a batch.
+    /// Sends a message unchanged, for example a response with another id, or a batch.
     pub fn message(self, message: &Value) -> Self {
         self.raw(&message.to_string())
     }
@@ -68,28 +69,28 @@ impl Reaction {
         self.message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
     }
 
-    /// Sends a request. The answer is told to [`super::Script::on_answer`].
+    /// Sends a request. Its response goes to [`super::Script::on_answer`].
     pub fn ask(self, id: impl Into<Value>, method: &str, params: &Value) -> Self {
         let id = id.into();
         self.message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
 
-    /// Sends a line, whatever it is.
+    /// Sends a line, valid or not.
     pub fn raw(self, line: &str) -> Self {
         self.bytes([line.as_bytes(), b"\n"].concat())
     }
 
-    /// Sends bytes: a part of a line, several lines.
+    /// Sends bytes: a part of a line, or several lines.
     pub fn bytes(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.then(Step::Bytes(bytes.into()))
     }
 
-    /// Does nothing for a while; other messages are dealt with meanwhile.
+    /// Waits; other messages are handled in the meantime.
     pub fn wait(self, time: Duration) -> Self {
         self.then(Step::Wait(time))
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub fn close(self, reason: &str) -> Self {
         self.then(Step::Close(reason.to_owned()))
     }

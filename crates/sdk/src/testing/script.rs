@@ -1,4 +1,4 @@
-//! A server that does as it is told, for tests of clients.
+//! Scripted server, for tests of clients.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,8 +17,8 @@ use crate::transport::{Line, Transport, Wire};
 
 type Handler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
 
-/// A transport to a server that follows a script. What it sends are bytes that are cut into messages as those of a
-/// real server are. Clones share the record of what was received.
+/// Transport to a scripted server. Its output is a byte stream that is split into messages like that of a real
+/// server. Clones share the record of received messages.
 ///
 /// ```
 /// use linchpin::testing::Script;
@@ -45,7 +45,7 @@ pub struct Script {
     record: Arc<Record>,
 }
 
-/// What was received, on all connections.
+/// Received messages of all connections.
 #[derive(Default)]
 struct Record {
     messages: Mutex<Vec<Value>>,
@@ -60,14 +60,15 @@ impl Default for Script {
 }
 
 impl Script {
-    /// A server that knows no method. Each request is answered with an error until [`Self::on`] says otherwise.
+    /// Creates a server without methods. Each request fails until [`Self::on`] adds a handler.
     pub fn new() -> Self {
         let record: Arc<Record> = Arc::default();
         let name = format!("a script ({:p})", Arc::as_ptr(&record));
         Script { name, handlers: HashMap::new(), on_open: Reaction::new(), on_answer: None, record }
     }
 
-    /// A server that speaks one revision, offers everything, and knows nothing but how to open.
+    /// Creates a server that supports one revision, declares all capabilities, and handles only the opening of a
+    /// connection.
     pub fn speaking(revision: Revision) -> Self {
         let capabilities = json!({
             "tools": { "listChanged": true },
@@ -92,8 +93,8 @@ impl Script {
         }
     }
 
-    /// What to do about requests or notifications of one method. `act` is given the whole message. What was said
-    /// about the method before no longer counts.
+    /// Sets the reaction to requests or notifications of one method. `act` receives the whole message. It replaces
+    /// an earlier reaction to the method.
     pub fn on<R: Into<Reaction>>(
         mut self,
         method: &str,
@@ -103,7 +104,7 @@ impl Script {
         self
     }
 
-    /// As [`Self::on`], for a server that writes lines of its own.
+    /// Like [`Self::on`], for a server that writes raw lines.
     pub fn reply_with(
         self,
         method: &str,
@@ -113,36 +114,36 @@ impl Script {
         self.on(method, move |message| all(lines(message)))
     }
 
-    /// What to do as soon as somebody connects.
+    /// Sets the reaction to a new connection.
     pub fn on_open(mut self, reaction: Reaction) -> Self {
         self.on_open = reaction;
         self
     }
 
-    /// What to do about answers to [`Reaction::ask`].
+    /// Sets the reaction to responses to [`Reaction::ask`].
     pub fn on_answer(mut self, act: impl Fn(&Value) -> Reaction + Send + Sync + 'static) -> Self {
         self.on_answer = Some(Arc::new(act));
         self
     }
 
-    /// What the client has sent so far.
+    /// Returns all messages received so far.
     pub fn messages(&self) -> Vec<Value> {
         lock(&self.record.messages).clone()
     }
 
-    /// What the client has sent so far of one method.
+    /// Returns all messages of one method received so far.
     pub fn received(&self, method: &str) -> Vec<Value> {
         let mut messages = self.messages();
         messages.retain(|message| message["method"] == method);
         messages
     }
 
-    /// How often somebody has connected.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         *lock(&self.record.opened)
     }
 
-    /// Waits for a message, which may have come already.
+    /// Waits for a message. Returns at once if it was already received.
     pub async fn wait_for(&self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut grown = std::pin::pin!(self.record.grown.notified());
@@ -159,7 +160,7 @@ impl Script {
         self.record.grown.notify_waiters();
     }
 
-    /// What to do about a message.
+    /// Returns the reaction to a message.
     pub(super) fn reaction(&self, message: &Value) -> Reaction {
         let Some(method) = message["method"].as_str() else {
             return self.on_answer.as_ref().map(|act| act(message)).unwrap_or_default();

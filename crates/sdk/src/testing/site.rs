@@ -1,4 +1,4 @@
-//! A server behind HTTP on this machine, on a thread and a runtime of its own, for as long as somebody is connected.
+//! HTTP test server on this machine, on its own thread and runtime, as long as a connection or its transport exists.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use crate::Service;
 use crate::transport::http::Http;
 use crate::transport::{Line, Opening, Transport, Wire};
 
-/// The way to a server that was started for it.
+/// Transport to an HTTP test server.
 pub(super) struct Site {
     http: Http,
     running: Arc<Running>,
 }
 
-/// The server ends when this is dropped.
+/// Dropping it stops the server.
 struct Running {
     _end: oneshot::Sender<()>,
 }
 
-/// Starts a server, and gives the way to it that clients of `revision` take.
+/// Starts a server, and returns the transport for clients of `revision`.
 pub(super) fn site(service: &Service, revision: Revision) -> Site {
     let (end, ended) = oneshot::channel::<()>();
     let (bound, url) = std::sync::mpsc::sync_channel(1);
     let service = service.clone();
     let serve = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("there is a runtime").block_on(async {
+        runtime.expect("failed to create a runtime").block_on(async {
             let endpoint = service.http().legacy_sse().bind("127.0.0.1:0").await;
-            let endpoint = endpoint.unwrap_or_else(|error| panic!("no address is free: {error}"));
-            let _ = bound.send(endpoint.url()); // nobody waits for it when the test has failed
+            let endpoint = endpoint.unwrap_or_else(|error| panic!("failed to bind: {error}"));
+            let _ = bound.send(endpoint.url()); // the receiver is gone if the test has failed
             let end = async { drop(ended.await) };
             endpoint.run_until(end).await.unwrap_or_else(|error| panic!("the server failed: {error}"));
         });
     };
-    thread::Builder::new().name("linchpin-site".into()).spawn(serve).expect("there is a thread");
-    let url = url.recv().expect("the server says where it is");
+    thread::Builder::new().name("linchpin-site".into()).spawn(serve).expect("failed to spawn a thread");
+    let url = url.recv().expect("the server reports its URL");
     let is_first = revision == Revision::ALL[0];
     let http = if is_first { Http::sse(url) } else { Http::new(url) };
     Site { http, running: Arc::new(Running { _end: end }) }

@@ -1,4 +1,4 @@
-//! One connection to a script: takes what the client sends, performs what the script has for it.
+//! Connection to a script: receives messages of the client and performs the reactions.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -15,15 +15,15 @@ use crate::sync::lock;
 use crate::transport::memory::carry;
 use crate::transport::{Line, Wire};
 
-/// One connection to a script.
+/// A connection to a script.
 struct Stage {
     script: Script,
     wire: Wire,
     runtime: Handle,
-    /// Held while messages of the client are handed over, so that they stay in order.
+    /// Held while messages of the client are passed on, so that they stay in order.
     turn: Mutex<()>,
     output: Mutex<VecDeque<Output>>,
-    /// Held while output is handed over: a client that answers at once comes back here.
+    /// Held while output is passed on: a client that responds at once calls back into this connection.
     cutter: Mutex<LineBuffer>,
 }
 
@@ -47,7 +47,7 @@ impl Stage {
     fn carry_up(self: &Arc<Self>) {
         let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take(lines));
         carry(has, take, &self.turn, |message| {
-            // The client under test writes JSON; if it does not, the text is what a test wants to see.
+            // Valid clients write JSON; other output is recorded as text.
             let text = || Value::from(String::from_utf8_lossy(message).into_owned());
             let message = serde_json::from_slice(message).unwrap_or_else(|_| text());
             self.script.note(&message);
@@ -83,7 +83,7 @@ impl Stage {
             let mut cutter = match self.cutter.try_lock() {
                 Ok(cutter) => cutter,
                 Err(TryLockError::Poisoned(cutter)) => cutter.into_inner(),
-                Err(TryLockError::WouldBlock) => return, // whoever has it hands this over, too
+                Err(TryLockError::WouldBlock) => return, // the holder of the lock passes this on, too
             };
             let next = lock(&self.output).pop_front();
             match next {
@@ -120,13 +120,13 @@ struct StageLine(Arc<Stage>);
 
 impl Line for StageLine {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.0.wire.ended("it was closed");
+        self.0.wire.ended("closed by the client");
         Box::pin(std::future::ready(()))
     }
 }
 
 impl Drop for StageLine {
     fn drop(&mut self) {
-        self.0.wire.ended("it was closed");
+        self.0.wire.ended("closed by the client");
     }
 }

@@ -1,4 +1,4 @@
-//! Pairs of blocking streams as a way to a server: real pipes within one process.
+//! Transport over pairs of blocking streams: real pipes within one process.
 
 use std::io::{self, ErrorKind, Read, Write, pipe};
 use std::pin::Pin;
@@ -15,17 +15,18 @@ use crate::transport::{Line, Transport, Wire};
 
 type Pair = (Box<dyn Read + Send>, Box<dyn Write + Send>);
 
-/// A way to a server over a pair of blocking streams, one message per line. Each connection has a thread that reads
-/// and one that writes.
+/// Transport over a pair of blocking streams, one message per line. Each connection has a reading and a writing
+/// thread.
 ///
-/// The time of the streams is real: do not use it with tokio's paused clock.
+/// The streams use real time: do not use it with tokio's paused clock.
 pub struct Streams {
     name: String,
     open: Box<dyn Fn() -> io::Result<Pair> + Send + Sync>,
 }
 
 impl Streams {
-    /// `open` gives what is read from and what is written to, anew for each connection.
+    /// Creates a transport. For each connection, `open` returns a new pair of streams: input to read from, and
+    /// output to write to.
     pub fn new<R, W>(
         name: impl Into<String>,
         open: impl Fn() -> io::Result<(R, W)> + Send + Sync + 'static,
@@ -39,8 +40,8 @@ impl Streams {
     }
 }
 
-/// The way to a server that is served over pipes of the operating system, as on its standard input and output, on a
-/// thread with a runtime of its own.
+/// Returns a transport to a server that runs over operating system pipes, like over standard input and output, on a
+/// thread with its own runtime.
 pub fn piped(service: &Service) -> Streams {
     let service = service.clone();
     let name = format!("{} over pipes ({:p})", service.settings().info.name, service.settings());
@@ -51,7 +52,7 @@ pub fn piped(service: &Service) -> Streams {
         let service = service.clone();
         thread::Builder::new().name("linchpin-piped".into()).spawn(move || {
             if let Err(error) = runtime.block_on(service.run_on(input, output)) {
-                tracing::error!(?error, "a server over pipes failed");
+                tracing::error!(?error, "server over pipes failed");
             }
         })?;
         Ok((from_server, to_server))
@@ -74,10 +75,10 @@ impl Transport for Streams {
 
 struct StreamsLine {
     wire: Wire,
-    /// Nothing more is to be written once what waits is.
+    /// Stops the writer once all queued messages are written.
     closing: Arc<AtomicBool>,
     wake: SyncSender<()>,
-    /// Whether the other side has ended, too.
+    /// Whether the server has closed its output.
     done: watch::Receiver<bool>,
 }
 
@@ -90,7 +91,7 @@ impl StreamsLine {
         thread::Builder::new().name("linchpin-read".into()).spawn(move || {
             let reason = match read_all(input, &reading) {
                 Ok(()) => "the server closed its output".to_owned(),
-                Err(error) => format!("the server's output cannot be read: {error}"),
+                Err(error) => format!("failed to read the output of the server: {error}"),
             };
             reading.ended(&reason);
             ended.send_replace(true);
@@ -98,7 +99,7 @@ impl StreamsLine {
         let write = move || write_all(output, &writing, &woken, &last);
         thread::Builder::new().name("linchpin-write".into()).spawn(write)?;
         let sent = wake.clone();
-        // A full channel means that the writer is awake already.
+        // A full channel means that the writer will wake up anyway.
         wire.on_outgoing(move || {
             let _ = sent.try_send(());
         });
@@ -133,14 +134,14 @@ fn read_all(mut input: Box<dyn Read + Send>, wire: &Wire) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what is to be sent until nothing more will be; then the other side reads the end of its input.
+/// Writes outgoing messages until the end. Dropping the output then signals the end of input to the server.
 fn write_all(mut output: Box<dyn Write + Send>, wire: &Wire, woken: &Receiver<()>, closing: &AtomicBool) {
     while woken.recv().is_ok() {
         let last = closing.load(Ordering::Acquire);
         let mut lines = Vec::new();
         wire.take(&mut lines);
         if let Err(error) = output.write_all(&lines).and_then(|()| output.flush()) {
-            return wire.ended(&format!("the server does not read its input: {error}"));
+            return wire.ended(&format!("failed to write to the server: {error}"));
         }
         if last || wire.is_ended() {
             return;
@@ -153,16 +154,16 @@ impl Line for StreamsLine {
         self.stop_writing();
         let mut done = self.done.clone();
         Box::pin(async move {
-            // An error means that the reading thread is gone, which is an end as well.
+            // An error means that the reading thread has finished, which is an end, too.
             let _ = done.wait_for(|done| *done).await;
-            self.wire.ended("it was closed");
+            self.wire.ended("closed by the client");
         })
     }
 }
 
 impl Drop for StreamsLine {
     fn drop(&mut self) {
-        self.wire.ended("it was closed");
+        self.wire.ended("closed by the client");
         self.stop_writing();
     }
 }

@@ -1,4 +1,4 @@
-//! A record of what was said on the wire.
+//! Transcript of the messages on the wire.
 
 use std::fmt;
 use std::io;
@@ -9,8 +9,8 @@ use super::between::{self, Between, Sides};
 use crate::sync::lock;
 use crate::transport::{Direction, Line, Transport, Wire};
 
-/// A transport that writes down what passes through another one. Clones share the record. Ids are counted from 1
-/// on each connection, so the same conversation gives the same text.
+/// A transport that records the messages passing through another one. Clones share the record. Ids start at 1 on
+/// each connection, so the same conversation produces the same text.
 #[derive(Clone)]
 pub struct Transcript {
     transport: Arc<dyn Transport>,
@@ -18,18 +18,18 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// A record of what passes through `transport`.
+    /// Creates a transcript of `transport`.
     pub fn new(transport: impl Transport) -> Self {
         Transcript { transport: Arc::new(transport), lines: Arc::default() }
     }
 
-    /// What was said so far, without newlines; bytes that are no UTF-8 are replaced.
+    /// Returns the messages so far, without newlines. Invalid UTF-8 is replaced.
     pub fn lines(&self) -> Vec<(Direction, String)> {
         lock(&self.lines).clone()
     }
 }
 
-/// One message per line, with an arrow.
+/// Formats one message per line, with an arrow.
 impl fmt::Display for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (direction, line) in &*lock(&self.lines) {

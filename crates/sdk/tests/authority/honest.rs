@@ -165,7 +165,7 @@ async fn clients_say_who_they_are_at_their_own_url() {
     let tokens = redeem(&authority, redirect.parameter("code").unwrap(), &[("client_id", id)]).await;
     assert_eq!(call(&authority, "greet", &access_token(&tokens)).await.status, 200);
     let pretender = authorization_url(&authority, &[("client_id", other)]);
-    assert_eq!(get(&pretender).await.body, "this client is not known");
+    assert_eq!(get(&pretender).await.body, "unknown client");
 }
 
 #[tokio::test]

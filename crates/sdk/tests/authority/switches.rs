@@ -367,7 +367,7 @@ async fn moves(authority: &Authority) {
         get(&issuer.replace("/tenant", "/.well-known/oauth-authorization-server/moved")).await.json();
     assert_eq!(document["issuer"], moved);
     let url = authorization_url(authority, &[]).replace(&issuer, &moved);
-    assert_eq!(get(&url).await.body, "this client is not known");
+    assert_eq!(get(&url).await.body, "unknown client");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The authorization endpoint. Whoever comes is signed in already and agrees to everything.
+//! Authorization endpoint. The user is already logged in and approves everything.
 
 use super::clients::{self, Fault};
 use super::form;
@@ -9,18 +9,18 @@ use super::switch::Switch;
 use super::web::{Reply, redirect, reply};
 use crate::server::unguessable;
 
-/// What no terminal should be shown.
+/// Description with control sequences that must not reach a terminal.
 pub(super) const NASTY: &str =
     "denied\u{1b}[2J\u{1b}]0;owned\u{7}\r\nSet-Cookie: a=b\n\u{202e}gnp.exe\u{0}\u{9b}31m";
 
 pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Reply {
     let mut state = shared.lock();
     let parameter = |name| form::find(&request.query, name);
-    // Who may not be led back is told here: anything else would lead people wherever somebody likes.
+    // Errors in client id or redirect URI are shown here: redirecting would be an open redirector.
     let client = parameter("client_id").and_then(|id| clients::find(&state, issuer, id));
-    let Some(client) = client else { return page("this client is not known") };
+    let Some(client) = client else { return page("unknown client") };
     let Some(back) = parameter("redirect_uri").filter(|url| clients::may_redirect(&client, url)) else {
-        return page("the redirect_uri is not the client's");
+        return page("the redirect_uri is not registered for this client");
     };
     let mut answer = match code(shared, &mut state, issuer, request) {
         Ok(code) => vec![("code", code)],
@@ -66,7 +66,7 @@ fn code(shared: &Shared, state: &mut State, issuer: Issuer, request: &SeenReques
     let is_digest = |text: &&str| text.len() == 43;
     let challenge = parameter("code_challenge").filter(is_digest);
     let Some(challenge) = challenge.filter(|_| parameter("code_challenge_method") == Some("S256")) else {
-        return Err(Fault::new("invalid_request", "a code_challenge of the method S256 is needed"));
+        return Err(Fault::new("invalid_request", "a code_challenge of the method S256 is required"));
     };
     let resource = resource(shared, state, parameter("resource"))?;
     let scopes = scopes(parameter("scope"))?;
@@ -86,7 +86,7 @@ fn code(shared: &Shared, state: &mut State, issuer: Issuer, request: &SeenReques
     Ok(code)
 }
 
-/// What a token is wanted for: it must be said, but for those who know nothing of resources.
+/// Checks the `resource` parameter. It is required, except in the modes without resource metadata.
 pub(super) fn resource(shared: &Shared, state: &State, wanted: Option<&str>) -> Result<String, Fault> {
     let own = resource_url(shared, &state.behaviour);
     let is_old = state.behaviour.has_any([Switch::NoResourceMetadata, Switch::NoMetadata]);
@@ -98,11 +98,11 @@ pub(super) fn resource(shared: &Shared, state: &State, wanted: Option<&str>) -> 
     }
 }
 
-/// The scopes that are asked for; the first of all if none is.
+/// Parses the requested scopes. Default: the first one of [`SCOPES`].
 pub(super) fn scopes(asked: Option<&str>) -> Result<Vec<String>, Fault> {
     let asked: Vec<_> = asked.unwrap_or(SCOPES[0]).split_ascii_whitespace().map(str::to_owned).collect();
     match asked.iter().find(|scope| !SCOPES.contains(&&***scope)) {
-        Some(unknown) => Err(Fault::new("invalid_scope", format!("there is no scope {unknown}"))),
+        Some(unknown) => Err(Fault::new("invalid_scope", format!("unknown scope {unknown}"))),
         None => Ok(asked),
     }
 }

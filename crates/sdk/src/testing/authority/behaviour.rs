@@ -1,4 +1,4 @@
-//! How the authority behaves: which switches are on, and what it says in place of the truth.
+//! Behaviour of the authority: enabled misbehaviours and overridden values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::switch::Switch;
 
-/// How an authority behaves. [`Authority::honest`](super::Authority::honest) is where it begins.
+/// Behaviour of an authority. [`Authority::honest`](super::Authority::honest) is the default.
 #[derive(Debug, Clone)]
-#[must_use = "it does nothing by itself"]
+#[must_use = "pass it to `Authority::start`"]
 pub struct Behaviour {
     pub(super) switches: BTreeSet<Switch>,
     pub(super) metadata: BTreeMap<String, Value>,
@@ -35,51 +35,52 @@ impl Behaviour {
         }
     }
 
-    /// Misbehaves in one way more.
+    /// Adds a misbehaviour.
     pub fn with(mut self, switch: Switch) -> Self {
         self.switches.insert(switch);
         self
     }
 
-    /// Says something else in the metadata of the authorization server; null leaves it out.
+    /// Overrides a field of the authorization server metadata; null removes it.
     pub fn metadata(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.metadata.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Says something else in the metadata of the protected resource; null leaves it out. Tokens are for the `resource`
-    /// that is said here, to the letter.
+    /// Overrides a field of the protected resource metadata; null removes it. Tokens are issued for exactly the
+    /// `resource` set here.
     pub fn resource_metadata(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.resource_metadata.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Says something else in `WWW-Authenticate` when a token is missing.
+    /// Overrides `WWW-Authenticate` for requests without a token.
     pub fn challenge(mut self, text: impl Into<String>) -> Self {
         self.challenge = Some(text.into());
         self
     }
 
-    /// Redirects whoever asks for the metadata of the authorization server to this URL.
+    /// Redirects requests for the authorization server metadata to this URL.
     pub fn redirect_metadata(mut self, url: impl Into<String>) -> Self {
         self.metadata_redirect = Some(url.into());
         self
     }
 
-    /// Says that its two servers are at these origins, for tests with something in between. This counts from the start
-    /// alone; [`Authority::address`](super::Authority::address) says where they are in truth.
+    /// Announces these origins for its two servers, for tests with a proxy in between. It only has an effect at the
+    /// start; [`Authority::address`](super::Authority::address) returns the real addresses.
     pub fn origins(mut self, resource: impl Into<String>, authority: impl Into<String>) -> Self {
         self.origins = Some([resource.into(), authority.into()]);
         self
     }
 
-    /// What a client says of itself at a URL. It is not fetched: no test needs a web server with a certificate.
+    /// Sets the client metadata document at a URL. It is not fetched, so that tests need no web server with a
+    /// certificate.
     pub fn document(mut self, url: &str, document: Value) -> Self {
         self.documents.insert(url.to_owned(), document);
         self
     }
 
-    /// How long access tokens last; an hour when nothing is said.
+    /// Sets the lifetime of access tokens. Default: 1 h.
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self

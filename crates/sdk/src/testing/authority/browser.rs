@@ -1,4 +1,4 @@
-//! The person with the browser: opens what they are told to, agrees, and is led back.
+//! The user with a browser: opens the authorization URL, approves, and is redirected back.
 
 use http::{Request, StatusCode, header::LOCATION};
 
@@ -6,33 +6,34 @@ use super::form;
 use crate::egress::{Body, Egress, Target};
 use crate::{Error, Result};
 
-/// Where the browser is led back to.
+/// The redirect back to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// The whole URL.
+    /// The complete URL.
     pub url: String,
-    /// The parameters of its query, in their order.
+    /// Query parameters, in order.
     pub parameters: Vec<(String, String)>,
 }
 
 impl Redirect {
-    /// A parameter that is there once: `code`, `state`, `iss`, `error`.
+    /// Returns a parameter that occurs exactly once: `code`, `state`, `iss`, `error`.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         form::find(&self.parameters, name)
     }
 
-    /// Goes there, as the browser does, and gives what is shown.
+    /// Follows the redirect like a browser, and returns the page.
     pub async fn follow(&self) -> Result<String> {
         let (_, _, body) = get(&self.url).await?;
         Ok(body)
     }
 }
 
-/// Opens an authorization URL and agrees. Whoever is at the end of the way back is not connected to.
+/// Opens an authorization URL and approves. The redirect target is not requested.
 pub(super) async fn approve(url: &str) -> Result<Redirect> {
     let (status, location, body) = get(url).await?;
     let Some(url) = location else {
-        let text = format!("the browser shows a page and leads nowhere: {status}: {body}");
+        let text =
+            format!("the authorization endpoint returned a page instead of a redirect: {status}: {body}");
         return Err(Error::setup(text));
     };
     let query = url.split_once('?').map_or("", |(_, query)| query);

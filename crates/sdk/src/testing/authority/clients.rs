@@ -1,4 +1,4 @@
-//! Whom the authority knows, and how they show who they are.
+//! Known clients and client authentication.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use super::web::{self, Reply};
 
 const SIGNED: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// Why something was not granted.
+/// OAuth error response.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) status: u16,
@@ -33,7 +33,7 @@ impl Fault {
     }
 }
 
-/// A client that was known before, has registered itself, or says who it is at its own URL.
+/// Finds a client: preregistered, dynamically registered, or with a metadata document at its URL.
 pub(super) fn find(state: &State, issuer: Issuer, id: &str) -> Option<Client> {
     if let Some(client) = state.clients.get(&(issuer, id.to_owned())) {
         return Some(client.clone());
@@ -50,13 +50,13 @@ pub(super) fn find(state: &State, issuer: Issuer, id: &str) -> Option<Client> {
     Some(Client { proof, redirect_uris: texts(&document["redirect_uris"]) })
 }
 
-/// The texts of a list.
+/// Returns the strings of a list.
 pub(super) fn texts(list: &Value) -> Vec<String> {
     let texts = list.as_array().into_iter().flatten().filter_map(Value::as_str);
     texts.map(str::to_owned).collect()
 }
 
-/// Whether a client may be led back to this URL: exactly as registered, but for the port on this machine.
+/// Returns whether a redirect URI is allowed: exactly as registered, except for the port of loopback URIs.
 pub(super) fn may_redirect(client: &Client, url: &str) -> bool {
     let here = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
     let path = |url: &str| {
@@ -72,7 +72,7 @@ pub(super) fn may_redirect(client: &Client, url: &str) -> bool {
     client.redirect_uris.iter().any(is_same)
 }
 
-/// Who sends a request, shown in the one way that was agreed on.
+/// Authenticates the client of a request, with its registered method only.
 pub(super) fn authenticate(
     shared: &Shared,
     state: &mut State,
@@ -85,13 +85,13 @@ pub(super) fn authenticate(
     let id = basic.as_ref().map(|(id, _)| &**id).or(form::find(&form, "client_id"));
     let assertion = form::find(&form, "client_assertion");
     let signer = assertion.and_then(Token::parse).map(|token| token.claim("sub").to_owned());
-    let id = id.or(signer.as_deref()).ok_or_else(|| wrong("no client is named"))?;
-    let client = find(state, issuer, id).ok_or_else(|| wrong("this client is not known"))?;
+    let id = id.or(signer.as_deref()).ok_or_else(|| wrong("the client id is missing"))?;
+    let client = find(state, issuer, id).ok_or_else(|| wrong("unknown client"))?;
     let ways = usize::from(basic.is_some())
         + usize::from(form::find(&form, "client_secret").is_some())
         + usize::from(assertion.is_some());
     if ways > 1 {
-        return Err(Fault::new("invalid_request", "a client must show who it is in one way only"));
+        return Err(Fault::new("invalid_request", "a client must use exactly one authentication method"));
     }
     let is_shown = match &client.proof {
         Proof::None => ways == 0,
@@ -99,10 +99,10 @@ pub(super) fn authenticate(
         Proof::Post(secret) => form::find(&form, "client_secret") == Some(secret),
         Proof::Signed(jwk) => is_signed(shared, state, issuer, &form, (id, jwk)),
     };
-    if is_shown { Ok((id.to_owned(), client)) } else { Err(wrong("this client did not show who it is")) }
+    if is_shown { Ok((id.to_owned(), client)) } else { Err(wrong("client authentication failed")) }
 }
 
-/// Name and password of the `Authorization` header. Both are written as in a form.
+/// Returns user and password of the `Authorization` header. Both are form-encoded.
 fn basic(request: &SeenRequest) -> Option<(String, String)> {
     let text = request.header("authorization").strip_prefix("Basic ")?;
     let text = String::from_utf8(STANDARD.decode(text).ok()?).ok()?;

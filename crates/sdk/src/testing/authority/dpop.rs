@@ -1,4 +1,4 @@
-//! Proofs that a request comes from whoever has the key that a token is bound to.
+//! DPoP proofs: the sender of a request owns the key that its token is bound to (RFC 9449).
 
 use http::HeaderValue;
 
@@ -9,15 +9,15 @@ use super::switch::Switch::{Dpop, DpopNonce, DpopNonceForever};
 use super::web::Reply;
 use crate::server::unguessable;
 
-/// How far the clocks of two machines may be apart.
+/// Allowed clock skew in seconds.
 const SKEW: u64 = 300;
 
-/// Why a proof is not good enough.
+/// Why a proof was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unproven {
-    /// It is missing or wrong.
+    /// The proof is missing or invalid.
     Invalid,
-    /// It lacks the nonce, which the answer must have.
+    /// The proof lacks the nonce, which the response must contain.
     Nonce,
 }
 
@@ -30,7 +30,7 @@ impl Unproven {
     }
 }
 
-/// Gives the answer the nonce of the next proof.
+/// Adds the nonce of the next proof to a response.
 pub(super) fn tell_nonce(state: &State, reply: &mut Reply) {
     if state.behaviour.has_any([DpopNonce, DpopNonceForever])
         && let Ok(nonce) = HeaderValue::try_from(&state.nonce)
@@ -39,8 +39,8 @@ pub(super) fn tell_nonce(state: &State, reply: &mut Reply) {
     }
 }
 
-/// The thumbprint of the key that signed the proof of this request for `url`; `None` if there is none and there need
-/// not be any. `token` is the one that comes with it.
+/// Checks the proof of a request to `url`, and returns the thumbprint of its key; `None` if there is no proof and
+/// none is required. `token` is the access token of the request.
 pub(super) fn check(
     state: &mut State,
     request: &SeenRequest,

@@ -1,6 +1,6 @@
-//! Forms and queries, read and written apart from the product: what both get wrong in the same way would look right.
+//! Form and query encoding, independent of the product: a bug shared by both sides would go unnoticed.
 
-/// Names and values, in their order.
+/// Names and values, in order.
 pub(super) type Pairs = Vec<(String, String)>;
 
 pub(super) fn decode(text: &str) -> Pairs {
@@ -13,7 +13,7 @@ pub(super) fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) ->
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// The value of a parameter that is there once.
+/// Returns the value of a parameter that occurs exactly once.
 pub(super) fn find<'a>(pairs: &'a Pairs, name: &str) -> Option<&'a str> {
     let mut values = pairs.iter().filter(|(own, _)| own == name).map(|(_, value)| &**value);
     values.next().filter(|_| values.next().is_none())

@@ -1,4 +1,4 @@
-//! The identity provider of a company: it knows a person, and says so to other authorities.
+//! Identity provider of an organization: issues statements about a user for other authorities.
 
 use serde_json::json;
 
@@ -14,10 +14,10 @@ pub(super) const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
-/// How long what it says is true.
+/// Lifetime of its tokens in seconds.
 const LIFETIME: u64 = 300;
 
-/// Exchanges an ID token for something that another authority takes.
+/// Exchanges an ID token for an assertion that another authority accepts.
 pub(super) fn exchange(shared: &Shared, request: &SeenRequest) -> Reply {
     exchanged(shared, request).unwrap_or_else(|fault| fault.reply())
 }
@@ -29,17 +29,14 @@ fn exchanged(shared: &Shared, request: &SeenRequest) -> Result<Reply, Fault> {
     let subject = parameter("subject_token").unwrap_or_default();
     state.keep_secret(Some(subject));
     if parameter("grant_type") != Some(EXCHANGE) {
-        return Err(Fault::new("unsupported_grant_type", "tokens are exchanged here, and nothing else"));
+        return Err(Fault::new("unsupported_grant_type", "only token exchange is supported"));
     }
     let kinds = (parameter("requested_token_type"), parameter("subject_token_type"));
     let (Some(audience), Some(resource)) = (parameter("audience"), parameter("resource")) else {
-        return Err(Fault::new("invalid_request", "audience and resource are needed"));
+        return Err(Fault::new("invalid_request", "audience and resource are required"));
     };
     if kinds != (Some(ID_JAG), Some(ID_TOKEN)) {
-        return Err(Fault::new(
-            "invalid_request",
-            "an ID token is exchanged for an ID-JAG, and nothing else",
-        ));
+        return Err(Fault::new("invalid_request", "only an ID token can be exchanged, for an ID-JAG"));
     }
     let now = state.now().as_secs();
     let is_good = |token: &Token<'_>| {
@@ -49,7 +46,7 @@ fn exchanged(shared: &Shared, request: &SeenRequest) -> Result<Reply, Fault> {
             && token.is_alive(now)
     };
     let Some(token) = Token::parse(subject).filter(is_good) else {
-        return Err(Fault::new("invalid_grant", "this ID token is not good, or no longer"));
+        return Err(Fault::new("invalid_grant", "the ID token is invalid or has expired"));
     };
     let claims = json!({
         "iss": shared.idp(), "sub": token.claim("sub"), "aud": audience, "resource": resource,

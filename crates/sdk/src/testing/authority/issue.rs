@@ -1,4 +1,4 @@
-//! What the token endpoint answers: tokens as they should be, or not.
+//! Responses of the token endpoint, valid or spoiled.
 
 use serde_json::{Value, json};
 
@@ -10,16 +10,16 @@ use super::switch::Switch;
 use super::token::Asked;
 use super::web::{Reply, endless, html, redirect, reply as text_reply};
 
-/// More than a header should have.
+/// Size that is too large for a header.
 const TOO_LARGE: usize = 16 << 10;
 
-/// What was granted, and whether a refresh token comes with it.
+/// A grant, and whether it includes a refresh token.
 pub(super) struct Issued {
     pub(super) grant: Grant,
     pub(super) refresh: bool,
 }
 
-/// An answer that has nothing to do with what was asked.
+/// Returns a response that ignores the request, if a misbehaviour requires it.
 pub(super) fn spoiled(state: &mut State, asked: &Asked<'_>) -> Option<Reply> {
     let is_refresh = form::find(&asked.form, "grant_type") == Some("refresh_token");
     if is_refresh && state.behaviour.has(Switch::RefreshUnavailable) && !state.was_unavailable {
@@ -39,7 +39,7 @@ pub(super) fn spoiled(state: &mut State, asked: &Asked<'_>) -> Option<Reply> {
                 Fault::new("invalid_request", sent.join(", ")).reply()
             }
             Switch::RefreshRefused if is_refresh => {
-                Fault::new("interaction_required", "somebody has to be there").reply()
+                Fault::new("interaction_required", "user interaction is required").reply()
             }
             Switch::TokenEmpty => text_reply(200, "application/json", ""),
             _ => return None,
@@ -47,7 +47,7 @@ pub(super) fn spoiled(state: &mut State, asked: &Asked<'_>) -> Option<Reply> {
     })
 }
 
-/// Gives out tokens.
+/// Issues tokens.
 pub(super) fn reply(state: &mut State, issued: Issued) -> Reply {
     let Issued { mut grant, refresh } = issued;
     if state.behaviour.has(Switch::ScopesFewer) {

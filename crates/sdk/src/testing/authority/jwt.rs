@@ -1,5 +1,5 @@
-//! Signed tokens with ES256, the one algorithm that the authority knows. Apart from the product's own, which is tested
-//! against this one.
+//! Tokens signed with ES256, the only algorithm of the authority. Independent of the product's implementation, which
+//! is tested against this one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result};
 
-/// A pair of keys.
+/// A key pair.
 pub(super) struct Key {
     pair: EcdsaKeyPair,
     pkcs8: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn generate() -> Result<Self> {
-        let failed = |_| Error::setup("no key can be made");
+        let failed = |_| Error::setup("failed to generate a key");
         let random = SystemRandom::new();
         let pkcs8 =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).map_err(failed)?;
@@ -29,30 +29,30 @@ impl Key {
         Ok(Key { pair, pkcs8: pkcs8.as_ref().to_vec() })
     }
 
-    /// The private key as PKCS #8 in PEM.
+    /// Returns the private key as PKCS #8 in PEM.
     pub(super) fn pem(&self) -> String {
         let text = STANDARD.encode(&self.pkcs8);
         let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
         format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
     }
 
-    /// The public key as a JWK.
+    /// Returns the public key as a JWK.
     pub(super) fn jwk(&self) -> Value {
         let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
         json!({ "kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y) })
     }
 
-    /// A token of this type, with these claims.
+    /// Signs a token with this type and these claims.
     pub(super) fn sign(&self, kind: &str, claims: &Value) -> Result<String> {
         let header = json!({ "alg": "ES256", "typ": kind });
         let text = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
         let signature = self.pair.sign(&SystemRandom::new(), text.as_bytes());
-        let signature = signature.map_err(|_| Error::setup("a token cannot be signed"))?;
+        let signature = signature.map_err(|_| Error::setup("failed to sign a token"))?;
         Ok(format!("{text}.{}", encode(signature)))
     }
 }
 
-/// A token whose signature has not been looked at yet.
+/// A parsed token with an unverified signature.
 pub(super) struct Token<'a> {
     text: &'a str,
     signature: Vec<u8>,
@@ -70,7 +70,7 @@ impl<'a> Token<'a> {
         Some(Token { text, signature, header, claims })
     }
 
-    /// Whether it was signed with the private half of this key.
+    /// Returns whether it was signed with the private key of this JWK.
     pub(super) fn is_signed_by(&self, jwk: &Value) -> bool {
         let half = |name: &str| jwk[name].as_str().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
         let (Some(x), Some(y)) = (half("x"), half("y")) else { return false };
@@ -83,7 +83,7 @@ impl<'a> Token<'a> {
         self.claims[name].as_str().unwrap_or_default()
     }
 
-    /// Whether it is meant for one of these.
+    /// Returns whether its audience contains one of these.
     pub(super) fn is_for(&self, audiences: &[&str]) -> bool {
         let is = |value: &Value| value.as_str().is_some_and(|one| audiences.contains(&one));
         match &self.claims["aud"] {
@@ -92,23 +92,23 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Whether it has an end that is not reached.
+    /// Returns whether it has an expiry in the future.
     pub(super) fn is_alive(&self, now: u64) -> bool {
         self.claims["exp"].as_u64().is_some_and(|end| now < end)
     }
 }
 
-/// Bytes as tokens have them.
+/// Encodes bytes as base64url.
 pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The digest of a text, as challenges and proofs have it.
+/// Returns the SHA-256 digest of a text as base64url.
 pub(super) fn digest(text: &str) -> String {
     encode(Sha256::digest(text))
 }
 
-/// What names a public key.
+/// Returns the thumbprint of a public key (RFC 7638).
 pub(super) fn thumbprint(jwk: &Value) -> String {
     let [curve, kind, x, y] = ["crv", "kty", "x", "y"].map(|name| &jwk[name]);
     digest(&format!(r#"{{"crv":{curve},"kty":{kind},"x":{x},"y":{y}}}"#))

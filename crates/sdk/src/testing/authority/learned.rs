@@ -1,17 +1,17 @@
-//! The places where clients learn a URL from an authority and from the endpoint that it protects.
+//! Metadata fields from which clients discover a URL.
 
 use serde_json::json;
 
 use super::Behaviour;
 
-/// A place where an authority, or the endpoint that it protects, names a URL.
+/// A field in which an authority, or the endpoint that it protects, names a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Learned {
     /// `resource_metadata` of `WWW-Authenticate`.
     ResourceMetadata,
     /// `authorization_servers` of the metadata of the resource.
     Issuer,
-    /// `authorization_endpoint`, which people open.
+    /// `authorization_endpoint`, which the user opens.
     AuthorizationEndpoint,
     /// `token_endpoint`.
     TokenEndpoint,
@@ -21,12 +21,12 @@ pub enum Learned {
     JwksUri,
     /// `revocation_endpoint`.
     RevocationEndpoint,
-    /// `Location` of an answer in place of the metadata of the authorization server.
+    /// `Location` of a redirect of the authorization server metadata.
     MetadataRedirect,
 }
 
 impl Learned {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Learned; 8] = [
         Learned::ResourceMetadata,
         Learned::Issuer,
@@ -40,7 +40,7 @@ impl Learned {
 }
 
 impl Behaviour {
-    /// Names this URL at one place.
+    /// Sets the URL of one field.
     pub fn naming(self, place: Learned, url: &str) -> Self {
         match place {
             Learned::ResourceMetadata => self.challenge(format!("Bearer resource_metadata=\"{url}\"")),

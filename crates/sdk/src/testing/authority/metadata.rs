@@ -1,4 +1,4 @@
-//! What the authority says of itself and of the protected resource, and how that can be spoiled.
+//! Metadata of the authority and of the protected resource, and its misbehaviours.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::switch::Switch;
 use super::token::GRANTS;
 use super::web::{Reply, endless, html, json as json_reply, nothing_here, redirect, reply};
 
-/// A little more than a client should read.
+/// Slightly more than a client should read.
 const TOO_LARGE: usize = (1 << 20) + 1;
 pub(super) const STRANGER: &str = "https://stranger.example";
 
-/// The URL that tokens are for, to the letter.
+/// Returns the exact URL that tokens are issued for.
 pub(super) fn resource_url(shared: &Shared, behaviour: &Behaviour) -> String {
     if let Some(Value::String(said)) = behaviour.resource_metadata.get("resource") {
         return said.clone();
@@ -22,13 +22,13 @@ pub(super) fn resource_url(shared: &Shared, behaviour: &Behaviour) -> String {
     if behaviour.has(Switch::ResourceMetadataAtRoot) { shared.resource.clone() } else { shared.mcp_url() }
 }
 
-/// Where the metadata of the resource is.
+/// Returns the URL of the protected resource metadata.
 pub(super) fn resource_metadata_url(shared: &Shared, behaviour: &Behaviour) -> String {
     let path = if behaviour.has(Switch::ResourceMetadataAtRoot) { "" } else { "/mcp" };
     format!("{}/.well-known/oauth-protected-resource{path}", shared.resource)
 }
 
-/// The metadata of the protected resource; `None` is an answer that never comes.
+/// Returns the protected resource metadata; `None` if there must be no response.
 pub(super) fn resource(shared: &Shared, path: &str) -> Option<Reply> {
     let state = shared.lock();
     let behaviour = &state.behaviour;
@@ -66,7 +66,7 @@ pub(super) fn resource(shared: &Shared, path: &str) -> Option<Reply> {
     Some(json_reply(200, &document))
 }
 
-/// What a switch changes in the metadata of the resource; null leaves it out.
+/// Returns the field that a misbehaviour changes in the protected resource metadata; null removes it.
 fn resource_field(shared: &Shared, switch: Switch) -> Option<(&'static str, Value)> {
     Some(match switch {
         Switch::ResourceElsewhere => ("resource", json!(format!("{STRANGER}/mcp"))),
@@ -78,7 +78,7 @@ fn resource_field(shared: &Shared, switch: Switch) -> Option<(&'static str, Valu
     })
 }
 
-/// The metadata of an authorization server; `None` is an answer that never comes.
+/// Returns the authorization server metadata; `None` if there must be no response.
 pub(super) fn authority(shared: &Shared, issuer: Issuer, path: &str) -> Option<Reply> {
     let state = shared.lock();
     let behaviour = &state.behaviour;
@@ -155,7 +155,7 @@ fn document(shared: &Shared, issuer: Issuer) -> Value {
     })
 }
 
-/// What a switch changes in the metadata of the authorization server; null leaves it out.
+/// Returns the field that a misbehaviour changes in the authorization server metadata; null removes it.
 fn field(shared: &Shared, issuer: Issuer, switch: Switch) -> Option<(&'static str, Value)> {
     let (token, authorization) = ("token_endpoint", "authorization_endpoint");
     let iss = "authorization_response_iss_parameter_supported";
@@ -187,7 +187,7 @@ fn field(shared: &Shared, issuer: Issuer, switch: Switch) -> Option<(&'static st
     })
 }
 
-/// The metadata of the identity provider.
+/// Returns the metadata of the identity provider.
 pub(super) fn idp(shared: &Shared) -> Reply {
     let url = shared.idp();
     json_reply(

@@ -1,9 +1,9 @@
-//! An authorization server and a protected endpoint on this machine, honest unless told otherwise: what clients that
-//! sign in are tested against.
+//! Test authorization server and protected endpoint on this machine, for tests of clients that sign in. It is honest
+//! by default.
 //!
-//! It speaks OAuth 2.1 as the protocol wants it, plays the person in the browser, and remembers every request. A
-//! [`Switch`] makes it misbehave in one way. It shares no code for tokens, forms and signatures with the client: what
-//! both got wrong in the same way would look right.
+//! It implements OAuth 2.1 as MCP requires it, acts as the user in the browser, and records every request. A
+//! [`Switch`] makes it misbehave in one way. It shares no code for tokens, forms and signatures with the client: a
+//! bug shared by both sides would go unnoticed.
 //!
 //! ```
 //! use linchpin::testing::authority::{Authority, Switch};
@@ -55,31 +55,30 @@ use self::shared::{Client, IDP_CLIENT, Issuer, Proof, Shared};
 use crate::Result;
 use crate::server::unguessable;
 
-/// How long what is said about people and programs is true.
+/// Lifetime of signed statements in seconds.
 const LIFETIME: u64 = 3_600;
 
-/// The authority. It ends when it is dropped.
+/// The test authority. It stops when it is dropped.
 pub struct Authority {
     shared: Arc<Shared>,
     _end: oneshot::Sender<()>,
 }
 
-/// The clients that are known without having registered, by how they show who they are. All of them may be led back to
-/// anywhere on this machine.
+/// Preregistered clients, by authentication method. All of them may use any loopback redirect URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// Not at all: `none`.
+    /// No authentication: `none`.
     Public,
-    /// With a secret in a header: `client_secret_basic`. It is also the one that the identity provider speaks of.
+    /// Secret in a header: `client_secret_basic`. The identity provider issues its assertions for this client.
     Basic,
-    /// With a secret in the form: `client_secret_post`.
+    /// Secret in the form: `client_secret_post`.
     Post,
-    /// With a signature, ES256: `private_key_jwt`.
+    /// Signed assertion with ES256: `private_key_jwt`.
     Signed,
 }
 
 impl Known {
-    /// Its `client_id`.
+    /// Returns its `client_id`.
     pub fn id(self) -> &'static str {
         match self {
             Known::Public => "public-client",
@@ -91,12 +90,12 @@ impl Known {
 }
 
 impl Authority {
-    /// An authority that does everything as it should.
+    /// Returns the behaviour of a fully conforming authority.
     pub fn honest() -> Behaviour {
         Behaviour::honest()
     }
 
-    /// Starts it, on ports of its own.
+    /// Starts the authority on free ports.
     pub async fn start(behaviour: Behaviour) -> Result<Self> {
         let make = |addresses| Shared::new(addresses, resource::server()?, behaviour);
         let (shared, end) = web::start(make).await?;
@@ -118,60 +117,61 @@ impl Authority {
         Ok(Authority { shared, _end: end })
     }
 
-    /// Behaves differently from now on. What was given out stays.
+    /// Changes the behaviour. Issued codes and tokens remain.
     pub fn behave(&self, behaviour: Behaviour) {
         self.shared.lock().behaviour = behaviour;
     }
 
-    /// The URL of the protected endpoint. It has the tools `greet` and `write`, of which the second takes a scope more.
+    /// Returns the URL of the protected endpoint. It has the tools `greet` and `write`; `write` requires an
+    /// additional scope.
     pub fn mcp_url(&self) -> String {
         self.shared.mcp_url()
     }
 
-    /// The issuer that clients begin with.
+    /// Returns the issuer that clients use first.
     pub fn issuer(&self) -> String {
         self.shared.issuer(Issuer::Tenant)
     }
 
-    /// The URL of the place that nobody should connect to.
+    /// Returns the URL of a server that clients must never connect to.
     pub fn canary(&self) -> String {
         self.shared.canary.clone()
     }
 
-    /// The issuer of the identity provider. Its token endpoint is `{}/token`.
+    /// Returns the issuer of the identity provider. Its token endpoint is `{}/token`.
     pub fn idp(&self) -> String {
         self.shared.idp()
     }
 
-    /// The secret of a client that has one.
+    /// Returns the secret of a client that has one.
     pub fn secret(&self, known: Known) -> String {
         secret(&self.shared, known)
     }
 
-    /// The private key of [`Known::Signed`], as PKCS #8 in PEM.
+    /// Returns the private key of [`Known::Signed`], as PKCS #8 in PEM.
     pub fn client_key(&self) -> String {
         self.shared.client_key.pem()
     }
 
-    /// Opens an authorization URL as a person does who agrees, and gives where their browser is led back to. Nobody is
-    /// there yet: [`Redirect::follow`] goes on.
+    /// Opens an authorization URL as an approving user, and returns the redirect. The redirect target is not
+    /// requested yet: [`Redirect::follow`] does that.
     pub async fn approve(&self, authorization_url: &str) -> Result<Redirect> {
         browser::approve(authorization_url).await
     }
 
-    /// What the identity provider says of a person who has signed in: an ID token for its client `idp-client`.
+    /// Returns an ID token of the identity provider for a logged-in user. Its client is `idp-client`.
     pub fn id_token(&self) -> Result<String> {
         let claims = json!({ "iss": self.idp(), "sub": "person@example.com", "aud": IDP_CLIENT });
         self.sign("JWT", claims)
     }
 
-    /// What a platform says of a program that runs on it, for the authority.
+    /// Returns a token of a platform about a workload, for the authority.
     pub fn workload_token(&self) -> Result<String> {
         let claims = json!({ "iss": self.shared.workload(), "sub": "a-program", "aud": self.issuer() });
         self.sign("JWT", claims)
     }
 
-    /// A token with these claims, signed by the authority. It lasts for an hour unless `exp` says something else.
+    /// Signs a token with these claims. It is valid for an hour unless `exp` is set.
     pub fn sign(&self, kind: &str, mut claims: Value) -> Result<String> {
         let mut state = self.shared.lock();
         let now = state.now().as_secs();
@@ -187,17 +187,17 @@ impl Authority {
         Ok(token)
     }
 
-    /// The public key that goes with it, as a JWK.
+    /// Returns the public key of the authority as a JWK.
     pub fn public_key(&self) -> Value {
         self.shared.key.jwk()
     }
 
-    /// What has happened so far.
+    /// Returns the recorded requests and counters.
     pub fn seen(&self) -> Seen {
         self.shared.lock().seen.clone()
     }
 
-    /// Waits until enough has happened.
+    /// Waits until the observations satisfy a condition.
     pub async fn until(&self, enough: impl Fn(&Seen) -> bool) {
         loop {
             let mut news = std::pin::pin!(self.shared.news.notified());
@@ -209,20 +209,20 @@ impl Authority {
         }
     }
 
-    /// Where one of its servers listens.
+    /// Returns the address of one of its servers.
     pub fn address(&self, place: Place) -> SocketAddr {
         let [resource, authority] = self.shared.addresses;
         if place == Place::Resource { resource } else { authority }
     }
 
-    /// Everything secret that was given out or shown: secrets of clients, codes and their verifiers, tokens,
+    /// Returns all secrets that were issued or received: client secrets, codes and their verifiers, tokens,
     /// assertions.
     pub fn secrets(&self) -> Vec<String> {
         self.shared.lock().secrets.clone()
     }
 
-    /// The text with names in place of where its servers are, which is somewhere else each time: `MCP` of the protected
-    /// endpoint, `ISSUER`, `SERVER` and `AUTHORITY` of the origins of both, and `CANARY`.
+    /// Replaces the addresses of its servers, which differ in each run, by names: `MCP` for the protected endpoint,
+    /// `ISSUER`, `SERVER` and `AUTHORITY` for the origins of both servers, and `CANARY`.
     pub fn masked(&self, text: &str) -> String {
         let origin = |place| format!("http://{}", self.address(place));
         let places = [
@@ -235,34 +235,34 @@ impl Authority {
         places.iter().fold(text.to_owned(), |text, (url, name)| text.replace(url, name))
     }
 
-    /// Puts the clock of the authority forward.
+    /// Advances the clock of the authority.
     pub fn advance(&self, time: Duration) {
         self.shared.lock().later += time;
     }
 
-    /// Tells the time as the authority knows it, for a client that should know the same.
+    /// Returns the clock of the authority, for a client that should use the same time.
     pub fn clock(&self) -> impl Fn() -> SystemTime + Send + Sync + Clone + use<> {
         let shared = self.shared.clone();
         move || UNIX_EPOCH + shared.lock().now()
     }
 
-    /// Ends all access tokens, whatever was said of how long they last. Refresh tokens stay good.
+    /// Expires all access tokens, regardless of their lifetime. Refresh tokens remain valid.
     pub fn expire_tokens(&self) {
         self.shared.lock().access.values_mut().for_each(|access| access.end = None);
     }
 
-    /// Revokes everything that was granted.
+    /// Revokes all grants.
     pub fn revoke(&self) {
         self.shared.lock().families.fill(true);
     }
 
-    /// Wants another nonce from now on.
+    /// Requires a new nonce from now on.
     pub fn rotate_nonce(&self) {
         self.shared.lock().nonce = unguessable();
     }
 }
 
-/// Made of the key, so that each authority has others.
+/// Derives a client secret from the key, so that each authority has different ones.
 fn secret(shared: &Shared, known: Known) -> String {
     let key = shared.client_key.pem();
     jwt::digest(&format!("{} {key}", known.id()))

@@ -1,4 +1,4 @@
-//! The registration endpoint: clients that nobody knew before.
+//! Registration endpoint (RFC 7591).
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> 
     let is_web = client["application_type"].as_str().unwrap_or("web") == "web";
     let is_plain = |url: &String| url.starts_with("http://");
     if redirect_uris.is_empty() || is_web && redirect_uris.iter().any(is_plain) {
-        let text = "redirect_uris are needed, with https for an application_type of web";
+        let text = "redirect_uris are required, with https for the application_type web";
         return Fault::new("invalid_redirect_uri", text).reply();
     }
     let method = client["token_endpoint_auth_method"].as_str().unwrap_or("client_secret_basic").to_owned();
@@ -35,7 +35,7 @@ pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> 
         "client_secret_basic" => Proof::Basic(state.secret()),
         "client_secret_post" => Proof::Post(state.secret()),
         "private_key_jwt" => Proof::Signed(client["jwks"]["keys"][0].clone()),
-        _ => return Fault::new("invalid_client_metadata", "this way to show who it is is not known").reply(),
+        _ => return Fault::new("invalid_client_metadata", "unknown token_endpoint_auth_method").reply(),
     };
     let id = unguessable();
     client["client_id"] = json!(id);

@@ -1,4 +1,4 @@
-//! The protected endpoint: a server of this library behind a check of its own.
+//! Protected endpoint: a server of this library behind an independent token check.
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::request::Parts;
@@ -14,16 +14,16 @@ use super::web::{Content, Reply, reply};
 use crate::egress::Body;
 use crate::{HttpService, Result, Server};
 
-/// The tool that needs the second scope.
+/// The tool that requires the second scope.
 const PRIVILEGED: &str = "write";
 
-/// The server behind the check.
+/// Creates the server behind the token check.
 pub(super) fn server() -> Result<HttpService> {
     Server::new("protected", "1.0.0")
         .tool("greet", "Greets; `read` is enough", || async { "hello" })
         .tool(PRIVILEGED, "Writes; this takes the scope `write`", || async { "written" })
         .http()
-        .allow_any_host() // tests may put something in between
+        .allow_any_host() // tests may use a proxy in between
         .into_service()
 }
 
@@ -71,7 +71,7 @@ fn refusal(shared: &Shared, state: &mut State, request: &SeenRequest) -> Option<
 }
 
 fn challenge(shared: &Shared, state: &State, status: u16, error: Option<&str>, scope: &str) -> Reply {
-    let mut reply = reply(status, "text/plain", "a token is needed that is good for this");
+    let mut reply = reply(status, "text/plain", "a valid token is required");
     let is_bound = state.behaviour.has_any([Switch::Dpop, Switch::DpopNonce, Switch::DpopNonceForever]);
     let scheme = if is_bound { "DPoP" } else { "Bearer" };
     let error = error.map(|error| format!(", error=\"{error}\"")).unwrap_or_default();
@@ -85,7 +85,7 @@ fn challenge(shared: &Shared, state: &State, status: u16, error: Option<&str>, s
     reply
 }
 
-/// What the challenge says of where the metadata is.
+/// Returns the metadata URL of the challenge.
 fn link(shared: &Shared, behaviour: &Behaviour) -> Option<String> {
     if behaviour.has(Switch::ChallengeElsewhere) {
         return Some(format!("{}/.well-known/oauth-protected-resource/mcp", shared.canary));

@@ -1,4 +1,4 @@
-//! The revocation endpoint: clients that give tokens back.
+//! Revocation endpoint (RFC 7009).
 
 use super::clients;
 use super::form;
@@ -20,7 +20,7 @@ pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> 
     let token = form::find(&form, "token").unwrap_or_default();
     let refresh = state.refresh.get(token).map(|refresh| refresh.grant.clone());
     let grant = refresh.or_else(|| state.access.get(token).map(|access| access.grant.clone()));
-    // What was never given out, or to another, is not worth a word.
+    // Unknown tokens, and tokens of other clients, are ignored.
     if let Some(grant) = grant.filter(|grant| grant.client == client) {
         state.families[grant.family] = true;
         state.seen.revocations += 1;

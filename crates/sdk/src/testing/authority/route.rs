@@ -1,4 +1,4 @@
-//! Which request is for what.
+//! Routing of requests to endpoints.
 
 use http::Method;
 use http::request::Parts;
@@ -11,10 +11,10 @@ use super::web::{Reply, html, json as json_reply, nothing_here};
 use super::{authorize, idp, metadata, register, resource, revoke, token};
 
 const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
-/// Stands for every place where metadata may be.
+/// Represents all metadata paths.
 const METADATA: &str = "metadata";
 
-/// `None` is an answer that never comes.
+/// Handles a request; `None` if there must be no response.
 pub(super) async fn answer(shared: &Shared, request: &SeenRequest, parts: Parts) -> Option<Reply> {
     let (place, path) = (request.place, &*request.path);
     if place == Place::Resource && path == "/mcp" {
@@ -42,7 +42,7 @@ pub(super) async fn answer(shared: &Shared, request: &SeenRequest, parts: Parts)
     }
 }
 
-/// Whose endpoint it is, and which.
+/// Returns the issuer and its endpoint for a path.
 fn find<'a>(shared: &Shared, place: Place, path: &'a str) -> (Issuer, &'a str) {
     let is_own_authority = shared.lock().behaviour.has_any([NoResourceMetadata, NoMetadata]);
     let is_here = |issuer: &Issuer| match issuer {

@@ -1,4 +1,4 @@
-//! What the authority has seen: every request as it came, and what became of tokens.
+//! Observations of the authority: recorded requests, and counters of tokens.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use serde_json::Value;
 
 use super::form;
 
-/// Which of its two servers a request came to.
+/// Server that received a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The one with the protected endpoint.
+    /// The server with the protected endpoint.
     Resource,
-    /// The one that gives out tokens.
+    /// The server that issues tokens.
     Authority,
 }
 
-/// A request as it came, with every secret in it.
+/// A recorded request, including its secrets.
 #[derive(Debug, Clone)]
 pub struct SeenRequest {
-    /// Where it came to.
+    /// The server that received it.
     pub place: Place,
     /// Its method.
     pub method: Method,
     /// Its path.
     pub path: String,
-    /// The parameters of its query, in their order.
+    /// Query parameters, in order.
     pub query: Vec<(String, String)>,
     /// Its headers.
     pub headers: HeaderMap,
@@ -35,59 +35,59 @@ pub struct SeenRequest {
 }
 
 impl SeenRequest {
-    /// A header; empty if it is missing.
+    /// Returns a header; an empty string if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The body as a form.
+    /// Parses the body as a form.
     pub fn form(&self) -> Vec<(String, String)> {
         form::decode(&String::from_utf8_lossy(&self.body))
     }
 
-    /// A parameter of the form, or of the query. One that is there twice counts as none.
+    /// Returns a parameter of the form or the query. A repeated parameter counts as missing.
     pub fn parameter(&self, name: &str) -> Option<String> {
         form::find(&self.form(), name).or(form::find(&self.query, name)).map(str::to_owned)
     }
 
-    /// The body as JSON, or null.
+    /// Parses the body as JSON; null if it is invalid.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// Everything that has happened so far.
+/// Recorded requests and counters.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// The requests, in the order in which they came.
+    /// Requests, in order of arrival.
     pub requests: Vec<Arc<SeenRequest>>,
-    /// Clients that registered themselves.
+    /// Number of client registrations.
     pub registrations: usize,
-    /// Codes that were given out.
+    /// Number of issued codes.
     pub authorizations: usize,
-    /// Access tokens that were given out, for whatever.
+    /// Number of issued access tokens, for all grant types.
     pub tokens: usize,
-    /// Refresh tokens that were taken and answered with new tokens.
+    /// Number of accepted refresh tokens.
     pub refreshes: usize,
-    /// Refresh tokens and codes that were used again after they had been spent.
+    /// Number of reuses of spent refresh tokens and codes.
     pub reuses: usize,
-    /// Families of tokens that were revoked because of that.
+    /// Number of token families revoked after a reuse.
     pub revoked_families: usize,
-    /// Tokens that a client gave back.
+    /// Number of tokens revoked by clients.
     pub revocations: usize,
-    /// Requests whose answer never comes.
+    /// Number of requests that never get a response.
     pub unanswered: usize,
-    /// Connections to the place that nobody should connect to.
+    /// Number of connections to the server that clients must never connect to.
     pub canary: usize,
 }
 
 impl Seen {
-    /// The requests for a path that ends like this: `/register`, `/authorize`, `/token`.
+    /// Returns the requests with a path suffix: `/register`, `/authorize`, `/token`.
     pub fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a SeenRequest> {
         self.requests.iter().map(|request| &**request).filter(move |request| request.path.ends_with(path))
     }
 
-    /// The token requests with this `grant_type`.
+    /// Returns the token requests with this `grant_type`.
     pub fn grants<'a>(&'a self, grant_type: &'a str) -> impl Iterator<Item = &'a SeenRequest> {
         self.of("/token")
             .filter(move |request| request.parameter("grant_type").as_deref() == Some(grant_type))

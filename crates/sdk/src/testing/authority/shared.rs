@@ -1,4 +1,4 @@
-//! What the servers of the authority share: where they are, whom they know, what they have given out.
+//! Shared state of the servers of the authority: addresses, clients, issued codes and tokens.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -13,19 +13,19 @@ use super::seen::Seen;
 use crate::HttpService;
 use crate::server::unguessable;
 
-/// Scopes that tokens can have: the first is enough to connect, the second for everything else.
+/// Supported scopes: the first one is enough to connect, the second one permits everything.
 pub(super) const SCOPES: [&str; 3] = ["read", "write", "offline_access"];
-/// The client that the identity provider knows.
+/// Client of the identity provider.
 pub(super) const IDP_CLIENT: &str = "idp-client";
 
-/// One of the authorization servers that are played here.
+/// One of the simulated authorization servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Issuer {
-    /// The usual one. Its URL has a path, since that is what clients get wrong.
+    /// The default issuer. Its URL has a path, which clients often handle incorrectly.
     Tenant,
-    /// The one that follows it.
+    /// The issuer that replaces it.
     Moved,
-    /// The server of the endpoint, where it is its own authority.
+    /// The server of the endpoint, if it is its own authority.
     Resource,
 }
 
@@ -41,7 +41,7 @@ impl Issuer {
     }
 }
 
-/// How a client shows who it is.
+/// Client authentication.
 #[derive(Debug, Clone)]
 pub(super) enum Proof {
     None,
@@ -53,20 +53,20 @@ pub(super) enum Proof {
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     pub(super) proof: Proof,
-    /// Where it may be led back to; anywhere on this machine if it is empty.
+    /// Allowed redirect URIs; any loopback URI if empty.
     pub(super) redirect_uris: Vec<String>,
 }
 
-/// What somebody was granted.
+/// A grant.
 #[derive(Debug, Clone)]
 pub(super) struct Grant {
     pub(super) issuer: Issuer,
     pub(super) client: String,
     pub(super) scopes: Vec<String>,
     pub(super) resource: String,
-    /// Tokens that are revoked together.
+    /// Token family: its tokens are revoked together.
     pub(super) family: usize,
-    /// The thumbprint of the key that it is bound to.
+    /// Thumbprint of the key that it is bound to.
     pub(super) key: Option<String>,
 }
 
@@ -88,18 +88,18 @@ pub(super) struct Refresh {
 }
 
 pub(super) struct Shared {
-    /// Origins.
+    /// Announced origins.
     pub(super) resource: String,
     pub(super) authority: String,
     pub(super) canary: String,
-    /// Where the servers listen in truth.
+    /// Real addresses of the servers.
     pub(super) addresses: [SocketAddr; 2],
-    /// Tells of each request.
+    /// Notified on each request.
     pub(super) news: tokio::sync::Notify,
     pub(super) mcp: HttpService,
-    /// Of the authority, of the identity provider and of whoever says what a workload is.
+    /// Signing key of the authority, the identity provider and the workload platform.
     pub(super) key: Key,
-    /// Of the client that signs.
+    /// Key of the client that signs.
     pub(super) client_key: Key,
     state: Mutex<State>,
 }
@@ -113,14 +113,14 @@ pub(super) struct State {
     pub(super) refresh: HashMap<String, Refresh>,
     /// Whether each family is revoked.
     pub(super) families: Vec<bool>,
-    /// Names of assertions and proofs that were used.
+    /// Ids of used assertions and proofs.
     pub(super) used: HashSet<String>,
     pub(super) nonce: String,
-    /// Whether a refresh was answered with 503 already.
+    /// Whether a refresh was already rejected with 503.
     pub(super) was_unavailable: bool,
-    /// Everything that nobody else may see.
+    /// Secrets that must not appear anywhere else.
     pub(super) secrets: Vec<String>,
-    /// How much later it is than the clock says.
+    /// Offset of the clock.
     pub(super) later: Duration,
 }
 
@@ -183,14 +183,14 @@ impl Shared {
 }
 
 impl State {
-    /// Something that nobody can guess, and that must not be seen.
+    /// Creates a random secret, and records it.
     pub(super) fn secret(&mut self) -> String {
         let secret = unguessable();
         self.secrets.push(secret.clone());
         secret
     }
 
-    /// Remembers that this must not be seen either.
+    /// Records a secret.
     pub(super) fn keep_secret(&mut self, secret: Option<&str>) {
         self.secrets.extend(secret.filter(|secret| !secret.is_empty()).map(str::to_owned));
     }
@@ -204,7 +204,7 @@ impl State {
         self.families.get(family).copied().unwrap_or(true)
     }
 
-    /// Something that was spent is used again: whoever has it, nobody of the family can be trusted.
+    /// Records the reuse of a spent code or token, and revokes its family: the tokens may be stolen.
     pub(super) fn reuse(&mut self, family: usize) {
         self.seen.reuses += 1;
         if let Some(revoked) = self.families.get_mut(family) {
@@ -213,8 +213,8 @@ impl State {
         }
     }
 
-    /// The time since 1970.
-    #[expect(clippy::disallowed_methods, reason = "the clock that tests can put forward begins somewhere")]
+    /// Returns the time since 1970.
+    #[expect(clippy::disallowed_methods, reason = "base of the clock that tests can advance")]
     pub(super) fn now(&self) -> Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + self.later
     }

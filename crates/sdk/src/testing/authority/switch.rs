@@ -1,14 +1,15 @@
-//! The ways in which the authority can misbehave, one at a time or several together.
+//! Catalogue of protocol violations of the authority, for use alone or combined.
 
 macro_rules! switches {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// One way not to be what a client expects. What is called allowed breaks no rule and must be coped with.
+        /// A deviation from the behaviour that clients expect. Those marked as allowed violate no rule, and clients
+        /// must handle them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Switch { $($(#[$doc])* $name,)* }
 
         impl Switch {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Switch] = &[$(Switch::$name,)*];
         }
     };
@@ -18,17 +19,17 @@ switches! {
     // The challenge of the protected endpoint.
     /// 401 without `WWW-Authenticate`. Allowed.
     ChallengeMissing,
-    /// `WWW-Authenticate` that no grammar has.
+    /// A syntactically invalid `WWW-Authenticate`.
     ChallengeMalformed,
-    /// Three challenges in two headers, of which one is ours. Allowed.
+    /// Three challenges in two headers, only one of them relevant. Allowed.
     ChallengeSeveral,
     /// `WWW-Authenticate` of 64 KiB.
     ChallengeHuge,
-    /// `resource_metadata` at another origin, where nothing answers. Allowed.
+    /// `resource_metadata` at another origin, without a response. Allowed.
     ChallengeElsewhere,
-    /// 401 for ever, whatever token is shown.
+    /// 401 for every token, permanently.
     UnauthorizedForever,
-    /// 403 `insufficient_scope` for ever, whatever scope a token has.
+    /// 403 `insufficient_scope` permanently, whatever scope a token has.
     ForbiddenForever,
 
     // The metadata of the protected resource.
@@ -36,7 +37,7 @@ switches! {
     ResourceElsewhere,
     /// `resource` with another path.
     ResourceOtherPath,
-    /// `resource` whose path has the path of the endpoint as its beginning, but not as a folder: `/mcp-evil`.
+    /// `resource` whose path starts with the path of the endpoint, but not at a segment boundary: `/mcp-evil`.
     ResourcePrefix,
     /// No `resource`.
     ResourceMissing,
@@ -44,41 +45,41 @@ switches! {
     NoAuthorizationServers,
     /// Two `authorization_servers`, of which the first always fails. Allowed.
     FirstServerBroken,
-    /// No metadata of the resource; the server of the endpoint is its own authority, as it was at first. Allowed.
+    /// No resource metadata; the server of the endpoint is its own authority, as in the first revision. Allowed.
     NoResourceMetadata,
-    /// No metadata at all, and `/authorize`, `/token` and `/register` at the server of the endpoint. Allowed.
+    /// No metadata at all; `/authorize`, `/token` and `/register` are at the server of the endpoint. Allowed.
     NoMetadata,
-    /// Metadata of the resource at the root of its server alone, with the server as the resource. Allowed.
+    /// Resource metadata only at the root of its server, with the server as the resource. Allowed.
     ResourceMetadataAtRoot,
-    /// HTML for the metadata of the resource.
+    /// HTML instead of resource metadata.
     ResourceMetadataHtml,
-    /// Metadata of the resource that never ends.
+    /// Resource metadata without end.
     ResourceMetadataEndless,
-    /// Metadata of the resource that never comes.
+    /// No response to the request for resource metadata.
     ResourceMetadataSilent,
-    /// Metadata of the resource that is at another origin, where nobody should connect to.
+    /// Resource metadata redirects to another origin, which clients must not connect to.
     ResourceMetadataRedirects,
 
     // The metadata of the authorization server.
-    /// `issuer` of somebody else.
+    /// `issuer` of another server.
     IssuerWrong,
-    /// `issuer` with a slash more at the end.
+    /// `issuer` with an additional trailing slash.
     IssuerTrailingSlash,
     /// No `issuer`.
     IssuerMissing,
-    /// Another issuer from the first token on, which knows none of the clients of the one before. Allowed.
+    /// A new issuer after the first token, which knows none of the previous clients. Allowed.
     IssuerMoves,
     /// No `code_challenge_methods_supported`.
     PkceMissing,
     /// `plain` as the only code challenge method.
     PkcePlain,
-    /// Endpoints with plain `http` at a name that is not this machine's.
+    /// Endpoints with plain `http` at a host other than this machine.
     EndpointsPlainHttp,
     /// A token endpoint at a private address.
     TokenEndpointPrivate,
-    /// A token endpoint at the link-local address where clouds keep credentials.
+    /// A token endpoint at the link-local address of cloud metadata services.
     TokenEndpointLinkLocal,
-    /// A token endpoint at a private address of IPv6.
+    /// A token endpoint at a private IPv6 address.
     TokenEndpointPrivateIpv6,
     /// No `token_endpoint`.
     TokenEndpointMissing,
@@ -88,83 +89,83 @@ switches! {
     AuthorizationEndpointJavascript,
     /// `file:` for the authorization endpoint.
     AuthorizationEndpointFile,
-    /// A user name in the authorization endpoint, which makes it look like another place.
+    /// A user name in the authorization endpoint, which makes it look like another host.
     AuthorizationEndpointUserinfo,
-    /// A command where the authorization endpoint should be.
+    /// A command instead of the authorization endpoint.
     AuthorizationEndpointCommand,
     /// Metadata larger than 1 MiB.
     MetadataTooLarge,
-    /// Metadata that never ends.
+    /// Metadata without end.
     MetadataEndless,
-    /// Metadata that never comes.
+    /// No response to the request for metadata.
     MetadataSilent,
-    /// Metadata that is at another origin, where nobody should connect to.
+    /// Metadata redirects to another origin, which clients must not connect to.
     MetadataRedirects,
-    /// Metadata that is always somewhere else.
+    /// Metadata redirects to itself.
     MetadataRedirectLoop,
-    /// HTML for metadata.
+    /// HTML instead of metadata.
     MetadataHtml,
-    /// Metadata that breaks off.
+    /// Truncated metadata.
     MetadataInvalidJson,
-    /// Metadata that says `issuer` twice, the first time of somebody else.
+    /// Metadata with two `issuer` members, the first of another server.
     MetadataDuplicateKeys,
-    /// Metadata of `OpenID` Connect alone, at the oldest of its places. Allowed.
+    /// Only `OpenID` Connect metadata, at its oldest path. Allowed.
     MetadataOpenIdOnly,
 
     // Registration.
-    /// No clients that describe themselves at a URL. Allowed.
+    /// No support for client metadata documents. Allowed.
     NoClientDocuments,
-    /// No registration of any kind.
+    /// No registration method.
     RegistrationMissing,
-    /// Registration refused with an error.
+    /// Registration rejected with an error.
     RegistrationRefused,
-    /// Registration refused with HTML.
+    /// Registration rejected with HTML.
     RegistrationHtml,
-    /// Another redirect URI than the one that was registered.
+    /// A redirect URI other than the registered one.
     RegistrationOtherRedirect,
     /// Registration without a `client_id`.
     RegistrationWithoutClientId,
 
-    // The way back from the browser.
-    /// The `state` of somebody else.
+    // The redirect back from the browser.
+    /// A foreign `state`.
     StateMixedUp,
     /// No `state`.
     StateMissing,
-    /// The `iss` of somebody else.
+    /// A foreign `iss`.
     IssWrong,
-    /// No `iss`, though the metadata promises one.
+    /// No `iss`, although the metadata announces one.
     IssMissing,
-    /// An `iss` that is the same only to one who normalizes URLs.
+    /// An `iss` that matches only after URL normalization.
     IssNormalized,
-    /// An `iss` that the metadata does not promise. Allowed.
+    /// An unannounced `iss`. Allowed.
     IssUnannounced,
-    /// Neither an `iss` nor a promise of one. Allowed.
+    /// No `iss`, and none announced. Allowed.
     IssUnsupported,
-    /// `access_denied`, with a description that does things to terminals.
+    /// `access_denied`, with a description that contains terminal control sequences.
     AccessDenied,
-    /// The same with the `iss` of somebody else: nothing of it may be shown.
+    /// The same with a foreign `iss`: none of it may be shown.
     AccessDeniedIssWrong,
     /// Neither a code nor an error.
     CodeMissing,
-    /// A code that is said to be used already.
+    /// A code that is rejected as already used.
     CodeUsed,
     /// A code that works twice.
     CodeTwice,
 
     // The token endpoint.
-    /// 307 to another origin, where nobody should connect to.
+    /// 307 to another origin, which clients must not connect to.
     TokenRedirects,
     /// HTML with 200.
     TokenHtmlOk,
     /// HTML with 500.
     TokenHtmlError,
-    /// An error as it should be, with a description that does things to terminals.
+    /// A valid error, with a description that contains terminal control sequences.
     TokenError,
-    /// An error that repeats what was sent.
+    /// An error that echoes the request.
     TokenEchoes,
-    /// Nothing with 200.
+    /// 200 with an empty body.
     TokenEmpty,
-    /// Tokens that break off.
+    /// A truncated token response.
     TokenInvalidJson,
     /// `access_token` twice.
     TokenDuplicateKeys,
@@ -172,46 +173,46 @@ switches! {
     TokenMissing,
     /// No `token_type`.
     TokenTypeMissing,
-    /// A `token_type` that nobody knows.
+    /// An unknown `token_type`.
     TokenTypeUnknown,
     /// An access token larger than 16 KiB.
     TokenTooLarge,
-    /// An access token with the end of a line in it, and a header after that.
+    /// An access token that contains a line break and an injected header.
     TokenNewline,
-    /// An answer that never comes.
+    /// No response.
     TokenSilent,
-    /// An answer that never ends.
+    /// A response without end.
     TokenEndless,
     /// No `expires_in`. Allowed.
     ExpiresMissing,
     /// A negative `expires_in`.
     ExpiresNegative,
-    /// An `expires_in` beyond the end of time.
+    /// An `expires_in` that overflows.
     ExpiresHuge,
-    /// An `expires_in` that is text.
+    /// An `expires_in` that is a string.
     ExpiresText,
-    /// Never the scope `write`, whoever asks for it. Allowed.
+    /// Never grants the scope `write`. Allowed.
     ScopesFewer,
     /// No refresh token. Allowed.
     RefreshMissing,
-    /// A refresh token only for those who ask for `offline_access`. Allowed.
+    /// A refresh token only for the scope `offline_access`. Allowed.
     RefreshOffline,
-    /// The same refresh token for ever. Allowed.
+    /// The same refresh token each time. Allowed.
     RefreshStays,
-    /// Refresh tokens are given out, and refused.
+    /// Issued refresh tokens are rejected.
     RefreshRevoked,
-    /// Refresh tokens are given out, and refused with a code that no standard has.
+    /// Issued refresh tokens are rejected with a nonstandard error code.
     RefreshRefused,
-    /// Refresh tokens are answered with 503 once, and taken after that. Allowed.
+    /// The first refresh fails with 503, later ones succeed. Allowed.
     RefreshUnavailable,
-    /// Tokens are not taken back.
+    /// Revocation fails.
     RevocationFails,
 
     // Proof of possession.
     /// Tokens are bound to a key. Allowed.
     Dpop,
-    /// They are, and proofs must have a nonce. Allowed.
+    /// Tokens are bound to a key, and proofs require a nonce. Allowed.
     DpopNonce,
-    /// They are, and no nonce is ever right.
+    /// Tokens are bound to a key, and every nonce is rejected.
     DpopNonceForever,
 }

@@ -1,4 +1,4 @@
-//! The token endpoint: what is asked for, and whether it is granted.
+//! Token endpoint: validation of token requests.
 
 use http::header::CONTENT_TYPE;
 
@@ -14,23 +14,23 @@ use super::switch::Switch;
 use super::web::Reply;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// What can be asked for.
+/// Supported grant types.
 pub(super) const GRANTS: [&str; 4] =
     ["authorization_code", "refresh_token", "client_credentials", JWT_BEARER];
-/// Parameters that nobody else may see.
+/// Parameters that contain secrets.
 const SECRETS: [&str; 4] = ["client_secret", "code_verifier", "assertion", "client_assertion"];
 
-/// One token request.
+/// A token request.
 pub(super) struct Asked<'a> {
     pub(super) shared: &'a Shared,
     pub(super) issuer: Issuer,
     pub(super) request: &'a SeenRequest,
     pub(super) form: Pairs,
-    /// The key that the tokens are to be bound to.
+    /// The key that the tokens are bound to.
     pub(super) key: Option<String>,
 }
 
-/// `None` is an answer that never comes.
+/// Handles a token request; `None` if there must be no response.
 pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Option<Reply> {
     let mut state = shared.lock();
     let form = request.form();
@@ -51,7 +51,8 @@ pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> 
             grant(&mut state, &asked)
         }
         Err(unproven) => {
-            let text = if unproven == Unproven::Nonce { "a nonce is needed" } else { "a proof is needed" };
+            let text =
+                if unproven == Unproven::Nonce { "a nonce is required" } else { "a proof is required" };
             Err(Fault::new(unproven.error(), text))
         }
     };
@@ -73,14 +74,14 @@ fn grant(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
         .get(CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
     if !is_form {
-        return Err(Fault::new("invalid_request", "a token request is a form"));
+        return Err(Fault::new("invalid_request", "a token request must be a form"));
     }
     match asked.parameter("grant_type") {
         Some("authorization_code") => code(state, asked),
         Some("refresh_token") => refresh(state, asked),
         Some("client_credentials") => credentials(state, asked),
         Some(JWT_BEARER) => assertion(state, asked),
-        _ => Err(Fault::new("unsupported_grant_type", "this cannot be granted here")),
+        _ => Err(Fault::new("unsupported_grant_type", "unsupported grant type")),
     }
 }
 
@@ -90,28 +91,28 @@ fn code(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
     let wanted = resource(asked.shared, state, asked.parameter("resource"))?;
     let text = asked.parameter("code").unwrap_or_default().to_owned();
     let (lenient, refuses) = (state.behaviour.has(Switch::CodeTwice), state.behaviour.has(Switch::CodeUsed));
-    let Some(code) = state.codes.get_mut(&text) else { return wrong("there is no such code") };
+    let Some(code) = state.codes.get_mut(&text) else { return wrong("unknown code") };
     let grant = Grant { key: asked.key.clone(), ..code.grant.clone() };
     if std::mem::replace(&mut code.is_used, true) && !lenient {
         state.reuse(grant.family);
-        return wrong("this code was used before");
+        return wrong("the code was already used");
     }
     if refuses {
-        return wrong("this code was used before");
+        return wrong("the code was already used");
     }
     let is_whose = code.grant.client == client && code.grant.issuer == asked.issuer;
     if !is_whose || code.grant.resource != wanted {
-        return wrong("this code was given to another, or for something else");
+        return wrong("the code was issued to another client, or for another resource");
     }
     if asked.parameter("redirect_uri") != Some(&code.redirect_uri) {
-        return wrong("the redirect_uri is not the one of the authorization request");
+        return wrong("the redirect_uri differs from the authorization request");
     }
     let verifier = asked.parameter("code_verifier").unwrap_or_default();
     if !(43..=128).contains(&verifier.len()) || digest(verifier) != code.challenge {
         return wrong("the code_verifier is wrong");
     }
     if code.grant.key.is_some() && code.grant.key != asked.key {
-        return wrong("this code is bound to another key");
+        return wrong("the code is bound to another key");
     }
     let behaviour = &state.behaviour;
     let is_offline =
@@ -126,28 +127,28 @@ fn refresh(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
     let text = asked.parameter("refresh_token").unwrap_or_default().to_owned();
     let (stays, refuses) =
         (state.behaviour.has(Switch::RefreshStays), state.behaviour.has(Switch::RefreshRevoked));
-    let Some(token) = state.refresh.get_mut(&text) else { return wrong("there is no such token") };
+    let Some(token) = state.refresh.get_mut(&text) else { return wrong("unknown token") };
     let mut grant = token.grant.clone();
     if grant.client != client || grant.issuer != asked.issuer || grant.resource != wanted {
-        return wrong("this token was given to another, or for something else");
+        return wrong("the token was issued to another client, or for another resource");
     }
     if token.is_spent {
         state.reuse(grant.family);
-        return wrong("this token was used before: everything that came of it is revoked");
+        return wrong("the token was already used; its family is revoked");
     }
     if matches!(kind.proof, Proof::None) && grant.key != asked.key {
-        return wrong("this token is bound to another key");
+        return wrong("the token is bound to another key");
     }
     if let Some(scope) = asked.parameter("scope") {
         let fewer = scopes(Some(scope))?;
         if !fewer.iter().all(|scope| grant.scopes.contains(scope)) {
-            return Err(Fault::new("invalid_scope", "a refresh gives no more than there was"));
+            return Err(Fault::new("invalid_scope", "a refresh must not request additional scopes"));
         }
         grant.scopes = fewer;
     }
     token.is_spent = !stays;
     if refuses || state.is_revoked(grant.family) {
-        return wrong("this token is revoked");
+        return wrong("the token is revoked");
     }
     state.seen.refreshes += 1;
     grant.key.clone_from(&asked.key);
@@ -157,13 +158,13 @@ fn refresh(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
 fn credentials(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
     let (client, kind) = authenticate(asked.shared, state, asked.issuer, asked.request)?;
     if matches!(kind.proof, Proof::None) {
-        return Err(Fault::new("unauthorized_client", "this client has no secret"));
+        return Err(Fault::new("unauthorized_client", "the client has no secret"));
     }
     let resource = resource(asked.shared, state, asked.parameter("resource"))?;
     granted(state, asked, client, resource, asked.parameter("scope"))
 }
 
-/// What another authority says about a person, or about a program.
+/// Handles an assertion of another authority about a user or a workload.
 fn assertion(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
     let shared = asked.shared;
     let wrong = |text: &str| Err(Fault::new("invalid_grant", text));
@@ -173,10 +174,10 @@ fn assertion(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
         token.is_signed_by(&shared.key.jwk()) && token.is_for(&[&own]) && token.is_alive(now)
     };
     let token = asked.parameter("assertion").and_then(Token::parse).filter(is_good);
-    let Some(token) = token else { return wrong("this assertion is not good, or no longer") };
+    let Some(token) = token else { return wrong("the assertion is invalid or has expired") };
     if token.header["typ"] != "oauth-id-jag+jwt" {
         if token.claim("iss") != shared.workload() {
-            return wrong("nobody knows who says this");
+            return wrong("unknown issuer of the assertion");
         }
         let wanted = asked.parameter("resource").map(|wanted| resource(shared, state, Some(wanted)));
         let wanted = wanted.unwrap_or_else(|| Ok(shared.mcp_url()))?;
@@ -184,17 +185,17 @@ fn assertion(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
     }
     let (client, _) = authenticate(shared, state, asked.issuer, asked.request)?;
     if token.claim("iss") != shared.idp() || token.claim("client_id") != client {
-        return wrong("this assertion was given to another");
+        return wrong("the assertion was issued to another client");
     }
     if !state.used.insert(token.claim("jti").to_owned()) {
-        return wrong("this assertion was used before");
+        return wrong("the assertion was already used");
     }
     let wanted = resource(shared, state, Some(token.claim("resource")))?;
     let scope = token.claims["scope"].as_str().or(asked.parameter("scope"));
     granted(state, asked, client, wanted, scope)
 }
 
-/// What a program is granted for itself: no refresh token, since it can ask again.
+/// Grants access to the client itself: without a refresh token, since it can request a new token.
 fn granted(
     state: &mut State,
     asked: &Asked<'_>,

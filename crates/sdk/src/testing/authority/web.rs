@@ -1,4 +1,4 @@
-//! The sockets of the authority: one small loop for each of its servers, on a thread of its own.
+//! Sockets of the test authority: one accept loop for its servers, on its own thread.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,14 +24,14 @@ use super::shared::Shared;
 use crate::server::{Body as McpBody, bind};
 use crate::{Error, Result};
 
-/// The largest request that is read.
+/// Maximum size of a request body.
 const MAX_BODY: usize = 1 << 20;
 
-/// The body of an answer.
+/// Body of a response.
 pub(super) enum Content {
     Whole(Bytes),
     Mcp(McpBody),
-    /// It goes on for as long as somebody reads.
+    /// A body without end.
     Endless,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn html(status: u16) -> Reply {
 }
 
 pub(super) fn nothing_here() -> Reply {
-    reply(404, "text/plain", "there is nothing here")
+    reply(404, "text/plain", "not found")
 }
 
 pub(super) fn redirect(status: u16, url: &str) -> Reply {
@@ -102,10 +102,10 @@ impl HttpBody for Content {
     }
 }
 
-/// Where the servers are: of the endpoint, of the authority, and the one that nobody should connect to.
+/// Addresses of the servers: endpoint, authority, and the canary that clients must never connect to.
 pub(super) type Addresses = [SocketAddr; 3];
 
-/// Starts the servers on a thread of their own. They end when what comes back is dropped.
+/// Starts the servers on their own thread. They stop when the returned sender is dropped.
 pub(super) async fn start(
     make: impl FnOnce(Addresses) -> Result<Shared> + Send + 'static,
 ) -> Result<(Arc<Shared>, oneshot::Sender<()>)> {
@@ -113,10 +113,10 @@ pub(super) async fn start(
     let (tell, told) = oneshot::channel();
     let work = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("there is a runtime").block_on(serve(make, tell, ended));
+        runtime.expect("failed to create a runtime").block_on(serve(make, tell, ended));
     };
     std::thread::Builder::new().name("linchpin-authority".into()).spawn(work)?;
-    let shared = told.await.map_err(|_| Error::setup("the authority ended before it began"))??;
+    let shared = told.await.map_err(|_| Error::setup("the authority failed to start"))??;
     Ok((shared, end))
 }
 
@@ -135,7 +135,7 @@ async fn serve(
         Ok(open) => open,
         Err(error) => return drop(tell.send(Err(error))),
     };
-    let _ = tell.send(Ok(shared.clone())); // whoever has stopped waiting ends it, too
+    let _ = tell.send(Ok(shared.clone())); // if the receiver is gone, `ended` fires, too
     let mut connections = JoinSet::new();
     loop {
         let (accepted, place) = tokio::select! {
@@ -145,16 +145,16 @@ async fn serve(
             accepted = authority.accept() => (accepted, Place::Authority),
             accepted = canary.accept() => {
                 shared.lock().seen.canary += 1;
-                drop(accepted); // whoever is there sees the end only after it has been counted
+                drop(accepted); // close only after counting
                 continue;
             }
         };
         let Ok((stream, _)) = accepted else { continue };
-        let _ = stream.set_nodelay(true); // slower without, but not wrong
+        let _ = stream.set_nodelay(true); // only an optimization
         let shared = shared.clone();
         connections.spawn(async move {
             let service = service_fn(|request| handle(&shared, place, request));
-            // Clients that go away are what some tests are about.
+            // Some tests drop the connection on purpose.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -166,7 +166,9 @@ async fn handle(
     request: Request<Incoming>,
 ) -> std::result::Result<Reply, Infallible> {
     let (parts, body) = request.into_parts();
-    let Some(body) = read(body).await else { return Ok(reply(413, "text/plain", "that is too large")) };
+    let Some(body) = read(body).await else {
+        return Ok(reply(413, "text/plain", "the request is too large"));
+    };
     let request = Arc::new(SeenRequest {
         place,
         method: parts.method.clone(),

@@ -1,4 +1,5 @@
-//! One direction of a connection: messages that are late hold up those behind them, as on a real line.
+//! Delay queue for one direction of a connection: a delayed message also delays the later ones, as on a real
+//! connection.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use crate::server::start;
 use crate::sync::lock;
 
-/// How long a message waits for the next one, after which it is to come.
+/// How long a reordered message waits for the next one.
 const HOLD: Duration = Duration::from_secs(2);
 
 type Deliver = Box<dyn Fn(&[u8]) + Send + Sync>;
@@ -23,11 +24,11 @@ pub(super) struct Lane {
 
 #[derive(Default)]
 struct State {
-    /// Messages, and when each may go on.
+    /// Messages with the time at which each may be delivered.
     queue: VecDeque<(Instant, Vec<u8>)>,
-    /// Whether somebody sees to the queue.
+    /// Whether the queue is being drained.
     attended: bool,
-    /// A message that goes after the next one, and its number.
+    /// A message to deliver after the next one, with its number.
     held: Option<(u64, Vec<u8>)>,
     last_held: u64,
 }
@@ -37,7 +38,7 @@ impl Lane {
         Arc::new(Lane { runtime: runtime.clone(), deliver: Box::new(deliver), state: Mutex::default() })
     }
 
-    /// Takes a message that is to go on after `delay`.
+    /// Queues a message for delivery after `delay`.
     pub(super) fn put(self: &Arc<Self>, message: Vec<u8>, delay: Duration) {
         {
             let mut state = lock(&self.state);
@@ -54,7 +55,7 @@ impl Lane {
         self.clone().drain();
     }
 
-    /// Takes a message that is to go on after the next one.
+    /// Queues a message for delivery after the next one.
     pub(super) fn hold(self: &Arc<Self>, message: Vec<u8>) {
         let mut state = lock(&self.state);
         if state.held.is_some() {
@@ -77,7 +78,7 @@ impl Lane {
         });
     }
 
-    /// Hands over what may go on; comes back for the rest.
+    /// Delivers all due messages, and schedules the rest.
     fn drain(self: Arc<Self>) {
         loop {
             let message = {

@@ -1,5 +1,5 @@
-//! A line on which messages get lost, late, doubled, swapped, damaged, and on which the connection breaks: all of it
-//! decided by a seed.
+//! Fault injection: a transport that loses, delays, duplicates, reorders and corrupts messages, and cuts
+//! connections, as determined by a seed.
 
 mod lane;
 mod plan;
@@ -21,14 +21,14 @@ use super::random::Random;
 use crate::sync::lock;
 use crate::transport::{Line, Transport, Wire};
 
-/// What the client is told when the connection was cut.
-const CUT: &str = "the connection was cut, as the seed has it";
+/// Reason reported to the client when the connection was cut.
+const CUT: &str = "the connection was cut by fault injection";
 
-/// A transport that treats the messages of another one badly, in both directions. Clones share the seed's numbers
-/// and the log.
+/// A transport that injects faults into the messages of another one, in both directions. Clones share the random
+/// numbers and the log.
 ///
-/// The same seed gives the same faults to the same messages: on a runtime with one thread and a paused clock a whole
-/// scenario repeats itself.
+/// The same seed produces the same faults for the same messages: on a single-threaded runtime with a paused clock, a
+/// whole scenario is reproducible.
 ///
 /// ```
 /// use linchpin::testing::{FaultRates, Faults, in_memory};
@@ -57,16 +57,16 @@ struct State {
     begun: Option<Instant>,
 }
 
-/// What became of one message.
+/// Fault of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultEvent {
-    /// When, counted from the first connection.
+    /// Time since the first connection.
     pub at: Duration,
-    /// Which way the message went.
+    /// Direction of the message.
     pub direction: Direction,
-    /// What was done to it.
+    /// The injected fault.
     pub fault: Fault,
-    /// The message as it was before.
+    /// The original message.
     pub message: String,
 }
 
@@ -78,25 +78,25 @@ impl fmt::Display for FaultEvent {
 }
 
 impl Faults {
-    /// Wraps `transport`; `seed` decides what happens.
+    /// Wraps `transport`; `seed` determines the faults.
     pub fn new(transport: impl Transport, seed: u64) -> Self {
         let state = State { random: Random::new(seed), log: Vec::new(), begun: None };
         let state = Arc::new(Mutex::new(state));
         Faults { transport: Arc::new(transport), rates: FaultRates::default(), state }
     }
 
-    /// How often what happens.
+    /// Sets the fault rates.
     pub fn rates(mut self, rates: FaultRates) -> Self {
         self.rates = rates;
         self
     }
 
-    /// What became of each message so far.
+    /// Returns the faults of all messages so far.
     pub fn log(&self) -> Vec<FaultEvent> {
         lock(&self.state).log.clone()
     }
 
-    /// Whether a connection was cut.
+    /// Returns whether a connection was cut.
     pub fn was_cut(&self) -> bool {
         lock(&self.state).log.iter().any(|event| event.fault == Fault::Cut)
     }
@@ -131,7 +131,7 @@ impl Transport for Faults {
     }
 }
 
-/// Both directions of one connection.
+/// Fault injector of one connection.
 struct Treatment {
     faults: Faults,
     sides: Arc<Sides>,
@@ -142,7 +142,7 @@ struct Treatment {
 impl Treatment {
     fn treat(&self, direction: Direction, lane: &Arc<Lane>, message: &[u8]) {
         if self.sides.are_apart() {
-            return; // it was on its way when the connection was cut
+            return; // in transit when the connection was cut
         }
         match self.faults.decide(direction, message) {
             Fault::None => lane.put(message.to_vec(), Duration::ZERO),

@@ -1,14 +1,14 @@
-//! What can happen to a message, and how often it does.
+//! Kinds and rates of faults.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::testing::Random;
 
-/// The longest delay, in milliseconds: short of the time that requests have, so that many survive.
+/// Maximum delay in milliseconds: below the request timeout, so that many requests succeed.
 const LONGEST_DELAY: usize = 10_000;
 
-/// Lines that are no messages, or none that anybody waits for.
+/// Lines that are not messages, or responses without a matching request.
 const NOISE: [&str; 8] = [
     "",
     "npm warn deprecated something",
@@ -20,53 +20,53 @@ const NOISE: [&str; 8] = [
     r#"{"jsonrpc":"2.0","method":"notifications/noise","params":{}}"#,
 ];
 
-/// What is done to a message.
+/// Fault of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It passes.
+    /// Delivered unchanged.
     None,
-    /// It comes later, and everything behind it as well.
+    /// Delayed, together with all later messages.
     Delay(Duration),
-    /// It is lost.
+    /// Lost.
     Drop,
-    /// It comes twice.
+    /// Delivered twice.
     Duplicate,
-    /// It comes after the next one.
+    /// Delivered after the next message.
     Reorder,
-    /// One of its bytes is another.
+    /// One byte is changed.
     Corrupt {
-        /// Which one.
+        /// Position of the byte.
         at: usize,
-        /// What it is now.
+        /// New value of the byte.
         byte: u8,
     },
-    /// Only so many bytes of it come.
+    /// Truncated to this many bytes.
     Truncate(usize),
-    /// Another line comes before it.
+    /// Preceded by another line.
     Noise(&'static str),
-    /// It is lost, and the connection breaks.
+    /// Lost, and the connection is cut.
     Cut,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::None => f.write_str("passes"),
-            Fault::Delay(time) => write!(f, "comes {time:?} later"),
+            Fault::None => f.write_str("is delivered"),
+            Fault::Delay(time) => write!(f, "is delayed by {time:?}"),
             Fault::Drop => f.write_str("is lost"),
-            Fault::Duplicate => f.write_str("comes twice"),
-            Fault::Reorder => f.write_str("comes after the next"),
+            Fault::Duplicate => f.write_str("is delivered twice"),
+            Fault::Reorder => f.write_str("is delivered after the next"),
             Fault::Corrupt { at, byte } => write!(f, "has {byte:#04x} at {at}"),
-            Fault::Truncate(length) => write!(f, "ends after {length} bytes"),
-            Fault::Noise(noise) => write!(f, "comes after the noise {noise:?}"),
-            Fault::Cut => f.write_str("is lost as the connection breaks"),
+            Fault::Truncate(length) => write!(f, "is truncated to {length} bytes"),
+            Fault::Noise(noise) => write!(f, "is preceded by {noise:?}"),
+            Fault::Cut => f.write_str("is lost, and the connection is cut"),
         }
     }
 }
 
-/// How many of a thousand messages meet each fault. Together they are 1,000 at most; all others pass.
+/// Number of messages in a thousand that get each fault, at most 1,000 in total. All others are delivered unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of `Fault`, which says what they are")]
+#[expect(missing_docs, reason = "named like the variants of `Fault`")]
 pub struct FaultRates {
     pub delay: u16,
     pub drop: u16,
@@ -79,7 +79,7 @@ pub struct FaultRates {
 }
 
 impl FaultRates {
-    /// No faults, to begin with when a few are wanted.
+    /// No faults; start from it to set a few.
     pub const NONE: FaultRates =
         FaultRates { delay: 0, drop: 0, duplicate: 0, reorder: 0, corrupt: 0, truncate: 0, noise: 0, cut: 0 };
 
@@ -105,7 +105,7 @@ impl FaultRates {
         }
         if is(self.corrupt) && length > 0 {
             let (at, byte) = (random.below(length), random.next().to_le_bytes()[0]);
-            // A newline would make two messages of one.
+            // A newline would split the message.
             return Fault::Corrupt { at, byte: if byte == b'\n' { b'#' } else { byte } };
         }
         if is(self.truncate) && length > 0 {
@@ -118,7 +118,7 @@ impl FaultRates {
     }
 }
 
-/// Four of five messages pass.
+/// Rates with which four of five messages are delivered unchanged.
 impl Default for FaultRates {
     fn default() -> Self {
         FaultRates {
