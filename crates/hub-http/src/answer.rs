@@ -1,4 +1,4 @@
-//! Answers as they are written.
+//! Response constructors.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::problem::Result;
 
-/// An answer with this body.
+/// Creates a response with this status, content type and body.
 pub(crate) fn with(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -18,24 +18,25 @@ pub(crate) fn with(status: StatusCode, kind: &'static str, body: impl Into<Body>
     response
 }
 
-/// A value.
+/// Creates a JSON response with status 200.
 pub(crate) fn json(value: &impl Serialize) -> Result<Response> {
     json_with(StatusCode::OK, value)
 }
 
-/// A value, and what became of the request.
+/// Creates a JSON response with this status.
 pub(crate) fn json_with(status: StatusCode, value: &impl Serialize) -> Result<Response> {
-    let text = serde_json::to_vec(value)
-        .map_err(|error| Error::new(Kind::Internal, "not_written", format!("an answer: {error}")))?;
+    let text = serde_json::to_vec(value).map_err(|error| {
+        Error::new(Kind::Internal, "not_written", format!("failed to serialize a response: {error}"))
+    })?;
     Ok(with(status, "application/json", text))
 }
 
-/// Something that is new, and where it is.
+/// Creates a 201 response with the path of the new resource in `Location`.
 pub(crate) fn created(path: &str, value: &impl Serialize) -> Result<Response> {
     Ok(located(json_with(StatusCode::CREATED, value)?, path))
 }
 
-/// With the place of what it is about.
+/// Adds the `Location` header.
 pub(crate) fn located(mut response: Response, path: &str) -> Response {
     if let Ok(path) = HeaderValue::try_from(path) {
         response.headers_mut().insert(LOCATION, path);
@@ -43,14 +44,14 @@ pub(crate) fn located(mut response: Response, path: &str) -> Response {
     response
 }
 
-/// It is done, and there is nothing to say.
+/// Creates a 204 response.
 pub(crate) fn done() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// Look there.
+/// Creates a 303 redirect.
 pub(crate) fn see_other(path: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 
-/// Bytes of all bodies that are on their way or in use.
+/// Maximum total size of all request bodies in memory, in bytes.
 const MOST_BODIES: usize = 64 << 20;
 
-/// What can be chosen for the hub over HTTP.
+/// Options of the HTTP interface.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The hosts and origins that are let in beside those of this machine.
+    /// Hosts and origins that are accepted in addition to those of this machine.
     pub guard: Guard,
-    /// Whether browsers reach it by `https`, such as through a proxy: then cookies are sent over TLS alone.
+    /// Whether browsers use `https`, for example through a proxy. Cookies are then marked `Secure`.
     pub is_secure: bool,
     /// Proxies whose `X-Forwarded-For` header names the client.
     pub proxies: Vec<Network>,
-    /// What is wrong with the operator's file, as it is now.
+    /// Current problem of the configuration file.
     pub file_problem: Option<watch::Receiver<Option<String>>>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct App {
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Metrics,
     pub(crate) begun: Timestamp,
-    /// Tells the events of this run from those of others.
+    /// Identifier of the event log; event ids of another log cannot be resumed.
     pub(crate) run: String,
     closing: watch::Sender<bool>,
 }
@@ -63,19 +63,19 @@ impl App {
         })
     }
 
-    /// What is wrong with the operator's file.
+    /// Returns the current problem of the configuration file.
     pub(crate) fn file_problem(&self) -> Option<String> {
         self.file_problem.as_ref().and_then(|problem| problem.borrow().clone())
     }
 
-    /// Ends what has no end of its own.
+    /// Closes all event streams.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Done when everything is to end.
+    /// Completes when [`Self::close`] is called.
     pub(crate) async fn closed(&self) {
         let mut closing = self.closing.subscribe();
-        let _ = closing.wait_for(|closing| *closing).await; // or there is nobody left who could say so
+        let _ = closing.wait_for(|closing| *closing).await; // an error means that the sender is gone
     }
 }

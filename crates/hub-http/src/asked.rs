@@ -1,4 +1,4 @@
-//! One request, as its handler sees it: who asks, and what, already read and checked.
+//! Parsed and validated request, as a handler receives it.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::problem::{Problem, Result};
 use crate::query::Query;
 use crate::session::Caller;
 
-/// One request.
+/// Request with its caller, parameters and body.
 pub(crate) struct Asked {
     pub(crate) app: Arc<App>,
     pub(crate) caller: Option<Caller>,
-    /// The client of the request.
+    /// Client of the request.
     pub(crate) remote: Remote,
-    /// The name of the session cookie.
+    /// Name of the session cookie.
     pub(crate) cookie: String,
-    /// The parts of the path that are not always the same.
+    /// Path parameters.
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Query,
-    /// What stands behind the `?`, as it was sent.
+    /// Query string as it was sent.
     pub(crate) raw_query: String,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
-    /// What was sent; an empty object if nothing was.
+    /// JSON body; an empty object if the request has none.
     pub(crate) body: Value,
-    /// Told when what was sent is not needed any more.
+    /// Notified when the handler no longer needs the body, so that its memory can be released.
     pub(crate) is_read: Arc<Notify>,
 }
 
@@ -41,22 +41,22 @@ impl Asked {
         &self.app.hub
     }
 
-    /// Who asks.
+    /// Returns the caller, or the 401 problem.
     pub(crate) fn caller(&self) -> Result<&Caller> {
         self.caller.as_ref().ok_or_else(Problem::nobody)
     }
 
-    /// Who asks, as the hub wants to know it.
+    /// Returns tenant and subject of the caller.
     pub(crate) fn scope(&self) -> Result<Scope> {
         Ok(self.caller()?.scope)
     }
 
-    /// A part of the path.
+    /// Returns a path parameter; empty if the route does not have it.
     pub(crate) fn path(&self, name: &str) -> &str {
         self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
 
-    /// What was sent, field by field.
+    /// Takes the body as a form.
     pub(crate) fn form(&mut self) -> Result<Form> {
         Ok(Form::new(self.body.take())?)
     }

@@ -1,4 +1,4 @@
-//! What a request sends: up to a cap, of the kind that it says, and readable in one way only.
+//! Request bodies: size limit, content type check and strict parsing, so that a body has exactly one reading.
 
 use axum::body::Body;
 use http::header::CONTENT_TYPE;
@@ -13,8 +13,8 @@ use crate::problem::{Problem, Result};
 use crate::route::{FORM, JSON, Route, Who};
 use crate::session::Caller;
 
-/// Reads what a request sends, with the room that it takes until the request is over; an empty object if it sends
-/// nothing. The fields of a form are texts.
+/// Reads a request body, with the memory reservation that it holds until the request has finished. Returns an empty
+/// object for an empty body. The fields of an HTML form are strings.
 pub(crate) async fn read<'a>(
     app: &'a App,
     route: &Route,
@@ -22,9 +22,9 @@ pub(crate) async fn read<'a>(
     body: Body,
     caller: Option<&Caller>,
 ) -> Result<(Value, Whole<'a>)> {
-    // Nobody who is not known makes the hub read what it does not want.
+    // A public route without a body reads nothing: an unauthenticated client must not use memory of the hub.
     let most = if route.takes.is_none() && route.who == Who::Anybody { 0 } else { route.most };
-    // The room is shared by callers: one of them cannot take all of it.
+    // The memory is shared by all callers: count per caller, so that one of them cannot use all of it.
     let read = match caller.map(|caller| caller.scope) {
         Some(scope) => {
             let subject = format!("{} {}", scope.tenant(), scope.subject());
@@ -44,11 +44,11 @@ fn value(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
     }
     let mut types = parts.headers.get_all(CONTENT_TYPE).iter();
     if !(types.next().is_some_and(|said| is_of(said, kind)) && types.next().is_none()) {
-        let text = format!("what is sent here is of the type {kind}: say so in the header Content-Type");
+        let text = format!("unsupported content type: send {kind}, and set the header Content-Type");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "wrong_content_type", text));
     }
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| Problem::malformed("not_utf8", format!("the body is no UTF-8 text: {error}")))?;
+        .map_err(|error| Problem::malformed("not_utf8", format!("the body must be UTF-8: {error}")))?;
     if kind == FORM {
         return form(text);
     }
@@ -58,12 +58,12 @@ fn value(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
             ParseErrorKind::Limit => "json_limit",
             _ => "not_json",
         };
-        Problem::malformed(code, format!("the body is not JSON as it is read here: {error}"))
+        Problem::malformed(code, format!("the body is not supported JSON: {error}"))
     })?;
     if let Some(number) = too_wide(text) {
         let number: String = number.chars().take(40).collect();
         let text = format!(
-            "the number {number} has more than 64 bits and would not arrive as it was sent: send it as a string, if the tool takes one"
+            "the number {number} has more than 64 bits and would be changed: send it as a string, if the tool accepts one"
         );
         return Err(Problem::malformed("number_too_wide", text));
     }
@@ -71,7 +71,7 @@ fn value(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
         .map_err(|error| Problem::malformed("not_json", format!("the body is not JSON: {error}")))
 }
 
-/// Whether a type is the one that is wanted, in whatever way it says that texts are UTF-8.
+/// Returns whether a content type matches, with an optional UTF-8 charset parameter.
 fn is_of(said: &HeaderValue, kind: &str) -> bool {
     let Ok(said) = said.to_str() else { return false };
     let (media, parameter) = said.split_once(';').unwrap_or((said, ""));
@@ -83,7 +83,7 @@ fn form(text: &str) -> Result<Value> {
     let mut fields = Map::new();
     for (name, value) in decode_form(text) {
         if fields.insert(name.into_owned(), Value::String(value.into_owned())).is_some() {
-            return Err(Problem::malformed("duplicate_key", "the form has two fields of one name"));
+            return Err(Problem::malformed("duplicate_key", "the form contains a field twice"));
         }
     }
     Ok(fields.into())
@@ -92,15 +92,15 @@ fn form(text: &str) -> Result<Value> {
 fn unread(why: Unread, most: usize) -> Problem {
     match why {
         Unread::TooLarge => {
-            let text = format!("the body is longer than {most} bytes");
+            let text = format!("the body is larger than {most} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)
         }
         Unread::TooSlow => {
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body did not come in time")
+            Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body did not arrive in time")
         }
-        Unread::Broken => Problem::malformed("body_broken", "the body breaks off"),
+        Unread::Broken => Problem::malformed("body_broken", "the body is incomplete"),
         Unread::NoRoom => {
-            let text = "too much is being sent at once: try again in a moment";
+            let text = "too many large requests at the same time: try again in a moment";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_room", text)
         }
     }

@@ -1,5 +1,4 @@
-//! What happens, as it happens: a stream of events that goes on where it broke off, and ends when whoever watches may not
-//! any more.
+//! Event stream (SSE): resumable with `Last-Event-ID`, and closed when the caller loses access.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +18,18 @@ use crate::stream::{Made, pieces};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// How often a quiet stream shows that it lives.
+/// Interval of heartbeats on an idle stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// After these it is asked whether whoever watches still may; beside that, with every heartbeat.
+/// Events after which the credential of the subscriber is checked again. Every heartbeat also checks it.
 const CHECKED: [&str; 4] = ["agent", "session", "token", "user"];
 
-/// Somebody who watches.
+/// Event stream of one subscriber.
 struct Watcher {
     app: Arc<App>,
     caller: Caller,
     watching: Watching,
     is_new: bool,
-    /// Whether what they have seen was of another run.
+    /// Whether the last event id is of another event log, so that events may have been missed.
     is_lost: bool,
     heartbeat: Interval,
 }
@@ -40,7 +39,7 @@ pub(crate) async fn watch(asked: Asked) -> Result<Response> {
     let after = match asked.headers.get(LAST_EVENT_ID) {
         None => None,
         Some(id) => Some(id.to_str().ok().and_then(Place::read).ok_or_else(|| {
-            let text = "Last-Event-ID is the id of an event of this stream";
+            let text = "Last-Event-ID must be the id of an event of this stream";
             Problem::malformed("wrong_event_id", text)
         })?),
     };
@@ -57,12 +56,12 @@ pub(crate) async fn watch(asked: Asked) -> Result<Response> {
         heartbeat,
     };
     let mut response = with(StatusCode::OK, "text/event-stream", pieces(watcher, next));
-    // Proxies must not wait until there is more.
+    // Proxies must not buffer the stream.
     response.headers_mut().insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
 
-/// Where an event is: of which run, and its number.
+/// Parsed event id: event log and number.
 struct Place<'a> {
     run: &'a str,
     number: u64,
@@ -83,7 +82,7 @@ async fn next(mut watcher: Watcher) -> Made<Watcher> {
 impl Watcher {
     async fn piece(&mut self) -> Option<String> {
         if std::mem::take(&mut self.is_new) {
-            // Those who are cut come back after a second.
+            // A disconnected client reconnects after one second.
             return Some("retry: 1000\n\n".to_owned());
         }
         if std::mem::take(&mut self.is_lost) {
@@ -104,7 +103,7 @@ impl Watcher {
     }
 }
 
-/// Whoever watches has to look at everything again.
+/// Formats the event for a subscriber that has missed events and must reload everything.
 fn missed() -> String {
     "event: missed\ndata: {}\n\n".to_owned()
 }

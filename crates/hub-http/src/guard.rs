@@ -1,5 +1,4 @@
-//! Every request passes here first: it is for a host that is served, no page of somebody else sent it, and every answer
-//! says to browsers what they must not do with it.
+//! Middleware of every request: host and origin check, trace span, metrics and security headers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,12 +22,12 @@ use crate::problem::{Problem, Result};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-/// Which trace a request belongs to.
+/// W3C trace context of the client.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const POLICY: &str =
     "default-src 'self'; script-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
-/// Lets a request in, or not.
+/// Checks a request, runs its handler and adds security headers to the response.
 pub(crate) async fn all(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -72,14 +71,14 @@ fn check(app: &App, parts: &Parts) -> Result<()> {
     if !parts.method.is_safe() && is(&SEC_FETCH_SITE, "cross-site") {
         return Err(stranger(Stranger::Origin));
     }
-    // Somebody who follows a link from elsewhere only comes to look; the page that has the link sees nothing of it.
+    // A navigation from another site is allowed: it is a safe request, and the other site cannot read the response.
     let is_visit = parts.method.is_safe() && is(&SEC_FETCH_MODE, "navigate");
     let checked =
         if is_visit { app.guard.check_host(parts, local).map(drop) } else { app.guard.check(parts, local) };
     checked.map_err(stranger)
 }
 
-/// What browsers must not do.
+/// Adds the security headers.
 fn protect(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

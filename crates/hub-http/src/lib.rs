@@ -1,8 +1,8 @@
-//! The hub over HTTP: REST under `/api/v1`, events, metrics, and a plain page. It knows requests and answers; what may be
-//! done, and by whom, the hub decides.
+//! HTTP interface of the hub: REST API under `/api/v1`, events, metrics, and a status page. This crate handles requests
+//! and responses only; the hub makes all access decisions.
 //!
-//! A request passes `guard`, then `router` finds out who asks and reads what they sent, and one function of `api` has
-//! the hub do it. `routes` lists them all; the document at `/api/v1/openapi.json` is made of that list.
+//! A request passes the middleware in `guard`; `router` authenticates the caller and reads the body; one handler in
+//! `api` calls the hub. `routes` lists all routes, and `/api/v1/openapi.json` is generated from that list.
 
 mod answer;
 mod api;
@@ -34,7 +34,7 @@ pub use app::Options;
 
 use self::app::App;
 
-/// The hub over HTTP.
+/// HTTP service of a hub.
 #[derive(Clone)]
 pub struct Web {
     app: Arc<App>,
@@ -42,25 +42,25 @@ pub struct Web {
 }
 
 impl Web {
-    /// Serves this hub.
+    /// Creates the service for this hub.
     pub fn new(hub: Arc<Hub>, world: Arc<dyn World>, options: Options) -> Self {
         let app = App::new(hub, world, options);
         let router = router::router(&app, routes::all());
         Web { app, router }
     }
 
-    /// What answers requests: a service for [`Listener::run_until`](linchpin::server::web::Listener::run_until).
+    /// Returns the service for [`Listener::run_until`](linchpin::server::web::Listener::run_until).
     pub fn service(&self) -> Router {
         self.router.clone()
     }
 
-    /// Ends streams of events in good order: without this they go on for as long as somebody watches.
+    /// Closes all event streams gracefully. Otherwise they last as long as their subscribers.
     pub fn close(&self) {
         self.app.close();
     }
 }
 
-/// The `OpenAPI` document.
+/// Generates the `OpenAPI` document.
 pub fn openapi() -> Value {
     openapi::document(&routes::all())
 }

@@ -1,8 +1,8 @@
-//! Lists that are there whole, page by page.
+//! Pages of in-memory lists.
 
 use linchpin_hub_core::store::{Page, Paging};
 
-/// A page of a list, in the order of its keys.
+/// Returns a page of a list, ordered by key.
 pub(crate) fn cut<T>(all: Vec<T>, paging: &Paging, key: impl Fn(&T) -> String) -> Page<T> {
     let mut keyed: Vec<_> = all.into_iter().map(|item| (key(&item), item)).collect();
     keyed.sort_by(|one, other| one.0.cmp(&other.0));
@@ -13,7 +13,7 @@ pub(crate) fn cut<T>(all: Vec<T>, paging: &Paging, key: impl Fn(&T) -> String) -
     Page { items, next }
 }
 
-/// As [`cut`], in the order in which they are.
+/// Like [`cut`], in the existing order of the list.
 pub(crate) fn numbered<T>(all: Vec<T>, paging: &Paging) -> Page<T> {
     let numbered = all.into_iter().enumerate().map(|(index, item)| (format!("{:010}", index + 1), item));
     let Page { items, next } = cut(numbered.collect(), paging, |(number, _)| number.clone());

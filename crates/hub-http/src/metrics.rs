@@ -1,5 +1,5 @@
-//! What is counted, as Prometheus reads it. Labels are routes, statuses and slugs: nothing that somebody wrote freely, and
-//! nothing secret.
+//! Metrics in the Prometheus text format. Labels are routes, statuses and slugs: never free text of a user, and never
+//! secrets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use linchpin_hub_core::hub::{BOUNDS, Ended};
 
-/// What is counted since the start.
+/// Counters since the start of the hub.
 pub(crate) struct Metrics {
     begun: Timestamp,
     counted: Mutex<Counted>,
@@ -31,7 +31,7 @@ impl Metrics {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request was answered.
+    /// Records a finished request.
     pub(crate) fn request(&self, route: &str, status: StatusCode, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut counted = self.counted();
@@ -39,16 +39,20 @@ impl Metrics {
         counted.durations.entry(route.to_owned()).or_default().add(millis);
     }
 
-    /// Writes everything that is counted here.
+    /// Writes the process and HTTP metrics.
     pub(crate) fn write(&self, text: &mut Text) {
-        text.head("process_start_time_seconds", "gauge", "When the hub was started.");
+        text.head(
+            "process_start_time_seconds",
+            "gauge",
+            "Start time of the hub in seconds since the Unix epoch.",
+        );
         text.line("process_start_time_seconds", &[], self.begun.as_second());
         if let Some(bytes) = resident() {
-            text.head("process_resident_memory_bytes", "gauge", "The memory that the hub holds.");
+            text.head("process_resident_memory_bytes", "gauge", "Resident memory of the hub in bytes.");
             text.line("process_resident_memory_bytes", &[], bytes);
         }
         let counted = self.counted();
-        text.head("linchpin_http_requests_total", "counter", "Requests, by route and status.");
+        text.head("linchpin_http_requests_total", "counter", "HTTP requests by route and status.");
         for ((route, status), count) in &counted.requests {
             text.line(
                 "linchpin_http_requests_total",
@@ -56,20 +60,24 @@ impl Metrics {
                 count,
             );
         }
-        text.head("linchpin_http_request_duration_seconds", "histogram", "How long answers took.");
+        text.head(
+            "linchpin_http_request_duration_seconds",
+            "histogram",
+            "Duration of HTTP requests in seconds.",
+        );
         for (route, ended) in &counted.durations {
             text.histogram("linchpin_http_request_duration_seconds", &[("route", route)], ended);
         }
     }
 }
 
-/// What Prometheus reads.
+/// Writer of the Prometheus text format.
 #[derive(Default)]
 pub(crate) struct Text(String);
 
 impl Text {
     pub(crate) fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}"); // texts can be written to
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}"); // writing to a string never fails
     }
 
     pub(crate) fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
@@ -77,10 +85,10 @@ impl Text {
         for (index, (label, text)) in labels.iter().enumerate() {
             let open = if index == 0 { '{' } else { ',' };
             let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.0, "{open}{label}=\"{text}\""); // texts can be written to
+            let _ = write!(self.0, "{open}{label}=\"{text}\""); // writing to a string never fails
         }
         let close = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.0, "{close} {value}"); // texts can be written to
+        let _ = writeln!(self.0, "{close} {value}"); // writing to a string never fails
     }
 
     pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], ended: &Ended) {
@@ -104,7 +112,7 @@ fn seconds(millis: u64) -> f64 {
     Duration::from_millis(millis).as_secs_f64()
 }
 
-/// The memory that this process holds, where the system says so.
+/// Returns the resident memory of this process in bytes, where the system provides it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,4 +1,4 @@
-//! The `OpenAPI` document, made of the routes.
+//! `OpenAPI` document, generated from the routes.
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -7,23 +7,23 @@ use serde_json::{Map, Value, json};
 use crate::problem::Document;
 use crate::route::{API, Gives, Route, Who};
 
-/// What is said of the parts of paths.
+/// Descriptions of the path parameters.
 const IN_PATHS: [(&str, &str); 12] = [
-    ("server", "The id or the slug of a server"),
-    ("tool", "The name of a tool for models, such as mcp_demo__echo"),
-    ("prompt", "The name of a prompt"),
-    ("call", "The id of a call"),
-    ("approval", "The id of an approval"),
-    ("agent", "The id of an agent"),
-    ("token", "The id of a token"),
-    ("user", "The id of a user"),
-    ("sign_in", "The id of a sign-in"),
-    ("variable", "The name of a variable"),
-    ("client", "claude-desktop, claude-code, cursor or vscode"),
-    ("format", "One of openai, anthropic and gemini"),
+    ("server", "Server id or slug"),
+    ("tool", "Qualified name of a tool, such as mcp_demo__echo"),
+    ("prompt", "Prompt name"),
+    ("call", "Call id"),
+    ("approval", "Approval id"),
+    ("agent", "Agent id"),
+    ("token", "Token id"),
+    ("user", "User id"),
+    ("sign_in", "Sign-in id"),
+    ("variable", "Name of the environment variable"),
+    ("client", "MCP client: claude-desktop, claude-code, cursor or vscode"),
+    ("format", "Tool format: openai, anthropic or gemini"),
 ];
 
-/// The document.
+/// Generates the document.
 pub(crate) fn document(routes: &[Route]) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -43,7 +43,7 @@ pub(crate) fn document(routes: &[Route]) -> Value {
         "info": {
             "title": "Linchpin hub",
             "version": "1",
-            "description": "Servers of the Model Context Protocol, their tools, and calls that are approved and recorded.",
+            "description": "Manages MCP servers and their tools, and approves and records tool calls.",
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"cookie": []}],
@@ -51,14 +51,14 @@ pub(crate) fn document(routes: &[Route]) -> Value {
         "components": {
             "schemas": components,
             "responses": {"Problem": {
-                "description": "It went wrong",
+                "description": "Problem document (RFC 9457)",
                 "content": {"application/problem+json": {"schema": problem}},
             }},
             "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer", "description": "A token of a person or an agent"},
+                "bearer": {"type": "http", "scheme": "bearer", "description": "API token of a user or an agent"},
                 "cookie": {
                     "type": "apiKey", "in": "cookie", "name": "linchpin",
-                    "description": "A session of a browser; what changes something also needs its x-csrf-token",
+                    "description": "Browser session; requests that change data also require the header x-csrf-token",
                 },
             },
         },
@@ -74,9 +74,9 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
         "tags": [noun],
         "summary": route.summary,
         "description": match route.who {
-            Who::Anybody => "Anybody may ask.",
-            Who::Known => "People and agents may ask.",
-            Who::Person => "Only people may ask.",
+            Who::Anybody => "Public.",
+            Who::Known => "Requires a user or agent token.",
+            Who::Person => "Requires a user.",
         },
     });
     if route.who == Who::Anybody {

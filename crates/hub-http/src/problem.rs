@@ -1,5 +1,4 @@
-//! What went wrong, as whoever asked sees it: a problem document (RFC 9457) with a status, a code that stays the same, the
-//! field it is about, and what to do.
+//! Errors of the API as problem documents (RFC 9457): status, stable code, field of the request, and what to do.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use linchpin_hub_core::{Error, Kind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What went wrong.
+/// Error of a request.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -23,19 +22,19 @@ pub(crate) struct Problem {
     retry_after: Option<Duration>,
 }
 
-/// The document.
+/// Problem document (RFC 9457).
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct Document<'a> {
-    /// Which kind of problem it is, as a URI.
+    /// URI of the problem type.
     r#type: String,
-    /// The same in words.
+    /// Title of the HTTP status.
     title: &'a str,
-    /// The status of the answer.
+    /// HTTP status of the response.
     status: u16,
-    /// For programs: stays the same.
+    /// Stable, machine-readable error code.
     code: &'a str,
-    /// The field of the request that it is about.
+    /// Field or parameter of the request that caused the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
     /// What happened and what to do.
@@ -54,20 +53,20 @@ impl Problem {
         self
     }
 
-    /// The request itself makes no sense.
+    /// Creates a 400 problem.
     pub(crate) fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, detail)
     }
 
-    /// Nobody knows who asks.
+    /// Creates the 401 problem of a request without a valid credential.
     pub(crate) fn nobody() -> Self {
-        let text = "send `Authorization: Bearer` with a token of the hub, or sign in with a browser";
+        let text = "authentication required: send `Authorization: Bearer` with an API token of the hub, or log in with a browser";
         Self::new(StatusCode::UNAUTHORIZED, "not_signed_in", text)
     }
 
-    /// The path leads nowhere.
+    /// Creates the 404 problem of an unknown path.
     pub(crate) fn nowhere() -> Self {
-        let text = "there is nothing at this path: /api/v1/openapi.json says what there is";
+        let text = "unknown path: /api/v1/openapi.json lists all paths";
         Self::new(StatusCode::NOT_FOUND, "no_such_path", text)
     }
 
@@ -108,12 +107,12 @@ impl From<Error> for Problem {
     }
 }
 
-/// Something broke in here. What it was stands in the log, under a name that both sides know.
+/// Creates a 500 problem. The error itself is only in the log; the incident number in the response refers to it.
 fn broken(error: &Error) -> Problem {
     let mut incident = Digest::from_bytes(random(&System)).to_string();
     incident.truncate(12);
-    tracing::error!(incident, code = error.code(), %error, "a request could not be answered");
-    let text = format!("something broke in the hub: its log says more under {incident}");
+    tracing::error!(incident, code = error.code(), %error, "request failed with an internal error");
+    let text = format!("internal error: search the log of the hub for incident {incident}");
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", text)
 }
 

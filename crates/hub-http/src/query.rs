@@ -1,4 +1,4 @@
-//! What stands behind the `?` of an address: each parameter is known, and given once.
+//! Query parameters. Unknown and repeated parameters are rejected.
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::problem::{Problem, Result};
 
-/// How many items a page has when nothing is said.
+/// Default page size.
 const USUAL_PAGE: usize = 50;
 
-/// A parameter that a route knows.
+/// Query parameter of a route.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Parameter {
     pub(crate) is: Is,
 }
 
-/// What a parameter can be.
+/// Type of a query parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Is {
     Text,
@@ -30,10 +30,10 @@ pub(crate) enum Is {
     OneOf(&'static [&'static str]),
 }
 
-/// The parameters of a route that gives one page of a list.
+/// Parameters of a paged list.
 pub(crate) const PAGING: [Parameter; 2] = [
-    Parameter { name: "after", what: "What `next` of the page before was", is: Is::Text },
-    Parameter { name: "limit", what: "How many items at most; 50 when nothing is said", is: Is::Count },
+    Parameter { name: "after", what: "Position: `next` of the previous page", is: Is::Text },
+    Parameter { name: "limit", what: "Maximum number of items. Default: 50", is: Is::Count },
 ];
 
 impl Parameter {
@@ -57,7 +57,7 @@ impl Parameter {
         Parameter { name, what, is: Is::OneOf(values) }
     }
 
-    /// What it can be, for the `OpenAPI` document.
+    /// Returns the schema for the `OpenAPI` document.
     pub(crate) fn schema(&self) -> Value {
         match self.is {
             Is::Text => json!({"type": "string"}),
@@ -68,27 +68,29 @@ impl Parameter {
         }
     }
 
-    /// What is wrong with a value, if something is.
+    /// Returns why a value is invalid.
     fn fault(&self, value: &str) -> Option<String> {
         match self.is {
-            Is::Text => (value.chars().count() > 1_000).then(|| "it has at most 1000 characters".to_owned()),
-            Is::Flag => (!matches!(value, "true" | "false")).then(|| "it is `true` or `false`".to_owned()),
+            Is::Text => {
+                (value.chars().count() > 1_000).then(|| "must have at most 1000 characters".to_owned())
+            }
+            Is::Flag => (!matches!(value, "true" | "false")).then(|| "must be `true` or `false`".to_owned()),
             Is::Count => {
                 let fits = value.parse().is_ok_and(|count| (1..=MOST_ON_PAGE).contains(&count));
-                (!fits).then(|| format!("it is a whole number from 1 to {MOST_ON_PAGE}"))
+                (!fits).then(|| format!("must be an integer from 1 to {MOST_ON_PAGE}"))
             }
             Is::Time => value
                 .parse::<Timestamp>()
                 .err()
-                .map(|_| "it is a time such as 2026-01-31T12:00:00Z".to_owned()),
+                .map(|_| "must be a time such as 2026-01-31T12:00:00Z".to_owned()),
             Is::OneOf(values) => {
-                (!values.contains(&value)).then(|| format!("it is one of {}", values.join(", ")))
+                (!values.contains(&value)).then(|| format!("must be one of {}", values.join(", ")))
             }
         }
     }
 }
 
-/// The parameters of a request, each as it should be.
+/// Validated query parameters of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(&'static str, String)>);
 
@@ -103,13 +105,13 @@ impl Query {
             let Some(parameter) = known.iter().find(|known| known.name == name) else {
                 let names: Vec<_> = known.iter().map(|known| known.name).collect();
                 let text = match &names[..] {
-                    [] => "no parameters are known here".to_owned(),
-                    names => format!("there is no such parameter here; there are {}", names.join(", ")),
+                    [] => "this path takes no parameters".to_owned(),
+                    names => format!("unknown parameter: use {}", names.join(", ")),
                 };
                 return Err(wrong(&name, text));
             };
             if read.iter().any(|(known, _)| *known == name) {
-                return Err(wrong(&name, "it is given twice".to_owned()));
+                return Err(wrong(&name, "must not be repeated".to_owned()));
             }
             if let Some(fault) = parameter.fault(&value) {
                 return Err(wrong(&name, fault));
@@ -131,7 +133,7 @@ impl Query {
         self.text(name)?.parse().ok()
     }
 
-    /// One of several values, as what it stands for.
+    /// Returns an enumerated parameter as its Rust type.
     pub(crate) fn one<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_value(self.text(name)?.into()).ok()
     }
@@ -181,6 +183,6 @@ mod tests {
             let problem = Query::read(query, &KNOWN).unwrap_err();
             assert_eq!((problem.status().as_u16(), problem.field()), (422, Some(field)), "{query}");
         }
-        assert!(Query::read("a=1", &[]).unwrap_err().detail().starts_with("no parameters"));
+        assert!(Query::read("a=1", &[]).unwrap_err().detail().ends_with("takes no parameters"));
     }
 }

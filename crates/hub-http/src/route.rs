@@ -1,5 +1,5 @@
-//! A route: what can be asked, who may ask, what is sent and what is answered. The router and the `OpenAPI` document are
-//! both made of these, so that neither says what the other does not.
+//! Route definitions: path, access, parameters, body and responses. The router and the `OpenAPI` document are both
+//! generated from them, so that they cannot differ.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::{PAGING, Parameter};
 
-/// Where the API begins.
+/// Path prefix of the API.
 pub(crate) const API: &str = "/api/v1";
 
-/// The longest body, unless a route says otherwise.
+/// Default maximum body size in bytes.
 const MOST: usize = 1 << 20;
 
-/// Who may use a route.
+/// Access level of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// Whoever comes.
+    /// No authentication.
     Anybody,
-    /// People, and agents by their tokens.
+    /// Users and agents.
     Known,
-    /// People.
+    /// Users only.
     Person,
 }
 
 type Handler = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>> + Send + Sync>;
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a request sends.
+/// Request body of a route.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Takes {
     pub(crate) kind: &'static str,
     pub(crate) schema: SchemaOf,
-    /// Whether it may be left out.
+    /// Whether the body may be omitted.
     pub(crate) is_optional: bool,
 }
 
-/// What is answered.
+/// Response of a route.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gives {
     pub(crate) status: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Gives {
     pub(crate) content: Option<(&'static str, SchemaOf)>,
 }
 
-/// A route.
+/// Route definition.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) method: Method,
@@ -57,10 +57,10 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     pub(crate) who: Who,
     pub(crate) query: Vec<Parameter>,
-    /// Whether others decide what the parameters are.
+    /// Whether all query parameters are accepted, because another party defines them.
     pub(crate) any_query: bool,
     pub(crate) takes: Option<Takes>,
-    /// The longest body.
+    /// Maximum body size in bytes.
     pub(crate) most: usize,
     pub(crate) gives: Vec<Gives>,
     pub(crate) handler: Handler,
@@ -69,7 +69,7 @@ pub(crate) struct Route {
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
-/// A route for people. What it is for is said after it.
+/// Creates a route for users. Builder methods set the rest.
 pub(crate) fn route<F>(method: Method, path: &str, handler: fn(Asked) -> F) -> Route
 where
     F: Future<Output = Result<Response>> + Send + 'static,
@@ -90,7 +90,7 @@ where
 
 macro_rules! verbs {
     ($($name:ident $method:ident),*) => {$(
-        /// A route of the API, by this method.
+        /// Creates an API route with this method.
         pub(crate) fn $name<F>(path: &str, handler: fn(Asked) -> F) -> Route
         where
             F: Future<Output = Result<Response>> + Send + 'static,
@@ -103,76 +103,76 @@ macro_rules! verbs {
 verbs!(get GET, post POST, put PUT, patch PATCH, delete DELETE);
 
 impl Route {
-    /// What it does.
+    /// Sets the summary.
     pub(crate) fn says(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    /// Agents may use it, too.
+    /// Allows users and agents.
     pub(crate) fn known(mut self) -> Self {
         self.who = Who::Known;
         self
     }
 
-    /// Whoever comes may use it.
+    /// Makes the route public.
     pub(crate) fn anybody(mut self) -> Self {
         self.who = Who::Anybody;
         self
     }
 
-    /// It knows these parameters.
+    /// Adds query parameters.
     pub(crate) fn query(mut self, query: &[Parameter]) -> Self {
         self.query.extend(query);
         self
     }
 
-    /// Others decide what its parameters are.
+    /// Accepts all query parameters.
     pub(crate) fn any_query(mut self) -> Self {
         self.any_query = true;
         self
     }
 
-    /// It gives a list page by page.
+    /// Adds the paging parameters.
     pub(crate) fn paged(self) -> Self {
         self.query(&PAGING)
     }
 
-    /// It is sent this.
+    /// Requires a JSON body.
     pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
         self.takes = Some(Takes { kind: JSON, schema: schema::<T>, is_optional: false });
         self
     }
 
-    /// It may be sent this.
+    /// Allows an optional JSON body.
     pub(crate) fn may_take<T: JsonSchema>(mut self) -> Self {
         self.takes = Some(Takes { kind: JSON, schema: schema::<T>, is_optional: true });
         self
     }
 
-    /// It is sent a form of a page.
+    /// Requires an HTML form body.
     pub(crate) fn takes_form<T: JsonSchema>(mut self) -> Self {
         self.takes = Some(Takes { kind: FORM, schema: schema::<T>, is_optional: false });
         self
     }
 
-    /// Bodies may be so long.
+    /// Sets the maximum body size in bytes.
     pub(crate) fn at_most(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// It answers with this.
+    /// Adds a 200 JSON response.
     pub(crate) fn gives<T: JsonSchema>(self) -> Self {
-        self.answers::<T>(200, "The answer", JSON)
+        self.answers::<T>(200, "Success", JSON)
     }
 
-    /// It makes something new and answers with it.
+    /// Adds a 201 JSON response.
     pub(crate) fn makes<T: JsonSchema>(self) -> Self {
-        self.answers::<T>(201, "It is there now", JSON)
+        self.answers::<T>(201, "Created", JSON)
     }
 
-    /// It answers with this.
+    /// Adds a response.
     pub(crate) fn answers<T: JsonSchema>(
         mut self,
         status: u16,
@@ -183,9 +183,9 @@ impl Route {
         self
     }
 
-    /// It answers that it is done.
+    /// Adds a 204 response.
     pub(crate) fn does(mut self) -> Self {
-        self.gives.push(Gives { status: 204, what: "It is done", content: None });
+        self.gives.push(Gives { status: 204, what: "Done", content: None });
         self
     }
 }

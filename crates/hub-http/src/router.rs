@@ -1,4 +1,4 @@
-//! From a request to its handler: who asks, what they ask with, and what they send, in this order.
+//! Dispatch of a request to its handler: authentication, then query parameters, then the body.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::route::{Route, Who};
 use crate::session::{Caller, cookie_name, remote};
 use crate::{body, guard};
 
-/// The parts of a path that are not always the same.
+/// Path parameters by name.
 type Parameters = Vec<(String, String)>;
 
-/// Routes, as a service.
+/// Builds the service from the routes.
 pub(crate) fn router(app: &Arc<App>, all: Vec<Route>) -> Router {
     let all: Vec<_> = all.into_iter().map(Arc::new).collect();
     let mut router = Router::new();
@@ -45,7 +45,8 @@ pub(crate) fn router(app: &Arc<App>, all: Vec<Route>) -> Router {
     router
         .fallback(|| async { Problem::nowhere() })
         .method_not_allowed_fallback(|| async {
-            let text = "this cannot be done here: /api/v1/openapi.json says what can";
+            let text =
+                "the method is not allowed on this path: /api/v1/openapi.json lists the allowed methods";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
         })
         .layer(from_fn_with_state(app.clone(), guard::all))
@@ -60,8 +61,8 @@ fn read(path: &RawPathParams) -> Parameters {
     path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Something may have a name that is also a word of the API, such as a server `test`. The router finds the word first, so
-/// whatever can be done with the thing is added there.
+/// Finds routes shadowed by a literal path: a server may be called `test`, and the router prefers the literal path
+/// `/servers/test`. Methods that the literal path does not have are added to it.
 fn shadowed(all: &[Arc<Route>]) -> impl Iterator<Item = (&str, &Arc<Route>, Parameters)> {
     let words = all.iter().map(|route| &*route.path).filter(|path| !path.contains('{'));
     words.flat_map(move |word| {
@@ -71,7 +72,7 @@ fn shadowed(all: &[Arc<Route>]) -> impl Iterator<Item = (&str, &Arc<Route>, Para
     })
 }
 
-/// The parts of a path, if it is of this pattern.
+/// Returns the parameters of a path, if it matches the pattern.
 fn parameters(pattern: &str, path: &str) -> Option<Parameters> {
     if pattern.split('/').count() != path.split('/').count() {
         return None;
@@ -95,7 +96,7 @@ async fn serve(
 ) -> Result<Response> {
     let (parts, body) = request.into_parts();
     let caller = match Caller::find(&app, &parts).await {
-        // Whoever comes may come as nobody.
+        // An invalid credential on a public route counts as none.
         found if route.who == Who::Anybody => found.unwrap_or_default(),
         found => {
             let caller = found?.ok_or_else(Problem::nobody)?;
@@ -129,7 +130,7 @@ async fn serve(
     answer.await
 }
 
-/// Reads a body. If the request has to wait for it, its credential is checked again: it may have been revoked since.
+/// Reads a body. If the body does not arrive at once, checks the credential again: it may have been revoked meanwhile.
 async fn read_while_known<T>(
     app: &App,
     caller: Option<&Caller>,

@@ -1,4 +1,5 @@
-//! Who asks: whoever has a token of the hub, or a browser that has signed in; never both at once.
+//! Authentication: maps an API token or a session cookie to the caller, and checks CSRF tokens. A request must not send
+//! both credentials.
 
 use std::net::IpAddr;
 
@@ -15,40 +16,40 @@ use linchpin_hub_core::{Kind, Scope, Subject};
 use crate::app::App;
 use crate::problem::{Problem, Result};
 
-/// Where browsers prove that a page of ours asks.
+/// Header with the CSRF token.
 const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// What a request proves who asks with.
+/// Credential of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Proof {
-    /// A token.
+    /// API token.
     Token(Secret),
-    /// The cookie of a session.
+    /// Session cookie.
     Session(Secret),
 }
 
-/// Whoever asks.
+/// Authenticated sender of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// In whose name.
+    /// Tenant and subject.
     pub(crate) scope: Scope,
-    /// What proves it.
+    /// Credential of the request.
     pub(crate) proof: Proof,
-    /// What pages of a session send with whatever changes something.
+    /// CSRF token of the session, required for requests that change data; `None` for API tokens.
     pub(crate) csrf: Option<Secret>,
-    /// The host that the request names.
+    /// Host of the request.
     host: String,
 }
 
-/// The host that a request names: a session is valid for one.
+/// Returns the host of a request. A session is valid for one host.
 fn host(parts: &Parts) -> String {
     let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or(parts.uri.authority().map(Authority::as_str)).unwrap_or_default().to_ascii_lowercase()
 }
 
-/// The client of a request.
+/// Returns address, host and user of a request.
 pub(crate) fn remote(app: &App, parts: &Parts, caller: Option<&Caller>) -> Remote {
     let peer = parts.extensions.get::<Addresses>().map(|addresses| addresses.peer.ip());
     let address = peer.map(|peer| client(peer, &parts.headers, &app.proxies));
@@ -59,8 +60,8 @@ pub(crate) fn remote(app: &App, parts: &Parts, caller: Option<&Caller>) -> Remot
     Remote { address, host: host(parts), user }
 }
 
-/// The address of the client: the peer, or, if the peer is a configured proxy, the last hop of `X-Forwarded-For` that is
-/// not one. Clients can write the hops before that one themselves.
+/// Returns the address of the client: the peer, or, if the peer is a configured proxy, the last hop of
+/// `X-Forwarded-For` that is not one. Earlier hops can be forged by the client.
 fn client(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
     let is_proxy = |address: IpAddr| proxies.iter().any(|proxy| proxy.contains(address));
     if !is_proxy(peer) {
@@ -79,7 +80,7 @@ fn client(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
 }
 
 impl Caller {
-    /// Finds out who asks; nobody, if nothing says so or a session is over.
+    /// Authenticates a request. Returns `None` without a credential or if the session has expired.
     pub(crate) async fn find(app: &App, parts: &Parts) -> Result<Option<Self>> {
         let Some(proof) = proof(parts, &cookie_name(app.is_secure, parts))? else { return Ok(None) };
         let host = host(parts);
@@ -93,8 +94,8 @@ impl Caller {
         Ok(Some(Caller { scope, proof, csrf, host }))
     }
 
-    /// Whether what changes something may be asked for so. A cookie alone proves nothing: browsers send it with whatever
-    /// any page wants.
+    /// Checks the CSRF token of a request that changes data. A cookie alone is not sufficient: browsers send it with
+    /// requests of any page.
     pub(crate) fn check_intent(&self, headers: &HeaderMap) -> Result<()> {
         let Some(csrf) = &self.csrf else { return Ok(()) };
         need_origin(headers)?;
@@ -102,11 +103,11 @@ impl Caller {
         if given.as_ref() == Some(csrf) {
             return Ok(());
         }
-        let text = "who asks by a cookie also sends the header x-csrf-token: GET /api/v1/session gives it";
+        let text = "a request with a session cookie requires the header x-csrf-token: get the token with GET /api/v1/session";
         Err(Problem::new(StatusCode::FORBIDDEN, "csrf_token_needed", text))
     }
 
-    /// The cookie of their session, if they have one.
+    /// Returns the session cookie, if the caller has one.
     pub(crate) fn cookie(&self) -> Option<&Secret> {
         match &self.proof {
             Proof::Session(cookie) => Some(cookie),
@@ -114,12 +115,12 @@ impl Caller {
         }
     }
 
-    /// Whether it is the operator, who can read the files of the hub on this machine.
+    /// Returns whether the caller is the operator, who can read the files of the hub on this machine.
     pub(crate) fn is_operator(&self, app: &App) -> bool {
         matches!(&self.proof, Proof::Token(token) if app.hub.is_process_token(token))
     }
 
-    /// Whether the credential is still valid. Fails if the store cannot be read.
+    /// Returns whether the credential is still valid. Fails if the store cannot be read.
     pub(crate) async fn is_still_known(&self, app: &App) -> Result<bool> {
         let known = match &self.proof {
             Proof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
@@ -133,17 +134,17 @@ impl Caller {
     }
 }
 
-/// Browsers say which page is behind what changes something. Whether it is one of ours was asked before.
+/// Requires the `Origin` header. The middleware has already checked its value.
 pub(crate) fn need_origin(headers: &HeaderMap) -> Result<()> {
     if headers.contains_key(ORIGIN) {
         return Ok(());
     }
-    let text = "a browser says in the header Origin which page asks: without it, use a token";
+    let text = "the header Origin is missing: browsers send it; use an API token without a browser";
     Err(Problem::new(StatusCode::FORBIDDEN, "origin_needed", text))
 }
 
-/// The name of the session cookie. Over TLS browsers send a `__Host-` cookie to this host alone. Without TLS the name has the
-/// port, since browsers send cookies to all ports of a host: hubs on other ports have cookies of their own.
+/// Returns the name of the session cookie. With TLS, browsers send a `__Host-` cookie to this host only. Without TLS
+/// the name contains the port, since browsers send cookies to all ports of a host, and other hubs may use other ports.
 pub(crate) fn cookie_name(is_secure: bool, parts: &Parts) -> String {
     let local = parts.extensions.get::<Addresses>().and_then(|addresses| addresses.local);
     match local.map(|local| local.port()) {
@@ -153,7 +154,7 @@ pub(crate) fn cookie_name(is_secure: bool, parts: &Parts) -> String {
     }
 }
 
-/// The cookie of a session that has started, or the removal of one that has ended.
+/// Creates the `Set-Cookie` header that starts a session, or removes its cookie.
 pub(crate) fn cookie(name: &str, session: Option<&Secret>, is_secure: bool) -> Option<HeaderValue> {
     let secure = if is_secure { "; Secure" } else { "" };
     let (value, age) = session.map_or(("", "; Max-Age=0"), |session| (session.expose(), ""));
@@ -163,7 +164,7 @@ pub(crate) fn cookie(name: &str, session: Option<&Secret>, is_secure: bool) -> O
     Some(header)
 }
 
-/// What a request proves who asks with, if it does. Bearer tokens and cookies never count together: who would be asking?
+/// Returns the credential of a request. A token together with a cookie is rejected: the caller would be ambiguous.
 fn proof(parts: &Parts, cookie: &str) -> Result<Option<Proof>> {
     let cookies = parts.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let cookies =
@@ -171,12 +172,12 @@ fn proof(parts: &Parts, cookie: &str) -> Result<Option<Proof>> {
     let mut sessions = cookies.filter(|(name, _)| *name == cookie).map(|(_, value)| value);
     let session = sessions.next();
     if sessions.next().is_some() {
-        return Err(Problem::malformed("two_cookies", "there are two cookies of one name: remove one"));
+        return Err(Problem::malformed("two_cookies", "the session cookie is sent twice: remove one"));
     }
     let token = token(&parts.headers)?;
     match (token, session) {
         (Some(_), Some(_)) => {
-            let text = "either a token or a cookie says who asks, not both: leave one out";
+            let text = "send either an API token or a session cookie, not both";
             Err(Problem::malformed("two_credentials", text))
         }
         (Some(token), None) => Ok(Some(Proof::Token(Secret::new(token)))),
@@ -191,7 +192,7 @@ fn token(headers: &HeaderMap) -> Result<Option<&str>> {
     match value.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
         Some((_, token)) if values.next().is_none() => Ok(Some(token.trim())),
         _ => {
-            let text = "the header Authorization is `Bearer` and a token, once";
+            let text = "the header Authorization must be `Bearer` and a token, and must not be repeated";
             Err(Problem::malformed("wrong_authorization", text))
         }
     }

@@ -1,4 +1,4 @@
-//! Bodies that are made piece by piece, while they are read.
+//! Response bodies produced chunk by chunk.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http_body::Frame;
 use linchpin_hub_core::{Error, Result};
 
-/// A piece, and what the next one begins with; nothing at the end. After an error the connection is cut, so that nobody
-/// takes a part for the whole.
+/// Chunk and the state for the next one; `None` at the end. An error aborts the connection, so that the client does not
+/// mistake a partial body for a complete one.
 pub(crate) type Made<S> = Result<Option<(Bytes, S)>>;
 
 type Step<S> = Pin<Box<dyn Future<Output = Made<S>> + Send>>;
 
-/// A body. Nothing of it is made before it is wanted.
+/// Creates a body whose chunks are produced on demand.
 pub(crate) fn pieces<S, F>(first: S, step: fn(S) -> F) -> Body
 where
     S: Send + 'static,

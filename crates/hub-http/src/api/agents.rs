@@ -14,51 +14,51 @@ use crate::query::Parameter;
 use crate::route::API;
 
 pub(crate) const FILTERS: [Parameter; 3] = [
-    Parameter::text("name", "Those with this in their name"),
-    Parameter::flag("enabled", "Those that may do something, or not"),
-    Parameter::text("server", "Those that may use this server, by its id"),
+    Parameter::text("name", "Filter by part of the name"),
+    Parameter::flag("enabled", "Filter by enabled or disabled"),
+    Parameter::text("server", "Filter by a server that the agent may use (id)"),
 ];
 
-/// Everything that may be said of an agent and need not be.
+/// Optional fields of an agent.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: the hub reads it field by field")]
+#[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 struct More {
-    /// What it is told before anything else.
+    /// System instructions.
     #[schemars(length(max = 100_000))]
     instructions: Option<String>,
-    /// The model that it uses, if the hub runs it.
+    /// Model that the agent uses, if the hub runs it.
     #[schemars(length(max = 200))]
     model: Option<String>,
-    /// When a person is asked; `always-ask` is the usual.
+    /// Approval mode. Default: `always-ask`.
     approval: Option<ApprovalMode>,
-    /// Whether it may do anything.
+    /// Whether the agent is enabled. Default: true.
     enabled: Option<bool>,
-    /// How many calls a minute it may make; as many as there are without it.
+    /// Rate limit in calls per minute. Default: no limit.
     #[schemars(range(min = 1, max = 100_000))]
     calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once.
+    /// Maximum number of concurrent calls. Default: no limit.
     #[schemars(range(min = 1, max = 1_000))]
     calls_at_once: Option<u32>,
-    /// The servers that it may use, by their ids or slugs, and what of each.
+    /// Servers that the agent may use, by id or slug, with the selected tools of each.
     servers: Option<BTreeMap<String, Selection>>,
 }
 
-/// An agent that is to be added.
+/// Request to add an agent.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: the hub reads it field by field")]
+#[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct NewAgent {
-    /// What people call it.
+    /// Display name.
     #[schemars(length(min = 1, max = 100))]
     name: String,
     #[serde(flatten)]
     more: More,
 }
 
-/// What is to change of an agent: only what is given.
+/// Changes of an agent. Omitted fields stay unchanged.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: the hub reads it field by field")]
+#[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct AgentChanges {
-    /// What people call it.
+    /// Display name.
     #[schemars(length(min = 1, max = 100))]
     name: Option<String>,
     #[serde(flatten)]

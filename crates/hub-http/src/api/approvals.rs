@@ -1,4 +1,4 @@
-//! Questions to people.
+//! Approvals.
 
 use axum::response::Response;
 use linchpin_hub_core::store::Decision;
@@ -10,7 +10,7 @@ use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::Parameter;
 
-/// The names of all decisions.
+/// Names of all approval statuses.
 const DECISIONS: [&str; Decision::ALL.len()] = {
     let (mut names, mut index) = ([""; Decision::ALL.len()], 0);
     while index < names.len() {
@@ -21,19 +21,19 @@ const DECISIONS: [&str; Decision::ALL.len()] = {
 };
 pub(crate) const FILTERS: [Parameter; 1] = [Parameter::one_of("decision", "Filter by decision", &DECISIONS)];
 
-/// What is said yes to.
+/// Request to approve a call.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct Approve {
-    /// Other arguments, in place of those that were asked for.
+    /// Arguments that replace the requested ones.
     arguments: Option<Map<String, Value>>,
 }
 
-/// Why not.
+/// Request to deny a call.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct Deny {
-    /// Told to whoever wanted the call.
+    /// Reason, shown to the caller.
     #[schemars(length(max = 1_000))]
     reason: Option<String>,
 }

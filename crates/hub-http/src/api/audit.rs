@@ -1,4 +1,4 @@
-//! The audit.
+//! Audit.
 
 use std::sync::Arc;
 
@@ -17,11 +17,12 @@ use crate::stream::{Made, pieces};
 
 pub(crate) const AFTER: [Parameter; 1] = [PAGING[0]];
 
-/// The number of an entry.
+/// Returns the position: the number of the last entry of the previous page.
 fn after(asked: &Asked) -> Result<u64> {
     let Some(after) = asked.query.text("after") else { return Ok(0) };
     let number = after.parse::<i64>().ok().and_then(|number| number.try_into().ok());
-    let wrong = || Error::invalid("after", format!("it is the number of an entry, 0 to {}", i64::MAX));
+    let wrong =
+        || Error::invalid("after", format!("must be the number of an audit entry, 0 to {}", i64::MAX));
     Ok(number.ok_or_else(wrong)?)
 }
 
@@ -38,7 +39,7 @@ pub(crate) async fn verify(asked: Asked) -> Result<Response> {
     json(&asked.hub().verify_audit(asked.scope()?).await?)
 }
 
-/// Entries that are written down one after another.
+/// State of an audit export.
 struct Export {
     hub: Arc<Hub>,
     scope: Scope,
@@ -50,7 +51,7 @@ pub(crate) async fn export(asked: Asked) -> Result<Response> {
     Ok(with(StatusCode::OK, "application/jsonl", pieces(export, some)))
 }
 
-/// The next entries, one on each line.
+/// Returns the next entries, one per line.
 async fn some(mut export: Export) -> Made<Export> {
     let entries = export.hub.audit(export.scope, export.after, MOST_ON_PAGE).await?;
     let Some(last) = entries.last() else { return Ok(None) };

@@ -21,30 +21,30 @@ const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 pub(crate) const WAIT: [Parameter; 1] = [Parameter::flag(
     "wait",
-    "Whether the answer waits until the call is over, which is the usual; without, it is 202 while it is not",
+    "Whether the response waits until the call has finished; otherwise 202 for an unfinished call. Default: true",
 )];
 pub(crate) const STATUSES: [&str; 7] =
     ["pending", "running", "success", "error", "denied", "cancelled", "unknown"];
 pub(crate) const FILTERS: [Parameter; 6] = [
-    Parameter::text("server", "Those of this server, by its id or slug"),
-    Parameter::text("tool", "Those of this tool, as its server calls it"),
-    Parameter::one_of("status", "Those that are so far", &STATUSES),
-    Parameter::text("subject", "Those that this one wanted, such as agent: and an id"),
-    Parameter::time("since", "Those from then on"),
-    Parameter::time("until", "Those before then"),
+    Parameter::text("server", "Filter by server (id or slug)"),
+    Parameter::text("tool", "Filter by upstream name of the tool"),
+    Parameter::one_of("status", "Filter by status", &STATUSES),
+    Parameter::text("subject", "Filter by subject, for example agent:ID"),
+    Parameter::time("since", "Filter by creation time: not before"),
+    Parameter::time("until", "Filter by creation time: before"),
 ];
 
-/// A call that is to be made: the tool by its name here, or by its server and the server's name for it.
+/// Request to call a tool: either `tool`, or `server` and `name`.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewCall {
-    /// The tool, by its name here.
+    /// Qualified name of the tool.
     tool: Option<String>,
-    /// The server, by its id or slug.
+    /// Server id or slug.
     server: Option<String>,
-    /// The tool, as that server calls it.
+    /// Upstream name of the tool.
     name: Option<String>,
-    /// The arguments; none when nothing is said.
+    /// Arguments of the tool. Default: none.
     arguments: Option<Map<String, Value>>,
 }
 
@@ -57,23 +57,37 @@ pub(crate) async fn make_any(mut asked: Asked) -> Result<Response> {
     let which = match (tool, server, name) {
         (Some(tool), None, None) => Which::Local(tool),
         (None, Some(server), Some(tool)) => Which::Of { server, tool },
-        (None, Some(_), None) => return Err(Error::invalid("name", "which tool of the server?").into()),
-        (None, None, Some(_)) => return Err(Error::invalid("server", "the tool of which server?").into()),
-        (None, None, None) => return Err(Error::invalid("tool", "which tool is to be called?").into()),
+        (None, Some(_), None) => {
+            return Err(Error::invalid(
+                "name",
+                "must be set together with `server`: the upstream name of the tool",
+            )
+            .into());
+        }
+        (None, None, Some(_)) => {
+            return Err(Error::invalid(
+                "server",
+                "must be set together with `name`: the id or slug of the server",
+            )
+            .into());
+        }
+        (None, None, None) => {
+            return Err(Error::invalid("tool", "must be set, or `server` and `name` instead").into());
+        }
         _ => {
-            let text = "give either `tool`, or `server` and `name`";
+            let text = "set either `tool`, or `server` and `name`";
             return Err(Error::invalid("tool", text).into());
         }
     };
     make(&asked, which, arguments).await
 }
 
-/// The arguments in a form; none if it has none.
+/// Takes the arguments from a form; an empty object if they are missing.
 pub(super) fn arguments(form: &mut Form) -> Value {
     form.value("arguments").unwrap_or_else(|| Map::new().into())
 }
 
-/// Has a call made, and answers with what came of it.
+/// Starts a call and returns its outcome, or its current state if the client does not wait.
 pub(super) async fn make(asked: &Asked, tool: Which, arguments: Value) -> Result<Response> {
     let prefers = asked.headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut prefers = prefers.flat_map(|value| value.split(',')).map(str::trim);
@@ -82,7 +96,7 @@ pub(super) async fn make(asked: &Asked, tool: Which, arguments: Value) -> Result
     let (hub, scope) = (asked.hub(), asked.scope()?);
     let mut call = hub.begin_call(scope, Wanted { tool, arguments }, wait).await?;
     if wait && !call.status.is_final() {
-        asked.is_read.notify_one(); // a person may take long
+        asked.is_read.notify_one(); // an approval may take long
         call = hub.wait(scope, call.id).await?;
     }
     let status = if call.status.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -97,7 +111,7 @@ fn place(call: &CallView) -> String {
     format!("{API}/calls/{}", call.id)
 }
 
-/// The server that is asked for. One that is gone is known by its id alone.
+/// Returns the server of the filter. A removed server can be given by id only.
 async fn server(asked: &Asked) -> Result<Option<ServerId>> {
     let Some(name) = asked.query.text("server") else { return Ok(None) };
     match name.parse() {

@@ -1,4 +1,4 @@
-//! Credentials of servers and secrets of programs: written and removed, never read.
+//! Credentials of servers and environment secrets of stdio servers: stored and deleted, never returned.
 
 use axum::response::Response;
 use linchpin::auth::Secret;
@@ -12,22 +12,22 @@ use crate::problem::Result;
 use crate::query::Parameter;
 
 pub(crate) const WHOSE: [Parameter; 1] =
-    [Parameter::text("agent", "The id of the agent whose it is; everybody's without it")];
+    [Parameter::text("agent", "Agent id. Default: the shared credential")];
 
-/// A credential that is to be kept.
+/// Request to store a credential.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewCredential {
-    /// The token, the key or the password.
+    /// Token, key or password.
     #[schemars(length(min = 1, max = 16_384))]
     secret: String,
 }
 
-/// The value of a variable that is to be kept.
+/// Request to store an environment secret.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewSecret {
-    /// The value.
+    /// Value of the environment variable.
     #[schemars(length(min = 1, max = 32_768))]
     secret: String,
 }
@@ -64,7 +64,7 @@ pub(crate) async fn remove_variable(asked: Asked) -> Result<Response> {
 
 fn secret(asked: &mut Asked, longest: usize) -> Result<Secret> {
     let mut form = asked.form()?;
-    let missing = || Error::invalid("secret", "what is kept is a secret: send it");
+    let missing = || Error::invalid("secret", "must be set");
     let secret = Secret::new(form.text("secret", longest)?.ok_or_else(missing)?);
     form.end()?;
     Ok(secret)

@@ -1,4 +1,4 @@
-//! Tools as providers of models want them described, and servers as other clients do.
+//! Export of tools for model providers, and of servers for other MCP clients.
 
 use axum::response::Response;
 use linchpin_hub_core::hub::ToolFilter;
@@ -9,13 +9,13 @@ use crate::problem::Result;
 use crate::query::Parameter;
 
 pub(crate) const FILTERS: [Parameter; 2] = [
-    Parameter::text("server", "Those of this server, by its id or slug"),
-    Parameter::text("agent", "Those that this agent may use, by its id"),
+    Parameter::text("server", "Filter by server (id or slug)"),
+    Parameter::text("agent", "Filter by an agent that may use the tool (id)"),
 ];
 
 pub(crate) const SERVERS: [Parameter; 1] = [Parameter::text(
     "servers",
-    "These, by their ids or slugs with commas between; those that are enabled without it",
+    "Servers to export: ids or slugs, separated by commas. Default: all enabled servers",
 )];
 
 pub(crate) async fn client(asked: Asked) -> Result<Response> {

@@ -8,22 +8,22 @@ use crate::answer::json;
 use crate::asked::Asked;
 use crate::problem::Result;
 
-/// What is to be rotated.
+/// Request to rotate keys.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct RotateKeys {
-    /// Also make a new tenant key, and encrypt all secrets with it again. Default: false.
+    /// Whether to create a new tenant key and re-encrypt all secrets with it, too. Default: false.
     data: Option<bool>,
 }
 
-/// What was rotated.
+/// Result of a key rotation.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RotatedKeys {
-    /// Tenant keys that the new root key wraps.
+    /// Number of tenant keys re-wrapped with the new root key.
     tenants: usize,
-    /// Secrets that were encrypted again with a new tenant key.
+    /// Number of secrets re-encrypted with a new tenant key.
     secrets: usize,
-    /// Secrets that could not be decrypted, and stay as they are.
+    /// Number of secrets that could not be decrypted and stay unchanged.
     unreadable: usize,
 }
 

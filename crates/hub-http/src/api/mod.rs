@@ -1,5 +1,5 @@
-//! The nouns of the API, each in a file of its own. A handler reads what was asked, has the hub do one thing, and writes
-//! down what came of it; the rules are in the hub.
+//! API handlers, one file per resource. A handler parses the request, calls one operation of the hub and serializes the
+//! result; all rules are in the hub.
 
 pub(crate) mod agents;
 pub(crate) mod approvals;
@@ -28,10 +28,10 @@ use crate::problem::Result;
 use crate::route::JSON;
 use crate::{openapi, routes};
 
-/// It is always the same.
+/// Serialized `OpenAPI` document, generated once.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(&routes::all()).to_string());
 
-/// What the API is.
+/// Returns the `OpenAPI` document.
 pub(crate) async fn document(_: Asked) -> Result<Response> {
     Ok(with(StatusCode::OK, JSON, DOCUMENT.as_str()))
 }

@@ -11,20 +11,20 @@ use crate::asked::Asked;
 use crate::list::numbered;
 use crate::problem::Result;
 
-/// Which resource is to be read.
+/// Request to read a resource.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct ResourceToRead {
-    /// Its URI.
+    /// URI of the resource.
     #[schemars(length(min = 1, max = 8_192))]
     uri: String,
 }
 
-/// What a prompt is filled in with.
+/// Request to get a prompt.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct PromptArguments {
-    /// The arguments; none when nothing is said.
+    /// Arguments of the prompt. Default: none.
     arguments: Option<BTreeMap<String, String>>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn prompts(asked: Asked) -> Result<Response> {
 
 pub(crate) async fn read(mut asked: Asked) -> Result<Response> {
     let mut form = asked.form()?;
-    let missing = || Error::invalid("uri", "which resource is to be read?");
+    let missing = || Error::invalid("uri", "must be set");
     let uri = form.text("uri", 8_192)?.ok_or_else(missing)?;
     form.end()?;
     json(&asked.hub().read_resource(asked.scope()?, asked.path("server"), &uri).await?)

@@ -17,94 +17,94 @@ use crate::route::API;
 
 pub(crate) const STATUSES: [&str; 5] = ["disconnected", "connecting", "connected", "error", "disabled"];
 pub(crate) const FILTERS: [Parameter; 3] = [
-    Parameter::flag("enabled", "Those that are used, or not"),
+    Parameter::flag("enabled", "Filter by enabled or disabled"),
     Parameter::one_of("status", "Filter by status", &STATUSES),
-    Parameter::text("q", "Those with this in their name, slug or description"),
+    Parameter::text("q", "Filter by part of the name, slug or description"),
 ];
 
 pub(crate) const SYNC: [Parameter; 1] =
-    [Parameter::text("agent", "The id of the agent with whose credential it is done")];
+    [Parameter::text("agent", "Id of the agent whose credential is used")];
 
-/// Everything that may be said of a server and need not be.
+/// Optional fields of a server.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: the hub reads it field by field")]
+#[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 struct More {
-    /// What it is for.
+    /// Description.
     #[schemars(length(max = 2_000))]
     description: Option<String>,
-    /// `http` (the usual) or `sse`.
+    /// Transport: `http` or `sse`. Default: `http`.
     transport: Option<String>,
-    /// What is sent with every request; at most 32. Nothing here is secret.
+    /// Headers sent with every request; at most 32. Must not contain secrets.
     headers: Option<BTreeMap<String, String>>,
-    /// How requests say who asks. The secret itself is the server's credential.
+    /// Authentication. The secret is stored separately, as the credential of the server.
     authentication: Option<Authentication>,
-    /// Whose credentials are used; `shared` is the usual.
+    /// Credential mode. Default: `shared`.
     credentials: Option<CredentialMode>,
-    /// How long an answer may take; 30,000 is the usual.
+    /// Request timeout in milliseconds. Default: 30,000.
     #[schemars(range(min = 1_000, max = 300_000))]
     timeout_ms: Option<u64>,
-    /// How often connecting, listing and reading is tried again; 3 is the usual. Calls never are.
+    /// Number of retries for connecting, listing and reading. Default: 3. Calls are never retried.
     #[schemars(range(min = 0, max = 5))]
     retry_attempts: Option<u8>,
-    /// How many calls a minute it takes; as many as there are without it.
+    /// Rate limit in calls per minute. Default: no limit.
     #[schemars(range(min = 1, max = 100_000))]
     calls_per_minute: Option<u32>,
-    /// How many of its calls may be under way at once.
+    /// Maximum number of concurrent calls. Default: no limit.
     #[schemars(range(min = 1, max = 1_000))]
     calls_at_once: Option<u32>,
     /// Protocol revision of its connections. Default: the newest that both sides support.
     revision: Option<String>,
-    /// Whether it is used at all.
+    /// Whether the server is enabled. Default: true.
     enabled: Option<bool>,
-    /// Whether arguments and results of its calls are kept.
+    /// Whether arguments and results of its calls are stored. Default: true.
     keep_history: Option<bool>,
 }
 
-/// A server that is to be added. Programs are added on the machine of the hub alone.
+/// Request to add a remote server. Stdio servers can only be added on the machine of the hub.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: the hub reads it field by field")]
+#[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct NewServer {
-    /// What people call it.
+    /// Display name.
     #[schemars(length(min = 1, max = 100))]
     name: String,
-    /// Where it is.
+    /// URL of the server.
     #[schemars(length(max = 2_048))]
     url: String,
-    /// Its short name, which never changes; made of the name when nothing is said.
+    /// Slug; cannot be changed. Default: derived from the name.
     #[schemars(regex(pattern = "^[a-z0-9-]{1,32}$"))]
     slug: Option<String>,
     #[serde(flatten)]
     more: More,
 }
 
-/// A server that is to be tried, and is not kept.
+/// Request to test a server configuration without saving it.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: the hub reads it field by field")]
+#[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct ServerToTry {
     #[serde(flatten)]
     server: NewServer,
-    /// Its credential.
+    /// Credential of the server.
     secret: Option<String>,
 }
 
-/// What is to change of a server: only what is given.
+/// Changes of a server. Omitted fields stay unchanged.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: the hub reads it field by field")]
+#[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct ServerChanges {
-    /// What people call it.
+    /// Display name.
     #[schemars(length(min = 1, max = 100))]
     name: Option<String>,
-    /// Where it is. At another place credentials are dropped.
+    /// URL of the server. Credentials are deleted if its origin changes.
     #[schemars(length(max = 2_048))]
     url: Option<String>,
     #[serde(flatten)]
     more: More,
 }
 
-/// How many tools were not trusted before.
+/// Result of trusting all new tools of a server.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TrustedTools {
-    /// How many.
+    /// Number of tools that were not trusted before.
     trusted: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The session of whoever asks.
+//! Session of the caller: login, logout and login links.
 
 use axum::response::Response;
 use http::header::SET_COOKIE;
@@ -17,28 +17,28 @@ use crate::asked::Asked;
 use crate::problem::{Problem, Result};
 use crate::session::cookie;
 
-/// Who asks.
+/// Authenticated caller.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Session {
-    /// Who acts: `user:` or `agent:`, and an id.
+    /// Subject: `user:ID` or `agent:ID`.
     subject: String,
-    /// The person, if it is one.
+    /// The user, if the caller is one.
     user: Option<UserView>,
-    /// What pages send in the header x-csrf-token with whatever changes something; tokens need none.
+    /// Value of the header x-csrf-token, required in requests that change data; null for API tokens.
     csrf_token: Option<String>,
-    /// When the session ends, where that is known.
+    /// Expiry time of the session, if known.
     #[schemars(with = "Option<String>")]
     expires: Option<Timestamp>,
 }
 
-/// Who wants to sign in.
+/// Request to log in.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct SignIn {
-    /// The name of the person; `local` when nothing is said.
+    /// Name of the user. Default: `local`.
     #[schemars(length(max = 100))]
     name: Option<String>,
-    /// Their password.
+    /// Password of the user.
     #[schemars(length(max = 1_024))]
     password: String,
 }
@@ -60,11 +60,11 @@ pub(crate) async fn get(asked: Asked) -> Result<Response> {
     })
 }
 
-/// Signs in with a name and a password.
+/// Logs in with a name and a password.
 pub(crate) async fn with_password(asked: &mut Asked) -> Result<SignedIn> {
     let mut form = asked.form()?;
     let name = form.text("name", 100)?.filter(|name| !name.is_empty()).unwrap_or_else(|| "local".to_owned());
-    let missing = || Error::invalid("password", "who signs in gives a password");
+    let missing = || Error::invalid("password", "must be set");
     let password = Secret::new(form.text("password", 1_024)?.ok_or_else(missing)?);
     form.end()?;
     Ok(asked.hub().sign_in(LOCAL, &name, &password, &asked.remote).await?)
@@ -81,16 +81,17 @@ pub(crate) async fn begin(mut asked: Asked) -> Result<Response> {
     Ok(keeping(&asked, json_with(StatusCode::CREATED, &session)?, Some(&signed_in.cookie)))
 }
 
-/// Creates a link that signs the local user in once.
+/// Creates a one-time login link for the local user.
 pub(crate) async fn link(asked: Asked) -> Result<Response> {
     if !asked.caller()?.is_operator(&asked.app) {
-        let text = "only the operator may create a sign-in link: run `linchpin login-link` on the machine of the hub";
+        let text =
+            "only the operator may create a login link: run `linchpin login-link` on the machine of the hub";
         return Err(Problem::new(StatusCode::FORBIDDEN, "operator_needed", text));
     }
     json_with(StatusCode::CREATED, &asked.hub().login_link().await?)
 }
 
-/// With the cookie of a session that has begun, or has ended.
+/// Adds the cookie of a new session to a response, or removes the cookie.
 pub(crate) fn keeping(asked: &Asked, mut response: Response, session: Option<&Secret>) -> Response {
     let kept: Option<HeaderValue> = cookie(&asked.cookie, session, asked.app.is_secure);
     response.headers_mut().extend(kept.map(|cookie| (SET_COOKIE, cookie)));
@@ -99,7 +100,7 @@ pub(crate) fn keeping(asked: &Asked, mut response: Response, session: Option<&Se
 
 pub(crate) async fn end(asked: Asked) -> Result<Response> {
     let Some(cookie) = asked.caller()?.cookie() else {
-        let text = "a token has no session that could end: revoke the token";
+        let text = "an API token has no session: revoke the token instead";
         return Err(Problem::new(StatusCode::CONFLICT, "no_session", text));
     };
     asked.hub().sign_out(cookie).await?;

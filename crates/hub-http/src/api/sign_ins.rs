@@ -1,4 +1,4 @@
-//! Signing in to servers that want OAuth.
+//! OAuth sign-ins to servers.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -14,7 +14,8 @@ use crate::problem::Result;
 pub(crate) async fn begin(asked: Asked) -> Result<Response> {
     let hub = asked.hub();
     let mut begun = hub.begin_sign_in(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
-    // Whoever can read the hub's own files is the person at this machine; without a password they have no other way in.
+    // The operator can read the files of the hub and thus is the local user, who may have no password: add a login
+    // link, so that the browser can log in.
     if asked.caller()?.is_operator(&asked.app) && begun.progress == Progress::Waiting {
         let (base, _) = begun.url.split_once("/oauth/").unwrap_or_default();
         let link = |once: Secret| format!("{base}/sign-in?token={}&sign_in={}", once.expose(), begun.id);

@@ -1,4 +1,4 @@
-//! What is running, how it is, and what is counted.
+//! Status, health and metrics.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -16,30 +16,30 @@ use crate::problem::Result;
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What is running.
+/// Status of the hub.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "HubStatus")]
 pub(crate) struct Status {
-    /// The version of the hub.
+    /// Version of the hub.
     pub(crate) version: &'static str,
-    /// When it was started.
+    /// Start time of the hub.
     #[schemars(with = "String")]
     pub(crate) started: Timestamp,
-    /// How many servers there are.
+    /// Number of servers.
     pub(crate) servers: usize,
-    /// How many of them are connected.
+    /// Number of connected servers.
     pub(crate) connected: usize,
-    /// How many tools they have.
+    /// Number of tools.
     pub(crate) tools: usize,
-    /// How many questions wait for a person.
+    /// Number of pending approvals.
     pub(crate) pending_approvals: usize,
-    /// How many entries the audit has.
+    /// Number of audit entries.
     pub(crate) audit_entries: u64,
-    /// Why not all that the operator's file says is in force, if that is so.
+    /// Problem of the configuration file, if parts of the file are not applied.
     pub(crate) file_problem: Option<String>,
 }
 
-/// Looks at what is running.
+/// Collects the status of the hub.
 pub(crate) async fn look(asked: &Asked) -> Result<Status> {
     let (hub, scope) = (asked.hub(), asked.scope()?);
     let servers = hub.servers(scope, &ServerFilter::default()).await?;
@@ -60,23 +60,23 @@ pub(crate) async fn get(asked: Asked) -> Result<Response> {
     json(&look(&asked).await?)
 }
 
-/// Whether the process lives.
+/// Liveness check.
 pub(crate) async fn healthy(_: Asked) -> Result<Response> {
     Ok(with(StatusCode::OK, TEXT, "ok\n"))
 }
 
-/// Whether it can do what it is asked.
+/// Readiness check: the store must respond.
 pub(crate) async fn ready(asked: Asked) -> Result<Response> {
     match asked.hub().check().await {
-        // What exactly is not for whoever comes.
+        // The route is public, so the response does not contain the details.
         Ok(()) if asked.app.file_problem().is_some() => {
-            let text = "ok, but not all that the operator's file says is in force: the log says why\n";
+            let text = "ok, but parts of the configuration file are not applied: see the log\n";
             Ok(with(StatusCode::OK, TEXT, text))
         }
         Ok(()) => Ok(with(StatusCode::OK, TEXT, "ok\n")),
         Err(error) => {
-            tracing::warn!(%error, "the hub is not ready");
-            Ok(with(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the store does not answer\n"))
+            tracing::warn!(%error, "readiness check failed");
+            Ok(with(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the store does not respond\n"))
         }
     }
 }
@@ -85,21 +85,21 @@ pub(crate) async fn metrics(asked: Asked) -> Result<Response> {
     let (status, mut text) = (look(&asked).await?, Text::default());
     asked.app.metrics.write(&mut text);
     for (name, help, value) in [
-        ("linchpin_servers", "Servers that are known.", status.servers as u64),
-        ("linchpin_servers_connected", "Servers that are connected.", status.connected as u64),
-        ("linchpin_tools", "Tools that are known.", status.tools as u64),
-        ("linchpin_approvals_pending", "Questions that wait for a person.", status.pending_approvals as u64),
-        ("linchpin_audit_head", "The number of the last entry of the audit.", status.audit_entries),
+        ("linchpin_servers", "Number of servers.", status.servers as u64),
+        ("linchpin_servers_connected", "Number of connected servers.", status.connected as u64),
+        ("linchpin_tools", "Number of tools.", status.tools as u64),
+        ("linchpin_approvals_pending", "Number of pending approvals.", status.pending_approvals as u64),
+        ("linchpin_audit_head", "Number of the last audit entry.", status.audit_entries),
     ] {
         text.head(name, "gauge", help);
         text.line(name, &[], value);
     }
     let calls = asked.hub().meters().calls(asked.scope()?);
-    text.head("linchpin_calls_total", "counter", "Calls that are over, by server and how they ended.");
+    text.head("linchpin_calls_total", "counter", "Finished calls by server and status.");
     for (server, status, ended) in &calls {
         text.line("linchpin_calls_total", &[("server", server), ("status", status)], ended.count);
     }
-    text.head("linchpin_call_duration_seconds", "histogram", "How long calls took.");
+    text.head("linchpin_call_duration_seconds", "histogram", "Duration of calls in seconds.");
     for (server, status, ended) in &calls {
         let labels = [("server", &**server), ("status", status)];
         text.histogram("linchpin_call_duration_seconds", &labels, ended);

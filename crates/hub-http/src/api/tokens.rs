@@ -1,4 +1,4 @@
-//! Tokens: of agents, and of one's own programs.
+//! API tokens of users and agents.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -15,32 +15,32 @@ use crate::query::Parameter;
 
 pub(crate) const OWNERS: [Parameter; 1] = [Parameter::one_of(
     "owner",
-    "`own`: one's own tokens; `all`: those of all agents, too. Default: `own`",
+    "`own`: tokens of the user; `all`: tokens of all agents, too. Default: `own`",
     &["own", "all"],
 )];
 
-/// A token that is to be issued.
+/// Request to issue a token.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewToken {
-    /// What it is for.
+    /// Purpose of the token.
     #[schemars(length(min = 1, max = 100))]
     name: String,
-    /// How many days it counts; 90 when nothing is said.
+    /// Validity in days. Default: 90.
     #[schemars(range(min = 1, max = 3_650))]
     days: Option<u32>,
 }
 
-/// A token that was issued just now.
+/// Issued token.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct IssuedToken {
-    /// The token itself. It is shown here and never again.
+    /// The token itself. It is shown only once.
     token: String,
     #[serde(flatten)]
     view: TokenView,
 }
 
-/// Whose tokens are meant: an agent's, or one's own.
+/// Returns the owner of the tokens: the agent in the path, or the caller.
 fn owner(asked: &Asked) -> Result<Subject> {
     match asked.path("agent") {
         "" => Ok(asked.scope()?.subject()),
@@ -58,7 +58,7 @@ pub(crate) async fn list(asked: Asked) -> Result<Response> {
 
 pub(crate) async fn issue(mut asked: Asked) -> Result<Response> {
     let mut form = asked.form()?;
-    let missing = || Error::invalid("name", "what is the token for?");
+    let missing = || Error::invalid("name", "must be set: describe the purpose of the token");
     let name = form.text("name", 100)?.ok_or_else(missing)?;
     let days = form.number("days", 1..=3_650)?.and_then(|days| u32::try_from(days).ok());
     form.end()?;

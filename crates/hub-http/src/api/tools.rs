@@ -15,26 +15,26 @@ use crate::query::Parameter;
 
 pub(crate) const STATES: [&str; 3] = ["new", "trusted", "changed"];
 pub(crate) const FILTERS: [Parameter; 5] = [
-    Parameter::text("server", "Those of this server, by its id or slug"),
-    Parameter::one_of("state", "Those that people have said this of", &STATES),
-    Parameter::text("agent", "Those that this agent may use, by its id"),
-    Parameter::flag("callable", "Those that can be called now, or not"),
-    Parameter::text("q", "Those with this in their name or description"),
+    Parameter::text("server", "Filter by server (id or slug)"),
+    Parameter::one_of("state", "Filter by trust state", &STATES),
+    Parameter::text("agent", "Filter by an agent that may use the tool (id)"),
+    Parameter::flag("callable", "Filter by whether the tool can be called now"),
+    Parameter::text("q", "Filter by part of the name or description"),
 ];
 
-/// Which definition somebody has looked at.
+/// Request to trust a tool.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct ToolSeen {
-    /// The `pin` of the tool as it was looked at. If it is another one by now, nothing is trusted.
+    /// `pin` of the reviewed definition. If the tool has another pin by now, the request fails.
     pin: String,
 }
 
-/// What a tool is called with.
+/// Request to call a tool.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct CallArguments {
-    /// The arguments; none when nothing is said.
+    /// Arguments of the tool. Default: none.
     arguments: Option<Map<String, Value>>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn get(asked: Asked) -> Result<Response> {
 pub(crate) async fn trust(mut asked: Asked) -> Result<Response> {
     let mut form = asked.form()?;
     let pin = form.text("pin", 100)?.ok_or_else(|| {
-        Error::invalid("pin", "it says which definition you have looked at: take it from the tool")
+        Error::invalid("pin", "must be set to the `pin` of the tool definition that you have reviewed")
     })?;
     form.end()?;
     json(&asked.hub().trust_tool(asked.scope()?, asked.path("tool"), &pin).await?)

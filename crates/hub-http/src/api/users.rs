@@ -1,4 +1,4 @@
-//! People.
+//! Users.
 
 use axum::response::Response;
 use linchpin::auth::Secret;
@@ -14,24 +14,24 @@ use crate::list::cut;
 use crate::problem::Result;
 use crate::route::API;
 
-/// Somebody who is to be added.
+/// Request to add a user.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewUser {
-    /// The name that they sign in with.
+    /// Login name.
     #[schemars(length(min = 1, max = 100))]
     name: String,
 }
 
-/// Another password.
+/// Request to change a password.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "it only says what is sent: it is read field by field")]
+#[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewPassword {
     /// The new password.
     #[schemars(length(min = 8, max = 1_024))]
     password: String,
-    /// The current password of the user. The operator, who uses the token of the hub's process, needs none, and neither does
-    /// a user without a password who signed in with a login link.
+    /// Current password of the user. Not required from the operator, who uses the process token of the hub, and from a
+    /// user without a password who logged in with a login link.
     #[schemars(length(max = 1_024))]
     old_password: Option<String>,
 }
@@ -50,7 +50,7 @@ pub(crate) async fn get(asked: Asked) -> Result<Response> {
 
 pub(crate) async fn add(mut asked: Asked) -> Result<Response> {
     let mut form = asked.form()?;
-    let name = form.text("name", 100)?.ok_or_else(|| Error::invalid("name", "a person has a name"))?;
+    let name = form.text("name", 100)?.ok_or_else(|| Error::invalid("name", "must be set"))?;
     form.end()?;
     let user = asked.hub().add_user(asked.scope()?, &name).await?;
     created(&format!("{API}/users/{}", user.id), &user)

@@ -1,21 +1,21 @@
-//! HTML that nobody else writes into: markup is what stands in this program, and everything else is text.
+//! HTML writer that prevents injection: markup is always a string literal of this crate; everything else is escaped.
 
 use std::fmt::{Display, Write};
 
-/// A page that is being written.
+/// HTML page under construction.
 #[derive(Default)]
 pub(super) struct Html(String);
 
 impl Html {
-    /// Markup.
+    /// Appends markup.
     pub(super) fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Text. Nothing in it is markup, between tags as well as in an attribute with quotes.
+    /// Appends escaped text, for use between tags or in a quoted attribute.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
-        let _ = write!(Escaping(&mut self.0), "{text}"); // texts can be written to
+        let _ = write!(Escaping(&mut self.0), "{text}"); // writing to a string never fails
         self
     }
 
@@ -24,7 +24,7 @@ impl Html {
     }
 }
 
-/// Writes what could be markup, or could confuse a reader, in another way.
+/// Writer that escapes markup and replaces control and bidirectional characters.
 struct Escaping<'a>(&'a mut String);
 
 impl Write for Escaping<'_> {
@@ -38,7 +38,7 @@ impl Write for Escaping<'_> {
                 '\'' => self.0.push_str("&#39;"),
                 '`' => self.0.push_str("&#96;"),
                 '\t' | '\n' => self.0.push(char),
-                // Those that turn the direction of text could make it say something else.
+                // Bidirectional overrides could change the visible meaning of a text.
                 '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => self.0.push('\u{fffd}'),
                 char if char.is_control() => self.0.push('\u{fffd}'),
                 char => self.0.push(char),

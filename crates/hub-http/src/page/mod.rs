@@ -1,4 +1,4 @@
-//! A plain page: what is running, its servers and the last calls; or how to sign in. It has no script.
+//! Status page without scripts: hub status, servers and recent calls for a logged-in user, otherwise the login form.
 
 mod html;
 pub(crate) mod oauth;
@@ -26,16 +26,16 @@ use crate::session::need_origin;
 const CALLS: usize = 20;
 
 pub(crate) const ONCE: [Parameter; 2] = [
-    Parameter::text("token", "What signs in once"),
-    Parameter::text("sign_in", "The sign-in to a server that is gone on with"),
+    Parameter::text("token", "One-time login token"),
+    Parameter::text("sign_in", "Pending OAuth sign-in to continue after the login"),
 ];
 
-/// Who has signed in here.
+/// Returns the logged-in user.
 fn person(asked: &Asked) -> Option<Scope> {
     asked.caller.as_ref().map(|caller| caller.scope).filter(|scope| scope.person().is_ok())
 }
 
-/// The page, for whoever comes.
+/// Shows the status page, or the login form without a user.
 pub(crate) async fn home(asked: Asked) -> Result<Response> {
     let Some(scope) = person(&asked) else {
         return Ok(html(StatusCode::OK, door(None)));
@@ -53,7 +53,7 @@ pub(crate) async fn style(_: Asked) -> Result<Response> {
     Ok(response)
 }
 
-/// Signs in with the address that the terminal shows. Whoever has signed in already goes on where it leads.
+/// Logs in with a login link. If the link is invalid but the browser already has a session, continues to its target.
 pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
     let Some(token) = asked.query.text("token").filter(|_| asked.method == Method::GET) else {
         return Ok(see_other("/"));
@@ -68,7 +68,7 @@ pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
     }
 }
 
-/// Signs in with a password.
+/// Logs in with a password.
 pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
     need_origin(&asked.headers)?;
     match with_password(&mut asked).await {
@@ -77,7 +77,7 @@ pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
     }
 }
 
-/// The door again, with the reason.
+/// Shows the login form again, with the reason.
 fn refused(problem: Problem) -> Result<Response> {
     let status = problem.status();
     let is_broken = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
@@ -91,8 +91,8 @@ fn refused(problem: Problem) -> Result<Response> {
     Ok(response)
 }
 
-/// A page. When its form is sent, browsers say in `Origin` where it came from only if they may tell this very place what
-/// they came from.
+/// Creates an HTML response. With `no-referrer`, browsers would send the form with `Origin: null`, so the referrer
+/// policy is `same-origin`.
 fn html(status: StatusCode, page: String) -> Response {
     let mut response = with(status, "text/html; charset=utf-8", page);
     response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
@@ -107,32 +107,32 @@ fn begin() -> Html {
     html
 }
 
-/// For whoever has not signed in.
+/// Renders the login form.
 fn door(reason: Option<&str>) -> String {
     let mut html = begin();
-    html.markup("<header><h1>Linchpin</h1></header><main><h2>Sign in</h2>");
+    html.markup("<header><h1>Linchpin</h1></header><main><h2>Log in</h2>");
     if let Some(reason) = reason {
         html.markup("<p class=\"error\" role=\"alert\">").text(reason).markup("</p>");
     }
-    html.markup("<p>Open the address that the terminal showed when the hub was started. It works once; ");
-    html.markup("<code>linchpin login-link</code> prints another.</p>");
-    html.markup("<h2>Or with a password</h2><form class=\"card\" method=\"post\" action=\"/sign-in\">");
+    html.markup("<p>Open the link that the terminal showed when the hub was started. It works once; ");
+    html.markup("<code>linchpin login-link</code> prints a new one.</p>");
+    html.markup("<h2>Or use a password</h2><form class=\"card\" method=\"post\" action=\"/sign-in\">");
     html.markup(
         "<label>Name <input name=\"name\" value=\"local\" autocomplete=\"username\" required></label>",
     );
     html.markup("<label>Password <input name=\"password\" type=\"password\" ");
-    html.markup("autocomplete=\"current-password\" required></label><button>Sign in</button></form></main>");
+    html.markup("autocomplete=\"current-password\" required></label><button>Log in</button></form></main>");
     html.markup("</body></html>");
     html.end()
 }
 
-/// For whoever has.
+/// Renders the status page.
 fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timestamp) -> String {
     let mut html = begin();
     html.markup("<header><h1>Linchpin</h1><span class=\"faint\">").text(status.version);
     html.markup(", running since ").text(moment(status.started)).markup("</span></header><main>");
     if let Some(problem) = &status.file_problem {
-        html.markup("<p class=\"error\" role=\"alert\">Not all that the operator's file says is in force. ");
+        html.markup("<p class=\"error\" role=\"alert\">Parts of the configuration file are not applied. ");
         html.text(problem).markup("</p>");
     }
     html.markup("<p>");
@@ -143,7 +143,7 @@ fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timest
     }
     html.markup("</p><h2>Servers</h2>");
     if servers.is_empty() {
-        html.markup("<p class=\"faint\">None yet: <code>linchpin server add</code> adds one.</p>");
+        html.markup("<p class=\"faint\">No servers yet. Add one with <code>linchpin server add</code>.</p>");
     } else {
         html.markup("<div class=\"card scroll\"><table><thead><tr><th>Name</th><th>Slug</th><th>Status</th>");
         html.markup("<th class=\"number\">Tools</th></tr></thead><tbody>");
@@ -152,12 +152,14 @@ fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timest
         }
         html.markup("</tbody></table></div>");
     }
-    html.markup("<h2>Last calls</h2>");
+    html.markup("<h2>Recent calls</h2>");
     if calls.is_empty() {
-        html.markup("<p class=\"faint\">None yet: <code>linchpin tool call</code> makes one.</p>");
+        html.markup("<p class=\"faint\">No calls yet. Call a tool with <code>linchpin tool call</code>.</p>");
     } else {
-        html.markup("<div class=\"card scroll\"><table><thead><tr><th>When</th><th>Tool</th><th>Who</th>");
-        html.markup("<th>Status</th><th class=\"number\">Took</th></tr></thead><tbody>");
+        html.markup(
+            "<div class=\"card scroll\"><table><thead><tr><th>Time</th><th>Tool</th><th>Subject</th>",
+        );
+        html.markup("<th>Status</th><th class=\"number\">Duration</th></tr></thead><tbody>");
         for call in calls {
             call_row(&mut html, call);
         }
@@ -206,7 +208,7 @@ fn call_row(html: &mut Html, call: &CallView) {
     html.markup("</td></tr>");
 }
 
-/// A time, to the second.
+/// Formats a time with seconds.
 fn moment(time: Timestamp) -> String {
     let text = time.to_string();
     let (day, rest) = text.split_once('T').unwrap_or((&text, ""));
@@ -217,7 +219,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a status is called.
+/// Returns the serialized name of a status.
 fn word(status: connection::Status) -> String {
     match serde_json::to_value(status) {
         Ok(Value::String(word)) => word,

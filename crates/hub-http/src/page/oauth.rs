@@ -1,5 +1,5 @@
-//! Where people leave to sign in to a server, and come back to. A cookie that lives as long as they are away tells that it is
-//! the same browser: an address that somebody sends to another leads nowhere. Each sign-in has its own.
+//! Start and callback pages of OAuth sign-ins. A cookie per pending sign-in binds the callback to the browser that
+//! started it, so that a callback URL opened in another browser fails.
 
 use axum::response::Response;
 use http::header::{COOKIE, LOCATION, SET_COOKIE};
@@ -12,24 +12,28 @@ use crate::answer::see_other;
 use crate::asked::Asked;
 use crate::problem::{Problem, Result};
 
-/// How long somebody may be away, in seconds.
+/// Maximum duration of a pending sign-in, in seconds.
 const AWAY: u32 = 600;
-/// How often somebody may be away in one browser.
+/// Maximum pending sign-ins per browser.
 const MOST: usize = 8;
 
-/// Leads the person who has begun a sign-in to where it is done.
+/// Redirects the user who has started a sign-in to the authorization server.
 pub(crate) async fn start(asked: Asked) -> Result<Response> {
     let Some(caller) = asked.caller.as_ref().filter(|caller| caller.cookie().is_some()) else {
         return Ok(html(
             StatusCode::UNAUTHORIZED,
-            door(Some("Sign in here first, and open the address again.")),
+            door(Some("Log in to the hub first, then open the link again.")),
         ));
     };
     let (url, proof) = asked.hub().leave_to_sign_in(caller.scope, asked.path("sign_in")).await?;
     let (mut response, is_secure) = (see_other("/"), asked.app.is_secure);
     let name = name(url.split_once('?').map_or("", |(_, query)| query), is_secure);
-    let wrong =
-        |_| Problem::malformed("wrong_address", "the server's authorization server has no usable address");
+    let wrong = |_| {
+        Problem::malformed(
+            "wrong_address",
+            "the authorization server of this server has no valid authorization URL",
+        )
+    };
     response.headers_mut().insert(LOCATION, HeaderValue::try_from(url).map_err(wrong)?);
     let others: Vec<_> = kept(&asked.headers).filter(|(known, _)| is_ours(known) && *known != name).collect();
     for (oldest, _) in others.iter().rev().skip(MOST - 1) {
@@ -39,7 +43,7 @@ pub(crate) async fn start(asked: Asked) -> Result<Response> {
     Ok(response)
 }
 
-/// Hears the person who comes back.
+/// Handles the OAuth callback and shows the result.
 pub(crate) async fn back(asked: Asked) -> Result<Response> {
     if asked.method != Method::GET {
         return Ok(html(StatusCode::OK, String::new()));
@@ -50,14 +54,14 @@ pub(crate) async fn back(asked: Asked) -> Result<Response> {
     let is_used = back.is_ok();
     let (status, heading, text) = match back {
         Ok(SignInView { progress: Progress::Failed { error }, .. }) => {
-            (StatusCode::BAD_REQUEST, "That did not work", error)
+            (StatusCode::BAD_REQUEST, "Sign-in failed", error)
         }
         Ok(SignInView { sync_error, .. }) => {
-            let but = sync_error.map(|error| format!(" The server's tools could not be looked at: {error}"));
+            let but = sync_error.map(|error| format!(" Failed to sync the tools of the server: {error}"));
             let text = format!("You can close this window.{}", but.unwrap_or_default());
             (StatusCode::OK, "You are signed in", text)
         }
-        Err(error) => (StatusCode::BAD_REQUEST, "That did not work", error.message().to_owned()),
+        Err(error) => (StatusCode::BAD_REQUEST, "Sign-in failed", error.message().to_owned()),
     };
     let mut page = begin();
     page.markup("<header><h1>Linchpin</h1></header><main><h2>").text(heading).markup("</h2><p>");
@@ -71,7 +75,7 @@ pub(crate) async fn back(asked: Asked) -> Result<Response> {
 
 const PREFIX: &str = "linchpin-away-";
 
-/// What the cookie of a sign-in is called, whose `state` is in a query.
+/// Returns the cookie name of the sign-in whose `state` is in the query.
 fn name(query: &str, is_secure: bool) -> String {
     let digest = Digest::of("linchpin away").part(state_in(query).unwrap_or_default()).end().to_string();
     format!("{}{PREFIX}{}", if is_secure { "__Host-" } else { "" }, &digest[digest.len() - 16..])
@@ -81,7 +85,7 @@ fn is_ours(name: &str) -> bool {
     name.strip_prefix("__Host-").unwrap_or(name).starts_with(PREFIX)
 }
 
-/// The cookie comes back with somebody whom another site sends here: `Lax`.
+/// Sets or removes a sign-in cookie. `SameSite=Lax`, because the callback is a navigation from another site.
 fn keep(response: &mut Response, name: &str, proof: Option<&str>, is_secure: bool) {
     let (value, age, secure) =
         (proof.unwrap_or_default(), proof.map_or(0, |_| AWAY), if is_secure { "; Secure" } else { "" });
@@ -89,7 +93,7 @@ fn keep(response: &mut Response, name: &str, proof: Option<&str>, is_secure: boo
     response.headers_mut().extend(HeaderValue::try_from(text).ok().map(|cookie| (SET_COOKIE, cookie)));
 }
 
-/// All cookies, the oldest first as browsers send them.
+/// Returns all cookies, oldest first, as browsers send them.
 fn kept(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='))

@@ -36,7 +36,7 @@ async fn whoever_is_not_known_gets_nowhere() {
     for (method, path, who) in operations() {
         let nobody = site.send(&method, &path, &[], None).await;
         let stranger = site.send(&method, &path, &[("Authorization", &wrong)], None).await;
-        if who == "Anybody may ask." {
+        if who == "Public." {
             assert!(nobody.status < 500 && nobody.status != 401, "{method} {path}: {nobody:?}");
             continue;
         }
@@ -48,7 +48,7 @@ async fn whoever_is_not_known_gets_nowhere() {
         gone.problem(401, "not_signed_in");
     }
     site.send("GET", "/metrics", &[], None).await.problem(401, "not_signed_in");
-    let anybody: Vec<_> = operations().into_iter().filter(|(_, _, who)| who == "Anybody may ask.").collect();
+    let anybody: Vec<_> = operations().into_iter().filter(|(_, _, who)| who == "Public.").collect();
     let anybody: Vec<_> = anybody.iter().map(|(method, path, _)| (&**method, &**path)).collect();
     assert_eq!(anybody, [("GET", "/api/v1/openapi.json"), ("POST", "/api/v1/session")]);
     assert_eq!(site.ran(), 0);
@@ -62,7 +62,7 @@ async fn an_agent_does_what_agents_may_and_nothing_else() {
     let mut refused = 0;
     for (method, path, who) in operations() {
         let answer = site.send(&method, &path, &[("Authorization", &authorization)], None).await;
-        if who == "Only people may ask." {
+        if who == "Requires a user." {
             answer.problem(403, "person_needed");
             refused += 1;
         } else {

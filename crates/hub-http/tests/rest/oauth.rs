@@ -104,7 +104,7 @@ async fn who_says_no_is_told_so() {
     let path =
         format!("/oauth/callback?error=access_denied&error_description=%3Cb%3Eno%3C%2Fb%3E&state={state}");
     let home = site.send("GET", &path, &[("Cookie", away)], None).await;
-    assert!(home.status == 400 && home.body.contains("That did not work"), "{home:?}");
+    assert!(home.status == 400 && home.body.contains("Sign-in failed"), "{home:?}");
     assert!(!home.body.contains("<b>"), "{home:?}");
     let over = site.get(&format!("/sign-ins/{id}")).await.ok();
     assert_eq!(over["status"], "failed", "{over}");
@@ -124,7 +124,7 @@ async fn tools_that_cannot_be_looked_at_do_not_spoil_it() {
     let path = format!("/oauth/callback?{}", back.url.split_once('?').unwrap().1);
     let home = site.send("GET", &path, &[("Cookie", &away)], None).await;
     assert!(home.status == 200 && home.body.contains("You are signed in"), "{home:?}");
-    assert!(home.body.contains("tools could not be looked at: "), "{home:?}");
+    assert!(home.body.contains("Failed to sync the tools of the server: "), "{home:?}");
     let over = site.get(&format!("/sign-ins/{id}")).await.ok();
     assert_eq!(over["status"], "done");
     assert_eq!(site.get("/servers/guarded").await.ok()["error"], over["sync_error"]);

@@ -29,7 +29,7 @@ async fn a_mistake_in_the_operators_file_is_shown_to_people_alone() {
     let ready = site.send("GET", "/readyz", &[], None).await;
     assert_eq!(ready.status, 200);
     assert!(
-        ready.body.contains("not all that the operator's file says is in force")
+        ready.body.contains("parts of the configuration file are not applied")
             && !ready.body.contains("line 3")
     );
     let token = format!("Bearer {}", site.token);
