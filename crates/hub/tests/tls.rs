@@ -112,7 +112,7 @@ fn a_certificate_that_has_changed_is_taken_over_and_a_broken_one_is_not() {
     put(&home, "other.pem", "nothing");
     let line = hub.wait_for("using the previous one");
     assert!(
-        line.contains("other.pem`: with its key `") && line.contains("there is no certificate in it"),
+        line.contains("other.pem`: with its key `") && line.contains("it contains no certificate"),
         "{line}"
     );
     assert_eq!(health(&url), Ok(200));

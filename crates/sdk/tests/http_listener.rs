@@ -83,7 +83,7 @@ fn a_service_is_asked_and_knows_who_asks() {
     }
     socket.write(post("/", "evil.example", ""));
     let answer = socket.response().unwrap();
-    assert!(answer.body.starts_with("this Host is not served here"), "{}", answer.body);
+    assert!(answer.body.starts_with("this Host is not allowed"), "{}", answer.body);
     site.ended();
 }
 

@@ -599,7 +599,7 @@ async fn other_paths_and_methods() {
         let answer = guest.handle(request).await;
         assert_eq!(answer.status, 404, "{path}");
         // Nobody there speaks the protocol, so nobody there answers in it.
-        assert_eq!(answer.text().await, "Nothing is served here. The endpoint is /mcp.\n");
+        assert_eq!(answer.text().await, "Not found. The endpoint is /mcp.\n");
     }
     for method in ["PUT", "PATCH", "HEAD", "TRACE", "OPTIONS", "PROPFIND", "CONNECT"] {
         let request = web::request(Method::POST, "/mcp").method(method).body(String::new()).unwrap();

@@ -135,7 +135,7 @@ fn what_cannot_be_is_told_when_the_server_is_built() {
     let key = Key::new("k1");
     let fault = |auth: Auth| {
         let error = Calls::default().server().http().auth(auth).into_service().err().unwrap().to_string();
-        error.strip_prefix("`auth` cannot be used so: ").unwrap_or(&error).to_owned()
+        error.strip_prefix("invalid `auth`: ").unwrap_or(&error).to_owned()
     };
     let jwt = |issuer: &str, resource: &str| Auth::jwt(issuer, resource).keys(set(&[&key])).clock(now);
     for (auth, text) in [
@@ -171,7 +171,7 @@ fn what_cannot_be_is_told_when_the_server_is_built() {
         assert!(found.starts_with(text), "{found}");
     }
     let both = Calls::default().server().http().auth(auth(&key)).principal(|_| Ok(None)).into_service();
-    assert_eq!(both.err().unwrap().to_string(), "either `auth` or `principal` says who asks, not both");
+    assert_eq!(both.err().unwrap().to_string(), "set either `auth` or `principal`, not both");
     let twice = Calls::default().server().http().auth(auth(&key)).auth(auth(&key)).into_service();
     assert!(twice.err().unwrap().to_string().contains("said twice"));
 }

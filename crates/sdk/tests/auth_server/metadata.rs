@@ -89,7 +89,7 @@ async fn pages_may_read_it_and_only_read() {
 #[tokio::test]
 async fn without_auth_there_is_none() {
     let guarded = Calls::default().server().http().into_service().err().unwrap().to_string();
-    assert!(guarded.contains("needs scopes, and without `auth` everybody could call it"), "{guarded}");
+    assert!(guarded.contains("requires scopes, but the endpoint has no `auth`"), "{guarded}");
     let web = Server::new("open", "1").http().into_service().unwrap();
     let request = request(Method::GET, ROOT).body(String::new()).unwrap();
     assert_eq!(Guest::new(&web, Revision::LATEST).handle(request).await.status, 404);

@@ -1,4 +1,4 @@
-//! Who may use the endpoint: where an endpoint is told whom to believe, or asks a function of its owner.
+//! Authentication and authorization of requests, by OAuth tokens or by a function of the application.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::reply::{self, Reply};
 use crate::http::text;
 
 impl Endpoint {
-    /// Who sends a request. What proved it is taken out.
+    /// Authenticates a request and removes its credentials.
     pub(super) async fn identify(&self, parts: &mut Parts) -> Result<Option<Arc<str>>, Box<Reply>> {
         let Some(auth) = &self.options.auth else {
             let Some(identify) = &self.options.identify else { return Ok(None) };
@@ -30,13 +30,13 @@ impl Endpoint {
         let elsewhere = Some(parts.uri.path()).filter(|path| *path != self.options.path);
         let known = auth.authenticate(parts, elsewhere).await.map_err(rejected)?;
         if parts.method != Method::POST {
-            auth.permit(&known.identity, &[]).map_err(rejected)?; // of a POST it is not known what it needs
+            auth.permit(&known.identity, &[]).map_err(rejected)?; // the scopes of a POST are known only after parsing
         }
         Resource::consume(parts, &known);
         Ok(Some(known.principal))
     }
 
-    /// Whether whoever sends a message may: all that it needs is asked for at once, before anything is done.
+    /// Checks all scopes that a message needs, before anything is executed.
     pub(super) fn permit(&self, parts: &Parts, message: &Message<'_>) -> Result<(), Box<Reply>> {
         let Some(auth) = &self.options.auth else { return Ok(()) };
         let Some(identity) = parts.extensions.get::<Arc<Identity>>() else {
@@ -47,15 +47,15 @@ impl Endpoint {
         auth.permit(identity, &needed).map_err(rejected)
     }
 
-    /// The challenge to a request whose scopes were known only when it was served: it resumes a call, reads a task, or a
-    /// layer chose another tool.
+    /// Returns the challenge for a request whose scopes were known only while it ran: it resumes a call, reads a task,
+    /// or a layer selected another tool.
     pub(super) fn late_challenge(&self, connection: &Connection) -> Option<Reply> {
         let lacking = connection.lacking_scopes()?;
         let permitted = self.options.auth.as_ref()?.permit(connection.identity()?, lacking);
         permitted.err().map(|rejection| *rejected(rejection))
     }
 
-    /// Lets a stream that has no end of its own end with the token that opened it.
+    /// Ends an open-ended stream when the token that opened it expires.
     pub(super) fn end_with_token(&self, parts: &Parts, reply: &mut Reply) {
         let Some((auth, identity)) = self.options.auth.as_ref().zip(parts.extensions.get::<Arc<Identity>>())
         else {
@@ -67,7 +67,7 @@ impl Endpoint {
         }
     }
 
-    /// The document that says where tokens come from, if this is its place. Anybody may read it, in a browser too.
+    /// Serves the protected resource metadata if this is its path. It is public, also for browsers.
     pub(super) fn metadata(&self, parts: &Parts) -> Option<Reply> {
         let document = self.options.auth.as_ref()?.document_at(parts.uri.path())?;
         let mut reply = match parts.method {
@@ -90,7 +90,7 @@ impl Endpoint {
     }
 }
 
-/// The scopes of all tools that a message calls.
+/// Collects the scopes of all tools that a message calls.
 fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, needed: &mut Vec<String>) {
     match message {
         Message::Request { method, params, .. } if *method == Protocol::CallTool.name() => {
@@ -109,7 +109,7 @@ fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, need
 
 fn rejected(rejection: Rejection) -> Box<Reply> {
     let Rejection { status, text, challenges } = rejection;
-    tracing::debug!(status = status.as_u16(), reason = &*text, "a request was not let in");
+    tracing::debug!(status = status.as_u16(), reason = &*text, "request rejected");
     let mut reply = reply::refuse(status, &text);
     for challenge in challenges {
         reply.headers_mut().append(WWW_AUTHENTICATE, challenge);
@@ -123,10 +123,10 @@ fn rejected(rejection: Rejection) -> Box<Reply> {
 fn turned_away(refusal: Refusal) -> Box<Reply> {
     Box::new(match refusal {
         Refusal::Unauthorized => {
-            let mut reply = reply::refuse(StatusCode::UNAUTHORIZED, "this server must know who asks");
+            let mut reply = reply::refuse(StatusCode::UNAUTHORIZED, "authentication required");
             reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             reply
         }
-        Refusal::Forbidden => reply::refuse(StatusCode::FORBIDDEN, "this is not allowed"),
+        Refusal::Forbidden => reply::refuse(StatusCode::FORBIDDEN, "access denied"),
     })
 }

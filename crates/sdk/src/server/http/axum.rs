@@ -1,4 +1,4 @@
-//! The endpoint as a router of axum.
+//! Integration with axum.
 
 use axum::Router;
 
@@ -6,9 +6,9 @@ use super::{Http, HttpService};
 use crate::Result;
 
 impl Http {
-    /// The endpoint as a router, to be merged with others.
+    /// Returns the endpoint as a router, to be merged with others.
     ///
-    /// `axum::serve` has no time limits: put a proxy in front that has, or use [`Http::bind`].
+    /// `axum::serve` has no timeouts: put it behind a proxy that has them, or use [`Http::bind`].
     pub fn into_router(self) -> Result<Router> {
         let service: HttpService = self.into_service()?;
         let paths: Vec<_> = service.paths().map(str::to_owned).collect();

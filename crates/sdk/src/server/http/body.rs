@@ -1,4 +1,4 @@
-//! Bodies: requests are read up to a cap, answers are bytes or a stream.
+//! HTTP bodies: bounded reading of request bodies, and response bodies.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use super::options::BODY_TIMEOUT;
 use super::watch::{BodyPace, BodyWatch};
 use crate::sync::lock;
 
-/// The body of an answer.
+/// Body of a response.
 #[derive(Debug, Default)]
 pub struct Body(Kind);
 
@@ -38,7 +38,7 @@ impl Body {
         Body(Kind::Stream(Box::new(stream)))
     }
 
-    /// Ends it then, if it is a stream.
+    /// Sets the time at which a stream ends; other bodies ignore it.
     pub(super) fn end_at(&mut self, end: Instant) {
         if let Kind::Stream(stream) = &mut self.0 {
             stream.end_at(end);
@@ -84,35 +84,35 @@ impl HttpBody for Body {
     }
 }
 
-/// Why a body could not be read.
+/// Reason why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// It is longer than it may be.
+    /// The body is larger than the limit.
     TooLarge,
-    /// It did not come in time.
+    /// The body was not received in time.
     TooSlow,
-    /// It broke off, or is not what its head says.
+    /// The body is incomplete, or does not match its headers.
     Broken,
-    /// Too much is on its way already.
+    /// Too many bytes of other bodies are being received or in use.
     NoRoom,
 }
 
-/// Reads the bodies of requests: each up to a length and within a time, and all together up to a bound. One sender cannot
-/// take all of it.
+/// Reader of request bodies, with limits on the size and time of each body and on the total size. One sender cannot use
+/// up the total.
 pub struct Bodies(Budget);
 
 impl Bodies {
-    /// At most so many bytes are being received or in use. One sender takes at most as many as are left for all others, so
-    /// half of them if no other sender is active.
+    /// Creates a reader for at most `most` bytes of bodies that are being received or in use. One sender may use at
+    /// most as many bytes as are left for all others, so half of them if no other sender is active.
     pub fn new(most: usize) -> Self {
         Bodies(Budget::new(most))
     }
 
-    /// Reads the body of a request, of at most so many bytes. Its sender is the address that the request came from, as a
-    /// [`Listener`](super::Listener) notes it.
+    /// Reads the body of a request, of at most `most` bytes. The sender is the client address that a
+    /// [`Listener`](super::Listener) adds to the request.
     ///
-    /// A body has 10 seconds, and one more for every 16 KiB that arrive; time that is not used is saved up, but never more
-    /// than 10 seconds of it. The room that the body takes is released when it is dropped.
+    /// A body has 10 s, plus 1 s for every 16 KiB received; at most 10 s of unused time accumulate. The budget is
+    /// released when the returned body is dropped.
     pub async fn read<B>(&self, parts: &Parts, body: B, most: usize) -> Result<Whole<'_>, Unread>
     where
         B: HttpBody<Data: Buf>,
@@ -120,7 +120,7 @@ impl Bodies {
         read(Source { parts, origin: None, subject: None }, body, most, &self.0, BODY_TIMEOUT).await
     }
 
-    /// The same, where it is known who sends the request, such as by a token.
+    /// Like [`Self::read`], for an authenticated sender.
     pub async fn read_of<B>(
         &self,
         subject: impl Into<Arc<str>>,
@@ -136,10 +136,10 @@ impl Bodies {
     }
 }
 
-/// Whose bodies share a part of the budget.
+/// Sender whose bodies share a part of the budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Sender {
-    /// Not known, such as below a server that does not say: bounded by the whole budget alone.
+    /// Unknown, for example behind a server that does not provide the address: bounded by the total budget only.
     Unknown,
     /// Network of a client.
     Address(IpAddr),
@@ -147,7 +147,8 @@ pub(super) enum Sender {
     Subject(Arc<str>),
 }
 
-/// Where a body comes from. Most bodies are small and arrive with their head; for these nothing of it is looked up.
+/// Origin of a body. The sender is looked up only for bodies that need budget: most are small and arrive with their
+/// head.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) parts: &'a Parts,
@@ -173,8 +174,8 @@ impl Source<'_> {
     }
 }
 
-/// Bounds the bytes of all bodies that are being received or in use. Without it many clients that send almost everything
-/// and then nothing, or call something slow, take all memory.
+/// Budget for the bytes of all bodies that are being received or in use. Without it, many clients that stall before the
+/// end of a body, or call a slow tool, could use up all memory.
 pub(super) struct Budget {
     most: usize,
     held: Mutex<Holdings>,
@@ -192,16 +193,16 @@ impl Budget {
     }
 }
 
-/// What one body takes of the budget.
+/// Reservation of one body.
 struct Held<'a> {
     budget: &'a Budget,
-    /// `Unknown` while it takes nothing.
+    /// `Unknown` while nothing is reserved.
     sender: Sender,
     bytes: usize,
 }
 
 impl Held<'_> {
-    /// Takes more, if afterwards as much is left for others as the sender holds.
+    /// Reserves more bytes, if afterwards at least as much is left for others as the sender holds.
     fn grow(&mut self, source: Source<'_>, bytes: usize) -> Result<(), Unread> {
         if self.bytes == 0 {
             self.sender = source.sender();
@@ -237,31 +238,31 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A body that was read, with the room that it takes.
+/// Received body with its reservation.
 pub struct Whole<'a> {
-    /// The bytes.
+    /// The content.
     pub bytes: Bytes,
     _held: Held<'a>,
 }
 
-/// Bodies up to this size take no room if they come in one piece: most do, and a count that all share would be written
-/// to with each. 16,384 connections, as many as there are when nothing is said, hold no more in them than the budget is.
+/// Bodies up to this size reserve nothing if they arrive in one piece. Most do, and a shared counter would be written
+/// for each. The default of 16,384 connections times this size is not more than the budget.
 const SMALL: usize = 16 << 10;
 
-/// A body that is too long is read to its end, and thrown away, up to this many times what may be: whoever is cut
-/// while writing does not get to read why.
+/// An oversized body is read and discarded up to this multiple of the limit: a client that is cut off while writing
+/// would not read the error response.
 const SKIPPED: usize = 4;
 
-/// Bytes that earn a body a second: a slow sender can finish, and one that sends next to nothing gains nothing.
+/// Bytes that earn a body one second: a slow sender can finish, but a trickle does not prolong the deadline.
 const PACE: u32 = 16 << 10;
-/// How often it is checked how much has arrived.
+/// Interval of checking how much has arrived.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// A time that no body takes.
+/// Upper bound of the timeout, so that it can be added to an instant.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
-/// Reads a body of at most `cap` bytes. One that is not there at once has `patience` to arrive, and time for what has
-/// arrived. A body that is too long and that the client sends only after `100 Continue` is not requested.
+/// Reads a body of at most `cap` bytes. A body that is not available at once has `patience` to arrive, plus the time
+/// earned by received bytes. An oversized body that the client sends only after `100 Continue` is not requested.
 pub(super) async fn read<'a, B>(
     source: Source<'_>,
     body: B,
@@ -295,16 +296,16 @@ where
     }
 }
 
-/// Waits for `reading` while it has time left. Bytes earn time, and at most `patience` of it is saved up: a sender that was
-/// fast and then stalls is cut as soon as one that never started. A second in which a body earns less than a second is
-/// reported as slow.
+/// Waits for `reading` until its deadline. Received bytes extend the deadline, to at most `patience` from now: a sender
+/// that stalls after a fast start is cut off as soon as one that never started. A second in which less than a second is
+/// earned is reported as slow.
 async fn in_time<T>(
     mut reading: Pin<&mut impl Future<Output = Result<T, Unread>>>,
     patience: Duration,
     come: &AtomicUsize,
     pace: BodyPace<'_>,
 ) -> Result<T, Unread> {
-    let patience = patience.min(FOREVER); // so that it can be added to a time
+    let patience = patience.min(FOREVER); // so that it can be added to an instant
     let (mut now, mut counted) = (Instant::now(), come.load(Ordering::Relaxed));
     let mut deadline = now + patience;
     while now < deadline {
@@ -320,7 +321,7 @@ async fn in_time<T>(
     Err(Unread::TooSlow)
 }
 
-/// Reads up to `most` bytes for nothing.
+/// Reads and discards up to `most` bytes.
 async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
     let mut skipped = 0;
     while skipped <= most
@@ -330,7 +331,7 @@ async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
     }
 }
 
-/// Reads up to `cap` bytes, and counts in `come` those that are there.
+/// Reads up to `cap` bytes and counts the received bytes in `come`.
 async fn collect<'a, B>(
     source: Source<'_>,
     mut body: Pin<&mut B>,
@@ -348,7 +349,7 @@ where
             return Err(Unread::TooLarge);
         }
         come.store(first.len() + all.len() + data.remaining(), Ordering::Relaxed);
-        // Most bodies come in one piece, which is not copied.
+        // Most bodies arrive in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
             if first.len() > SMALL || !body.is_end_stream() {
@@ -386,7 +387,7 @@ mod tests {
         Source { parts, origin: None, subject: None }
     }
 
-    /// A body in pieces, which come at once or one each second. Its end never comes if it `hangs`.
+    /// Body in pieces that arrive at once or one per second. It never ends if it `hangs`.
     struct Pieces {
         bytes: usize,
         left: usize,
@@ -455,7 +456,7 @@ mod tests {
             assert_eq!(size(stuck.await), Err(Unread::TooSlow));
         }
         let kept = body(7, false).await;
-        assert_eq!(size(body(4, false).await), Err(Unread::NoRoom), "bytes that are in use take room");
+        assert_eq!(size(body(4, false).await), Err(Unread::NoRoom), "bytes in use are reserved");
         assert_eq!(size(body(3, false).await), Ok(30));
         drop(kept);
         assert_eq!(size(body(10, false).await), Ok(100));
@@ -511,7 +512,7 @@ mod tests {
             }
             assert_eq!(size(body(sender, 1).await), Err(Unread::NoRoom), "{sender}");
         }
-        assert_eq!(size(body("d", 1).await), Ok(4), "others still have room");
+        assert_eq!(size(body("d", 1).await), Ok(4), "others still have budget");
         drop(held);
         assert_eq!(size(body("a", 8).await), Ok(32));
         assert!(lock(&budget.held).by_sender.is_empty());

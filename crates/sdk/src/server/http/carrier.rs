@@ -1,4 +1,4 @@
-//! A response that is a stream of events.
+//! Response body that carries an SSE stream.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,19 +14,19 @@ use super::events::KeptEvent;
 use super::frame::{write_empty, write_event, write_events, write_retry};
 use super::stream::Stream;
 
-/// What is done when the client is gone.
+/// Callback for the disconnection of the client.
 pub(super) type OnGone = Box<dyn FnOnce() + Send + Sync>;
 
-/// A response that carries a stream.
+/// Response body that carries a stream.
 pub(super) struct StreamBody {
     outbox: Arc<Outbox>,
-    /// The stream that can be resumed, and the turn that this response has in it.
+    /// The resumable stream, and the turn of this response in it.
     resumable: Option<(Arc<Stream>, u64)>,
-    /// What is sent before anything else.
+    /// Bytes to send before anything else.
     first: Vec<u8>,
-    /// Nothing comes after `first`.
+    /// Whether the stream ends after `first`.
     ends: bool,
-    /// When it ends, whatever is still to come.
+    /// When the stream ends, regardless of pending messages.
     deadline: Option<Instant>,
     taken: Vec<u8>,
     quiet: Duration,
@@ -35,7 +35,7 @@ pub(super) struct StreamBody {
 }
 
 impl StreamBody {
-    /// A stream that is gone with its response.
+    /// Creates a stream that ends with its response.
     pub(super) fn new(outbox: Arc<Outbox>, quiet: Duration) -> Self {
         StreamBody {
             outbox,
@@ -50,13 +50,13 @@ impl StreamBody {
         }
     }
 
-    /// A stream that a client can come back to. Whatever carried it before ends.
+    /// Creates a resumable stream. The response that carried it before ends.
     pub(super) fn resumable(stream: Arc<Stream>, quiet: Duration) -> Self {
         let turn = stream.attach();
         Self::carrying(stream, turn, quiet)
     }
 
-    /// As [`Self::resumable`]; `None` when it is carried already.
+    /// Like [`Self::resumable`]; `None` if another response already carries the stream.
     pub(super) fn only(stream: Arc<Stream>, quiet: Duration) -> Option<Self> {
         let turn = stream.attach_first()?;
         Some(Self::carrying(stream, turn, quiet))
@@ -68,7 +68,7 @@ impl StreamBody {
         body
     }
 
-    /// Events of a stream that is over.
+    /// Creates a body with the missed events of a finished stream.
     pub(super) fn finished(stream: u32, missed: &[KeptEvent], quiet: Duration) -> Self {
         let mut body = Self::new(Arc::new(Outbox::unattended(0)), quiet);
         body.ends = true;
@@ -78,8 +78,8 @@ impl StreamBody {
         body
     }
 
-    /// Begins with an event that only has an id, where there are such, so that the client can come back from the
-    /// beginning.
+    /// Starts with an event that has only an id, if the revision supports it, so that the client can resume from the
+    /// start.
     pub(super) fn primed(mut self) -> Self {
         if let Some((stream, _)) = self.resumable.as_ref().filter(|(stream, _)| stream.is_primed()) {
             write_empty(stream.number(), stream.last(), &mut self.first);
@@ -87,7 +87,7 @@ impl StreamBody {
         self
     }
 
-    /// Begins with messages that were taken from the outbox already.
+    /// Starts with messages that were already taken from the outbox.
     pub(super) fn with_lines(mut self, lines: &[u8], ends: bool) -> Self {
         match &self.resumable {
             Some((stream, _)) => stream.append(lines, &mut self.first),
@@ -99,7 +99,7 @@ impl StreamBody {
         self
     }
 
-    /// Begins with what the client missed; `None` if that is no longer known.
+    /// Starts with the missed events; `None` if there is a gap.
     pub(super) fn with_missed(mut self, number: u64, missed: &[KeptEvent]) -> Option<Self> {
         let (stream, _) = self.resumable.as_ref()?;
         if !stream.joins(number, missed) {
@@ -111,13 +111,13 @@ impl StreamBody {
         Some(self)
     }
 
-    /// Begins with text of its own.
+    /// Starts with this text.
     pub(super) fn with_text(mut self, text: &str) -> Self {
         self.first.extend_from_slice(text.as_bytes());
         self
     }
 
-    /// Lets the connection go at once, with the wish that the client comes back.
+    /// Ends the response at once and asks the client to reconnect after `pause`.
     pub(super) fn hung_up(mut self, pause: Duration) -> Self {
         write_retry(pause, &mut self.first);
         self.ends = true;
@@ -129,7 +129,7 @@ impl StreamBody {
         self
     }
 
-    /// Ends it then: whoever reads it has to come back, and be let in again.
+    /// Sets the time at which the stream ends: the client has to reconnect and authenticate again.
     pub(super) fn end_at(&mut self, end: Instant) {
         self.deadline = Some(end);
         self.schedule_wake();
@@ -139,7 +139,7 @@ impl StreamBody {
         self.ends || self.deadline.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Wakes up when nothing was sent for a while, or at the end.
+    /// Schedules the next wake-up: for a keep-alive comment, or at the deadline.
     fn schedule_wake(&mut self) {
         let quiet = Instant::now() + self.quiet;
         self.keep_alive.as_mut().reset(self.deadline.map_or(quiet, |end| end.min(quiet)));
@@ -156,7 +156,7 @@ impl StreamBody {
         self.resumable.as_ref().is_some_and(|(stream, _)| stream.is_primed())
     }
 
-    /// Takes what is there and frames it into `first`; `None` when another response has the stream.
+    /// Takes pending messages and frames them into `first`; `None` if another response carries the stream.
     fn take(&mut self, cx: &Context<'_>) -> Option<Poll<Taken>> {
         self.taken.clear();
         if let Some((stream, turn)) = &self.resumable {
@@ -167,7 +167,7 @@ impl StreamBody {
         Some(found)
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if !self.first.is_empty() {
@@ -183,12 +183,12 @@ impl StreamBody {
                     write_retry(pause, &mut self.first);
                     self.ends = true;
                 }
-                Poll::Ready(Taken::Some | Taken::HangUp(_)) => {} // without a way back there is no letting go
+                Poll::Ready(Taken::Some | Taken::HangUp(_)) => {} // a stream that cannot be resumed must stay open
                 Poll::Pending => {
                     if self.keep_alive.as_mut().poll(cx).is_pending() {
                         return Poll::Pending;
                     }
-                    // Tells those between that the stream lives, and finds out whether the client does.
+                    // A comment keeps proxies from closing the stream and detects a disconnected client.
                     if !self.is_over() {
                         self.first.extend_from_slice(b":\n\n");
                     }

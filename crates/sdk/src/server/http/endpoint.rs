@@ -1,4 +1,4 @@
-//! One endpoint: where HTTP requests come in, are looked at from outside, and find their way.
+//! HTTP endpoint: checks requests and routes them by path and method.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -27,11 +27,11 @@ use super::sessions::Sessions;
 use super::{get, headers, legacy, post, store};
 use crate::http::names;
 
-/// Bytes of all messages that are on their way or wait for their answers.
+/// Maximum total size of the messages that are being received or processed, in bytes.
 const MAX_BODIES: usize = 256 << 20;
 const ALLOWED: &str = "GET, POST, DELETE";
 
-/// What all requests to one endpoint share.
+/// State shared by all requests of an endpoint.
 pub(super) struct Endpoint {
     pub(super) service: Service,
     pub(super) options: Options,
@@ -53,7 +53,7 @@ impl Endpoint {
         Arc::new(Endpoint { service, options, sessions, legacy, bodies, is_reaping })
     }
 
-    /// Serves one request. `origin` is its connection, if it is known and not among the extensions.
+    /// Serves one request. `origin` is its connection, if known and not among the extensions.
     pub(super) async fn handle<B>(self: &Arc<Self>, request: Request<B>, origin: Option<Origin>) -> Reply
     where
         B: HttpBody<Data: Buf> + Send,
@@ -127,7 +127,7 @@ impl Endpoint {
         }
     }
 
-    /// What a request without a message says about its session: `Err` is the refusal of one that cannot have any.
+    /// Returns the session id of a request without a body; `Err` if the revision has no sessions.
     pub(super) fn session_of<'a>(&self, parts: &'a Parts) -> Result<Option<&'a HeaderValue>, Box<Reply>> {
         let spoken = &self.service.settings().revisions;
         let named = headers::named_revision(parts, spoken).map_err(bad_request)?;
@@ -144,7 +144,7 @@ impl Endpoint {
         let id = match self.session_of(parts) {
             Ok(Some(id)) => SessionId::parse(id.as_bytes()),
             Ok(None) => {
-                let text = "the header Mcp-Session-Id must say which session to end";
+                let text = "the header Mcp-Session-Id is required to end a session";
                 return reply::refuse(StatusCode::BAD_REQUEST, text);
             }
             Err(refusal) => return *refusal,
@@ -158,20 +158,20 @@ impl Endpoint {
         reply::empty(StatusCode::NO_CONTENT)
     }
 
-    /// The server, for this principal.
+    /// Returns the service bound to this principal.
     pub(super) fn service_for(&self, principal: Option<&Arc<str>>) -> Service {
         principal
             .map_or_else(|| self.service.clone(), |principal| self.service.for_principal(principal.clone()))
     }
 
-    /// Has idle sessions looked for, from the first session on.
+    /// Starts the reaper of idle sessions with the first session.
     pub(super) fn reap_later(self: &Arc<Self>) {
         if !self.is_reaping.swap(true, Ordering::Relaxed) {
             start(&Handle::current(), reap(Arc::downgrade(self), self.options.bounds.ttl));
         }
     }
 
-    /// Ends all streams in good order: the server ends.
+    /// Ends all streams gracefully, for shutdown.
     pub(super) fn close(&self) {
         self.service.live().callers().iter().for_each(|caller| caller.close_streams());
         self.sessions.close_streams();
@@ -179,7 +179,7 @@ impl Endpoint {
     }
 }
 
-/// How often idle sessions are looked for.
+/// Minimum interval of the session reaper.
 const SHORTEST_REAP: Duration = Duration::from_secs(1);
 
 async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
@@ -193,27 +193,27 @@ async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+#[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
 fn bad_request(error: ProtocolError) -> Box<Reply> {
     Box::new(reply::refuse_with(StatusCode::BAD_REQUEST, &error_object(&error, Revision::LATEST)))
 }
 
-/// The session is not there, or not the sender's.
+/// Response for a session that does not exist or belongs to another principal.
 pub(super) fn no_session() -> Reply {
     reply::refuse(
         StatusCode::NOT_FOUND,
-        "this session is not known, or no longer: open a new one with initialize, without Mcp-Session-Id",
+        "unknown or expired session: open a new one with initialize, without Mcp-Session-Id",
     )
 }
 
-/// What a browser asks before it lets a page of another origin send a request.
+/// Response to a CORS preflight request.
 fn preflight() -> Reply {
     let mut reply = reply::empty(StatusCode::NO_CONTENT);
     let headers = reply.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED));
     headers.insert(
         ACCESS_CONTROL_ALLOW_HEADERS,
-        // `*` leaves out Authorization, and old browsers do not know it.
+        // `*` does not cover Authorization, and old browsers do not support it.
         HeaderValue::from_static(
             "*, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id",
         ),

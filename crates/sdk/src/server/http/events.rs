@@ -1,4 +1,4 @@
-//! Events that were sent, kept for a while: a client whose stream was cut gets those that it missed.
+//! Event store for resumable streams: a client whose stream was cut gets the events that it missed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -7,43 +7,43 @@ use super::super::BoxFuture;
 use super::key::SessionKey;
 use crate::sync::lock;
 
-/// A message that was sent on a stream.
+/// Stored event: a message that was sent on a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptEvent {
-    /// Its number in the stream; they go up by one.
+    /// Number in the stream, increasing by one.
     pub number: u64,
     /// The message.
     pub message: Box<[u8]>,
 }
 
-/// Where events are kept. The default keeps them in memory, bounded; another one lets a client go on at another
+/// Store for sent events. The default is a bounded store in memory; a shared store lets a client resume at another
 /// instance of the server.
 pub trait EventStore: Send + Sync + 'static {
-    /// Keeps an event. It is called before the event is sent, and must not block.
+    /// Stores an event. Called before the event is sent; must not block.
     fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent);
 
-    /// The events of a stream after `number`, in order; whatever is no longer kept is left out, and noticed by its
-    /// number.
+    /// Returns the events of a stream after `number`, in order. Events that are no longer stored are omitted; the
+    /// caller detects the gap by their numbers.
     fn after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<KeptEvent>>;
 
-    /// The session is over.
+    /// Deletes the events of a session that has ended.
     fn forget(&self, session: &SessionKey);
 }
 
-/// Events of one session that are kept, and bytes of all sessions.
+/// Maximum number of events per session, and of bytes of all sessions.
 const MAX_EVENTS: usize = 16_384;
 const MAX_BYTES: usize = 64 << 20;
-/// What an event costs besides its message.
+/// Bytes accounted for each event in addition to its message.
 const OVERHEAD: usize = 64;
 
-/// The events in memory. The oldest are dropped first.
+/// In-memory event store. The oldest events are dropped first.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     sessions: HashMap<SessionKey, VecDeque<Entry>>,
-    /// All events by age: the session, and the serial number of the event.
+    /// All events by age: the session and the serial number of the event.
     order: VecDeque<(SessionKey, u64)>,
     serial: u64,
     count: usize,
@@ -75,7 +75,7 @@ impl Kept {
                 self.drop_oldest_of(session);
             }
         }
-        // Those that were dropped for other reasons are forgotten here, too.
+        // Compact: remove entries of events that were dropped for other reasons.
         if self.order.len() > 4_096 && self.order.len() > 2 * self.count {
             let sessions = &self.sessions;
             self.order.retain(|(session, serial)| {
@@ -161,7 +161,7 @@ mod tests {
         }
         assert!(lock(&memory.0).bytes <= MAX_BYTES);
         assert_eq!(numbers(&memory, &big, 0, 0).await, [3]);
-        assert!(numbers(&memory, &key, 0, 0).await.is_empty(), "the oldest went first");
+        assert!(numbers(&memory, &key, 0, 0).await.is_empty(), "the oldest are dropped first");
         memory.forget(&big);
         let kept = lock(&memory.0);
         assert_eq!((kept.bytes, kept.count, kept.order.len()), (0, 0, 0));

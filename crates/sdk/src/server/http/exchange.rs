@@ -1,4 +1,5 @@
-//! A request and its answer: one message of JSON, unless something is sent before it or it takes long.
+//! Execution of one request: responds with one JSON message, or with an SSE stream if other messages precede the
+//! response or it takes long.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -24,8 +25,8 @@ pub(super) struct Exchange<'a> {
     wants_answer: bool,
 }
 
-/// What becomes of a request when its client is gone before it is answered: without a session it is given up; in a
-/// session it goes on, but what it says in this way can reach nobody.
+/// Guard for the disconnection of the client before the response is sent. Without a session the request is cancelled.
+/// In a session it continues, but its messages can no longer be delivered through this response.
 struct Gone {
     connection: Option<Arc<Connection>>,
     in_session: bool,
@@ -41,7 +42,7 @@ impl Drop for Gone {
     }
 }
 
-/// The answer that is in `outbox`.
+/// Builds the response from the message in `outbox`.
 pub(super) fn answered(connection: &Connection, outbox: &Outbox, era: Era) -> Reply {
     let mut lines = Vec::new();
     outbox.take(&mut lines);
@@ -52,7 +53,8 @@ pub(super) fn answered(connection: &Connection, outbox: &Outbox, era: Era) -> Re
     reply::json(status(connection, era), lines)
 }
 
-/// The status of an answer: what went wrong before anything was done is said there, too.
+/// Returns the HTTP status of a response. Errors that occurred before any work was done are also reported by the
+/// status.
 fn status(connection: &Connection, era: Era) -> StatusCode {
     match (connection.failure(), era) {
         (Some(code::METHOD_NOT_FOUND), Era::Stateless) => StatusCode::NOT_FOUND,
@@ -66,10 +68,10 @@ fn status(connection: &Connection, era: Era) -> StatusCode {
     }
 }
 
-/// Whether there is nothing but the answer.
+/// Returns whether `lines` contains nothing but the response.
 fn is_one_answer(lines: &[u8]) -> bool {
     memchr::memchr(b'\n', lines).is_some_and(|end| end + 1 == lines.len())
-        && !lines.starts_with(br#"{"jsonrpc":"2.0","method""#) // before a request that was given up
+        && !lines.starts_with(br#"{"jsonrpc":"2.0","method""#) // a notification before a cancelled request
 }
 
 impl<'a> Exchange<'a> {
@@ -97,12 +99,12 @@ impl<'a> Exchange<'a> {
             return reply::accepted();
         }
         let Some(mut rest) = rest else {
-            self.outbox.complete(); // what a handler left behind may still send goes elsewhere
+            self.outbox.complete(); // later messages of a handler's background tasks go elsewhere
             let mut lines = Vec::new();
             self.outbox.take(&mut lines);
             return self.finished(lines);
         };
-        // Most batches are done at once.
+        // Most batches complete at the first poll.
         let first = std::future::poll_fn(|cx| Poll::Ready(rest.as_mut().poll(cx))).await;
         if first.is_pending() {
             self.begin(rest);
@@ -112,8 +114,8 @@ impl<'a> Exchange<'a> {
         self.wait().await
     }
 
-    /// Has the rest of the work done. In a session it goes on whatever happens to this response, though it does not
-    /// keep a session that its client has left.
+    /// Spawns the rest of the work. In a session it continues regardless of this response, but does not hold a session
+    /// that its client has ended.
     fn begin(&self, rest: BoxFuture<()>) {
         let (outbox, tracked) = (self.outbox.clone(), self.connection.tracked(rest));
         start(&Handle::current(), async move {
@@ -122,7 +124,7 @@ impl<'a> Exchange<'a> {
         });
     }
 
-    /// Waits until it is clear how the answer leaves.
+    /// Waits until it is decided whether to respond with JSON or a stream.
     async fn wait(self) -> Reply {
         let mut gone = Gone { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
         let mut patience = self.patience().map(|patience| Box::pin(tokio::time::sleep(patience)));
@@ -143,23 +145,23 @@ impl<'a> Exchange<'a> {
                 Some(Taken::HangUp(pause)) if self.is_primed() => {
                     return self.stream(&lines, gone, Some(pause));
                 }
-                Some(Taken::HangUp(_)) if lines.is_empty() => {} // there would be no way back
+                Some(Taken::HangUp(_)) if lines.is_empty() => {} // the stream could not be resumed
                 Some(Taken::Some | Taken::HangUp(_)) | None => return self.stream(&lines, gone, None),
             }
         }
     }
 
-    /// Whether streams begin with an event that clients can come back from.
+    /// Returns whether streams start with an event from which clients can resume.
     fn is_primed(&self) -> bool {
         self.session.as_ref().is_some_and(|used| used.session().is_primed())
     }
 
-    /// How long an answer may take before the response becomes a stream.
+    /// Returns how long a response may take before it becomes a stream.
     fn patience(&self) -> Option<Duration> {
         self.is_primed().then_some(self.endpoint.options.stream_after)
     }
 
-    /// All that there is to say is in `lines`.
+    /// Builds the response once all messages are in `lines`.
     fn finished(self, mut lines: Vec<u8>) -> Reply {
         if is_one_answer(&lines) {
             if let Some(challenge) = self.endpoint.late_challenge(&self.connection) {
@@ -193,7 +195,7 @@ impl<'a> Exchange<'a> {
         }
         let in_use = self.session;
         if in_use.is_some() {
-            gone.connection = None; // its client can come back to the stream
+            gone.connection = None; // its client can resume the stream
         }
         reply::events(body.on_gone(Box::new(move || drop((gone, in_use)))))
     }

@@ -1,12 +1,12 @@
-//! Messages as events.
+//! SSE framing of messages.
 
 use std::io::Write as _;
 use std::time::Duration;
 
-/// How long a client should wait before it comes back to a stream that was cut.
+/// Default reconnection delay for a client whose stream was cut.
 const COME_BACK: Duration = Duration::from_secs(1);
 
-/// The messages in lines.
+/// Splits newline-delimited messages.
 pub(super) fn messages(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
@@ -18,7 +18,7 @@ pub(super) fn write_events(lines: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a message as an event. Its id is its stream and its number.
+/// Appends a message as an event. The id consists of the stream and the event number.
 pub(super) fn write_event(id: Option<(u32, u64)>, message: &[u8], out: &mut Vec<u8>) {
     if let Some((stream, number)) = id {
         write_id(stream, number, out);
@@ -32,19 +32,19 @@ fn write_id(stream: u32, number: u64, out: &mut Vec<u8>) {
     let _ = writeln!(out, "id: {stream}-{number}"); // writing to memory cannot fail
 }
 
-/// Appends an event that only has an id.
+/// Appends an event that has only an id.
 pub(super) fn write_empty(stream: u32, number: u64, out: &mut Vec<u8>) {
     write_id(stream, number, out);
     out.extend_from_slice(b"data:\n\n");
 }
 
-/// Appends the wish that the client comes back after `pause`.
+/// Appends the reconnection delay (`retry`).
 pub(super) fn write_retry(pause: Duration, out: &mut Vec<u8>) {
     let pause = if pause.is_zero() { COME_BACK } else { pause };
     let _ = write!(out, "retry: {}\n\n", pause.as_millis()); // writing to memory cannot fail
 }
 
-/// Reads the id of an event.
+/// Parses the id of an event.
 pub(super) fn parse_id(text: &str) -> Option<(u32, u64)> {
     let (stream, number) = text.split_once('-')?;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

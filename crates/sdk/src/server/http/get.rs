@@ -1,4 +1,4 @@
-//! Streams by GET: the one that belongs to no request, and those that a client comes back to.
+//! GET requests: the standalone stream of a session, and resumption of streams.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ pub(super) async fn get(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Opti
         return reply::not_allowed("POST");
     }
     if !accepts(&parts.headers, b"text", b"event-stream") {
-        let text = "streams are sent as events: Accept: text/event-stream";
+        let text = "streams are sent as events: send Accept: text/event-stream";
         return reply::refuse(StatusCode::NOT_ACCEPTABLE, text);
     }
     let Some(id) = id else {
         if endpoint.options.legacy.is_some() {
             return legacy::open(endpoint, parts, principal);
         }
-        let text = "open a session with initialize first, and say with Mcp-Session-Id whose stream is wanted";
+        let text = "open a session with initialize first, and send its Mcp-Session-Id";
         return reply::refuse(StatusCode::BAD_REQUEST, text);
     };
     let Some(id) = SessionId::parse(id.as_bytes()).filter(|_| endpoint.options.sessions) else {
@@ -54,11 +54,11 @@ pub(super) async fn get(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Opti
     resumed.map_or_else(gone, |body| carry(body, in_use))
 }
 
-/// Opens the stream that belongs to no request.
+/// Opens the standalone stream, which belongs to no request.
 fn open(endpoint: &Endpoint, in_use: InUse) -> Reply {
     let stream = standalone(endpoint, in_use.session());
     let Some(body) = StreamBody::only(stream, endpoint.options.keep_alive) else {
-        let text = "this session has its stream already: end that one, or go on with Last-Event-ID";
+        let text = "this session already has an open stream: close it, or resume it with Last-Event-ID";
         return reply::refuse(StatusCode::CONFLICT, text);
     };
     carry(body.primed(), in_use)
@@ -70,7 +70,7 @@ fn carry(body: StreamBody, in_use: InUse) -> Reply {
 
 fn gone() -> Reply {
     let text =
-        "what came after this Last-Event-ID is not known, or no longer: nothing can be sent without a gap";
+        "the events after this Last-Event-ID are not available: the stream cannot be resumed without a gap";
     reply::refuse(StatusCode::BAD_REQUEST, text)
 }
 
@@ -82,19 +82,19 @@ fn standalone(endpoint: &Endpoint, session: &Session) -> Arc<Stream> {
     session.standalone(make)
 }
 
-/// Goes on with a stream after an event; `None` when that is not possible without a gap.
+/// Resumes a stream after an event; `None` if that is not possible without a gap.
 async fn resume(endpoint: &Endpoint, session: &Session, stream: u32, number: u64) -> Option<StreamBody> {
     let quiet = endpoint.options.keep_alive;
     let events = &endpoint.options.events;
     let live =
         if stream == STANDALONE { Some(standalone(endpoint, session)) } else { session.stream(stream) };
-    // What was sent before this process knew the session is found in the store alone.
+    // Events sent before this process knew the session are only in the store.
     let Some(live) = live.filter(|live| live.has_sent(number)) else {
         let missed = events.after(&session.key, stream, number).await;
         let all = !missed.is_empty() && is_gapless(number, &missed);
         return all.then(|| StreamBody::finished(stream, &missed, quiet));
     };
-    // First the turn, then what was sent before it: nothing can come in between.
+    // Take over the stream before loading the missed events, so that no event can be lost in between.
     let body = StreamBody::resumable(live, quiet);
     let missed = events.after(&session.key, stream, number).await;
     body.with_missed(number, &missed)

@@ -1,5 +1,5 @@
-//! Who may reach the endpoint: the `Host` and `Origin` that browsers cannot lie about. Without this a page on the
-//! web could talk to a server on the reader's machine (DNS rebinding).
+//! `Host` and `Origin` checks, which browsers cannot forge. Without them a web page could reach a server on the user's
+//! machine (DNS rebinding).
 
 use std::net::IpAddr;
 
@@ -7,11 +7,11 @@ use ::http::request::Parts;
 use ::http::uri::Authority;
 use ::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Names of this machine, which no one else's DNS can answer for.
+/// Names of this machine, which DNS cannot redirect.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The hosts and origins that are let in: those of this machine, and what is allowed beside them.
+/// Allowed hosts and origins: those of this machine, and the configured ones.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     hosts: Vec<Host>,
@@ -19,37 +19,37 @@ pub struct Guard {
     any_host: bool,
 }
 
-/// A name, with its port if only that one is meant.
+/// Allowed host, with a port if only that port is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Host {
     name: String,
     port: Option<u16>,
 }
 
-/// Why a request was turned away.
+/// Reason why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stranger {
-    /// It is for a host that is not served.
+    /// The `Host` is not allowed.
     Host,
-    /// It comes from a page of somebody else.
+    /// The `Origin` is not allowed.
     Origin,
 }
 
 impl Stranger {
-    /// What to tell them.
+    /// Returns the error text for the client.
     pub fn text(self) -> &'static str {
         match self {
             Stranger::Host => {
-                "this Host is not served here: its owner can allow it with `allow_host` if it should be"
+                "this Host is not allowed: the operator of the server can allow it with `allow_host`"
             }
             Stranger::Origin => {
-                "pages of this Origin may not use this server: its owner can allow it with `allow_origin`"
+                "this Origin is not allowed: the operator of the server can allow it with `allow_origin`"
             }
         }
     }
 }
 
-/// Splits a host and its port; `None` if it is neither a name nor an address.
+/// Parses a host with an optional port; `None` if it is neither a name nor an address.
 fn parse(text: &str) -> Option<Host> {
     let authority: Authority = text.parse().ok()?;
     if text.contains('@') {
@@ -67,10 +67,10 @@ fn parse(text: &str) -> Option<Host> {
 
 fn parse_port(port: &str) -> Option<u16> {
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    port.parse().ok().filter(|_| digits) // `+80` is a number, too, and no port
+    port.parse().ok().filter(|_| digits) // `+80` parses as a number but is not a port
 }
 
-/// The only value of a header: `Err` when there are several, or one that is no text.
+/// Returns the value of a header; `Err` if it occurs more than once or is not visible ASCII.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(HeaderValue::to_str).transpose().map_err(|_| ())?;
@@ -78,10 +78,10 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
 }
 
 impl Guard {
-    /// Lets in requests for this host: a name, or a name and a port. What is wrong with it is said.
+    /// Allows requests for this host: a name, or a name and a port. Returns an error if it is invalid.
     pub fn allow_host(&mut self, host: &str) -> Result<(), String> {
         let parsed =
-            parse(host).ok_or_else(|| format!("\"{host}\" is no host: give a name, or name:port"))?;
+            parse(host).ok_or_else(|| format!("\"{host}\" is not a valid host: use a name, or name:port"))?;
         self.hosts.push(parsed);
         Ok(())
     }
@@ -90,10 +90,13 @@ impl Guard {
         self.any_host = true;
     }
 
-    /// Lets in requests of pages of this origin. What is wrong with it is said.
+    /// Allows requests from pages of this origin. Returns an error if it is invalid.
     pub fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
         let wrong = || {
-            format!("\"{origin}\" is no origin: give scheme://host, with :port unless it is the usual one")
+            format!(
+                "\"{origin}\" is not a valid origin: use scheme://host, with :port unless it is the \
+                 default"
+            )
         };
         let (scheme, host) = origin.split_once("://").ok_or_else(wrong)?;
         if !matches!(scheme, "http" | "https") || parse(host).is_none() {
@@ -103,12 +106,12 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether the host of a request is served here, and which it is. `local` is the address it arrived at, where that
-    /// is known.
+    /// Checks the host of a request and returns it. `local` is the address at which the request arrived, if known.
     pub fn check_host<'a>(&self, parts: &'a Parts, local: Option<IpAddr>) -> Result<&'a str, Stranger> {
         let host = only(&parts.headers, &header::HOST).map_err(|()| Stranger::Host)?;
         let named = parts.uri.authority().map(Authority::as_str);
-        // HTTP/2 and absolute targets name it in the target; both must be right, and one must be there.
+        // HTTP/2 and absolute-form targets contain the host, too: at least one must be present, and all must be
+        // allowed.
         let host = host.or(named).ok_or(Stranger::Host)?;
         for each in named.into_iter().chain([host]) {
             if !self.knows(each, local) {
@@ -118,7 +121,7 @@ impl Guard {
         Ok(host)
     }
 
-    /// Whether a request may come in. `local` is the address it arrived at, where that is known.
+    /// Checks the host and the origin of a request. `local` is the address at which the request arrived, if known.
     pub fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), Stranger> {
         let host = self.check_host(parts, local)?;
         match only(&parts.headers, &header::ORIGIN).map_err(|()| Stranger::Origin)? {
@@ -135,7 +138,7 @@ impl Guard {
         }
         let is_local = |name: &str| LOCAL.iter().any(|known| known.eq_ignore_ascii_case(name));
         let name_of = |text: &str| text.rsplit_once(':').map_or(text.len(), |(name, _)| name.len());
-        // The usual case, without parsing: `localhost:1234`.
+        // Fast path without parsing: `localhost:1234`.
         if let Some((name, port)) = host.split_at_checked(name_of(host))
             && is_local(name)
             && port.get(1..).is_none_or(|port| parse_port(port).is_some())
@@ -152,7 +155,7 @@ impl Guard {
             || is_here()
     }
 
-    /// Pages of this very endpoint, and of the origins that were allowed.
+    /// Returns whether the origin is that of the endpoint itself or an allowed one.
     fn trusts(&self, origin: &str, host: &str) -> bool {
         let same = origin.split_once("://").is_some_and(|(scheme, from)| {
             matches!(scheme, "http" | "https") && from.eq_ignore_ascii_case(host)
@@ -160,13 +163,13 @@ impl Guard {
         same || self.is_allowed(origin)
     }
 
-    /// Whether answers may be read by pages of this origin.
+    /// Returns whether pages of this origin may read responses (CORS).
     pub(super) fn is_allowed(&self, origin: &str) -> bool {
         self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
 }
 
-/// Whether a browser says that a page of another site is behind the request.
+/// Returns whether the browser reports that a page of another site sent the request.
 fn from_elsewhere(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| matches!(site.as_bytes(), b"cross-site" | b"same-site"))
 }

@@ -1,4 +1,4 @@
-//! Headers that repeat what the body says (stateless era): they must say the same, or somebody on the way is fooled.
+//! Headers that mirror the body (stateless era): they must match it, because intermediaries may act on them.
 
 use ::http::request::Parts;
 use ::http::{HeaderName, HeaderValue};
@@ -15,17 +15,17 @@ fn mismatch(text: impl Into<String>) -> ProtocolError {
     ProtocolError::HeaderMismatch(text.into())
 }
 
-/// The one value of a header; several are refused, since others on the way may have read another one.
+/// Returns the value of a header. Duplicates are rejected, since intermediaries may have read another one.
 fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ProtocolError> {
     let mut values = parts.headers.get_all(name).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(mismatch(format!("the header {name} is there more than once")));
+        return Err(mismatch(format!("the header {name} occurs more than once")));
     }
     Ok(first)
 }
 
-/// The revision that a request names, if it names one.
+/// Returns the revision that the request names, if any.
 pub(super) fn named_revision(parts: &Parts, spoken: &[Revision]) -> Result<Option<Revision>, ProtocolError> {
     let Some(said) = single(parts, &names::PROTOCOL_VERSION)? else { return Ok(None) };
     let named = said.to_str().ok().and_then(Revision::find).filter(|named| spoken.contains(named));
@@ -35,14 +35,13 @@ pub(super) fn named_revision(parts: &Parts, spoken: &[Revision]) -> Result<Optio
     })
 }
 
-/// The session that a request names, as it says it.
+/// Returns the session id header of the request, if any.
 pub(super) fn session_id(parts: &Parts) -> Result<Option<&HeaderValue>, ProtocolError> {
-    let several =
-        |_| ProtocolError::InvalidRequest("the header Mcp-Session-Id is there more than once".into());
+    let several = |_| ProtocolError::InvalidRequest("the header Mcp-Session-Id occurs more than once".into());
     single(parts, &names::SESSION_ID).map_err(several)
 }
 
-/// Whether the version header says what the body says.
+/// Checks that the version header matches the body.
 pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> Checked {
     let said = single(parts, &names::PROTOCOL_VERSION)?.map(HeaderValue::as_bytes);
     match (said, &meta.protocol_version) {
@@ -54,7 +53,7 @@ pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> Checked {
     }
 }
 
-/// Whether the other headers say what the body says.
+/// Checks that the other headers match the body.
 pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &Catalog) -> Checked {
     match single(parts, &names::METHOD)? {
         None => return Err(mismatch("the header Mcp-Method is missing")),
@@ -65,13 +64,13 @@ pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &
     }
     let known = Method::find(method);
     let Some(name) = known.and_then(Method::named_by).and_then(|member| text(params.find(member)?)) else {
-        return Ok(()); // nothing to repeat, or the parameters will be refused for themselves
+        return Ok(()); // nothing is mirrored, or the parameters are invalid and rejected later
     };
     let said = single(parts, &names::NAME)?.ok_or_else(|| mismatch("the header Mcp-Name is missing"))?;
     match sentinel::decode(said.as_bytes()) {
         Some(said) if said == name => {}
-        Some(_) => return Err(mismatch("the header Mcp-Name names something else than the body")),
-        None => return Err(mismatch("the header Mcp-Name cannot be read")),
+        Some(_) => return Err(mismatch("the header Mcp-Name does not match the body")),
+        None => return Err(mismatch("the header Mcp-Name cannot be decoded")),
     }
     if known == Some(Method::CallTool)
         && let Some(tool) = catalog.tools.find(&name)

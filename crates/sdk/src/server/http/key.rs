@@ -1,4 +1,4 @@
-//! The ids of sessions: 256 random bits, which are their only protection besides the principal. They are never
+//! Session ids: 256 random bits, which are the only protection of a session besides the principal. They are never
 //! printed.
 
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use ::http::HeaderValue;
 use sha2::{Digest, Sha256};
 
-/// What a session is known by where it is kept: a mark of its id, from which the id cannot be found.
+/// Key of a session in a store: a digest of its id, from which the id cannot be recovered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionKey([u8; 32]);
 
 impl SessionKey {
-    /// The bytes, for a store.
+    /// Returns the bytes, for a store.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -28,7 +28,7 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// The id of a session, as its client sends it.
+/// Session id as sent by the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SessionId([u8; 32]);
 
@@ -37,17 +37,17 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 impl SessionId {
     pub(super) fn random() -> Self {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+        getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
         SessionId(bytes)
     }
 
-    /// Any number but a small one.
+    /// Returns a random number of at least 2^30.
     pub(super) fn some_number() -> u32 {
         let [a, b, c, d, ..] = Self::random().0;
         u32::from_be_bytes([a, b, c, d]) >> 1 | 1 << 30
     }
 
-    /// Reads an id; anything that no server of ours can have given is none.
+    /// Parses an id; `None` for text that cannot be an id of this server.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text: &[u8; 64] = text.try_into().ok()?;
         let digit = |byte: u8| match byte {
@@ -68,7 +68,7 @@ impl SessionId {
     }
 
     pub(super) fn header(&self) -> HeaderValue {
-        let mut value = HeaderValue::from_str(&self.text()).expect("digits are visible characters");
+        let mut value = HeaderValue::from_str(&self.text()).expect("hex digits are valid header characters");
         value.set_sensitive(true);
         value
     }

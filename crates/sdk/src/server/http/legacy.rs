@@ -1,5 +1,5 @@
-//! The first transport over HTTP: one stream of events for all that the server says, and a POST for each message of
-//! the client. The stream is the session; it names the address for the POSTs.
+//! HTTP+SSE transport of the revision 2024-11-05: one event stream for all server messages, and a POST for each client
+//! message. The stream is the session; it announces the URL for the POSTs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,12 @@ use super::key::SessionId;
 use super::reply::{self, Reply};
 use crate::sync::lock;
 
-/// Bytes that may wait for a client.
+/// Maximum number of bytes that may wait for a client.
 const HIGH_WATER: usize = 1 << 20;
-/// The name of the id in the address.
+/// Name of the id parameter in the URL.
 const PARAMETER: &str = "sessionId=";
 
-/// The open streams.
+/// Open streams.
 #[derive(Default)]
 pub(super) struct Lines(Mutex<HashMap<SessionId, Arc<Line>>>);
 
@@ -33,7 +33,7 @@ struct Line {
 }
 
 impl Lines {
-    /// Ends all streams once what they were asked is answered.
+    /// Ends all streams once their running requests are done.
     pub(super) fn close(&self, patience: Duration) {
         let lines: Vec<_> = lock(&self.0).values().cloned().collect();
         for line in lines {
@@ -49,8 +49,7 @@ impl Lines {
     }
 }
 
-/// The name of the stream that a POST belongs to, if it belongs to one. It is taken out of the address, which anybody
-/// behind this may show.
+/// Removes the stream id from the URL of a POST and returns it. Handlers may show the URL, and the id is secret.
 pub(super) fn take_line(endpoint: &Endpoint, parts: &mut Parts) -> Option<String> {
     endpoint.options.legacy.as_ref()?;
     let query = parts.uri.query()?;
@@ -99,7 +98,7 @@ pub(super) fn open(endpoint: &Arc<Endpoint>, parts: &Parts, principal: Option<Ar
     })))
 }
 
-/// Takes a message; its answer leaves on the stream.
+/// Handles a message; its response is sent on the stream.
 pub(super) fn post(
     endpoint: &Endpoint,
     name: &str,
@@ -111,7 +110,7 @@ pub(super) fn post(
     let line = id.and_then(|id| lock(&endpoint.legacy.0).get(&id).cloned());
     let Some(line) = line.filter(|line| line.principal.as_deref() == principal) else { return no_session() };
     if line.outbox.is_full() {
-        let text = "the answers so far were not read: read the stream first";
+        let text = "too many responses are unread: read the stream first";
         return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     }
     let connection = line.connection.by(parts);

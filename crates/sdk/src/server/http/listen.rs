@@ -1,4 +1,4 @@
-//! The endpoint at an address of its own.
+//! Endpoint bound to an address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::listener::{Answer, Listener, Origin};
 use super::reply::Reply;
 use crate::Result;
 
-/// An endpoint that is bound to an address. [`Listening::run`] serves it.
+/// HTTP endpoint bound to an address. [`Listening::run`] serves it.
 #[must_use = "nothing is served until it runs"]
 pub struct Listening {
     listener: Listener,
@@ -34,22 +34,22 @@ impl Listening {
         Ok(Listening { listener: Listener::new(socket, endpoint.options.connections, patience)?, endpoint })
     }
 
-    /// The address it is bound to.
+    /// Returns the bound address.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }
 
-    /// The URL for clients on this machine.
+    /// Returns the URL for clients on this machine.
     pub fn url(&self) -> String {
         format!("{}{}", self.listener.origin(), self.endpoint.options.path)
     }
 
-    /// Serves until the process is asked to end, by Ctrl-C or SIGTERM, and then until every request is answered.
+    /// Serves until the process receives Ctrl-C or SIGTERM, then until all running requests are done.
     pub async fn run(self) -> Result<()> {
         self.run_until(super::signals::asked_to_end()).await
     }
 
-    /// Serves until `end` is done, and then until every request is answered.
+    /// Serves until `end` completes, then until all running requests are done.
     pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
         let Listening { listener, endpoint } = self;
         let end = async {

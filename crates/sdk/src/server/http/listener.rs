@@ -1,5 +1,5 @@
-//! The accept loop: connections come in, are looked after, and end in good order with the server. What they ask is
-//! answered by the endpoint, or by any other service.
+//! Accept loop of a listener: admits connections, enforces their timeouts and shuts them down gracefully. Requests are
+//! handled by the endpoint or by any other service.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -28,29 +28,29 @@ use super::tls::Tls;
 use super::watch::{BodyWatch, Guest, TICK, Watch, Watched, WatchedIo};
 use crate::{Error, Result};
 
-/// Header bytes of one request.
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD: usize = 16 << 10;
-/// Connections that may wait to be accepted. With few of them a burst of strangers keeps others waiting for seconds.
+/// Length of the accept queue. With a short one, a burst of connections delays others for seconds.
 #[cfg(unix)]
 const BACKLOG: i32 = 4_096;
-/// How long to wait when the system has nothing left to accept a connection with.
+/// Delay after an accept error, such as a lack of file descriptors.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(50);
-/// How long requests have that are being answered when the server ends.
+/// Default time for running requests at shutdown.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where a request came from, and where it arrived. Services find it among the extensions of each request.
+/// Addresses of a connection. Services find them among the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// Of whoever sent it, or of a proxy.
+    /// Address of the client, or of a proxy.
     pub peer: SocketAddr,
-    /// Of this machine, as they see it.
+    /// Address of this machine that the client connected to.
     pub local: Option<SocketAddr>,
 }
 
-/// Network of a client address, for limits per client: the address itself for IPv4, the /64 network for IPv6, since one
-/// subscriber has all 2^64 addresses of it.
+/// Returns the network of a client address, for limits per client: the address itself for IPv4, the /64 network for
+/// IPv6, since one subscriber has all 2^64 addresses of it.
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -60,14 +60,14 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Connection that a request came on.
+/// Connection of a request.
 #[derive(Clone)]
 pub(super) struct Origin {
     pub(super) addresses: Addresses,
     pub(super) watch: BodyWatch,
 }
 
-/// Who answers the requests of a listener.
+/// Request handler of a listener.
 pub(super) trait Answer: Clone + Send + 'static {
     type Body: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
 
@@ -78,7 +78,7 @@ pub(super) trait Answer: Clone + Send + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// Any service, as one that answers.
+/// Adapts a `tower` service to a request handler.
 #[derive(Clone)]
 struct Foreign<S>(S);
 
@@ -99,16 +99,15 @@ where
     }
 }
 
-/// Listens for HTTP/1.1 and looks after connections: how many there are, and how long each may be silent, take to ask,
-/// and not read what it is answered. [`Server::http`](crate::Server::http) serves the protocol; this is for services
-/// of other kinds.
+/// HTTP/1.1 listener with limits on connections: their number, and how long each may be silent, take to send a request,
+/// and not read a response. [`Server::http`](crate::Server::http) serves MCP; this is for other services.
 #[must_use = "nothing is served until it runs"]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     bounds: Connections,
     patience: Duration,
-    /// Who may connect, if not everybody.
+    /// Filter of client addresses.
     only: Option<Only>,
     tls: Option<Tls>,
 }
@@ -116,7 +115,7 @@ pub struct Listener {
 type Only = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 impl Listener {
-    /// Binds an address. Port 0 is any free one.
+    /// Binds an address. Port 0 selects a free port.
     pub async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Self> {
         Self::new(bind(address).await?, Connections::default(), SHUTDOWN)
     }
@@ -126,12 +125,12 @@ impl Listener {
         Ok(Listener { socket, address, bounds, patience, only: None, tls: None })
     }
 
-    /// The address it is bound to.
+    /// Returns the bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where clients on this machine find it: `http://`, or `https://` with TLS, an address and a port.
+    /// Returns the origin for clients on this machine: `http://`, or `https://` with TLS, an address and a port.
     pub fn origin(&self) -> String {
         let ip = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
@@ -143,50 +142,50 @@ impl Listener {
         format!("{scheme}://{ip}:{}", self.address.port())
     }
 
-    /// Sets the maximum number of connections. Default: 16,384. It is never more than three quarters of the limit of open
-    /// files at the start. When it is reached, connections are closed for new ones: those that are idle, or whose request
-    /// arrives or response is read too slowly. If there are none, new ones are refused with 503.
+    /// Sets the maximum number of connections, at most three quarters of the open-file limit at the start. Default:
+    /// 16,384. At the limit, connections are closed for new ones if they are idle, or if their request arrives or their
+    /// response is read too slowly. If there are none, new connections are refused with 503.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.bounds.most = most.max(1);
         self
     }
 
-    /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no limit of its own, since
-    /// many clients may share an address.
+    /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no separate limit,
+    /// since many clients may share an address.
     pub fn max_connections_per_address(mut self, most: usize) -> Self {
         self.bounds.most_of_one_address = most.max(1);
         self
     }
 
-    /// How long a connection may be silent at first (5 seconds), take to send the head of a request (10 seconds), and be
-    /// idle between requests (75 seconds).
+    /// Sets how long a connection may be silent before its first request (default: 5 s), take for the head of a request
+    /// (default: 10 s), and be idle between requests (default: 75 s).
     pub fn connection_timeouts(mut self, first_byte: Duration, head: Duration, idle: Duration) -> Self {
         let own = &mut self.bounds;
         (own.first_byte, own.head, own.idle) = (first_byte, head, idle);
         self
     }
 
-    /// Speaks TLS. It has to come about in the time that the head of a request has.
+    /// Enables TLS. The handshake has to complete within the time for the head of a request.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: &Tls) -> Self {
         self.tls = Some(tls.clone());
         self
     }
 
-    /// Lets in only those whose address is right. Nothing is read of others.
+    /// Accepts only connections from addresses that the filter allows. Nothing is read from others.
     pub fn only_from(mut self, is_right: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         self.only = Some(Box::new(is_right));
         self
     }
 
-    /// How long requests that are being answered have when it ends; 10 seconds when nothing is said.
+    /// Sets the time for running requests at shutdown. Default: 10 s.
     pub fn shutdown_timeout(mut self, time: Duration) -> Self {
         self.patience = time;
         self
     }
 
-    /// Has a service answer until `end` is done, and then until every request is answered. Answers without an end of
-    /// their own are to be ended by `end`.
+    /// Serves requests with `service` until `end` completes, then until all running requests are done. `end` must also
+    /// end open-ended responses.
     pub async fn run_until<S, B>(self, end: impl Future<Output = ()>, service: S) -> Result<()>
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
@@ -221,7 +220,7 @@ impl Listener {
                     }
                     Err(error) if is_passing(&error) => {}
                     Err(error) => {
-                        tracing::warn!(%error, "no connection can be accepted now");
+                        tracing::warn!(%error, "failed to accept a connection; retrying");
                         tokio::time::sleep(OUT_OF_SOCKETS).await;
                     }
                 },
@@ -240,13 +239,13 @@ impl Listener {
             }
         };
         if tokio::time::timeout(patience, all).await.is_err() {
-            tracing::warn!("some requests did not end in time and were given up");
+            tracing::warn!("shutdown timeout reached; remaining requests were cancelled");
         }
     }
 }
 
-/// Connections that the limit of open files allows: three quarters of it. The rest is for files, clients and processes of
-/// the program itself.
+/// Returns the number of connections that the open-file limit allows: three quarters of it. The rest is for files,
+/// clients and child processes.
 fn descriptors() -> Option<usize> {
     #[cfg(unix)]
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -256,7 +255,7 @@ fn descriptors() -> Option<usize> {
     Some((limit - limit / 4).max(1))
 }
 
-/// Tells a client that there are too many connections. Nothing is waited for: the client may not read it.
+/// Responds with 503 without waiting: the client may not read it.
 fn refuse(stream: TcpStream) {
     const BUSY: &[u8] =
         b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -265,7 +264,7 @@ fn refuse(stream: TcpStream) {
     }
 }
 
-/// A client that left before it was let in.
+/// Returns whether the client disconnected before it was accepted.
 fn is_passing(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
@@ -278,12 +277,12 @@ async fn serve(stream: TcpStream, peer: SocketAddr, guest: Guest, tls: Option<Tl
     let Some(tls) = tls else { return talk(io, addresses, guest, answer).await };
     let secured = tokio::select! {
         secured = tls.secure(io) => secured,
-        // It is late, or the server ends, and nothing was asked yet.
+        // The handshake timed out, or the server is shutting down before the first request.
         () = guest.watched.end.notified() => return,
     };
     match secured {
         Ok(io) => talk(io, addresses, guest, answer).await,
-        Err(error) => tracing::debug!(%error, "no TLS came about"),
+        Err(error) => tracing::debug!(%error, "TLS handshake failed"),
     }
 }
 
@@ -310,13 +309,13 @@ where
             biased;
             ended = &mut connection => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection broke");
+                    tracing::debug!(%error, "connection failed");
                 }
                 return;
             }
             () = guest.watched.end.notified() => {
                 if guest.watched.is_dropped() {
-                    return; // by dropping it
+                    return; // dropping it closes it
                 }
                 if !is_ending {
                     is_ending = true;
@@ -327,7 +326,7 @@ where
     }
 }
 
-/// The body of an answer; when it is gone, the connection is free again.
+/// Response body that marks its connection as idle when it is dropped.
 struct Noticed<B> {
     body: B,
     watched: Arc<Watched>,
@@ -364,7 +363,7 @@ pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Res
     let shown = format!("{address:?}");
     let cannot = |error| Error::setup(format!("cannot listen on {}: {error}", shown.trim_matches('"')));
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
-    // Once more, with a longer queue.
+    // Listen again with a longer queue.
     #[cfg(unix)]
     rustix::net::listen(&listener, BACKLOG).map_err(|error| cannot(error.into()))?;
     Ok(listener)

@@ -1,9 +1,9 @@
-//! Serving over HTTP: one endpoint for clients of every revision.
+//! Streamable HTTP server: one endpoint for clients of every revision.
 //!
-//! A request comes in through a `listener` (or another server, through [`HttpService`]), is let in by `guard`, and goes
-//! to `post` or `get`. `post` decides which era it belongs to; `exchange` runs it and answers with one message or a
-//! stream, which a `carrier` writes. `sessions` remembers clients of the session era, each with its `stream`s, and
-//! `events` what those have sent.
+//! A request arrives through a `listener` (or another HTTP server, through [`HttpService`]), passes the `guard`, and
+//! goes to `post` or `get`. `post` determines its era; `exchange` runs it and responds with one JSON message or an SSE
+//! stream, which a `carrier` writes. `sessions` holds the sessions of the session era with their `stream`s; `events`
+//! stores the events of those streams for resumption.
 
 mod admission;
 #[cfg(feature = "axum")]
@@ -64,23 +64,23 @@ use super::{Server, Service};
 use crate::{Error, Result};
 
 impl Server {
-    /// Serves clients of every revision at `http://{address}/mcp`, until the process is asked to end (Ctrl-C or
-    /// SIGTERM) and every request is answered. Reports the URL when it is ready: with `tracing`, and on standard error
-    /// if the process has no subscriber.
+    /// Serves clients of every revision at `http://{address}/mcp` until the process receives Ctrl-C or SIGTERM and all
+    /// running requests are done. Reports the URL when ready: with `tracing`, and on standard error if the process has
+    /// no subscriber.
     ///
-    /// Only names of this machine are served until more are allowed: see [`Self::http`].
+    /// Only host names of this machine are accepted; see [`Self::http`] to allow more.
     pub async fn serve(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<()> {
         self.build()?.serve(address).await
     }
 
-    /// Serves over HTTP, with settings of its own. What is wrong with the server is told when it is bound.
+    /// Returns a builder for the HTTP endpoint. Errors in the server definition are reported when it is bound.
     pub fn http(self) -> Http {
         Http { service: self.build(), options: Options::default(), fault: None }
     }
 }
 
 impl Service {
-    /// As [`Server::serve`].
+    /// See [`Server::serve`].
     pub async fn serve(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<()> {
         let name = self.settings().info.name.clone();
         let listening = self.http().bind(address).await?;
@@ -92,13 +92,13 @@ impl Service {
         listening.run().await
     }
 
-    /// As [`Server::http`].
+    /// See [`Server::http`].
     pub fn http(&self) -> Http {
         Http { service: Ok(self.clone()), options: Options::default(), fault: None }
     }
 }
 
-/// An endpoint that is being described. [`Http::bind`], [`Http::into_service`] or `into_router` finishes it.
+/// Builder of an HTTP endpoint, completed by [`Http::bind`], [`Http::into_service`] or `into_router`.
 ///
 /// ```no_run
 /// # async fn example() -> linchpin::Result {
@@ -118,18 +118,18 @@ impl Service {
 pub struct Http {
     service: Result<Service>,
     options: Options,
-    /// The first setting that makes no sense.
+    /// The first invalid setting.
     fault: Option<String>,
 }
 
 impl Http {
-    /// The path of the endpoint; `/mcp` when nothing is said.
+    /// Sets the path of the endpoint. Default: `/mcp`.
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.options.path = path.into();
         let parsed: Option<PathAndQuery> = self.options.path.parse().ok();
         if !parsed.is_some_and(|parsed| parsed.path() == self.options.path && parsed.path().starts_with('/'))
         {
-            let text = "is no path: it begins with / and has no ?, # or characters that no URL has";
+            let text = "is not a valid path: it must start with / and contain only path characters";
             self.fail(format!("{:?} {text}", self.options.path));
         }
         self
@@ -139,15 +139,14 @@ impl Http {
         self.fault.get_or_insert(fault);
     }
 
-    /// Serves clients of the first revision, too, which know only a stream of events and a POST for each message: at
-    /// the path of the endpoint and at `/sse`.
+    /// Also serves clients of the revision 2024-11-05 (HTTP+SSE), at the path of the endpoint and at `/sse`.
     pub fn legacy_sse(mut self) -> Self {
         self.options.legacy = Some("/sse".into());
         self
     }
 
-    /// Lets in requests for this host besides the names of this machine: `mcp.example.com`, or with a port if only
-    /// that one is meant.
+    /// Allows requests for this host in addition to the names of this machine: `mcp.example.com`, or with a port to
+    /// allow only that port.
     pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
         if let Err(fault) = self.options.guard.allow_host(host.as_ref()) {
             self.fail(fault);
@@ -155,15 +154,14 @@ impl Http {
         self
     }
 
-    /// Lets in requests for any host: for a server behind something that has checked it already. Without such a
-    /// thing a page on the web can reach the server through the browser of anybody who can.
+    /// Allows requests for any host, for a server behind a proxy that checks it. Without such a proxy, any web page can
+    /// reach the server through the browser of a user who can reach it (DNS rebinding).
     pub fn allow_any_host(mut self) -> Self {
         self.options.guard.allow_any_host();
         self
     }
 
-    /// Lets pages of this origin use the server: `https://app.example.com`. Others than the server's own are turned
-    /// away when nothing is said.
+    /// Allows pages of this origin to use the server: `https://app.example.com`. Default: only the server's own origin.
     pub fn allow_origin(mut self, origin: impl AsRef<str>) -> Self {
         if let Err(fault) = self.options.guard.allow_origin(origin.as_ref()) {
             self.fail(fault);
@@ -171,81 +169,82 @@ impl Http {
         self
     }
 
-    /// Gives clients of the session era no sessions: each of their requests stands alone, and nobody can be asked.
+    /// Disables sessions: each request of a session-era client stands alone, and handlers cannot send requests to the
+    /// client.
     pub fn stateless(mut self) -> Self {
         self.options.sessions = false;
         self
     }
 
-    /// A call that takes longer becomes a stream that its client can come back to, where the revision has that; one
-    /// second when nothing is said.
+    /// Sets the time after which a running call is answered with a resumable stream, where the revision supports that.
+    /// Default: 1 s.
     pub fn stream_after(mut self, time: Duration) -> Self {
         self.options.stream_after = time;
         self
     }
 
-    /// How often a quiet stream shows that it lives; 25 seconds when nothing is said.
+    /// Sets the interval of keep-alive comments on a quiet stream. Default: 25 s.
     pub fn keep_alive(mut self, time: Duration) -> Self {
         self.options.keep_alive = time.max(Duration::from_millis(1));
         self
     }
 
-    /// How long a session may be idle; 30 minutes when nothing is said.
+    /// Sets how long a session may be idle. Default: 30 min.
     pub fn session_ttl(mut self, time: Duration) -> Self {
         self.options.bounds.ttl = time;
         self
     }
 
-    /// Sessions in all, 10,000 when nothing is said. For one more the session goes that is idle for longest.
+    /// Sets the maximum number of sessions. Default: 10,000. At the limit, a new session evicts the one that is idle
+    /// for longest.
     pub fn max_sessions(mut self, most: usize) -> Self {
         self.options.bounds.most = most.max(1);
         self
     }
 
-    /// Sessions of one principal; 100 when nothing is said.
+    /// Sets the maximum number of sessions per principal. Default: 100.
     pub fn max_sessions_per_principal(mut self, most: usize) -> Self {
         self.options.bounds.most_of_one = most.max(1);
         self
     }
 
-    /// Sets the maximum number of connections. Default: 16,384. It is never more than three quarters of the limit of open
-    /// files at the start. When it is reached, connections are closed for new ones: those that are idle, or whose request
-    /// arrives or response is read too slowly. If there are none, new ones are refused with 503.
+    /// Sets the maximum number of connections, at most three quarters of the open-file limit at the start. Default:
+    /// 16,384. At the limit, connections are closed for new ones if they are idle, or if their request arrives or their
+    /// response is read too slowly. If there are none, new connections are refused with 503.
     pub fn max_connections(mut self, most: usize) -> Self {
         self.options.connections.most = most.max(1);
         self
     }
 
-    /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no limit of its own, since
-    /// many clients may share an address.
+    /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no separate limit,
+    /// since many clients may share an address.
     pub fn max_connections_per_address(mut self, most: usize) -> Self {
         self.options.connections.most_of_one_address = most.max(1);
         self
     }
 
-    /// How long a connection may be silent before its first request (5 seconds when nothing is said), take for the
-    /// head of a request (10 seconds), and be idle between requests (75 seconds).
+    /// Sets how long a connection may be silent before its first request (default: 5 s), take for the head of a request
+    /// (default: 10 s), and be idle between requests (default: 75 s).
     pub fn connection_timeouts(mut self, first_byte: Duration, head: Duration, idle: Duration) -> Self {
         let own = &mut self.options.connections;
         (own.first_byte, own.head, own.idle) = (first_byte, head, idle);
         self
     }
 
-    /// How long the body of a request may take, with a second more for every 16 KiB that have come; 10 seconds when
-    /// nothing is said.
+    /// Sets how long the body of a request may take, plus one second for every 16 KiB received. Default: 10 s.
     pub fn body_timeout(mut self, time: Duration) -> Self {
         self.options.body_timeout = time;
         self
     }
 
-    /// How long a client may keep from reading before it is cut off; 30 seconds when nothing is said.
+    /// Sets how long a client may stop reading before its connection is closed. Default: 30 s.
     pub fn write_timeout(mut self, time: Duration) -> Self {
         self.options.connections.write = time;
         self
     }
 
-    /// Finds out who sends a request, by its headers: what one principal is given is refused from another.
-    /// `Ok(None)` lets somebody in whom nobody knows.
+    /// Sets a function that identifies the principal of a request from its headers. Sessions, tasks and state of one
+    /// principal are not accessible to another. `Ok(None)` accepts an anonymous request.
     pub fn principal(
         mut self,
         identify: impl Fn(&Parts) -> Result<Option<String>, Refusal> + Send + Sync + 'static,
@@ -254,13 +253,13 @@ impl Http {
         self
     }
 
-    /// Where events are kept for clients whose stream was cut; in memory, bounded, when nothing is said.
+    /// Sets the event store for resumable streams. Default: a bounded store in memory.
     pub fn event_store(mut self, store: impl EventStore) -> Self {
         self.options.events = Arc::new(store);
         self
     }
 
-    /// Where sessions are kept so that they go on in another process; nowhere when nothing is said.
+    /// Sets a session store, so that sessions can continue in another process. Default: none.
     pub fn session_store(mut self, store: impl SessionStore) -> Self {
         self.options.store = Some(Arc::new(store));
         self
@@ -268,7 +267,7 @@ impl Http {
 
     fn endpoint(self) -> Result<Arc<Endpoint>> {
         let both = self.options.auth.is_some() && self.options.identify.is_some();
-        let both = both.then(|| "either `auth` or `principal` says who asks, not both".to_owned());
+        let both = both.then(|| "set either `auth` or `principal`, not both".to_owned());
         if let Some(fault) = self.fault.or(both) {
             return Err(Error::setup(fault));
         }
@@ -277,22 +276,20 @@ impl Http {
         let unguarded = catalog.tools.iter().find(|tool| !tool.scopes.is_empty());
         if let Some(tool) = unguarded.filter(|_| self.options.auth.is_none()) {
             let name = &tool.definition.name;
-            let text = format!(
-                "the tool `{name}` needs scopes, and without `auth` everybody could call it over HTTP"
-            );
+            let text =
+                format!("the tool `{name}` requires scopes, but the endpoint has no `auth`: configure it");
             return Err(Error::setup(text));
         }
         Ok(Endpoint::new(service, self.options))
     }
 
-    /// Binds an address, which is not served before [`Listening::run`]. Port 0 is any free one.
+    /// Binds an address; [`Listening::run`] serves it. Port 0 selects a free port.
     pub async fn bind(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Listening> {
         let endpoint = self.endpoint()?;
         Listening::new(listener::bind(address).await?, endpoint)
     }
 
-    /// The endpoint as a service for `tower` and whatever builds on it. Timeouts of connections are up to the server
-    /// around it.
+    /// Returns the endpoint as a `tower` service. Connection timeouts are up to the surrounding server.
     pub fn into_service(self) -> Result<HttpService> {
         Ok(HttpService::new(self.endpoint()?))
     }

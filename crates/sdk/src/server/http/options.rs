@@ -1,4 +1,4 @@
-//! What an endpoint is told once and keeps.
+//! Configuration of an endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,41 +11,41 @@ use super::guard::Guard;
 use super::sessions::Bounds;
 use super::store::SessionStore;
 
-/// How long a body may take, before it has time for what has come.
+/// Default time to receive a body, not counting the time earned by received bytes.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Finds out who sends a request.
+/// Identifies the principal of a request.
 pub(super) type Identify = Arc<dyn Fn(&Parts) -> Result<Option<String>, Refusal> + Send + Sync>;
 
-/// Why a request is turned away before anything of it is looked at.
+/// Reason why a request is rejected before it is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody knows who sends it: 401.
+    /// The sender is not authenticated: 401.
     Unauthorized,
-    /// They may not: 403.
+    /// The sender is not authorized: 403.
     Forbidden,
 }
 
 pub(super) struct Options {
     pub(super) path: String,
-    /// Whether clients of the first revision are served, and where besides `path`.
+    /// The additional path for HTTP+SSE clients, if they are served.
     pub(super) legacy: Option<String>,
     pub(super) guard: Guard,
-    /// Whether clients of the session era get sessions.
+    /// Whether session-era clients get sessions.
     pub(super) sessions: bool,
     pub(super) bounds: Bounds,
     pub(super) stream_after: Duration,
     pub(super) keep_alive: Duration,
     pub(super) body_timeout: Duration,
     pub(super) identify: Option<Identify>,
-    /// Whom to believe, where tokens say who sends a request.
+    /// OAuth token verification, if configured.
     pub(super) auth: Option<Arc<Resource>>,
     pub(super) events: Arc<dyn EventStore>,
     pub(super) store: Option<Arc<dyn SessionStore>>,
     pub(super) connections: Connections,
 }
 
-/// Bounds of the connections that a listener holds.
+/// Limits of the connections of a listener.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Connections {
     pub(super) most: usize,

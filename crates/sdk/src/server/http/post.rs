@@ -1,4 +1,4 @@
-//! One message by POST: which era it belongs to, and how its answer leaves.
+//! POST requests: determines the era of a message and runs it.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ use super::sessions::{Full, Session};
 use super::{headers, legacy, store};
 use crate::http::names;
 
-/// Bytes that may wait for the stream that belongs to no request: a client need not open one.
+/// Maximum number of bytes that may wait for the standalone stream, which a client need not open.
 pub(super) const STANDALONE_HIGH_WATER: usize = 64 << 10;
-/// Bytes that may wait for a client that reads the answer to its request.
+/// Maximum number of bytes that may wait for a client that reads the response to its request.
 const REQUEST_HIGH_WATER: usize = 1 << 20;
-/// Room for most answers.
+/// Initial capacity for a response; enough for most.
 const ROOM: usize = 512;
 
 pub(super) async fn post<B>(
@@ -66,39 +66,38 @@ where
     request.serve().await
 }
 
-/// What must be right before a body is read.
+/// Checks the headers before the body is read.
 fn refusal(headers: &HeaderMap, answers_elsewhere: bool) -> Option<Reply> {
-    // Exactly this: browsers send anything else to strangers without asking them first.
+    // Exactly this type: browsers send other types cross-origin without a preflight request.
     let is_json = |content: &HeaderValue| {
         let media = content.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
         media.trim_ascii().eq_ignore_ascii_case(b"application/json")
     };
     let mut contents = headers.get_all(CONTENT_TYPE).iter();
     if !contents.next().is_some_and(is_json) || contents.next().is_some() {
-        let text = "messages are sent with Content-Type: application/json";
+        let text = "send messages with Content-Type: application/json";
         return Some(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        let text = "messages are sent as they are, without Content-Encoding";
+        let text = "send messages without Content-Encoding";
         return Some(reply::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     if !answers_elsewhere && !accepts_both(headers) {
-        let text =
-            "the client must accept both kinds of answers: Accept: application/json, text/event-stream";
+        let text = "the client must accept both response types: Accept: application/json, text/event-stream";
         return Some(reply::refuse(StatusCode::NOT_ACCEPTABLE, text));
     }
     None
 }
 
-/// Whether the client takes both kinds of answers.
+/// Returns whether the client accepts both response types.
 fn accepts_both(headers: &HeaderMap) -> bool {
-    // As nearly all clients write it.
+    // The value that nearly all clients send.
     let is_usual = |value: &HeaderValue| value == "application/json, text/event-stream";
     headers.get(ACCEPT).is_some_and(is_usual)
         || accepts(headers, b"application", b"json") && accepts(headers, b"text", b"event-stream")
 }
 
-/// Whether the client takes this kind of answer.
+/// Returns whether the client accepts this media type.
 pub(super) fn accepts(headers: &HeaderMap, main: &[u8], sub: &[u8]) -> bool {
     let kinds = headers.get_all(ACCEPT).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     kinds.into_iter().any(|kind| {
@@ -111,7 +110,7 @@ pub(super) fn accepts(headers: &HeaderMap, main: &[u8], sub: &[u8]) -> bool {
     })
 }
 
-/// Whether a parameter in `Accept` says that this kind is not wanted.
+/// Returns whether a parameter in `Accept` is a weight of zero.
 fn is_zero(parameter: &[u8]) -> bool {
     let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
     weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
@@ -120,12 +119,12 @@ fn is_zero(parameter: &[u8]) -> bool {
 fn not_read(unread: Unread, cap: usize) -> Reply {
     match unread {
         Unread::TooLarge => {
-            let text = format!("the message is longer than the {cap} bytes that this server reads");
+            let text = format!("the message is larger than the limit of {cap} bytes");
             reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
         }
-        Unread::TooSlow => reply::refuse(StatusCode::REQUEST_TIMEOUT, "the message did not come in time"),
-        Unread::Broken => reply::refuse(StatusCode::BAD_REQUEST, "the message broke off"),
-        Unread::NoRoom => busy("this server reads as many long messages as it can: try again later"),
+        Unread::TooSlow => reply::refuse(StatusCode::REQUEST_TIMEOUT, "the message was not received in time"),
+        Unread::Broken => reply::refuse(StatusCode::BAD_REQUEST, "the request body could not be read"),
+        Unread::NoRoom => busy("the server is receiving too many large messages: try again later"),
     }
 }
 
@@ -136,7 +135,7 @@ fn unreadable(error: &ParseError) -> Reply {
     reply::json(StatusCode::BAD_REQUEST, out)
 }
 
-/// A message on its way.
+/// Message to be served.
 struct Post<'a> {
     endpoint: &'a Arc<Endpoint>,
     parts: Arc<Parts>,
@@ -191,7 +190,7 @@ impl Post<'_> {
         reply::json(StatusCode::BAD_REQUEST, out)
     }
 
-    /// Whoever has no session can choose among the revisions without one, as it learns from `server/discover`.
+    /// Lists only the stateless revisions if the request is stateless, as in the result of `server/discover`.
     fn unsupported(&self, mut error: ProtocolError) -> Reply {
         let stateless = matches!(self.message, Message::Request { params, .. } if claims_stateless(params));
         let without_session = |revision: &Revision| revision.era() == Era::Stateless;
@@ -209,11 +208,10 @@ impl Post<'_> {
         Connection::for_request(service, outbox.clone(), reach, self.parts.clone())
     }
 
-    /// A message that stands alone.
+    /// Runs a message of the stateless era.
     async fn stateless(self) -> Reply {
         if matches!(self.message, Message::Response { .. } | Message::Batch(_)) {
-            return self
-                .refused("this revision has neither answers by clients nor batches: send one request");
+            return self.refused("this revision has neither client responses nor batches: send one request");
         }
         let (endpoint, parts) = (self.endpoint, self.parts.clone());
         let is_open_ended =
@@ -231,15 +229,15 @@ impl Post<'_> {
         Exchange::new(self.endpoint, connection, outbox, None).run(self.message).await
     }
 
-    /// A message of an old client, where none of them gets a session.
+    /// Runs a message of a session-era client on an endpoint without sessions.
     async fn without_session(self) -> Reply {
         if matches!(self.message, Message::Response { .. }) {
-            return self.refused("there is no session in which this server could have asked anything");
+            return self.refused("unexpected response: without sessions this server sends no requests");
         }
         self.alone(Reach::OneShot).await
     }
 
-    /// A message of a session.
+    /// Runs a message of a session.
     async fn in_session(self, id: SessionId) -> Reply {
         let found = self.endpoint.sessions.find(&id, self.principal.as_deref());
         let Some(session) = (match found {
@@ -276,7 +274,7 @@ impl Post<'_> {
         let lasting = Connection::new(service, lasting, Reach::Lasting);
         let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
         let part = lasting.request_part(outbox.clone(), self.parts.clone());
-        // Whatever answers it, it is answered at once: no handler is behind it.
+        // `initialize` completes immediately: no handler is involved.
         let _ = part.take(self.message);
         let mut reply = answered(&part, &outbox, Era::Session);
         if lasting.session().is_none() {
@@ -299,15 +297,15 @@ impl Post<'_> {
     }
 }
 
-/// Whether a request without the version header seems to be of the stateless era.
+/// Returns whether a request without the version header appears to be stateless.
 fn claims_stateless(params: &Params<'_>) -> bool {
     params.find("_meta").is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
 }
 
 pub(super) fn no_room(full: &Full) -> Reply {
     let text = match full {
-        Full::One => "you hold as many sessions as one may, and all are in use: end one first",
-        Full::All => "this server holds as many sessions as it can, and all are in use: try again later",
+        Full::One => "session limit reached, and all your sessions are in use: end one first",
+        Full::All => "session limit of the server reached, and all sessions are in use: try again later",
     };
     busy(text)
 }
@@ -333,7 +331,7 @@ mod tests {
 
     const LONG: usize = 60_000;
 
-    /// How far something comes without waiting.
+    /// Polls a future once.
     async fn now<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
         std::future::poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await
     }
@@ -364,6 +362,6 @@ mod tests {
         go.notify_waiters();
         assert_eq!((long.await, short.await), (200, 200));
         go.notify_one();
-        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(200), "what was taken is given back");
+        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(200), "the reservation is released");
     }
 }

@@ -1,4 +1,4 @@
-//! Telling an endpoint whom to believe.
+//! OAuth configuration of an endpoint.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::Http;
 use crate::server::Auth;
 
 impl Http {
-    /// Lets in only those who send an access token that is believed. Where tokens come from is served beside the
-    /// endpoint, at `/.well-known/oauth-protected-resource`; the host of the resource is allowed.
+    /// Requires a valid access token for every request. Serves the protected resource metadata at
+    /// `/.well-known/oauth-protected-resource` and allows the host of the resource.
     ///
-    /// It is an error to have [`Self::principal`] as well.
+    /// Cannot be combined with [`Self::principal`].
     pub fn auth(mut self, auth: Auth) -> Self {
         let clock = self.service.as_ref().map(|service| service.settings().clock.clone()).unwrap_or_default();
         match auth.finish(clock) {
@@ -18,11 +18,11 @@ impl Http {
                 self.allow_host(host)
             }
             Ok(_) => {
-                self.fail("whom to believe is said twice: one `auth` is enough".into());
+                self.fail("`auth` is set more than once".into());
                 self
             }
             Err(fault) => {
-                self.fail(format!("`auth` cannot be used so: {fault}"));
+                self.fail(format!("invalid `auth`: {fault}"));
                 self
             }
         }

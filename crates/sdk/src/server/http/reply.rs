@@ -1,4 +1,4 @@
-//! Answers as HTTP responses.
+//! Constructors of HTTP responses.
 
 use ::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use ::http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -13,10 +13,10 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// A response.
+/// HTTP response.
 pub(super) type Reply = Response<Body>;
 
-/// One message.
+/// Response with one message.
 pub(super) fn json(status: StatusCode, message: Vec<u8>) -> Reply {
     let mut reply = Response::new(Body::from(message));
     *reply.status_mut() = status;
@@ -24,7 +24,7 @@ pub(super) fn json(status: StatusCode, message: Vec<u8>) -> Reply {
     reply
 }
 
-/// A stream of messages.
+/// Response with a stream of messages.
 pub(super) fn events(stream: StreamBody) -> Reply {
     let mut reply = Response::new(Body::stream(stream));
     let headers = reply.headers_mut();
@@ -34,42 +34,41 @@ pub(super) fn events(stream: StreamBody) -> Reply {
     reply
 }
 
-/// No body.
+/// Response without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = status;
     reply
 }
 
-/// The request was taken, and there is nothing to say.
+/// 202 response to a message that has no response of its own.
 pub(super) fn accepted() -> Reply {
     empty(StatusCode::ACCEPTED)
 }
 
-/// A refusal: an error that answers no message in particular.
+/// Error response that belongs to no particular message.
 pub(super) fn refuse(status: StatusCode, message: &str) -> Reply {
     refuse_with(status, &ErrorObject { code: code::INVALID_REQUEST, message: message.to_owned(), data: None })
 }
 
-/// As [`refuse`], with an error of its own.
+/// Like [`refuse`], with a given error object.
 pub(super) fn refuse_with(status: StatusCode, error: &ErrorObject) -> Reply {
     let mut out = Vec::with_capacity(256);
     write::error(None, UnknownId::Absent, error, &mut out);
     json(status, out)
 }
 
-/// The path is not the endpoint's: nobody there speaks the protocol.
+/// 404 response for other paths than the endpoint's, as plain text because the client may not speak MCP.
 pub(super) fn nothing_here(path: &str) -> Reply {
-    let mut reply =
-        Response::new(Body::from(format!("Nothing is served here. The endpoint is {path}.\n").into_bytes()));
+    let mut reply = Response::new(Body::from(format!("Not found. The endpoint is {path}.\n").into_bytes()));
     *reply.status_mut() = StatusCode::NOT_FOUND;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     reply
 }
 
-/// The method is not served here.
+/// 405 response.
 pub(super) fn not_allowed(allow: &'static str) -> Reply {
-    let text = format!("this HTTP method is not served here; use one of {allow}");
+    let text = format!("method not allowed: use one of {allow}");
     let mut reply = refuse(StatusCode::METHOD_NOT_ALLOWED, &text);
     reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     reply

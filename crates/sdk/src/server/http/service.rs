@@ -1,4 +1,4 @@
-//! The endpoint inside another server.
+//! Endpoint as a service inside another HTTP server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::super::BoxFuture;
 use super::body::Body;
 use super::endpoint::Endpoint;
 
-/// An endpoint as a `tower` service. Cheap to clone; clones share sessions.
+/// HTTP endpoint as a `tower` service. Cheap to clone; clones share sessions.
 #[derive(Clone)]
 pub struct HttpService(Arc<Endpoint>);
 
@@ -36,8 +36,7 @@ impl HttpService {
         self.0.handle(request, None).await
     }
 
-    /// Ends all streams in good order, as a server does that ends: without this they go on for as long as their
-    /// clients read.
+    /// Ends all streams gracefully, for shutdown. Otherwise they stay open for as long as their clients read.
     pub fn close_streams(&self) {
         self.0.close();
     }

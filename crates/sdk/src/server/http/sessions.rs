@@ -1,4 +1,4 @@
-//! The sessions of an endpoint: found by their id and their owner, bounded in number, let go when nobody uses them.
+//! Session registry of an endpoint: sessions are found by id and principal, limited in number, and removed when idle.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,28 +15,28 @@ use super::key::{SessionId, SessionKey};
 use super::stream::{Keeping, STANDALONE, Stream};
 use crate::sync::lock;
 
-/// Streams of one session that may wait for their client to come back.
+/// Maximum number of streams of one session that may wait for resumption.
 const MAX_STREAMS: usize = 256;
 
-/// One client's session.
+/// Session of one client.
 pub(super) struct Session {
     pub(super) key: SessionKey,
     pub(super) principal: Option<Arc<str>>,
     pub(super) connection: Arc<Connection>,
-    /// The stream that belongs to no request, and those of requests, by number.
+    /// The standalone stream, and the streams of requests.
     streams: Mutex<Vec<Arc<Stream>>>,
-    /// Held while the store is told of it, so that the store hears of the last change last.
+    /// Held during updates of the store, so that the last change is stored last.
     saving: Mutex<()>,
-    /// The numbers of streams and events begin here: no event of another process has them.
+    /// First number of streams and events; no other process has used numbers from here on.
     first: u32,
     next_stream: AtomicU32,
-    /// When it was used last, in microseconds of the table's clock.
+    /// When the session was last used, in microseconds of the registry's clock.
     used: AtomicU64,
-    /// Requests and streams that use it now; and [`UNLISTED`].
+    /// Number of requests and streams that use the session, plus the flag [`UNLISTED`].
     users: AtomicUsize,
 }
 
-/// Set while a session in use is not in [`Table::order`]: whoever leaves it last puts it back.
+/// Flag of a session in use that is not in [`Table::order`]: the last user puts it back.
 const UNLISTED: usize = 1 << (usize::BITS - 1);
 
 impl Session {
@@ -59,27 +59,27 @@ impl Session {
         })
     }
 
-    /// The number of a new stream.
+    /// Returns the number for a new stream.
     pub(super) fn next_stream(&self) -> u32 {
         self.next_stream.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number before the first event of the stream that belongs to no request.
+    /// Returns the number before the first event of the standalone stream.
     pub(super) fn first_event(&self) -> u64 {
         u64::from(self.first) << 32
     }
 
-    /// Whether streams begin with an event that clients can come back from.
+    /// Returns whether streams start with an event from which clients can resume.
     pub(super) fn is_primed(&self) -> bool {
         self.connection.session().is_some_and(|session| session.revision().has(Feature::PrimedStreams))
     }
 
-    /// How its streams are kept.
+    /// Returns how the events of its streams are stored.
     pub(super) fn keeping(&self, store: &Arc<dyn EventStore>) -> Keeping {
         Keeping { store: store.clone(), session: self.key, is_primed: self.is_primed() }
     }
 
-    /// Remembers a stream, for its client to come back to.
+    /// Adds a stream, so that its client can resume it.
     pub(super) fn add_stream(&self, stream: Arc<Stream>) {
         let mut streams = lock(&self.streams);
         streams.retain(|stream| !stream.is_done());
@@ -96,7 +96,7 @@ impl Session {
         lock(&self.streams).iter().find(|stream| stream.number() == number).cloned()
     }
 
-    /// The stream that belongs to no request, made by the first who wants it.
+    /// Returns the standalone stream; creates it on first use.
     pub(super) fn standalone(&self, make: impl FnOnce() -> Arc<Stream>) -> Arc<Stream> {
         let mut streams = lock(&self.streams);
         if let Some(stream) = streams.iter().find(|stream| stream.number() == STANDALONE) {
@@ -107,32 +107,32 @@ impl Session {
         stream
     }
 
-    /// Tells the store of it, when nobody else does.
+    /// Updates the store, serialized with other updates of this session.
     pub(super) fn telling<T>(&self, tell: impl FnOnce() -> T) -> T {
         let _saving = lock(&self.saving);
         tell()
     }
 
-    /// Since when nobody uses it; `None` while somebody does.
+    /// Returns since when the session is idle; `None` while it is in use.
     fn idle_since(&self) -> Option<u64> {
         let is_idle = self.users.load(Ordering::Acquire) & !UNLISTED == 0;
         is_idle.then(|| self.used.load(Ordering::Relaxed))
     }
 
-    /// Has the last who uses it put it back in order. Whether somebody does.
+    /// Sets [`UNLISTED`] if the session is in use; returns whether it is.
     fn unlist(&self) -> bool {
         let unlisted = |users| (users > 0).then_some(users | UNLISTED);
         self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, unlisted).is_ok()
     }
 
-    /// Ends everything that goes on in it.
+    /// Cancels all work of the session and closes its streams.
     fn end(&self) {
         self.connection.abandon();
         lock(&self.streams).drain(..).for_each(|stream| stream.close());
     }
 }
 
-/// Somebody uses a session: it is not idle.
+/// Guard of a session in use: it is not idle.
 pub(super) struct InUse {
     id: SessionId,
     session: Arc<Session>,
@@ -152,7 +152,7 @@ impl Drop for InUse {
         self.session.used.store(now, Ordering::Relaxed);
         if self.session.users.fetch_sub(1, Ordering::AcqRel) == UNLISTED + 1 {
             let mut table = lock(&self.table);
-            // Somebody else may have come, gone and done it meanwhile.
+            // Another user may have come, gone and relisted it concurrently.
             let is_unlisted = self.session.users.fetch_and(!UNLISTED, Ordering::AcqRel) & UNLISTED != 0;
             if is_unlisted && table.by_id.contains_key(&self.id) {
                 table.order.push(Reverse((now, self.id)));
@@ -161,7 +161,7 @@ impl Drop for InUse {
     }
 }
 
-/// How many sessions there may be, and for how long.
+/// Limits of sessions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) most: usize,
@@ -169,16 +169,16 @@ pub(super) struct Bounds {
     pub(super) ttl: Duration,
 }
 
-/// Why there is no new session.
+/// Reason why no session can be added.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// This principal holds as many as one may.
+    /// The principal has reached its limit, and all its sessions are in use.
     One,
-    /// All are in use.
+    /// The limit of all sessions is reached, and all are in use.
     All,
 }
 
-/// All sessions.
+/// All sessions of an endpoint.
 pub(super) struct Sessions {
     table: Arc<Mutex<Table>>,
     bounds: Bounds,
@@ -188,14 +188,14 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct Table {
     by_id: HashMap<SessionId, Arc<Session>>,
-    /// Since when each has been idle, as far as was known when it was last looked at: never later than it is. Those
-    /// that were found in use are not in it, so that nobody looks at them again until they are not.
+    /// Idle times, as last observed: never later than the real ones. Sessions found in use are removed until they are
+    /// idle, so that they are not checked again.
     order: BinaryHeap<Reverse<(u64, SessionId)>>,
-    /// What each principal holds.
+    /// Sessions of each principal.
     held: HashMap<Arc<str>, Vec<SessionId>>,
 }
 
-/// Microseconds that have passed.
+/// Returns the elapsed microseconds.
 fn since(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
@@ -212,7 +212,7 @@ impl Table {
             }
         }
         if self.by_id.is_empty() {
-            *self = Table::default(); // its memory, too
+            *self = Table::default(); // releases the memory, too
         } else if self.order.len() > 64 && self.order.len() > 2 * self.by_id.len() {
             self.order.retain(|Reverse((_, id))| self.by_id.contains_key(id));
             self.order.shrink_to_fit();
@@ -221,7 +221,7 @@ impl Table {
         Some(session)
     }
 
-    /// Takes out the session that is idle for longest.
+    /// Removes the session that is idle for longest.
     fn evict(&mut self) -> Option<Arc<Session>> {
         loop {
             let Reverse((seen, id)) = self.order.pop()?;
@@ -229,7 +229,7 @@ impl Table {
             if session.unlist() {
                 continue;
             }
-            // It stays idle: nobody can find it while the table is locked.
+            // It stays idle: no request can find it while the table is locked.
             let idle_since = session.used.load(Ordering::Relaxed);
             if idle_since == seen {
                 return self.remove(&id);
@@ -238,7 +238,7 @@ impl Table {
         }
     }
 
-    /// Takes out the session of this principal that is idle for longest.
+    /// Removes the session of this principal that is idle for longest.
     fn evict_of(&mut self, principal: &str) -> Option<Arc<Session>> {
         let held = self.held.get(principal)?.iter();
         let idle = held.filter_map(|id| Some((self.by_id.get(id)?.idle_since()?, *id)));
@@ -256,7 +256,7 @@ impl Sessions {
         since(self.begun)
     }
 
-    /// The session of this id, without using it.
+    /// Returns a session without marking it as used.
     pub(super) fn peek(&self, id: &SessionId) -> Option<Arc<Session>> {
         lock(&self.table).by_id.get(id).cloned()
     }
@@ -266,8 +266,8 @@ impl Sessions {
         InUse { id, session: session.clone(), begun: self.begun, table: self.table.clone() }
     }
 
-    /// Adds a session, unless it is there already. Where all room is taken, the one that is idle for longest makes
-    /// some: the principal's own when that one holds too many.
+    /// Adds a session unless it exists. At the limit, evicts the session that is idle for longest: one of the same
+    /// principal if that has reached its own limit.
     pub(super) fn add(
         &self,
         id: SessionId,
@@ -301,7 +301,7 @@ impl Sessions {
         Ok((in_use, gone))
     }
 
-    /// The session of this id, if it is this principal's. Whether it is another's or nobody's looks the same.
+    /// Returns the session if it belongs to this principal. Unknown sessions and those of others are indistinguishable.
     pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<InUse> {
         let table = lock(&self.table);
         let session = table.by_id.get(id).filter(|session| session.principal.as_deref() == principal)?;
@@ -315,7 +315,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends the sessions that nobody has used for too long.
+    /// Ends the sessions that have been idle for too long.
     pub(super) fn reap(&self) -> Vec<Arc<Session>> {
         let ttl = u64::try_from(self.bounds.ttl.as_micros()).unwrap_or(u64::MAX);
         let oldest = self.now().saturating_sub(ttl);
@@ -331,11 +331,11 @@ impl Sessions {
         gone
     }
 
-    /// Closes the streams of all sessions, for the server ends.
+    /// Closes the streams of all sessions, for shutdown.
     pub(super) fn close_streams(&self) {
         let sessions: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
         for session in sessions {
-            session.connection.close_peer("the server ends");
+            session.connection.close_peer("the server is shutting down");
             session.stream(STANDALONE).into_iter().for_each(|stream| stream.close());
         }
     }
@@ -351,7 +351,7 @@ mod tests {
 
     const MOST: usize = 100;
 
-    /// Adds a session, and gives its id and the one that went for it.
+    /// Adds a session; returns its id and the evicted session.
     fn add(sessions: &Sessions) -> Result<(SessionId, InUse, Option<SessionKey>), Full> {
         let (id, service) = (SessionId::random(), Server::new("test", "1").build().unwrap());
         let connection = Connection::new(service, Arc::new(Outbox::polled(1, 0)), Reach::Lasting);
@@ -371,8 +371,8 @@ mod tests {
     async fn sessions_in_use_are_not_looked_at_again() {
         let (sessions, mut held) = full();
         assert_eq!(add(&sessions).err(), Some(Full::All));
-        assert!(lock(&sessions.table).order.is_empty(), "a flood would look at all of them each time");
-        // One that nobody uses any more goes next, and the new one is in its place.
+        assert!(lock(&sessions.table).order.is_empty(), "a flood would check all of them each time");
+        // An idle session is evicted next; the new one takes its slot.
         let (id, in_use) = held.remove(MOST / 2);
         drop(in_use);
         let (_, _newest, gone) = add(&sessions).unwrap();
@@ -389,11 +389,11 @@ mod tests {
         }
         let second = sessions.find(&id, None).unwrap();
         drop(in_use);
-        assert!(lock(&sessions.table).order.is_empty(), "it is still used");
+        assert!(lock(&sessions.table).order.is_empty(), "it is still in use");
         drop(second);
         drop(sessions.find(&id, None));
         assert_eq!(lock(&sessions.table).order.len(), 1);
-        // Nor does one come back that was ended while it was used.
+        // A session that was ended while in use is not relisted.
         let (id, in_use) = held.remove(0);
         sessions.remove(&id);
         drop(in_use);

@@ -1,13 +1,13 @@
-//! Being asked to end.
+//! Shutdown signals.
 
-/// Done when the process is asked to end, by Ctrl-C or SIGTERM.
+/// Completes when the process receives Ctrl-C or SIGTERM.
 pub(super) async fn asked_to_end() {
     let interrupted = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         let Ok(mut terminated) = signal(SignalKind::terminate()) else {
-            let _ = interrupted.await; // without signals the process just ends
+            let _ = interrupted.await; // without signal handling the process ends at once
             return;
         };
         tokio::select! {
@@ -16,5 +16,5 @@ pub(super) async fn asked_to_end() {
         }
     }
     #[cfg(not(unix))]
-    let _ = interrupted.await; // without signals the process just ends
+    let _ = interrupted.await; // without signal handling the process ends at once
 }

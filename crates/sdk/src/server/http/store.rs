@@ -1,4 +1,4 @@
-//! Sessions that outlive a process: what is needed to open one again elsewhere.
+//! Session store: sessions that can be restored in another process.
 
 use std::sync::Arc;
 
@@ -12,37 +12,37 @@ use super::key::{SessionId, SessionKey};
 use super::post::STANDALONE_HIGH_WATER;
 use super::sessions::{Full, InUse, Session};
 
-/// What is kept of a session.
+/// Stored session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedSession {
-    /// Whose it is.
+    /// The principal that the session belongs to.
     pub principal: Option<String>,
-    /// The parameters of its `initialize`, as JSON text.
+    /// The parameters of `initialize`, as JSON text.
     pub initialize: String,
-    /// The least level of log messages that it wants.
+    /// The minimum level of log messages.
     pub log_level: LogLevel,
-    /// The resources that it watches.
+    /// URIs of the subscribed resources.
     pub subscriptions: Vec<String>,
 }
 
-/// Where sessions are kept beyond the process. Without one they live in memory, and end with it.
+/// Persistent store for sessions. Without one they are in memory and end with the process.
 ///
-/// A session that nobody uses is let go by the process that has it, and not by the store, since another process may
-/// use it: whatever is kept should have a time to live of its own, which begins anew with [`Self::save`] and
-/// [`Self::load`]. A client that ends its session ends it in the store and in the process it speaks to.
+/// An idle session is removed from the process that holds it, but not from the store, since another process may use it.
+/// The store should expire its entries after a time to live that [`Self::save`] and [`Self::load`] restart. A client
+/// that ends its session ends it in the store and in the process that it is connected to.
 pub trait SessionStore: Send + Sync + 'static {
-    /// Keeps a session, in place of what was kept of it before. It must not block.
+    /// Stores a session and replaces its previous state. Must not block.
     fn save(&self, key: &SessionKey, session: SavedSession);
 
-    /// What was kept of a session.
+    /// Returns a stored session.
     fn load(&self, key: &SessionKey) -> BoxFuture<Option<SavedSession>>;
 
-    /// The session is over.
+    /// Deletes a session that has ended.
     fn remove(&self, key: &SessionKey);
 }
 
-/// Keeps a session that was opened.
+/// Stores a new session.
 pub(super) fn save(endpoint: &Endpoint, id: SessionId, principal: Option<&str>, params: &Params<'_>) {
     let Some(store) = &endpoint.options.store else { return };
     let saved = SavedSession {
@@ -54,7 +54,7 @@ pub(super) fn save(endpoint: &Endpoint, id: SessionId, principal: Option<&str>, 
     store.save(&id.key(), saved);
 }
 
-/// Keeps what a message has changed in a session.
+/// Stores the changes that a message made to its session.
 pub(super) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: SessionId) {
     let Some(store) = &endpoint.options.store else { return };
     let Message::Request { method, .. } = message else { return };
@@ -66,7 +66,7 @@ pub(super) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: Session
     let Some(saved) = store.load(&key).await else { return };
     let Some(session) = endpoint.sessions.peek(&id) else { return };
     session.telling(|| {
-        // Only now: it may have ended meanwhile, and must not come back.
+        // Check again under the lock: a session that has ended in the meantime must not be stored again.
         if endpoint.sessions.peek(&id).is_some()
             && let Some(session) = session.connection.session()
         {
@@ -76,11 +76,11 @@ pub(super) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: Session
     });
 }
 
-/// Ends a session, here and where it is kept.
+/// Ends a session, here and in the store.
 pub(super) fn end(endpoint: &Endpoint, id: &SessionId) {
     let key = id.key();
     let end = || {
-        // Before it is gone from here, since it would be opened again from there.
+        // Remove it from the store first: otherwise a concurrent request could restore it.
         endpoint.options.store.iter().for_each(|store| store.remove(&key));
         endpoint.sessions.remove(id);
     };
@@ -91,13 +91,13 @@ pub(super) fn end(endpoint: &Endpoint, id: &SessionId) {
     endpoint.options.events.forget(&key);
 }
 
-/// Whether a session of this principal is kept.
+/// Returns whether the store has this session for this principal.
 pub(super) async fn knows(endpoint: &Endpoint, id: &SessionId, principal: Option<&str>) -> bool {
     let Some(store) = &endpoint.options.store else { return false };
     store.load(&id.key()).await.is_some_and(|saved| saved.principal.as_deref() == principal)
 }
 
-/// Opens a session again that was opened in another process, or before this one was started again.
+/// Restores a session that was opened in another process, or before a restart.
 pub(super) async fn restore(
     endpoint: &Arc<Endpoint>,
     id: SessionId,

@@ -1,5 +1,5 @@
-//! Streams of sessions: the messages of an outbox, numbered and kept, so that they outlive the responses that carry
-//! them.
+//! Resumable streams of sessions: the messages of an outbox are numbered and stored, so that they outlive the responses
+//! that carry them.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -13,10 +13,10 @@ use super::frame::{messages, write_event};
 use super::key::SessionKey;
 use crate::sync::lock;
 
-/// The number of the stream that belongs to no request.
+/// Number of the standalone stream, which belongs to no request.
 pub(super) const STANDALONE: u32 = 0;
 
-/// One stream of a session.
+/// Stream of a session.
 pub(super) struct Stream {
     number: u32,
     outbox: Arc<Outbox>,
@@ -24,30 +24,30 @@ pub(super) struct Stream {
     kept: Keeping,
 }
 
-/// How a stream is kept for its client to come back.
+/// How the events of a stream are stored for resumption.
 pub(super) struct Keeping {
     pub(super) store: Arc<dyn EventStore>,
     pub(super) session: SessionKey,
-    /// Whether it begins with an event to come back from, so that it can be let go on purpose.
+    /// Whether the stream starts with an event to resume from, so that the server may close its response early.
     pub(super) is_primed: bool,
 }
 
 #[derive(Default)]
 struct State {
-    /// The number before the first event, and that of the last one.
+    /// The number before the first event, and the number of the last event.
     first: u64,
     last: u64,
-    /// Which response carries the stream now. Earlier ones have to end.
+    /// The response that currently carries the stream. Earlier ones have to end.
     carrier: u64,
     attached: bool,
-    /// The last message was handed out.
+    /// Whether the last message was taken.
     done: bool,
-    /// Nobody may come back to it.
+    /// Whether the stream can no longer be resumed.
     closed: bool,
 }
 
 impl Stream {
-    /// A stream whose events are numbered from after `last`.
+    /// Creates a stream whose first event has the number after `last`.
     pub(super) fn new(number: u32, last: u64, outbox: Arc<Outbox>, kept: Keeping) -> Arc<Self> {
         let state = Mutex::new(State { first: last, last, ..State::default() });
         Arc::new(Stream { number, outbox, state, kept })
@@ -61,7 +61,7 @@ impl Stream {
         &self.outbox
     }
 
-    /// Whether it begins with an event to come back from.
+    /// Returns whether the stream starts with an event to resume from.
     pub(super) fn is_primed(&self) -> bool {
         self.kept.is_primed
     }
@@ -74,23 +74,23 @@ impl Stream {
         lock(&self.state).done
     }
 
-    /// The number of the last event.
+    /// Returns the number of the last event.
     pub(super) fn last(&self) -> u64 {
         lock(&self.state).last
     }
 
-    /// Whether an event of this number was sent, or the next one is the first.
+    /// Returns whether the event `number` was sent, or is the one before the first.
     pub(super) fn has_sent(&self, number: u64) -> bool {
         let state = lock(&self.state);
         (state.first..=state.last).contains(&number)
     }
 
-    /// Whether a client that has seen `number` can go on with what comes next, if it gets `missed`.
+    /// Returns whether a client that has seen `number` and gets `missed` can continue without a gap.
     pub(super) fn joins(&self, number: u64, missed: &[KeptEvent]) -> bool {
         is_gapless(number, missed) && missed.last().map_or(number, |event| event.number) == self.last()
     }
 
-    /// Numbers messages and keeps them; `each` takes them one by one.
+    /// Numbers and stores messages; calls `each` with every one.
     fn number_events(&self, state: &mut State, lines: &[u8], mut each: impl FnMut(u64, &[u8])) {
         for message in messages(lines) {
             state.last += 1;
@@ -102,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// Appends messages, as events, to `out`.
+    /// Appends messages to `out` as events.
     pub(super) fn append(&self, lines: &[u8], out: &mut Vec<u8>) {
         let state = &mut *lock(&self.state);
         self.number_events(state, lines, |number, message| {
@@ -110,7 +110,8 @@ impl Stream {
         });
     }
 
-    /// As [`Self::append`], of what is in the outbox, through `room`; `None` when another response has the stream.
+    /// Like [`Self::append`] for the content of the outbox, with `room` as a buffer; `None` if another response carries
+    /// the stream.
     pub(super) fn take(
         &self,
         turn: u64,
@@ -118,7 +119,7 @@ impl Stream {
         room: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Option<Poll<Taken>> {
-        // Locked until all is numbered: whoever takes the stream over knows what was sent before.
+        // Hold the lock until all messages are numbered: a response that takes over must know what was sent before.
         let state = &mut *lock(&self.state);
         if state.carrier != turn {
             return None;
@@ -130,17 +131,17 @@ impl Stream {
         Some(found)
     }
 
-    /// The last message was handed out.
+    /// Marks the last message as taken.
     pub(super) fn finish(&self) {
         lock(&self.state).done = true;
     }
 
-    /// Takes the stream over: what carried it ends.
+    /// Takes over the stream: the response that carried it ends.
     pub(super) fn attach(&self) -> u64 {
         self.attach_if(|_| true).unwrap_or_default()
     }
 
-    /// As [`Self::attach`]; `None` when it is carried already.
+    /// Like [`Self::attach`]; `None` if a response already carries the stream.
     pub(super) fn attach_first(&self) -> Option<u64> {
         self.attach_if(|state| !state.attached)
     }
@@ -158,8 +159,8 @@ impl Stream {
         Some(carrier)
     }
 
-    /// The response that had this turn is gone. What comes now is kept for the client to come back; the stream that
-    /// belongs to no request needs no help, since its outbox is small and waits for the next response.
+    /// Detaches the response with this turn. From now on messages are stored for resumption. The standalone stream
+    /// needs no help: its outbox is small and waits for the next response.
     pub(super) fn detach(self: Arc<Self>, turn: u64) {
         {
             let mut state = lock(&self.state);
@@ -176,7 +177,7 @@ impl Stream {
         }
     }
 
-    /// Keeps what is sent while nobody carries the stream.
+    /// Stores messages while no response carries the stream.
     async fn keep_rest(self: Arc<Self>, turn: u64) {
         let mut lines = Vec::new();
         std::future::poll_fn(|cx| {
@@ -197,14 +198,14 @@ impl Stream {
         .await;
     }
 
-    /// Lets go of a stream that nobody may come back to.
+    /// Closes the stream; it can no longer be resumed.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.outbox.complete();
     }
 }
 
-/// Whether events follow on `number` without one missing.
+/// Returns whether the events continue after `number` without a gap.
 pub(super) fn is_gapless(number: u64, missed: &[KeptEvent]) -> bool {
     missed.iter().zip(number.saturating_add(1)..).all(|(event, expected)| event.number == expected)
 }

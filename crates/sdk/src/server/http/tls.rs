@@ -1,4 +1,4 @@
-//! TLS for a listener: a certificate with its key, which can be replaced while connections are served.
+//! TLS of a listener, with a certificate that can be replaced at runtime.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use super::watch::WatchedIo;
 use crate::sync::lock;
 use crate::{Error, Result};
 
-/// A certificate with its key, for [`Listener::tls`](super::Listener::tls). Clones share what is in use.
+/// Certificate and private key for [`Listener::tls`](super::Listener::tls). Clones share the current certificate.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
@@ -30,7 +30,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What is shown to whoever connects.
+/// Certificate resolver that presents the current certificate.
 #[derive(Debug)]
 struct Current(Mutex<Arc<CertifiedKey>>);
 
@@ -41,26 +41,26 @@ impl ResolvesServerCert for Current {
 }
 
 impl Tls {
-    /// Reads PEM: the certificate with those that lead to its authority, and its key.
+    /// Parses PEM: the certificate chain and the private key.
     pub fn new(certificate: &[u8], key: &[u8]) -> Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let current = Arc::new(Current(Mutex::new(read(certificate, key, &provider)?)));
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| Error::setup(format!("there is no TLS: {error}")))?;
+            .map_err(|error| Error::setup(format!("TLS is not available: {error}")))?;
         let mut config = config.with_no_client_auth().with_cert_resolver(current.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Tls { acceptor: Arc::new(config).into(), current })
     }
 
-    /// Uses others from the next connection on. What cannot be used changes nothing.
+    /// Replaces the certificate and key for new connections. Invalid input changes nothing.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<()> {
         let read = read(certificate, key, self.acceptor.config().crypto_provider())?;
         *lock(&self.current.0) = read;
         Ok(())
     }
 
-    /// Agrees on TLS with whoever has connected.
+    /// Performs the TLS handshake.
     pub(super) async fn secure(&self, io: WatchedIo) -> io::Result<TlsStream<WatchedIo>> {
         self.acceptor.accept(io).await
     }
@@ -70,12 +70,12 @@ fn read(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<Arc
     let wrong = |what: &str, why: &dyn fmt::Display| Error::setup(format!("{what}: {why}"));
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
         .collect::<std::result::Result<_, _>>()
-        .map_err(|error| wrong("the certificate is no PEM that can be read", &error))?;
+        .map_err(|error| wrong("the certificate is not valid PEM", &error))?;
     if chain.is_empty() {
-        return Err(wrong("the certificate is no PEM that can be read", &"there is no certificate in it"));
+        return Err(wrong("the certificate is not valid PEM", &"it contains no certificate"));
     }
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| wrong("the key is no PEM with a private key that can be read", &error))?;
+        .map_err(|error| wrong("the key is not a valid PEM private key", &error))?;
     let read = CertifiedKey::from_der(chain, key, provider)
         .map_err(|error| wrong("the certificate and the key cannot be used together", &error))?;
     Ok(Arc::new(read))

@@ -1,5 +1,5 @@
-//! Looks after the time of all connections of a listener, with one clock: who is silent, slow to ask or slow to read
-//! is cut. A connection costs no timer, and a request only a few writes to memory.
+//! Timeouts of all connections of a listener, driven by one timer: connections that are silent, or slow to send or
+//! read, are closed. A connection needs no timer of its own, and a request costs only a few atomic writes.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,38 +18,38 @@ use super::listener::client_network;
 use super::options::Connections;
 use crate::sync::lock;
 
-/// How often the connections are looked at.
+/// Interval of checking the connections.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
-/// Nothing of a first request has come.
+/// Nothing of the first request has arrived.
 const NEW: u8 = 0;
-/// Part of the head of a request has come.
+/// Part of the head of a request has arrived.
 const HEAD: u8 = 1;
 /// A request is being served.
 const BUSY: u8 = 2;
-/// The last request is done.
+/// The last request is complete.
 const IDLE: u8 = 3;
 /// The body of a request arrives too slowly.
 const SLOW_BODY: u8 = 4;
 
-/// A connection is dropped at once.
+/// Close the connection at once.
 const LATE: u8 = 1;
-/// A connection is dropped unless it has a request by now.
+/// Close the connection unless it has a request by now.
 const UNUSED: u8 = 2;
 
-/// One connection, as its watcher sees it.
+/// Activity of one connection.
 pub(super) struct Watched {
     clock: Arc<AtomicU64>,
     phase: AtomicU8,
     since: AtomicU64,
-    /// Since when nothing could be written; zero while it can.
+    /// Since when writes are blocked; zero if they are not.
     stalled: AtomicU64,
     /// Network of the client.
     network: IpAddr,
-    /// Told to end: by now if it is late, in good order if the server ends.
+    /// Wakes the connection to end: at once if it is late, gracefully at shutdown.
     pub(super) end: Notify,
     is_late: AtomicU8,
-    /// Whether it was asked to make room for another.
+    /// Whether it was chosen to make room for another connection.
     is_leaving: AtomicBool,
 }
 
@@ -59,17 +59,17 @@ impl Watched {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// A request has come.
+    /// Marks the start of a request.
     pub(super) fn begin(&self) {
         self.enter(BUSY);
     }
 
-    /// It is answered.
+    /// Marks the end of a request.
     pub(super) fn done(&self) {
         self.enter(IDLE);
     }
 
-    /// Notes whether the body of the current request arrives too slowly. While it does, the connection may be closed to
+    /// Sets whether the body of the current request arrives too slowly. While it does, the connection may be closed to
     /// make room for another.
     fn set_slow_body(&self, is_slow: bool) {
         let (from, to) = if is_slow { (BUSY, SLOW_BODY) } else { (SLOW_BODY, BUSY) };
@@ -108,12 +108,13 @@ impl Watched {
     }
 }
 
-/// A connection that sends a head, or does not read a response, for longer than this may be closed to make room for
-/// another, in milliseconds.
+/// How long a connection may send a head, or not read a response, before it may be closed to make room for another, in
+/// milliseconds.
 const SLOW: u64 = 1_000;
 
 impl Watched {
-    /// Whether it may be closed to make room for another, and how readily: the longer it does nothing.
+    /// Returns since when the connection is idle or slow; `None` if it must not be closed to make room. The longest
+    /// idle is closed first.
     pub(super) fn idle_since(&self) -> Option<u64> {
         let slow = |since| (self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW).then_some(since);
         let (since, stalled) = (self.since.load(Ordering::Relaxed), self.stalled.load(Ordering::Relaxed));
@@ -125,7 +126,8 @@ impl Watched {
         }
     }
 
-    /// Whether it is dropped when it is told to end. One that was to make room and has a request by now is not.
+    /// Returns whether the connection is dropped when woken. One that was chosen to make room and has a request by now
+    /// is not.
     pub(super) fn is_dropped(&self) -> bool {
         match self.is_late.load(Ordering::Acquire) {
             LATE => true,
@@ -134,8 +136,8 @@ impl Watched {
         }
     }
 
-    /// Closes the connection to make room. After a request it is closed gracefully, since the next request may be
-    /// arriving; but not if the client does not read the response.
+    /// Closes the connection to make room. An idle one is closed gracefully, since its next request may be arriving,
+    /// unless the client does not read the response.
     fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
         if self.stalled.load(Ordering::Relaxed) != 0 {
@@ -147,7 +149,7 @@ impl Watched {
     }
 }
 
-/// All connections of a listener.
+/// Watchdog of all connections of a listener.
 pub(super) struct Watch {
     bounds: Connections,
     clock: Arc<AtomicU64>,
@@ -160,14 +162,14 @@ struct Known {
     connections: HashMap<u64, Arc<Watched>>,
     next: u64,
     by_network: HashMap<IpAddr, usize>,
-    /// Number of connections with `is_leaving`: asked to make room, and neither closed nor found busy since.
+    /// Number of connections with `is_leaving`: chosen to make room, and neither closed nor found busy since.
     leaving: usize,
-    /// Whether no connection was idle when one was looked for since the last tick.
+    /// Whether the last search since the last tick found no idle connection.
     is_busy: bool,
 }
 
 impl Known {
-    /// Takes busy connections out of `leaving`. Their request arrived before they were closed, and may run for hours.
+    /// Removes busy connections from `leaving`. Their request arrived before they were closed and may run for hours.
     fn release_busy(&mut self) {
         if self.leaving == 0 {
             return;
@@ -180,7 +182,7 @@ impl Known {
     }
 }
 
-/// A connection that is watched, until this is dropped.
+/// Permit of an admitted connection; dropping it releases the slot.
 pub(super) struct Guest {
     watch: Arc<Watch>,
     number: u64,
@@ -208,12 +210,12 @@ impl Drop for Guest {
 
 impl Watch {
     pub(super) fn new(bounds: Connections) -> Arc<Self> {
-        // Not from zero, which means that nothing has stalled.
+        // Start at one: zero means that no write is blocked.
         let clock = Arc::new(AtomicU64::new(1));
         Arc::new(Watch { bounds, clock, begun: Instant::now(), known: Mutex::default() })
     }
 
-    /// Admits a connection. If there are too many, idle ones are closed for it; `None` if there are none.
+    /// Admits a connection. At the limit, closes idle connections for it; `None` if there are none.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
         let network = client_network(address);
         let mut known = lock(&self.known);
@@ -239,9 +241,10 @@ impl Watch {
         Some(Guest { watch: self.clone(), number, watched })
     }
 
-    /// Closes idle and slow connections, first those of the network that has the most. Several at once: looking for them takes time.
+    /// Closes idle and slow connections, first those of the network with the most. Several at once, because the search
+    /// takes time.
     fn make_room(&self, known: &mut Known) -> bool {
-        // Those that were asked to leave still have their descriptors.
+        // Leaving connections still hold their file descriptors.
         let most = (self.bounds.most / 16).max(1).saturating_sub(known.leaving);
         if known.is_busy || most == 0 {
             return false;
@@ -262,7 +265,7 @@ impl Watch {
         !idle.is_empty()
     }
 
-    /// Closes connections whose time is over.
+    /// Closes connections that have timed out.
     pub(super) fn tick(&self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.clock.store(now, Ordering::Relaxed);
@@ -278,7 +281,7 @@ impl Watch {
         }
     }
 
-    /// Asks all connections to end once they are done. Those that have not asked for anything end now.
+    /// Asks all connections to end once their request is done. Connections without a request end now.
     pub(super) fn end_all(&self) {
         for connection in lock(&self.known).connections.values() {
             if connection.phase.load(Ordering::Relaxed) == NEW {
@@ -289,11 +292,11 @@ impl Watch {
     }
 }
 
-/// By this the reader of a request body reports a slow one. It is an extension of requests to services of other kinds.
+/// Handle for reporting a slow request body; services other than the endpoint find it among the request extensions.
 #[derive(Clone)]
 pub(super) struct BodyWatch(pub(super) Arc<Watched>);
 
-/// Reports to the connection of a request, if it is known, how fast the body arrives. Dropping it ends the report.
+/// Reports to the connection of a request, if known, how fast the body arrives. Dropping it resets the report.
 pub(super) struct BodyPace<'a>(pub(super) Option<&'a BodyWatch>);
 
 impl BodyPace<'_> {
@@ -310,7 +313,7 @@ impl Drop for BodyPace<'_> {
     }
 }
 
-/// A socket whose reads and writes are noticed.
+/// Socket that records read and write activity.
 pub(super) struct WatchedIo {
     pub(super) stream: TcpStream,
     pub(super) watched: Arc<Watched>,
@@ -377,7 +380,7 @@ mod tests {
         watch.admit(address.parse().unwrap())
     }
 
-    /// As many busy connections as there may be.
+    /// Fills the listener with busy connections.
     fn busy(watch: &Arc<Watch>) -> Vec<Guest> {
         let admit = |_| {
             let guest = admit(watch, "192.0.2.1").unwrap();
