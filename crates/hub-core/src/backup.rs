@@ -1,6 +1,5 @@
 //! Backup format: one file of JSON lines with a header, the records of the store, and a footer with a digest of all
-//! previous lines, signed with the audit key. The format does not depend on the database. Secrets are in it as stored,
-//! which is encrypted.
+//! previous lines, signed with the audit key. The format does not depend on the database. Secrets stay encrypted.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read as _, Write};
@@ -91,7 +90,7 @@ pub struct Writer<'a, W> {
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    /// Writes the header. A backup with the key file decrypts every secret in it.
+    /// Writes the header. If the backup contains the key file, its holder can decrypt every secret in it.
     pub fn new(to: W, keys: &'a KeyFile, at: Timestamp, with_keys: bool) -> Result<Self> {
         let contents =
             Contents { at, records: 0, digest: digesting().end(), with_keys, heads: BTreeMap::new() };

@@ -20,7 +20,7 @@ pub const REMEMBERED: usize = 4_096;
 /// Event of the hub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Number of the event. Numbers increase, with gaps.
+    /// Number of the event. Numbers increase, possibly with gaps.
     pub number: u64,
     /// Tenant of the event.
     pub tenant: TenantId,

@@ -208,8 +208,8 @@ impl Hidden {
     }
 }
 
-/// Returns the credentials in the URLs of a text, as written and percent-decoded: user and password, and the password
-/// alone.
+/// Returns the credentials in the URLs of a text, as written and percent-decoded: user and password, the password
+/// alone, and a user that is long enough to be a token.
 fn in_urls(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     for rest in text.split("://").skip(1) {

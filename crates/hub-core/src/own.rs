@@ -16,7 +16,7 @@ use crate::sync::lock;
 use crate::text::{hex, unhex};
 use crate::token;
 
-/// Length of the parts of a key that the search looks for. A run of `MIN_PART` characters contains one of them.
+/// Length of the blocks of a key that the search looks for. A run of twice this length contains a complete block.
 const BLOCK: usize = 8;
 /// Minimum length of a part of a known key that is masked: a result may contain a part of a file.
 const MIN_PART: usize = 2 * BLOCK;
@@ -58,13 +58,13 @@ pub(crate) struct Search {
     places: AhoCorasick,
     /// Number of blocks.
     blocks: usize,
-    /// Every spelling of every key.
+    /// Every key in every encoding.
     keys: Vec<Zeroizing<String>>,
-    /// Every spelling of the prefix of a token, and of a line of a key file.
+    /// Prefixes of tokens and of key file lines, in every encoding.
     formats: Vec<(String, Spelling)>,
 }
 
-/// Spelling of a text within another one.
+/// Encoding of a secret within a text.
 #[derive(Clone, Copy)]
 enum Spelling {
     Plain,
@@ -223,7 +223,7 @@ impl Spelling {
     }
 }
 
-/// Returns every spelling of every key: its bytes and its hexadecimal digits, each in hexadecimal and in base64.
+/// Returns every key in every encoding: its bytes and its hexadecimal digits, each in hexadecimal and in base64.
 fn forms<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Vec<Zeroizing<String>> {
     let mut forms = Vec::new();
     for key in keys {

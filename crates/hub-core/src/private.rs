@@ -163,7 +163,7 @@ impl io::Write for Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.beside); // it does not exist after a commit
+        let _ = fs::remove_file(&self.beside); // the temporary file does not exist after a commit
     }
 }
 

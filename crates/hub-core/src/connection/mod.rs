@@ -98,7 +98,7 @@ pub type OnDenied = Arc<dyn Fn(Scope, ServerId, &Denied<'_>) + Send + Sync>;
 /// Options for starting stdio servers.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
-    /// Lineage that all of them carry.
+    /// Lineage that all processes carry.
     pub lineage: Option<Lineage>,
     /// Supervisor program of each process.
     pub supervisor: Option<PathBuf>,

@@ -42,7 +42,7 @@ pub enum Change {
         /// Current time.
         at: Timestamp,
     },
-    /// Requires that fewer calls than a limit are in this scope.
+    /// Requires that fewer calls than the limit are in this scope.
     Room {
         /// Scope of the limit.
         of: Room,
