@@ -107,8 +107,9 @@ pub enum Change {
     },
     /// Inserts a signed chain head.
     Checkpoint(Checkpoint),
-    /// Removes audit entries that are in a segment file now, and the checkpoints up to the last of them except the newest
-    /// checkpoint. All entries must exist, and at least one later entry: the chain head is read from the last one.
+    /// Removes audit entries that are in a segment file now, and the checkpoints up to the last of them except the
+    /// newest checkpoint. All entries must exist, and at least one later entry: the chain head is read from the last
+    /// one.
     Seal {
         /// Number of the first entry, which must be the first in the store.
         first: u64,
