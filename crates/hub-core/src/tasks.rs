@@ -42,7 +42,8 @@ impl Tasks {
         done.await.unwrap_or_else(|_| Err(Error::ending()))
     }
 
-    /// Waits until all tasks have finished, including those spawned concurrently. After the timeout the rest is aborted.
+    /// Waits until all tasks have finished, including those spawned concurrently. After the timeout the rest is
+    /// aborted.
     pub(crate) async fn finish(&self, patience: Duration) {
         let until = Instant::now() + patience;
         loop {
