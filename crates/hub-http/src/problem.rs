@@ -37,7 +37,7 @@ pub(crate) struct Document<'a> {
     /// Field or parameter of the request that caused the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
-    /// What happened and what to do.
+    /// Explanation of the problem, with advice.
     detail: &'a str,
 }
 

@@ -130,7 +130,7 @@ async fn serve(
     answer.await
 }
 
-/// Reads a body. If the body does not arrive at once, checks the credential again: it may have been revoked meanwhile.
+/// Reads a body. If the body does not arrive at once, checks the credential again: it may have been revoked since.
 async fn read_while_known<T>(
     app: &App,
     caller: Option<&Caller>,

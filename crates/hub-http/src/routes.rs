@@ -133,7 +133,7 @@ pub(crate) fn all() -> Vec<Route> {
         get("/users", users::list).says("List users").paged().gives::<Page<UserView>>(),
         post("/users", users::add).says("Add a user without a password").takes::<NewUser>().makes::<UserView>(),
         get("/users/{user}", users::get).says("Get a user").gives::<UserView>(),
-        put("/users/{user}/password", users::set_password).says("Set the password of a user; sessions and tokens of the user end")
+        put("/users/{user}/password", users::set_password).says("Set the password of a user and end their sessions and tokens")
             .takes::<NewPassword>().gives::<UserView>(),
         delete("/users/{user}", users::remove).says("Remove a user with their tokens and sessions").does(),
 

@@ -211,7 +211,7 @@ mod tests {
         let [peer, local] = ["127.0.0.1:9000", "127.0.0.1:7420"].map(|address| address.parse().unwrap());
         parts.extensions.insert(Addresses { peer, local: Some(local) });
         match proof(&parts, &cookie_name(is_secure, &parts)) {
-            Ok(None) => Ok("nobody".to_owned()),
+            Ok(None) => Ok("none".to_owned()),
             Ok(Some(Proof::Token(secret))) => Ok(format!("token {}", secret.expose())),
             Ok(Some(Proof::Session(secret))) => Ok(format!("session {}", secret.expose())),
             Err(problem) => Err(problem.status().as_u16()),
@@ -224,13 +224,13 @@ mod tests {
             ("authorization", "Bearer lp_1"),
             ("cookie", "a=b; linchpin=s0; linchpin-7421=s2; linchpin-7420=s1; c=d"),
         );
-        assert_eq!(read(&[], false), Ok("nobody".into()));
+        assert_eq!(read(&[], false), Ok("none".into()));
         assert_eq!(read(&[token], false), Ok("token lp_1".into()));
         assert_eq!(read(&[("authorization", "bearer lp_1")], false), Ok("token lp_1".into()));
         assert_eq!(read(&[cookie], false), Ok("session s1".into()));
-        assert_eq!(read(&[cookie], true), Ok("nobody".into()), "the name is another one under TLS");
+        assert_eq!(read(&[cookie], true), Ok("none".into()), "the cookie name differs under TLS");
         assert_eq!(read(&[("cookie", "__Host-linchpin=s2")], true), Ok("session s2".into()));
-        assert_eq!(read(&[("cookie", "__Host-linchpin=s2")], false), Ok("nobody".into()));
+        assert_eq!(read(&[("cookie", "__Host-linchpin=s2")], false), Ok("none".into()));
         assert_eq!(read(&[token, cookie], false), Err(400));
         assert_eq!(read(&[cookie, cookie], false), Err(400));
         assert_eq!(read(&[token, token], false), Err(400));

@@ -7,6 +7,7 @@ use crate::terminal::{Screen, clean, shorten};
 
 /// Number of recent lines of standard error that are retained for an error report.
 const KEPT: usize = 20;
+/// Maximum length of a retained line.
 const LONGEST: usize = 500;
 
 /// Collector of a server's output outside the protocol.

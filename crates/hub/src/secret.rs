@@ -10,6 +10,7 @@ use crate::apart::{apart, line};
 use crate::failure::Failure;
 use crate::signals::Signals;
 
+/// Maximum bytes read from a pipe.
 const LONGEST: u64 = 64 << 10;
 
 /// Reads a secret. On a terminal, shows `question` as the prompt.

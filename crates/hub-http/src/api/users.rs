@@ -61,7 +61,7 @@ pub(crate) async fn remove(asked: Asked) -> Result<Response> {
     Ok(done())
 }
 
-/// Sets a password. Sessions and tokens of the user end; the browser that makes the change gets a new session.
+/// Sets a password. Ends all sessions and tokens of the user; the browser that makes the change gets a new session.
 pub(crate) async fn set_password(mut asked: Asked) -> Result<Response> {
     let mut form = asked.form()?;
     let missing = || Error::invalid("password", "must be the new password");

@@ -23,6 +23,7 @@ use crate::problem::{Problem, Result};
 use crate::query::Parameter;
 use crate::session::need_origin;
 
+/// Number of recent calls on the status page.
 const CALLS: usize = 20;
 
 pub(crate) const ONCE: [Parameter; 2] = [

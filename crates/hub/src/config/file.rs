@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 
 use super::{Config, Problem};
 
+/// Maximum size of the file in bytes.
 const LONGEST: u64 = 4 << 20;
 
 /// Fingerprint of a file that detects changes without reading it: inode, size, and change time of content or mode.

@@ -191,7 +191,9 @@ mod tests {
     }
 
     async fn changed(watched: &Watched) -> Arc<Config> {
-        tokio::time::timeout(60 * SECOND, watched.changed(SECOND)).await.expect("it has changed")
+        tokio::time::timeout(60 * SECOND, watched.changed(SECOND))
+            .await
+            .expect("the configuration must change")
     }
 
     #[tokio::test(start_paused = true)]
@@ -246,7 +248,7 @@ mod tests {
             // File system timestamps are coarse, so repeat the change until it is visible.
             let mut changes = (0..1_000_000).map(|_| set_mode(&folder, mode));
             assert!(changes.any(|()| file::stamp(&watched.path) != before), "{mode:o} is seen");
-            assert!(!looked().await, "it says the same");
+            assert!(!looked().await, "the configuration is unchanged");
             assert_eq!(wrong_with(&watched).is_some(), is_wrong);
         }
     }

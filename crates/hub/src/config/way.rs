@@ -7,6 +7,7 @@ use linchpin::egress::{Egress, Network, Policy};
 use linchpin_hub_core::form::Form;
 use linchpin_hub_core::{Error, Result};
 
+/// Maximum number of networks in a list.
 const MOST_NETWORKS: usize = 256;
 const PROXY: &str = "egress.proxy";
 

@@ -143,7 +143,7 @@ fn capabilities(can: &ServerCapabilities) -> String {
 
 async fn lists(client: &Client, trace: &Trace, is_url: bool) {
     if client.capabilities().tools.is_none() {
-        return trace.add(Step::good("tools", "the server has none"));
+        return trace.add(Step::good("tools", "none announced"));
     }
     let begun = Instant::now();
     match client.tools().listing().await.map(usable_tools) {

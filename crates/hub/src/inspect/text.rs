@@ -47,7 +47,7 @@ impl Page {
                 let _ = writeln!(self.out, "{}", look.paint(Style::Name, "unnamed server"));
             }
         }
-        let mut rows = vec![("revision", found.revision.to_string()), ("offers", offers(found))];
+        let mut rows = vec![("revision", found.revision.to_string()), ("capabilities", offers(found))];
         if let Some(website) = found.server.as_ref().and_then(|server| server.website_url.as_deref()) {
             rows.push(("website", one_line(website)));
         }
@@ -188,7 +188,7 @@ fn offers(found: &Found) -> String {
     let mut offers: Vec<String> =
         known.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()).collect();
     offers.extend(can.extensions.iter().flat_map(|extensions| extensions.keys().map(|name| one_line(name))));
-    if offers.is_empty() { "nothing".into() } else { offers.join(", ") }
+    if offers.is_empty() { "none".into() } else { offers.join(", ") }
 }
 
 /// Returns the effects that a tool declares. They are hints of the server and not verified.

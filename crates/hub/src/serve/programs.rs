@@ -13,6 +13,7 @@ use crate::failure::Failure;
 
 /// Slug of the demo server.
 pub(crate) const DEMO: &str = "demo";
+
 /// Applies the servers of the configuration file to the hub.
 pub(super) async fn take(hub: &Hub, watched: &Watched) -> Result<(), Failure> {
     let servers = servers(&watched.config(), &|name| variable(name)?.into_string().ok())?;
@@ -57,7 +58,7 @@ fn demo(enabled: bool) -> Result<Operated, Failure> {
     let command = OWN.get_or_init(|| now).clone();
     let settings = Settings {
         enabled,
-        description: Some("Shows what a server can do, without reaching outside".to_owned()),
+        description: Some("Demonstrates the features of a server, without external effects".to_owned()),
         ..Settings::named("Demo")
     };
     let transport = Transport::Stdio(Launch::new(command, &["demo"]));
