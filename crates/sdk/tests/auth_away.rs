@@ -1,4 +1,4 @@
-//! Signing in where nobody waits: what is written down is all that another process needs when the person is back.
+//! Detached sign-in: the serialized flow state is all that another process needs after the redirect.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -16,7 +16,7 @@ use signing_in::{BACK, start};
 
 type Left = Arc<Mutex<Option<(String, Secret)>>>;
 
-/// A client that leads people away, and what it wrote down.
+/// Returns a client with a detached redirect handler, and the recorded flow state.
 fn leaving(authority: &Authority) -> (OAuth, Left) {
     let left = Left::default();
     let kept = left.clone();
@@ -27,7 +27,7 @@ fn leaving(authority: &Authority) -> (OAuth, Left) {
     (oauth, left)
 }
 
-/// Somebody is led away by one, and another hears how they come back.
+/// Starts a sign-in with one client; another one completes it.
 async fn away(authority: &Authority) -> (String, Secret) {
     let (oauth, left) = leaving(authority);
     let error = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap_err();
@@ -97,7 +97,7 @@ async fn what_another_program_has_kept_is_used_when_it_is_told() {
     let (back, rest) = away(&authority).await;
     two.come_back(&url, &egress, &rest, &back).await.unwrap();
     client.call("greet", ()).await.unwrap();
-    assert_eq!(used(), first, "nobody has told it");
+    assert_eq!(used(), first, "not reloaded yet");
     one.reload();
     client.call("greet", ()).await.unwrap();
     assert_ne!(used(), first);

@@ -1,4 +1,4 @@
-//! The way to a token without a network: the machine is told what others answered, and says where it would go next.
+//! OAuth flow without a network: the state machine receives scripted responses and returns its next request.
 #![cfg(feature = "http-client")]
 
 use linchpin::__private::auth::{Driven, drive, is_signed_by_itself};
@@ -31,10 +31,10 @@ fn the_whole_way() {
 #[test]
 fn other_places_are_tried() {
     let missing = (404, "");
-    // The root for the server, then each of the three places of an authority with a path.
+    // The resource metadata is at the root; the issuer with a path has three candidate URLs.
     let replies = [missing, (200, RESOURCE), missing, missing, (200, AUTHORITY), (201, CLIENT), (200, TOKEN)];
     assert!(flow("code=c", &replies).has_token);
-    // Before there was metadata, the server itself had the endpoints.
+    // Before metadata existed, the server itself had the endpoints.
     let of_old = flow("code=c", &[missing, missing, missing, missing, (201, CLIENT), (200, TOKEN)]);
     assert!(of_old.has_token);
     assert_eq!(of_old.posted, ["https://public.example/register", "https://public.example/token"]);

@@ -1,4 +1,4 @@
-//! What may go wrong around a sign-in and must not end it: stores that fail, people who go, secrets that stay put.
+//! Failures around a sign-in that must not end it: failing stores, cancelled callers, unstored tokens.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,7 +18,7 @@ mod signing_in;
 #[path = "support/terminator.rs"]
 mod terminator;
 
-/// A store on a disk that is full, or gone.
+/// Store whose disk is full or missing.
 struct Broken {
     reads: bool,
 }
@@ -120,11 +120,11 @@ async fn nobody_is_waited_for_in_vain() {
     };
     let connect = || Client::http(authority.mcp_url()).auth(oauth.clone()).connect();
     tokio::select! {
-        _ = connect() => panic!("nobody signs in"),
-        () = asked.notified() => {} // and the caller gives up
+        _ = connect() => panic!("no user signs in"),
+        () = asked.notified() => {} // and the caller is cancelled
     }
     connect().await.unwrap().call("greet", ()).await.unwrap();
-    assert_eq!(visits.load(Ordering::SeqCst), 2, "the second one is asked anew");
+    assert_eq!(visits.load(Ordering::SeqCst), 2, "the second caller redirects the user again");
 }
 
 #[tokio::test]
@@ -139,10 +139,14 @@ async fn who_has_signed_out_elsewhere_stays_out() {
     authority.advance(Duration::from_hours(2));
     client.call("greet", ()).await.unwrap();
     let seen = authority.seen();
-    assert_eq!((seen.authorizations, seen.grants("refresh_token").count()), (2, 0), "somebody was asked");
+    assert_eq!(
+        (seen.authorizations, seen.grants("refresh_token").count()),
+        (2, 0),
+        "the user was redirected"
+    );
 }
 
-/// A store whose disk is full for some time: what was kept stays. It tells when something is kept.
+/// Store whose disk is full for some time: earlier records remain. It notifies when a record is stored.
 #[derive(Clone, Default)]
 struct Full(Arc<(Arc<MemoryStore>, AtomicBool, Notify)>);
 
@@ -189,7 +193,7 @@ async fn what_could_not_be_kept_counts_more_than_what_was() {
 
     let kept = store.0.2.notified();
     store.0.1.store(false, Ordering::SeqCst);
-    kept.await; // without anybody asking for anything
+    kept.await; // without any further request
     authority.advance(Duration::from_hours(2));
     let other = signing_in::oauth(&authority).store(store.clone());
     Client::http(authority.mcp_url()).auth(other).connect().await.unwrap();
@@ -213,7 +217,11 @@ async fn what_another_kept_meanwhile_counts_more_than_what_could_not_be_kept() {
     oauth.reload();
     client.call("greet", ()).await.unwrap();
     let seen = authority.seen();
-    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (2, 1, 0), "nobody was asked again");
+    assert_eq!(
+        (seen.authorizations, seen.refreshes, seen.reuses),
+        (2, 1, 0),
+        "the user was not redirected again"
+    );
 }
 
 #[tokio::test]
@@ -225,7 +233,7 @@ async fn who_signs_out_gives_back_what_could_not_be_kept() {
     let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
     client.call("greet", ()).await.unwrap();
     signing_in::sign_out(&authority, &oauth).await.unwrap();
-    assert!(authority.seen().of("/revoke").count() > 0, "what nobody has kept is known all the same");
+    assert!(authority.seen().of("/revoke").count() > 0, "an unstored token is revoked, too");
 }
 
 #[tokio::test]
@@ -266,7 +274,7 @@ async fn an_authority_that_has_moved_is_found_again() {
         }
     };
     let oauth = OAuth::new("A test").redirect(signing_in::BACK, person).clock(authority.clock());
-    let egress = terminator.egress().idle_per_host(0).build().unwrap(); // an open connection would still lead there
+    let egress = terminator.egress().idle_per_host(0).build().unwrap(); // an open connection would bypass the change
     let client = Client::http(authority.mcp_url()).egress(egress).auth(oauth).connect().await.unwrap();
     client.call("greet", ()).await.unwrap();
     authority.behave(honest());
@@ -302,14 +310,14 @@ async fn who_needs_no_person_does_not_wait_for_one() {
         })
     };
     let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
-    // Several need more than was given: one of them asks for all.
+    // Several calls need more scopes: one of them requests authorization for all.
     let mut writing = JoinSet::new();
     for _ in 0..4 {
         let client = client.clone();
         writing.spawn(async move { client.call("write", ()).await.map(drop) });
     }
     asked.notified().await;
-    // Meanwhile the token runs out, is refused, or is good: none of that needs anybody.
+    // Concurrently the token expires, is rejected, or is valid: none of that needs a user.
     for expiry in 0..6 {
         match expiry % 3 {
             0 => authority.advance(Duration::from_hours(2)),

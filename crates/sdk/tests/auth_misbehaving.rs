@@ -1,5 +1,5 @@
-//! Signing in where something is wrong: what a person reads, for every way in which the authority of the test kit can
-//! misbehave. A whole life is tried: connecting, calls, tokens that run out or are revoked, signing out.
+//! Error texts for every way in which the authority of the test kit can misbehave, over a whole lifecycle: connecting,
+//! calls, tokens that expire or are revoked, signing out.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,7 +19,8 @@ mod http;
 #[path = "support/signing_in.rs"]
 mod signing_in;
 
-/// Where the life ends and why. Ports differ each time: MCP is the endpoint at SERVER, ISSUER is at AUTHORITY, CANARY elsewhere.
+/// Where the lifecycle ends and why. Ports differ each time: MCP is the endpoint at SERVER, ISSUER is at AUTHORITY,
+/// CANARY elsewhere.
 const TABLE: &[(Switch, &str)] = &[
     (
         Switch::ChallengeMissing,
@@ -432,7 +433,7 @@ const TABLE: &[(Switch, &str)] = &[
     ),
 ];
 
-/// What comes of a life with an authority that behaves like this. Where nothing answers at `silent`, time passes.
+/// Runs a lifecycle with an authority that behaves like this. Advances the clock while a request stays unanswered.
 async fn outcome(behaviour: Behaviour) -> (String, Seen) {
     let authority = signing_in::start(behaviour).await;
     let oauth = signing_in::oauth(&authority);
@@ -458,7 +459,7 @@ async fn what_a_person_reads() {
     for &(switch, expected) in TABLE {
         let (text, seen) = outcome(Authority::honest().with(switch)).await;
         assert_eq!(text, expected, "{switch:?}");
-        // Another origin may have the metadata of a resource; what it says is held against the resource all the same.
+        // Another origin may serve the metadata of a resource; it is still validated against the resource.
         assert_eq!(seen.canary > 0, switch == Switch::ChallengeElsewhere, "{switch:?}");
         assert_eq!(seen.reuses, 0, "{switch:?}: what is spent is not shown again");
         let is_safe = |query: &[(String, String)]| query.iter().all(|(name, _)| name != "access_token");
@@ -475,7 +476,11 @@ async fn an_honest_life() {
     let (text, seen) = outcome(Authority::honest()).await;
     assert_eq!(text, "fine");
     let counts = (seen.registrations, seen.authorizations, seen.refreshes, seen.tokens, seen.revocations);
-    assert_eq!(counts, (2, 3, 2, 5, 1), "the person is asked at first, for more, and after a revocation");
+    assert_eq!(
+        counts,
+        (2, 3, 2, 5, 1),
+        "the user signs in at first, for more scopes, and after a revocation"
+    );
 }
 
 #[tokio::test]
@@ -493,7 +498,7 @@ async fn tokens_are_renewed_where_they_can_be() {
     }
 }
 
-/// Metadata of which a byte comes each second. It has no end before a minute is over.
+/// Metadata that arrives one byte per second and does not end within a minute.
 #[tokio::test]
 async fn an_answer_that_drips_is_given_up_in_time() {
     const ALL: usize = 60;
@@ -553,7 +558,7 @@ async fn a_passing_failure_costs_nothing() {
     assert_eq!(
         (authority.seen().refreshes, authority.seen().authorizations),
         (1, 1),
-        "nobody is asked again"
+        "the user is not redirected again"
     );
 }
 

@@ -1,5 +1,5 @@
-//! Many callers, one token: it is renewed once each time, however many notice that it is over. The authority gives each
-//! refresh token for one use, and revokes everything when one is used twice.
+//! Many callers, one token: it is refreshed once each time, however many callers notice that it has expired. The
+//! authority issues single-use refresh tokens and revokes everything if one is used twice.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -15,7 +15,7 @@ mod signing_in;
 const CALLERS: usize = 64;
 const EXPIRIES: usize = 1_000;
 
-/// In turn: tokens that are refused, and tokens that run out, which is known beforehand.
+/// Alternates between tokens that are rejected and tokens that expire, which is known beforehand.
 fn expire(authority: &Authority, expiry: usize) {
     if expiry.is_multiple_of(2) {
         authority.expire_tokens();
@@ -28,7 +28,7 @@ fn expire(authority: &Authority, expiry: usize) {
 async fn each_expiry_is_one_refresh() {
     let begun = Instant::now();
     let authority = signing_in::start(Authority::honest()).await;
-    // Several connections share what they know.
+    // Several connections share their tokens.
     let oauth = signing_in::oauth(&authority);
     let mut clients = Vec::new();
     for _ in 0..8 {

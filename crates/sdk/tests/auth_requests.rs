@@ -1,4 +1,4 @@
-//! What an authority is asked, to the letter, and when what it gave is used.
+//! Exact requests to an authority, and the order in which tokens are stored and used.
 #![cfg(all(feature = "http", feature = "tls"))]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -21,17 +21,17 @@ mod terminator;
 
 use terminator::Terminator;
 
-/// Whether a token was kept or sent.
+/// Whether a token was stored or sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Event {
-    /// What was kept, with the token somewhere in it.
+    /// A stored record that contains the token.
     Kept(String),
     Sent(String),
 }
 
 type Log = Arc<Mutex<Vec<Event>>>;
 
-/// Takes its time before something is kept.
+/// Store that is slow to save.
 struct Slow(MemoryStore, Log);
 
 impl TokenStore for Slow {
@@ -42,7 +42,7 @@ impl TokenStore for Slow {
     fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()> {
         Box::pin(async move {
             for _ in 0..100 {
-                tokio::task::yield_now().await; // whoever does not wait goes on
+                tokio::task::yield_now().await; // a caller that does not wait would continue here
             }
             self.1.lock().unwrap().push(Event::Kept(record.expose().to_owned()));
             self.0.save(key, record).await
@@ -54,7 +54,7 @@ impl TokenStore for Slow {
     }
 }
 
-/// Notes what requests are sent with.
+/// Records the credentials of requests.
 struct Noting(OAuth, Log);
 
 impl Authorize for Noting {
@@ -85,9 +85,9 @@ async fn a_token_is_kept_before_it_is_used() {
     let oauth = signing_in::oauth(&authority).store(Slow(MemoryStore::default(), log.clone()));
     let client = Client::http(authority.mcp_url()).auth(Noting(oauth, log.clone())).connect().await.unwrap();
     authority.expire_tokens();
-    client.call("greet", ()).await.unwrap(); // is refused, and renews the token
+    client.call("greet", ()).await.unwrap(); // is rejected, and refreshes the token
     authority.advance(Duration::from_hours(2));
-    client.call("greet", ()).await.unwrap(); // renews it before
+    client.call("greet", ()).await.unwrap(); // refreshes it before sending
     let log = log.lock().unwrap();
     let mut tokens: Vec<_> = log
         .iter()
@@ -103,7 +103,8 @@ async fn a_token_is_kept_before_it_is_used() {
     }
 }
 
-/// Signs in to `https://server.example/mcp`, whose authority is at another port of the same name, and renews the token.
+/// Signs in to `https://server.example/mcp`, whose authority is at another port of the same host, and refreshes the
+/// token.
 async fn public(behaviour: Behaviour) -> Seen {
     let (terminator, own) = (Terminator::start().await, format!("https://{}", terminator::NAME));
     let authority = signing_in::start(behaviour.origins(&own, format!("{own}:2000"))).await;
@@ -144,7 +145,7 @@ async fn the_resource_is_named_as_it_names_itself() {
     }
 }
 
-/// What was registered, and what the person was asked for.
+/// Returns the registration and the requested scope and prompt.
 async fn asked(set_up: impl Fn(OAuth) -> OAuth, back: &str) -> (Value, Option<String>, Option<String>) {
     let authority = signing_in::start(Authority::honest()).await;
     let person = authority.clone();

@@ -1,4 +1,4 @@
-//! Credentials that somebody else got: each request has them, exactly as they should be, and nothing else.
+//! Static credentials: every request has exactly these, and nothing else.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -9,7 +9,7 @@ use http::{client, server};
 use linchpin::Revision;
 use linchpin::auth::{ApiKey, Authorize, Basic, Bearer};
 
-/// Everything that a client sends in its life with a server.
+/// Checks everything that a client sends in its life with a server.
 async fn assert_sent(revision: Revision, auth: impl Authorize, header: &str, value: &str) {
     let script = server(revision, |_| None).await;
     let client = client(&script).auth(auth).connect().await.unwrap();
@@ -17,7 +17,7 @@ async fn assert_sent(revision: Revision, auth: impl Authorize, header: &str, val
     client.call("echo", ()).await.unwrap();
     let mut wanted = vec!["server/discover", "tools/list", "tools/call"];
     if revision != Revision::LATEST {
-        script.wait_for("GET", 1).await; // the stream is opened when nobody waits for it
+        script.wait_for("GET", 1).await; // the stream is opened in the background
         wanted.extend(["initialize", "notifications/initialized", "GET", "DELETE"]);
     }
     client.close().await;
@@ -36,7 +36,7 @@ async fn each_request_says_who_sends_it() {
         assert_sent(revision, Bearer::new("mF_9.B5f-4.1JqM"), "authorization", "Bearer mF_9.B5f-4.1JqM")
             .await;
         assert_sent(revision, ApiKey::new("X-Api-Key", "k 1/+="), "x-api-key", "k 1/+=").await;
-        // RFC 7617: a password may have colons, and both are UTF-8.
+        // RFC 7617: a password may contain colons, and both are UTF-8.
         let basic = [
             (Basic::new("Aladdin", "open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
             (Basic::new("test", "123£"), "Basic dGVzdDoxMjPCow=="),

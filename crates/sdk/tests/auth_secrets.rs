@@ -1,5 +1,5 @@
-//! Secrets stay where they belong: every way to sign in, and every way in which that goes wrong, with everything that
-//! is logged, told, shown by `Debug` or read in an error or a panic held against every secret, in every spelling.
+//! Secrets do not leak: every sign-in method and failure, with everything that is logged, reported, printed by `Debug`
+//! or shown in an error or a panic searched for every secret, in every encoding.
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -29,7 +29,7 @@ use ears::Ears;
 
 const DOCUMENT: &str = "https://app.example/client.json";
 
-/// A way to sign in.
+/// Creates a client with one sign-in method.
 type Make = fn(&Arc<Authority>) -> OAuth;
 
 fn public(authority: &Arc<Authority>) -> OAuth {
@@ -119,7 +119,7 @@ fn ways() -> Vec<(&'static str, Behaviour, Make)> {
     ]
 }
 
-/// Shows everything that passes between a client and who signs it in.
+/// Prints everything that passes between a client and its authorization scheme.
 struct Tap {
     oauth: OAuth,
     ears: Ears,
@@ -144,7 +144,7 @@ impl Authorize for Tap {
     }
 }
 
-/// Everything that an error says, and those behind it.
+/// Records the text of an error and of its sources.
 fn hear_error(ears: &Ears, error: &(dyn Error + 'static)) {
     ears.hear(&format!("{error} {error:?} {error:#?}"));
     if let Some(source) = error.source() {
@@ -152,7 +152,7 @@ fn hear_error(ears: &Ears, error: &(dyn Error + 'static)) {
     }
 }
 
-/// Lives with an authority, and gives what was said and how it ended.
+/// Runs a lifecycle with an authority; returns the authority and the final outcome.
 async fn live(behaviour: Behaviour, make: Make, ears: &Ears) -> (Arc<Authority>, String) {
     let authority = signing_in::start(behaviour).await;
     let step = ears.clone();
@@ -177,7 +177,7 @@ async fn live(behaviour: Behaviour, make: Make, ears: &Ears) -> (Arc<Authority>,
     (authority, end)
 }
 
-/// Everything secret that passed through an authority, and the key of its client.
+/// Returns all secrets that passed through an authority, and the key of its client.
 fn secrets(authority: &Authority) -> BTreeSet<String> {
     let mut secrets: BTreeSet<_> = authority.secrets().into_iter().collect();
     for request in authority.seen().requests {
@@ -191,10 +191,10 @@ fn secrets(authority: &Authority) -> BTreeSet<String> {
     secrets
 }
 
-/// The ways in which a secret can be written down. Base64 looks different by where the secret begins.
+/// Returns the encodings of a secret. Base64 differs by the position at which the secret starts.
 fn spellings(secret: &str) -> Vec<String> {
     let mut all = vec![secret.to_owned()];
-    // A character has six bits: those that are shared with what stands before or after are left out.
+    // A character has six bits: characters shared with neighbouring bytes are left out.
     for (shift, skipped) in [(0, 0), (1, 2), (2, 3)] {
         let shifted = [&b"xx"[..shift], secret.as_bytes()].concat();
         let whole = shifted.len() / 3 * 3;
@@ -215,7 +215,7 @@ fn spellings(secret: &str) -> Vec<String> {
     all
 }
 
-/// The secrets that are in a text, as they are spelled there.
+/// Returns the secrets that occur in a text, as they are encoded there.
 fn found(text: &str, secrets: &BTreeSet<String>) -> Vec<String> {
     let find = |secret: &String| spellings(secret).into_iter().find(|spelling| text.contains(spelling));
     secrets.iter().filter_map(find).collect()
@@ -239,7 +239,7 @@ fn every_spelling_is_found() {
     assert!(!is_found("nothing of the kind"));
 }
 
-/// What clients with fixed credentials say when they are refused.
+/// Runs clients with static credentials that are rejected.
 async fn fixed(ears: &Ears) -> BTreeSet<String> {
     let authority = signing_in::start(Authority::honest()).await;
     let secrets = ["bearer", "key", "word"].map(|name| format!("{name}-{}", authority.secret(Known::Basic)));
@@ -253,7 +253,7 @@ async fn fixed(ears: &Ears) -> BTreeSet<String> {
     secrets.into()
 }
 
-/// A store that falls over what it should keep.
+/// Store that panics on save.
 struct Falling;
 
 impl TokenStore for Falling {
@@ -270,7 +270,7 @@ impl TokenStore for Falling {
     }
 }
 
-/// A person who signs in and is gone before anybody hears of it.
+/// User who signs in, while the redirect handler panics.
 fn fainting(authority: &Arc<Authority>) -> OAuth {
     let person = authority.clone();
     let visit = move |url: String| {
@@ -283,7 +283,7 @@ fn fainting(authority: &Arc<Authority>) -> OAuth {
     basic(authority).redirect(signing_in::BACK, visit)
 }
 
-/// What is said when the host's own code panics, in the middle of signing in.
+/// Runs clients whose application code panics in the middle of a sign-in.
 async fn panics(ears: &Ears) -> BTreeSet<String> {
     let (heard, before) = (ears.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
@@ -292,7 +292,7 @@ async fn panics(ears: &Ears) -> BTreeSet<String> {
     }));
     let authority = signing_in::start(Authority::honest()).await;
     for (oauth, is_fatal) in [
-        (basic(&authority).on_step(|step| panic!("nobody wants to know {step:?}")), false),
+        (basic(&authority).on_step(|step| panic!("unexpected step {step:?}")), false),
         (basic(&authority).store(Falling), true),
         (fainting(&authority), true),
     ] {
@@ -301,17 +301,17 @@ async fn panics(ears: &Ears) -> BTreeSet<String> {
         assert_eq!(connected.is_err(), is_fatal);
         connected.map_or_else(|error| hear_error(ears, &error), drop);
     }
-    let _ = std::panic::take_hook(); // what other tests say is theirs
+    let _ = std::panic::take_hook(); // do not capture other tests
     let said = ears.take();
-    for panic in ["nobody wants to know AuthStep {", "the store fell over", "the person fainted"] {
+    for panic in ["unexpected step AuthStep {", "the store fell over", "the person fainted"] {
         assert!(said.contains(panic), "{panic}: {said}");
     }
     ears.hear(&said);
-    assert_eq!(authority.seen().authorizations, 3, "there was something to be told");
+    assert_eq!(authority.seen().authorizations, 3, "there was something to leak");
     secrets(&authority)
 }
 
-/// What is in the files of a store while somebody is signed in.
+/// Returns the content of the files of a store after a sign-in.
 async fn in_files(ears: &Ears) -> BTreeSet<String> {
     let authority = signing_in::start(Authority::honest()).await;
     let oauth = kept(&authority);
@@ -338,7 +338,7 @@ async fn no_secret_is_shown() {
         let said = ears.take();
         assert!(said.len() > 500, "{what}: hardly anything was said");
         (flows, checked, bytes) = (flows + 1, checked + secrets.len(), bytes + said.len());
-        // The log, the steps, the connections, the credentials, and what was refused are all among it.
+        // The log, the steps, the connections, the credentials and the rejections are all covered.
         let sinks = ["purpose=", "AuthStep {", "Hop {", "Credentials {", "Refusal {", "was rejected with"];
         assert!(!is_whole || sinks.iter().all(|sink| said.contains(sink)), "{what}: {said}");
         assert_eq!(found(&said, secrets), [""; 0], "{what}: {said}");

@@ -1,5 +1,5 @@
-//! Every place where a URL is learned from the network, with every spelling of a private address: nothing is connected
-//! to. Who says it is public as far as anybody can tell.
+//! Every URL that is discovered from the network, with every spelling of a private address: nothing connects to it. The
+//! document itself comes from an address that looks public.
 #![cfg(all(feature = "http", feature = "tls"))]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -30,27 +30,27 @@ use canary::Canary;
 use http::{HttpScript, Reply};
 use terminator::Terminator;
 
-/// The path of what is learned.
+/// Path of the discovered URL.
 const PATH: &str = "/learned";
 
-/// What came of the attempts at one place.
+/// Results of the attempts at one location.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     tried: usize,
     /// Attempts that ended with an error.
     failed: usize,
-    /// URLs that a person would have been shown.
+    /// URLs that the user would have been redirected to.
     shown: usize,
 }
 
-/// A public server with its authority, and a client for it.
+/// Public server with its authority, and a client for it.
 struct Stage {
     authority: Arc<Authority>,
     egress: Egress,
     site: Learned,
-    /// URLs that a person would have been shown.
+    /// URLs that the user would have been redirected to.
     shown: Arc<Mutex<Vec<String>>>,
-    /// Learned URLs that gave an answer.
+    /// Discovered URLs that responded.
     answered: Arc<Mutex<Vec<String>>>,
 }
 
@@ -66,7 +66,7 @@ impl Stage {
         Stage { authority, egress, site, shown: Arc::default(), answered: Arc::default() }
     }
 
-    /// A client that nobody has seen before. Its person agrees, and opens nothing but what the authority has.
+    /// Returns a new client. Its user consents, and opens only URLs of the authority.
     fn oauth(&self, url: &str) -> OAuth {
         let (authority, shown) = (self.authority.clone(), self.shown.clone());
         let visit = move |url: String| {
@@ -75,7 +75,7 @@ impl Stage {
                 let public = authority.issuer().replace("/tenant", "");
                 if !url.starts_with(&public) {
                     shown.lock().unwrap().push(url);
-                    return Err(AuthError::new(AuthErrorKind::Person, "nobody opens this"));
+                    return Err(AuthError::new(AuthErrorKind::Person, "not opened"));
                 }
                 let here = format!("http://{}", authority.address(Place::Authority));
                 let redirect = authority.approve(&url.replace(&public, &here)).await;
@@ -97,7 +97,7 @@ impl Stage {
         })
     }
 
-    /// Does what makes somebody go to this URL: signing in and out, or for keys, showing a token to a server.
+    /// Does what uses this URL: signing in and out, or for keys, sending a token to a server.
     async fn try_url(&self, url: &str) -> Result<(), Box<dyn std::error::Error>> {
         self.authority.behave(Authority::honest().naming(self.site, url));
         if self.site == Learned::JwksUri {
@@ -110,13 +110,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Shows a token to a server that has not fetched the keys of its issuer yet.
+    /// Sends a token to a server that has not fetched the keys of its issuer yet.
     async fn show_token(&self) -> Result<(), Box<dyn std::error::Error>> {
         let (issuer, resource) = (self.authority.issuer(), self.authority.mcp_url());
         let parts = [
             json!({"alg": "ES256", "kid": "k1"}).to_string(),
             json!({"iss": issuer, "aud": resource, "sub": "ada", "exp": 600}).to_string(),
-            "a".repeat(64), // whether it is right is asked once there are keys
+            "a".repeat(64), // verified only once there are keys
         ];
         let token = parts.map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
         let auth = Auth::jwt(issuer, resource).clock(|| UNIX_EPOCH).egress(self.egress.clone());
@@ -124,18 +124,18 @@ impl Stage {
         let request = ::http::Request::post("/mcp").header("host", "localhost");
         let request = request.header("authorization", format!("Bearer {token}")).body(String::new())?;
         match server.handle(request).await.status().as_u16() {
-            401 => Ok(()), // there are keys, and none of them signed it
+            401 => Ok(()), // the keys were fetched, and none of them signed it
             status => Err(format!("the server answered {status}").into()),
         }
     }
 }
 
-/// Every spelling, as the URL of what is learned.
+/// Returns every spelling, as a discovered URL.
 fn urls(port: u16) -> impl Iterator<Item = String> {
     spellings::hosts().into_iter().map(move |host| format!("https://{host}:{port}{PATH}"))
 }
 
-/// All spellings at one place. Each time something fails, or the URL is not used.
+/// Tries all spellings at one location. Each attempt fails, or the URL is not used.
 async fn try_all(site: Learned, index: u16, port: u16, terminator: Arc<Terminator>) -> Count {
     let (stage, mut count) = (Stage::new(site, index, &terminator).await, Count::default());
     for url in urls(port) {
@@ -147,7 +147,7 @@ async fn try_all(site: Learned, index: u16, port: u16, terminator: Arc<Terminato
     count
 }
 
-/// All spellings in the event of HTTP+SSE that says where to post. How many were tried.
+/// Tries all spellings in the `endpoint` event of HTTP+SSE; returns their number.
 async fn try_endpoints(port: u16, terminator: Arc<Terminator>) -> usize {
     let place = Arc::<Mutex<String>>::default();
     let named = place.clone();
@@ -185,12 +185,13 @@ async fn no_spelling_is_connected_to_from_anywhere() {
     let connects = canary.connections();
     eprintln!("tried={tried} connects={connects}");
     assert_eq!((tried, connects), (320 * 9, 0));
-    // There the rest is found without it: what is well known is looked for next.
+    // Here discovery continues without it: the well-known URLs are tried next.
     for (_, count) in counts.iter().filter(|(site, _)| *site != Learned::ResourceMetadata) {
         assert_eq!(count.failed, count.tried);
     }
     assert_eq!(terminator.elsewhere(), 0, "nothing was dialled but the way to the public network");
-    // Where a name leads only DNS knows, and behind a proxy that is the proxy's to judge. What a host says by itself counts.
+    // Where a name leads only DNS knows, and behind a proxy that is up to the proxy. Literal addresses are checked
+    // here.
     let names = spellings::hosts().into_iter().filter(|host| host.ends_with(".nip.example"));
     assert_eq!(terminator.strangers(), names.collect());
 }
@@ -212,7 +213,7 @@ async fn another_public_url_is_used() {
         let client = Client::http(server).egress(stage.egress.clone()).auth(oauth).connect().await;
         client.unwrap().call("greet", ()).await.unwrap();
     }
-    // Which are connected to, shown to a person, and no obstacle.
+    // Connected to, shown to the user, and not an obstacle.
     let expected = [
         (Learned::ResourceMetadata, true, false, true),
         (Learned::Issuer, true, false, false),

@@ -1,4 +1,4 @@
-//! Sign-ins in files: what is there is whole, sealed and bound to its place.
+//! File token store: records are complete, encrypted and bound to their key.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use linchpin::auth::{FileStore, Secret, TokenStore};
 
-/// A folder of its own for one test.
+/// Temporary folder of one test.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("store-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path); // of a run before
+        let _ = fs::remove_dir_all(&path); // of an earlier run
         fs::create_dir_all(&path).unwrap();
         Folder(path)
     }

@@ -1,4 +1,4 @@
-//! Connections as they are on the network: slow, silent, cut, too many, malformed; and how a server ends.
+//! Connections on a real network: slow, silent, cut, too many, malformed; and server shutdown.
 #![cfg(feature = "http-server")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -22,12 +22,12 @@ fn http(scene: &Scene) -> Http {
     scene.server().http().connection_timeouts(LONG, LONG, LONG)
 }
 
-/// A request with more headers than the usual ones.
+/// Returns a request with additional headers.
 fn post(body: &str, more: &str) -> String {
     format!("POST /mcp HTTP/1.1\r\n{USUAL}{more}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A stateless request.
+/// Returns a stateless request.
 fn ask(id: i64, method: &str, params: Value) -> String {
     let (message, headers) = modern(id, method, params);
     let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -43,7 +43,7 @@ fn wait(count: u32) -> String {
     ask(1, "tools/call", json!({"name": "wait", "arguments": {"count": count}, "_meta": meta}))
 }
 
-/// Whether the server serves.
+/// Checks that the server responds.
 fn is_alive(site: &Site) {
     let mut socket = site.connect();
     socket.write(echo(7));
@@ -52,7 +52,7 @@ fn is_alive(site: &Site) {
     assert!(answer.body.contains("\"m7\""), "{}", answer.body);
 }
 
-/// What an attempt gives at last. Where much goes on, a test is sometimes slower than the server lets it be.
+/// Retries until an attempt succeeds. Under load, a test is sometimes slower than the server allows.
 fn eventually<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -63,7 +63,7 @@ fn eventually<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Blocks until a thing of the server's runtime is done.
+/// Blocks on a future of the server's runtime.
 fn block<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
@@ -79,7 +79,7 @@ fn a_silent_connection_is_closed() {
     });
     assert_eq!(answer.status, 200);
     assert!(all.iter_mut().all(|socket| socket.end().is_empty()));
-    // One that has begun has more time.
+    // A connection that has started a request has more time.
     let answer = eventually(|| {
         let mut slow = site.connect();
         slow.try_write("POST /mcp");
@@ -96,7 +96,7 @@ fn a_head_that_does_not_end_is_not_waited_for() {
     let mut stuck = site.connect();
     stuck.write("POST /mcp HTTP/1.1\r\nHost: loc");
     assert_eq!(stuck.end(), "");
-    // However steadily its bytes come.
+    // However steadily its bytes arrive.
     let mut dribbling = site.connect();
     dribbling.stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     let begun = Instant::now();
@@ -112,7 +112,7 @@ fn a_head_that_does_not_end_is_not_waited_for() {
             Err(_) => break,
         }
     }
-    // Of a second request, too.
+    // The same for a second request.
     let mut second = site.connect();
     second.write(echo(1));
     assert_eq!(second.response().unwrap().status, 200);
@@ -131,7 +131,7 @@ fn an_idle_connection_is_closed_after_its_time() {
         (0..3).all(&mut serves).then_some(socket)
     });
     assert_eq!(socket.end(), "");
-    // A call is not idle.
+    // A running call is not idle.
     let mut busy = site.connect();
     busy.write(wait(1));
     block(scene.until_alive(1));
@@ -152,14 +152,14 @@ fn a_dribbled_body_is_given_up() {
     socket.write(&request[..request.len() - 1]);
     let answer = socket.response().unwrap();
     assert_eq!(answer.status, 408, "{}", answer.body);
-    assert_eq!(socket.end(), "", "nobody knows where the next request begins");
+    assert_eq!(socket.end(), "", "the start of the next request is unknown");
     let mut chunked = site.connect();
     chunked.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"js"));
     assert_eq!(chunked.response().unwrap().status, 408);
     is_alive(&site);
 }
 
-/// A server whose tool says more than any socket holds.
+/// Server with a tool whose result exceeds any socket buffer.
 fn shouting(scene: &Scene) -> linchpin::Server {
     let shout = scene.clone();
     scene.server().tool("shout", "", move |_: NoArgs, cx: Context| {
@@ -237,7 +237,7 @@ fn requests_in_one_go_are_answered_one_by_one() {
         let answer = socket.response().unwrap();
         assert!(answer.body.contains(&format!("\"m{id}\"")), "{}", answer.body);
     }
-    // One that is refused does not spoil the next.
+    // A rejected request does not affect the next one.
     let bad = post("{", "");
     socket.write(format!("{bad}{}{bad}{}", echo(1), echo(2)));
     let statuses: Vec<_> = (0..4).map(|_| socket.response().unwrap().status).collect();
@@ -294,7 +294,7 @@ fn those_who_ask_first_are_told_to_go_on() {
     assert_eq!(socket.head().unwrap().0, 100);
     socket.write(body);
     assert_eq!(socket.response().unwrap().status, 200);
-    // What would be refused anyway is not asked for.
+    // A body that would be rejected anyway is not requested.
     for (more, status) in
         [("Content-Length: 99999999\r\n", 413), ("Content-Encoding: gzip\r\nContent-Length: 5\r\n", 415)]
     {
@@ -321,7 +321,7 @@ fn a_body_that_is_too_long_is_refused_so_that_its_sender_learns_it() {
         chunked.write(format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len()));
         assert_eq!(chunked.response().unwrap().status, 413);
     }
-    // Also where much is on its way when the answer is clear.
+    // Also if much is in flight when the response is decided.
     let site_of_default = Site::start(Scene::new().server().http());
     let longer = "x".repeat(7 << 20);
     for _ in 0..5 {
@@ -329,7 +329,7 @@ fn a_body_that_is_too_long_is_refused_so_that_its_sender_learns_it() {
         socket.write(post(&longer, ""));
         assert_eq!(socket.response().unwrap().status, 413);
     }
-    // One who does not stop is cut, whatever it was going to say.
+    // A client that does not stop sending is cut off.
     let mut endless = site.connect();
     endless.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n"));
     let chunk = format!("{:x}\r\n{}\r\n", 64 << 10, "x".repeat(64 << 10));
@@ -443,7 +443,7 @@ fn a_client_that_closes_at_any_byte_leaves_nothing_behind() {
     let get = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{session}\r\n");
     let delete = "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nmcp-session-id: x\r\n\r\n".to_owned();
     drop(first);
-    // The one that looks for idle sessions stays.
+    // The session reaper stays.
     site.until_tasks(1);
     let mut cuts = 0;
     for request in [echo(1), wait(2), post(&slow.to_string(), &session), get, delete] {
@@ -453,7 +453,7 @@ fn a_client_that_closes_at_any_byte_leaves_nothing_behind() {
             drop(socket);
             cuts += 1;
         }
-        is_alive(&site); // and so all that came before has been let in
+        is_alive(&site); // so all earlier connections have been accepted
         site.until_tasks(1);
         assert_eq!(scene.alive(), 0);
     }
@@ -506,7 +506,7 @@ fn a_server_ends_in_good_order() {
     assert_eq!(old.chunk(), None);
     assert!(listening.chunk().unwrap().contains("\"id\":9"), "it is answered");
     assert_eq!(listening.chunk(), None);
-    assert!(std::net::TcpStream::connect(site.address).is_err(), "nobody else is let in");
+    assert!(std::net::TcpStream::connect(site.address).is_err(), "no new connection is accepted");
     scene.step(1);
     let answer = busy.response().unwrap();
     assert!(answer.body.contains("1 steps"), "{}", answer.body);
@@ -526,7 +526,7 @@ fn a_server_does_not_wait_for_ever() {
     assert_eq!(scene.alive(), 0);
 }
 
-/// The process that `a_process_is_told_to_end` starts, which is itself with an address to serve.
+/// Process that `a_process_is_told_to_end` starts: the test binary itself, with an address to serve.
 #[cfg(target_os = "linux")]
 struct Process(std::process::Child);
 
@@ -540,7 +540,7 @@ impl Process {
         Process(command.stdout(std::process::Stdio::null()).spawn().unwrap())
     }
 
-    /// A connection, once it listens.
+    /// Connects once the process listens.
     fn connect(&mut self, address: std::net::SocketAddr) -> Socket {
         let begun = Instant::now();
         loop {
@@ -553,7 +553,7 @@ impl Process {
         }
     }
 
-    /// A server with a tool that ends when the process is told to.
+    /// Serves a tool that finishes when the process is asked to end.
     async fn serve(address: &str) -> linchpin::Result {
         let server =
             linchpin::Server::new("told", "1").tool("wait", "", |_: NoArgs, cx: Context| async move {
@@ -569,7 +569,7 @@ impl Process {
 #[cfg(target_os = "linux")]
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.kill(); // it may have exited
         let _ = self.0.wait();
     }
 }
@@ -580,7 +580,7 @@ fn a_process_is_told_to_end() {
     if let Some(address) = std::env::var_os(Process::ADDRESS) {
         return block(Process::serve(address.to_str().unwrap())).unwrap();
     }
-    // All of 127.0.0.0/8 is this machine, and no other process has this part of it.
+    // All of 127.0.0.0/8 is this machine, and no other process uses this part of it.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     let address = ([127, a, b, c], 23_571).into();
     let mut process = Process::start(address);

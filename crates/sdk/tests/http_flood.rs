@@ -1,4 +1,4 @@
-//! A flood of sessions, in a process of its own whose memory is looked at.
+//! Flood of sessions, in a process of its own whose memory is measured.
 #![cfg(all(feature = "http-server", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -11,7 +11,7 @@ use support::initialize;
 use support::scene::Scene;
 use support::web::{Guest, post, serve};
 
-/// Fewer where nothing is optimised: there the whole flood would take minutes. Room is for 10,000.
+/// Fewer without optimization: the whole flood would take minutes. The limit is 10,000 sessions.
 const FLOOD: usize = if cfg!(debug_assertions) { 40_000 } else { 1_000_000 };
 
 fn resident() -> usize {

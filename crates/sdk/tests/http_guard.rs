@@ -1,4 +1,4 @@
-//! Who is let in: every `Host` with every `Origin`, at everything that the endpoint serves.
+//! Access checks: every `Host` with every `Origin`, at everything that the endpoint serves.
 #![cfg(feature = "http-server")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -12,7 +12,7 @@ use support::scene::Scene;
 use support::web::{self, Events, Guest, borrowed, serve};
 use support::{STATELESS, initialize};
 
-/// What stands in the header, and whether it may. Two texts are two headers.
+/// Header value, and whether it is allowed. Two values are two headers.
 type Case = (Vec<String>, bool);
 
 fn cases(right: &[&str], wrong: &[&str]) -> Vec<Case> {
@@ -86,7 +86,7 @@ fn set(headers: &mut HeaderMap, name: &'static str, values: &[String]) {
     }
 }
 
-/// Everything that is served, with the status of a request that is let in.
+/// Returns one request for everything that is served, with the status when allowed.
 async fn doors(web: &HttpService) -> (Vec<(&'static str, Request<String>, StatusCode)>, Events) {
     let modern = Guest::new(web, STATELESS);
     let list = modern.message("tools/list", json!({}));

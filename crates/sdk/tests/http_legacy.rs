@@ -1,4 +1,4 @@
-//! The first transport over HTTP: one stream, a POST for each message; and all of them at one URL.
+//! HTTP+SSE transport: one stream, a POST for each message; and all transports at one URL.
 #![cfg(feature = "http-server")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -19,7 +19,7 @@ use support::{STATELESS, initialize};
 const FIRST: Revision = Revision::V2024_11_05;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A client of the first revision.
+/// Client of the revision 2024-11-05.
 struct Old {
     guest: Guest,
     address: String,
@@ -91,7 +91,7 @@ impl Old {
     }
 }
 
-/// Old clients say nothing of what they accept.
+/// Posts without `Accept`, as old clients do.
 async fn post_to(guest: &Guest, address: &str, message: &Value) -> Answer {
     let request = web::request(Method::POST, address).body(message.to_string()).unwrap();
     let request = web::with(request, &[("accept", "")]);
@@ -106,7 +106,7 @@ async fn messages_go_by_post_and_answers_come_on_the_stream() {
     for path in ["/mcp", "/sse"] {
         let mut old = Old::connect(&web, path).await;
         assert_eq!(old.call("echo", json!({"message": "hi"})).await, "hi");
-        // Answers come as they are ready.
+        // Responses arrive as they are ready.
         let slow = old
             .send(
                 "tools/call",
@@ -118,7 +118,7 @@ async fn messages_go_by_post_and_answers_come_on_the_stream() {
         assert_eq!(old.read().await.unwrap()["params"]["progressToken"], "p");
         let answer = old.read().await.unwrap();
         assert_eq!((&answer["id"], text_of(&answer)), (&json!(slow), "2 steps".to_owned()));
-        // Questions and changes.
+        // Server requests and change notifications.
         old.send("tools/call", json!({"name": "roots", "arguments": {}})).await;
         let question = old.read().await.unwrap();
         assert_eq!(question["method"], "roots/list");
@@ -176,7 +176,7 @@ async fn what_is_wrong_with_a_post() {
         let address = format!("/mcp?sessionId={wrong}");
         assert_eq!(post_to(&old.guest, &address, &ping).await.refusal().await, (404, -32600), "{address}");
     }
-    // A session of one kind is none of the other.
+    // Sessions of one transport do not exist in the other.
     let session = Guest::open(&web, Revision::LATEST_SESSION).await.session.unwrap();
     assert_eq!(
         post_to(&old.guest, &format!("/mcp?sessionId={session}"), &ping).await.status,

@@ -1,4 +1,4 @@
-//! Services of other kinds, on the connections that the endpoint has.
+//! Other services on the connections of a listener.
 #![cfg(feature = "http-server")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -19,7 +19,7 @@ use support::sockets::{PATIENCE, Site};
 use tokio::sync::Notify;
 use tower_service::Service;
 
-/// Answers with what it was asked.
+/// Service that echoes the request.
 #[derive(Clone)]
 struct Echo {
     bodies: Arc<Bodies>,
@@ -28,7 +28,7 @@ struct Echo {
 }
 
 impl Echo {
-    /// And who is told when a request waits.
+    /// Creates the service, and a receiver that is notified when a request waits.
     fn new() -> (Self, Receiver<()>) {
         let (waits, told) = sync_channel(8);
         (Echo { bodies: Arc::new(Bodies::new(1 << 20)), waits, go_on: Arc::default() }, told)
@@ -149,7 +149,7 @@ fn there_are_no_more_connections_than_may_be() {
 fn idle_connections_make_room_for_new_ones() {
     let (echo, told) = Echo::new();
     let site = Site::serving(|listener| listener.max_connections(4), echo.clone());
-    // One is busy, one has been used, and two have never sent anything.
+    // One connection is busy, one has been used, and two have never sent anything.
     let mut busy = site.connect();
     busy.write(post("/wait", "localhost", "busy"));
     told.recv_timeout(PATIENCE).unwrap();

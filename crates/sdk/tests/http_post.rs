@@ -1,4 +1,4 @@
-//! Messages by POST: what is wrong with a request, what is right, and the status and code of each.
+//! Messages by POST: valid and invalid requests, with the status and code of each.
 #![cfg(feature = "http-server")]
 
 mod support;
@@ -29,7 +29,7 @@ fn ping(id: i64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "ping"})
 }
 
-/// The status and code of a message with headers beside the usual ones.
+/// Returns the status and error code of a message with additional headers.
 async fn refused(guest: &Guest, message: &Value, headers: &[(&str, &str)]) -> (u16, i64) {
     guest.note(message);
     let own = guest.headers(message);
@@ -37,7 +37,7 @@ async fn refused(guest: &Guest, message: &Value, headers: &[(&str, &str)]) -> (u
     guest.handle(request).await.refusal().await
 }
 
-/// The status of a message with headers beside the usual ones.
+/// Returns the status of a message with additional headers.
 async fn status(guest: &Guest, message: &Value, headers: &[(&str, &str)]) -> u16 {
     guest.note(message);
     let own = guest.headers(message);
@@ -177,10 +177,10 @@ async fn the_version_header_of_sessions() {
         let twice =
             [("mcp-protocol-version", revision.as_str()), ("mcp-protocol-version", STATELESS.as_str())];
         assert_eq!(refused(&guest, &message, &twice).await, (400, MISMATCH), "who reads which one?");
-        // The header of the other era: the request stands alone, and lacks what such a request must have.
+        // The header of the other era: the request is stateless and lacks its required fields.
         let other = [("mcp-protocol-version", STATELESS.as_str())];
         assert_eq!(refused(&guest, &message, &other).await, (400, INVALID_PARAMS));
-        // The body of the other era: its header is missing or another one.
+        // The body of the other era: its header is missing or different.
         let (modern, _) = modern(7, "tools/list", json!({}));
         let without = [("mcp-protocol-version", "")];
         assert_eq!(refused(&guest, &modern, &without).await, (400, MISMATCH));
@@ -231,12 +231,12 @@ async fn sessions_must_be_named_and_known() {
             let twice = [("mcp-session-id", &*id), ("mcp-session-id", &*id)];
             assert_eq!(refused(&guest, &message, &twice).await, (400, INVALID_REQUEST));
         }
-        // A session that is open is not opened again; one that is not known is not opened by its name.
+        // An open session is not opened again; an unknown one is not opened by its id.
         let again = guest.message("initialize", initialize(revision.as_str(), &json!({})));
         assert_eq!(refused(&guest, &again, &[]).await, (400, INVALID_REQUEST));
         let unknown = "0".repeat(64);
         assert_eq!(refused(&guest, &again, &[("mcp-session-id", &unknown)]).await, (404, INVALID_REQUEST));
-        // What belongs to no session cannot be of it: the era without sessions does not look at the id.
+        // The stateless era ignores the session id.
         let modern = Guest::new(&web, STATELESS);
         let message = modern.message("tools/list", json!({}));
         assert_eq!(status(&modern, &message, &[("mcp-session-id", "whatever")]).await, 200);
@@ -316,7 +316,7 @@ async fn mirrored_parameters_must_say_the_same() {
     ] {
         assert_eq!(status(&guest, message, headers).await, 200, "{headers:?}");
     }
-    // Sessions know no such headers.
+    // Sessions do not use these headers.
     let guest = Guest::open(&web, Revision::LATEST_SESSION).await;
     assert_eq!(guest.call_text("region", json!({"region": "west"})).await, "there");
 }
@@ -350,7 +350,7 @@ async fn what_requests_without_sessions_must_carry() {
     assert_eq!(fault(&answer).0, VERSION);
     assert_eq!(answer["error"]["data"]["requested"], "2099-01-01");
     assert!(answer["error"]["data"]["supported"].as_array().unwrap().contains(&json!(STATELESS.as_str())));
-    // A question to a client that cannot be asked.
+    // A server request to a client that does not support it.
     let mut call = guest.message("tools/call", json!({"name": "ask", "arguments": {}}));
     call["params"]["_meta"][keys[1]] = json!({});
     assert_eq!(refused(&guest, &call, &[]).await, (400, LACKS));
@@ -368,7 +368,7 @@ async fn unknown_methods_are_not_found_only_without_sessions() {
         }
         let foreign = if revision == STATELESS { "ping" } else { "server/discover" };
         assert_eq!(guest.ask(foreign, json!({})).await.refusal().await, (expected, NO_METHOD));
-        // What a handler says is no matter of HTTP.
+        // Errors of a handler do not change the HTTP status.
         assert_eq!(guest.call("fails", json!({})).await.refusal().await, (200, -31_000));
         assert_eq!(guest.call("none", json!({})).await.refusal().await, (200, INVALID_PARAMS));
     }
@@ -438,7 +438,7 @@ async fn batches_are_of_one_revision() {
         let replies = json!([{"jsonrpc": "2.0", "id": 9, "result": {}}, note]);
         assert_eq!(guest.send(&replies).await.status, StatusCode::ACCEPTED);
         assert_eq!(guest.send(&json!([])).await.refusal().await, (400, INVALID_REQUEST));
-        // What is streamed meanwhile comes first.
+        // Messages streamed in the meantime come first.
         let mut talk = call(104);
         talk["params"] = json!({"name": "talk", "arguments": {"count": 2}, "_meta": {"progressToken": 1}});
         let answer = guest.send(&json!([talk, call(105)])).await;
@@ -454,7 +454,7 @@ async fn batches_are_of_one_revision() {
     );
 }
 
-/// Bodies that one reader takes for something else than another one, and that none may take at all.
+/// Bodies that different parsers read differently, and that must be rejected.
 fn smuggled() -> Vec<(String, i64)> {
     const PARSE: i64 = -32700;
     let call = r#""jsonrpc":"2.0","id":1,"method":"tools/call""#;
@@ -514,7 +514,7 @@ async fn what_cannot_be_read_in_one_way_is_refused() {
         let guest = Guest::open(&web, revision).await;
         for (body, code) in smuggled() {
             if body == "[1]" && revision == Revision::V2025_03_26 {
-                continue; // a batch with something wrong in it
+                continue; // a batch with an invalid message
             }
             let headers = guest.headers(&json!({"method": "tools/call", "params": {"name": "echo"}}));
             let answer = guest.handle(post(&body, &borrowed(&headers))).await;
@@ -528,7 +528,7 @@ async fn what_cannot_be_read_in_one_way_is_refused() {
             );
             count += 1;
         }
-        // Keys that are twice there inside the parameters, or not text.
+        // Keys inside the parameters that are duplicated or not strings.
         let inner = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","name":"wait","arguments":{"message":"m"}}}"#;
         let headers = guest.headers(&json!({"method": "tools/call", "params": {"name": "echo"}}));
         let answer = guest.handle(post(inner, &borrowed(&headers))).await;
@@ -598,7 +598,7 @@ async fn other_paths_and_methods() {
         let request = web::request(Method::POST, path).body(ping(1).to_string()).unwrap();
         let answer = guest.handle(request).await;
         assert_eq!(answer.status, 404, "{path}");
-        // Nobody there speaks the protocol, so nobody there answers in it.
+        // Other paths do not speak MCP, so the response is plain text.
         assert_eq!(answer.text().await, "Not found. The endpoint is /mcp.\n");
     }
     for method in ["PUT", "PATCH", "HEAD", "TRACE", "OPTIONS", "PROPFIND", "CONNECT"] {
@@ -609,8 +609,8 @@ async fn other_paths_and_methods() {
         assert_eq!(answer.refusal().await, (405, INVALID_REQUEST));
     }
     let query = web::request(Method::POST, "/mcp?x=1&sessionId=2").body(String::new()).unwrap();
-    assert_eq!(guest.handle(query).await.refusal().await, (400, -32700), "a query is nobody's business");
-    // The era without sessions has only POST.
+    assert_eq!(guest.handle(query).await.refusal().await, (400, -32700), "the query is ignored");
+    // The stateless era has only POST.
     for method in [Method::GET, Method::DELETE] {
         let headers = [("mcp-protocol-version", STATELESS.as_str())];
         let request = with(web::request(method, "/mcp").body(String::new()).unwrap(), &headers);
@@ -674,7 +674,7 @@ async fn pages_are_told_of_allowed_origins_only() {
         "pages of the server itself need no leave"
     );
     assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
-    // Answers can be read by the page, refusals too.
+    // The page can read responses, including errors.
     let message = guest.message("tools/list", json!({}));
     for (headers, expected) in [(&[][..], 200), (&[("accept", "x/y")][..], 406)] {
         let own = guest.headers(&message);
@@ -730,7 +730,7 @@ async fn without_sessions_old_clients_are_served_one_by_one() {
         if revision == STATELESS {
             continue;
         }
-        // Nobody can be asked, and nothing is told on the way.
+        // No server requests and no notifications are possible.
         message["params"] = json!({"name": "ask", "arguments": {}});
         let answer = guest.handle(with(post(&message, &[]), known)).await.message().await;
         assert_eq!(answer["result"]["isError"], true, "{answer}");
@@ -742,7 +742,7 @@ async fn without_sessions_old_clients_are_served_one_by_one() {
         let reply = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
         assert_eq!(guest.send(&reply).await.refusal().await, (400, INVALID_REQUEST));
     }
-    // The answer has the form of the revision that the header names: structured tools, titles and icons came later.
+    // The result has the form of the revision in the header: structured tools, titles and icons came later.
     let list = |version: &'static str| {
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": "server/nothing"});
         post(message, &[("mcp-protocol-version", version)])

@@ -1,4 +1,4 @@
-//! Streams that are cut at any moment, on several threads: nothing is lost, doubled or out of order.
+//! Streams that are cut at any moment, on several threads: nothing is lost, duplicated or out of order.
 #![cfg(feature = "http-server")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -14,7 +14,7 @@ use support::web::{Beside, Events, Guest, serve, text_of};
 const SESSIONS: u64 = 8;
 const CALLS: usize = 40;
 
-/// Numbers that look random and are the same in every run.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -55,18 +55,18 @@ async fn read(events: &mut Events, most: u64, seen: &mut Vec<Value>) -> bool {
     true
 }
 
-/// One call whose stream is cut after some messages, again and again. Gives how often.
+/// Runs one call whose stream is cut after some messages, repeatedly. Returns the number of cuts.
 async fn cut_call(guest: &Guest, dice: &mut Dice) -> usize {
     let count = 1 + dice.roll(30);
     let answer = guest.watch("chat", json!({"count": count})).await;
     let (mut events, mut seen, mut cuts) = (answer.events(), Vec::new(), 0);
     while read(&mut events, 1 + dice.roll(4), &mut seen).await {
         if seen.len() as u64 > count {
-            break; // the answer is there
+            break; // the response has arrived
         }
         let last = events.last.clone().unwrap();
         if dice.roll(2) == 0 {
-            drop(events); // otherwise the server learns it from the client that comes back
+            drop(events); // otherwise the server notices when the client resumes
         }
         if dice.roll(2) == 0 {
             tokio::task::yield_now().await;

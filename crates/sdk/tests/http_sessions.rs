@@ -1,4 +1,4 @@
-//! Sessions over HTTP: whose they are, how many there may be, and when they end.
+//! Sessions over HTTP: ownership, limits and expiry.
 #![cfg(feature = "http-server")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -72,7 +72,7 @@ async fn the_end_of_a_session_ends_what_goes_on_in_it() {
     let guest = Guest::open(&web, LATEST).await;
     let mut stream = guest.get(None).await.events();
     assert_eq!(stream.event().await.unwrap().data.as_deref(), Some(""));
-    // One call that is a stream by now, and one that may still become one.
+    // One call that is already a stream, and one that may still become one.
     let mut call = guest.watch("wait", json!({"count": 2})).await.events();
     assert_eq!(call.event().await.unwrap().data.as_deref(), Some(""));
     let young = guest.clone();
@@ -96,7 +96,7 @@ async fn a_session_is_its_principals() {
         let mut thief = ada.clone();
         thief.always = if who.is_empty() { vec![] } else { vec![("x-user", who.to_owned())] };
         if who == "ada " {
-            continue; // headers have no space at their end
+            continue; // headers have no trailing space
         }
         for method in
             ["tools/list", "tools/call", "ping", "initialize", "resources/read", "tasks/list", "no/such"]
@@ -138,7 +138,7 @@ async fn ids_cannot_be_guessed() {
     let id = guest.session.clone().unwrap();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let mut guesses = 0;
-    // Each digit another one, each digit left out, each digit twice; and a great many others.
+    // Each digit changed, left out and doubled; and many others.
     let digits = "0123456789abcdef";
     let others = (0..64).flat_map(|at| {
         let (head, digit, tail) = (&id[..at], &id[at..=at], &id[at + 1..]);
@@ -207,7 +207,7 @@ async fn work_does_not_keep_a_session_that_its_client_has_left() {
     pass(60 * SECOND).await;
     assert_eq!(scene.alive(), 0);
     assert!(!is_alive(&guest).await);
-    // By others.
+    // By other sessions.
     let guest = Guest::open(&web, LATEST).await;
     let caller = guest.clone();
     let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
@@ -230,7 +230,7 @@ async fn the_session_that_is_idle_for_longest_goes_first() {
         guests.push(Guest::open(&web, LATEST).await);
         pass(SECOND).await;
     }
-    // The oldest is used last, the youngest first.
+    // The oldest session is used last, the newest first.
     for guest in [&guests[2], &guests[1], &guests[3], &guests[0]] {
         assert!(is_alive(guest).await);
         pass(SECOND).await;
@@ -262,7 +262,7 @@ async fn a_principal_at_its_bound_lets_its_own_go() {
     let third = Guest::open_as(&web, LATEST, "ada").await;
     assert!(!is_alive(&adas[1]).await, "of her own, and the one idle for longest");
     assert!(is_alive(&adas[0]).await && is_alive(&third).await);
-    // While all of hers are in use there is none more for her, and there is for others.
+    // While all her sessions are in use she gets no more, but others do.
     let streams = (adas[0].get(None).await, third.get(None).await);
     let mut fourth = Guest::new(&web, LATEST);
     fourth.always = vec![("x-user", "ada".into())];
@@ -272,7 +272,7 @@ async fn a_principal_at_its_bound_lets_its_own_go() {
     assert_eq!(answer.refusal().await, (503, -32600));
     let eve = Guest::open_as(&web, LATEST, "eve").await;
     assert!(is_alive(&eve).await && is_alive(&bob).await && is_alive(&anonymous).await);
-    // What was let go does not count for ever.
+    // A session that has ended no longer counts.
     assert_eq!(third.delete().await.status, StatusCode::NO_CONTENT);
     drop(streams);
     fourth.initialize().await;
@@ -297,7 +297,7 @@ async fn there_is_no_room_while_all_are_in_use() {
         assert_eq!(answer.refusal().await, (503, -32600));
         pass(SECOND).await;
     }
-    // The era without sessions needs no room.
+    // The stateless era needs no session.
     assert_eq!(Guest::new(&web, STATELESS).call_text("echo", json!({"message": "m"})).await, "m");
     streams.remove(1);
     let new = Guest::open(&web, LATEST).await;
@@ -311,7 +311,7 @@ async fn two_requests_at_once_cannot_have_the_same_id() {
     let server = scene.server().tool("meet", "", move |_: NoArgs, cx: Context| {
         let (scene, both) = (meet.clone(), both.clone());
         async move {
-            both.wait(); // neither waits for anything before both have begun
+            both.wait(); // both are running before either waits
             scene.wait(1, cx).await
         }
     });
@@ -339,7 +339,7 @@ async fn two_requests_at_once_cannot_have_the_same_id() {
 #[tokio::test(start_paused = true)]
 async fn session_ids_are_never_shown() {
     let ears = Ears::default();
-    // For every thread: what one without it meets first would never be heard by those that have it.
+    // For every thread: a callsite first hit by a thread without the subscriber would stay disabled for all.
     tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let shown = Arc::new(Mutex::new(String::new()));
     let (show, scene) = (shown.clone(), Scene::new());
@@ -372,7 +372,7 @@ async fn session_ids_are_never_shown() {
     let second = opened.header("mcp-session-id").unwrap().to_owned();
     guest.delete().await;
     let refused = guest.ask("ping", json!({})).await.text().await;
-    // The address of the first transport has one in it.
+    // The URL of the HTTP+SSE transport contains one.
     let get = web::request(http::Method::GET, "/sse").body(String::new()).unwrap();
     let mut line = guest.handle(get).await.events();
     let address = line.event().await.unwrap().data.unwrap();
@@ -402,7 +402,7 @@ struct Shared {
     sessions: Arc<Mutex<HashMap<SessionKey, SavedSession>>>,
     events: Arc<Mutex<Vec<Kept>>>,
     loads: Arc<AtomicUsize>,
-    /// Those that go on.
+    /// Number of saves in progress.
     saves: Arc<AtomicUsize>,
 }
 
@@ -415,7 +415,7 @@ impl SessionStore for Shared {
         std::thread::yield_now();
         self.sessions.lock().unwrap().insert(*key, session);
         self.saves.fetch_sub(1, Ordering::SeqCst);
-        assert_eq!(others, 0, "two at once come in any order");
+        assert_eq!(others, 0, "concurrent saves have no order");
     }
 
     fn load(&self, key: &SessionKey) -> Coming<Option<SavedSession>> {
@@ -484,7 +484,7 @@ async fn changes_at_once_are_all_kept_and_none_after_the_end() {
         for asked in asked {
             asked.end().await;
         }
-        assert!(shared.sessions.lock().unwrap().is_empty(), "a session that is over is kept");
+        assert!(shared.sessions.lock().unwrap().is_empty(), "an ended session is stored");
     }
 }
 
@@ -502,7 +502,7 @@ async fn a_session_goes_on_at_another_endpoint() {
             StatusCode::OK
         );
         let elsewhere = moved(&guest, &there);
-        // Two at once open it once.
+        // Two concurrent requests restore it once.
         let (one, two) = tokio::join!(
             elsewhere.call("remember", json!({"message": "one"})),
             elsewhere.call("remember", json!({"message": "two"})),
@@ -525,7 +525,7 @@ async fn a_session_goes_on_at_another_endpoint() {
         let third = sharing(&scene, &shared);
         assert!(!is_alive(&moved(&thief, &third)).await);
         assert_eq!(moved(&thief, &third).delete().await.status, StatusCode::NOT_FOUND);
-        // Where it was never used it can be ended, too.
+        // It can also be ended where it was never used.
         assert_eq!(moved(&guest, &third).delete().await.status, StatusCode::NO_CONTENT);
         assert!(!is_alive(&moved(&guest, &third)).await);
         assert!(shared.sessions.lock().unwrap().is_empty() && shared.events.lock().unwrap().is_empty());
@@ -548,7 +548,7 @@ async fn opening_a_session_again_takes_the_place_of_one() {
     for alive in all.collect::<Vec<_>>() {
         assert!(alive.end().await);
     }
-    // Two fit, and this is one of them, however many have opened it.
+    // Two sessions fit, and this is one of them, however many have opened it.
     pass(SECOND).await;
     let second = Guest::open_as(&there, LATEST, "ada").await;
     assert!(is_alive(&second).await);
@@ -574,11 +574,11 @@ async fn events_of_two_endpoints_are_not_mistaken_for_each_other() {
         seen.split('-').next(),
         "other streams, other numbers"
     );
-    // What was missed is found in the store, the answer too.
+    // Missed events are in the store, including the response.
     let rest = elsewhere.get(Some(&seen)).await.events().rest().await;
     assert_eq!(rest.len(), 3);
     assert_eq!((&rest[0]["params"]["progress"], text_of(&rest[2])), (&json!(2.0), "talked".to_owned()));
-    // The stream that belongs to no request begins anew, and says so.
+    // The standalone stream restarts, and reports the gap.
     assert_eq!(elsewhere.get(Some("0-7")).await.refusal().await, (400, -32600));
     let mut stream = elsewhere.get(None).await.events();
     let first = stream.event().await.unwrap().id.unwrap();

@@ -1,4 +1,4 @@
-//! Answers that are streams: when they are, what travels on them, how clients come back to them, and how they end.
+//! Responses that are streams: when, what they carry, how clients resume them, and how they end.
 #![cfg(feature = "http-server")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -32,7 +32,7 @@ fn progress(messages: &[Value]) -> Vec<f64> {
     values.map(|message| message["params"]["progress"].as_f64().unwrap()).collect()
 }
 
-/// The event that says from where to come back.
+/// Returns the id of the event to resume from.
 async fn primed(events: &mut Events) -> String {
     let event = events.event().await.unwrap();
     assert_eq!((event.data.as_deref(), event.name), (Some(""), None));
@@ -45,7 +45,7 @@ async fn what_is_sent_before_the_answer_makes_a_stream() {
     for revision in Revision::ALL {
         let guest = Guest::open(&web, revision).await;
         let quiet = guest.call("talk", json!({"count": 3})).await;
-        assert_eq!(text_of(&quiet.message().await), "talked", "nobody asked how far it is");
+        assert_eq!(text_of(&quiet.message().await), "talked", "no progress was requested");
         let mut events = guest.watch("talk", json!({"count": 2})).await.events();
         let (mut ids, mut messages, mut first) = (Vec::new(), Vec::new(), true);
         while let Some(event) = events.event().await {
@@ -82,7 +82,7 @@ async fn log_messages_travel_with_their_call() {
         assert!(stream.is_quiet(SECOND).await);
     }
     let guest = Guest::open(&web, STATELESS).await;
-    assert_eq!(guest.call_text("log", json!({})).await, "logged", "nobody asked for them");
+    assert_eq!(guest.call_text("log", json!({})).await, "logged", "no log messages were requested");
     let meta = json!({"io.modelcontextprotocol/logLevel": "info"});
     let params = json!({"name": "log", "arguments": {}, "_meta": meta});
     assert_eq!(guest.ask("tools/call", params).await.events().rest().await.len(), 2);
@@ -142,7 +142,7 @@ async fn questions_are_asked_on_the_stream_of_their_call() {
             let answer = json!({"action": "accept", "content": {"name": "Ada"}});
             asked.push(("ask", "elicitation/create", answer, "Ada"));
         }
-        // All at once: each is answered by the answer to its own question.
+        // All concurrently: each is answered by the reply to its own request.
         let mut calls = Vec::new();
         for (tool, method, answer, expected) in asked {
             let mut call = guest.call(tool, json!({})).await.events();
@@ -186,7 +186,7 @@ async fn changes_are_told_on_the_stream_that_belongs_to_no_request() {
             guest.ask("resources/subscribe", json!({"uri": "memo://one"})).await.status,
             StatusCode::OK
         );
-        // What is told before the stream is there waits for it.
+        // Notifications sent before the stream is open wait for it.
         handle.tools_changed();
         pass(SECOND).await;
         let mut stream = guest.get(None).await.events();
@@ -208,7 +208,7 @@ async fn changes_are_told_on_the_stream_that_belongs_to_no_request() {
             StatusCode::OK
         );
         handle.resource_updated("memo://one");
-        assert!(stream.is_quiet(SECOND).await, "each message once, and nothing that nobody wants");
+        assert!(stream.is_quiet(SECOND).await, "each message once, and nothing unrequested");
         let mut other = deaf.get(None).await.events();
         for _ in 0..2 {
             let told = other.message().await;
@@ -232,7 +232,7 @@ async fn a_session_has_one_such_stream() {
         let mut stream = stream.events();
         service.handle().tools_changed();
         stream.message().await;
-        // A client that saw an event knows better than the server that its stream is gone.
+        // A client that resumes knows better than the server that its stream is gone.
         let last = stream.last.clone().unwrap();
         let mut again = guest.get(Some(&last)).await.events();
         assert_eq!(stream.next().await, None, "the first one ends");
@@ -240,7 +240,7 @@ async fn a_session_has_one_such_stream() {
         assert_eq!(guest.get(None).await.refusal().await, (409, -32600), "the second one goes on");
         service.handle().tools_changed();
         again.message().await;
-        // One that is wrong about what it saw changes nothing.
+        // A wrong event id changes nothing.
         assert_eq!(guest.get(Some("0-99")).await.refusal().await, (400, -32600));
         service.handle().tools_changed();
         again.message().await;
@@ -271,7 +271,7 @@ async fn a_client_comes_back_to_the_stream_of_its_call_from_any_event() {
             }
             let last = call.last.clone().unwrap();
             drop(call);
-            // Half of the rest comes while nobody listens.
+            // Half of the rest is sent while the client is disconnected.
             scene.step(1);
             pass(SECOND).await;
             let mut back = guest.get(Some(&last)).await.events();
@@ -324,7 +324,7 @@ async fn a_client_comes_back_to_the_stream_of_no_request() {
         service.handle().tools_changed();
         stream.message().await;
         let last = stream.last.clone().unwrap();
-        // One that was sent and may not have arrived, and two that come while nobody listens.
+        // One event that was sent and may not have arrived, and two while the client is disconnected.
         service.handle().resources_changed();
         stream.message().await;
         drop(stream);
@@ -384,7 +384,7 @@ async fn what_is_no_longer_known_is_a_gap_and_never_silence() {
             assert_eq!(guest.get(Some(wrong)).await.refusal().await, (400, -32600), "{wrong:?}");
         }
     }
-    // Another's events are not found by their numbers.
+    // Events of another session are not found by their numbers.
     let other = Guest::open(&web, LATEST).await;
     assert_eq!(other.get(Some(&last[1_000])).await.refusal().await, (400, -32600));
 }
@@ -396,7 +396,7 @@ async fn a_call_lets_its_stream_go_and_the_client_comes_back() {
         let (web, _) = endpoint(&scene);
         let guest = Guest::open(&web, revision).await;
         if revision != LATEST {
-            // There would be no way back.
+            // The stream could not be resumed.
             let caller = guest.clone();
             let call = Beside::start(async move { caller.call("leave", json!({})).await });
             scene.until_alive(1).await;
@@ -460,7 +460,7 @@ async fn a_disconnect_gives_a_request_up_without_a_session() {
     let scene = Scene::new();
     let (web, _) = endpoint(&scene);
     let guest = Guest::new(&web, STATELESS);
-    // While the answer is waited for, and while it streams.
+    // While the response is pending, and while it streams.
     let caller = guest.clone();
     let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
     scene.until_alive(1).await;
@@ -529,7 +529,7 @@ async fn questions_of_a_call_whose_way_was_cut_are_asked_elsewhere() {
     let caller = guest.clone();
     let call = Beside::start(async move { caller.call("ask_later", json!({})).await });
     pass(SECOND / 2).await;
-    drop(call); // before anything could be sent that it could come back to
+    drop(call); // before any event that it could resume from
     scene.step(1);
     let question = stream.message().await;
     assert_eq!(question["method"], "roots/list");
@@ -609,9 +609,9 @@ async fn a_call_that_says_much_to_nobody_comes_to_its_end() {
     pass(SECOND).await;
     assert_eq!(scene.ended(), 1);
     let rest = guest.get(Some(&last)).await.events().rest().await;
-    assert_eq!(rest.len(), 41, "all of it was kept");
+    assert_eq!(rest.len(), 41, "all of it was stored");
     assert_eq!(text_of(&rest[40]).len(), 2 << 20);
-    // Without a way back it is not kept, and ends as well.
+    // A stream that cannot be resumed is not stored, and ends as well.
     let caller = guest.clone();
     let call = Beside::start(async move { caller.call("shout", json!({"count": 40})).await });
     pass(SECOND / 2).await;
@@ -621,7 +621,7 @@ async fn a_call_that_says_much_to_nobody_comes_to_its_end() {
     assert_eq!(scene.ended(), 2);
 }
 
-/// Counts what is kept.
+/// Counts stored events.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<(SessionKey, u32, KeptEvent)>>>);
 
@@ -674,7 +674,7 @@ async fn nothing_is_kept_of_a_session_that_has_ended() {
         scene.step(1);
         assert_eq!(guest.delete().await.status, StatusCode::NO_CONTENT);
         scene.until_alive(0).await;
-        // What was under way when the session ended may still arrive, and is not kept.
+        // Events of calls that were running when the session ended are not stored.
         call.rest().await;
         stream.events().rest().await;
         pass(SECOND).await;
@@ -731,11 +731,11 @@ async fn changes_are_told_to_those_who_listen() {
     let id = &message["id"];
     assert!(told.iter().all(|told| told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == *id));
     assert!(listening.is_quiet(SECOND).await && other.is_quiet(SECOND).await);
-    // Progress and log messages are never told here.
+    // Progress and log messages are never sent here.
     let talked = guest.watch("talk", json!({"count": 1})).await.events().rest().await;
     assert_eq!(talked.len(), 2);
     assert!(listening.is_quiet(SECOND).await);
-    // The server ends: each is answered.
+    // Shutdown: every call is answered.
     web.close_streams();
     let rest = listening.rest().await;
     assert_eq!((rest.len(), &rest[0]["id"]), (1, id));
@@ -787,7 +787,7 @@ async fn tasks_of_a_session_are_told_on_the_stream_of_no_request() {
     );
     let result = guest.ask("tasks/result", json!({"taskId": task})).await.message().await;
     assert_eq!(text_of(&result), "done at last");
-    // Questions of a task, too.
+    // Server requests of a task, too.
     let begun = guest.ask("tools/call", json!({"name": "ask", "arguments": {}, "task": {}})).await;
     assert!(begun.message().await["result"]["task"]["taskId"].is_string());
     let mut questions = Vec::new();
@@ -832,7 +832,7 @@ async fn sessions_do_not_see_each_other() {
     two.reply(&ask_one, json!({"action": "accept", "content": {"name": "Stolen"}})).await;
     one.reply(&ask_one, json!({"action": "accept", "content": {"name": "One"}})).await;
     assert_eq!(text_of(&first.message().await), "One");
-    // An id that is in use in one session is free in another.
+    // An id in use in one session is free in another.
     let again = one.send(&message("one")).await.events();
     assert_eq!(one.send(&message("one")).await.refusal().await, (400, -32600));
     drop(again);
@@ -852,7 +852,7 @@ async fn the_end_of_the_server_ends_streams_and_answers_calls() {
         web.close_streams();
         stream.rest().await;
         let asked = asking.rest().await;
-        assert_eq!(asked.last().unwrap()["result"]["isError"], true, "nobody can answer any more");
+        assert_eq!(asked.last().unwrap()["result"]["isError"], true, "no client can answer any more");
         scene.step(1);
         assert_eq!(text_of(&call.end().await.message().await), "1 steps");
     }

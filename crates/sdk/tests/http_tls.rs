@@ -1,4 +1,4 @@
-//! Services that speak TLS, and those that only some may reach.
+//! Services with TLS, and services with an address filter.
 #![cfg(all(feature = "http-server", feature = "tls"))]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
@@ -25,7 +25,7 @@ const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_mins(5);
 const PLAIN: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// Answers everybody.
+/// Service that responds to everyone.
 #[derive(Clone)]
 struct Hello;
 
@@ -43,7 +43,7 @@ impl Service<Request<Incoming>> for Hello {
     }
 }
 
-/// What somebody who trusts the authority is answered, over a connection of its own.
+/// Returns the response to a client that trusts the authority, over its own connection.
 #[tokio::main(flavor = "current_thread")]
 async fn answer(site: &Site) -> Result<String, EgressError> {
     let target = Target::typed(&format!("https://{}/", site.address)).unwrap();
@@ -74,7 +74,7 @@ fn whoever_speaks_tls_is_answered_and_nobody_else() {
 #[test]
 fn whoever_stalls_in_the_middle_is_cut_and_holds_nobody_up() {
     let (site, _) = secure(|listener| listener.connection_timeouts(LONG, SHORT, LONG));
-    // The beginning of what a client says first.
+    // The start of a TLS client hello.
     let mut slow = site.connect();
     slow.write("\x16\x03\x01");
     assert_eq!(answer(&site).unwrap(), "hello");
@@ -118,7 +118,7 @@ fn a_certificate_is_replaced_and_one_that_is_wrong_is_not_taken() {
 fn those_with_another_address_are_closed_before_anything_is_read() {
     let site = Site::serving(|listener| listener.only_from(|address| !address.is_loopback()), Hello);
     let mut socket = site.connect();
-    let _ = socket.try_write(PLAIN); // it may be closed already
+    let _ = socket.try_write(PLAIN); // it may already be closed
     assert_eq!(socket.end(), "");
     let site = Site::serving(|listener| listener.only_from(|address| address.is_loopback()), Hello);
     let mut socket = site.connect();

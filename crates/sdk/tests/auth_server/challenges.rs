@@ -1,4 +1,4 @@
-//! What those learn who are not let in, byte for byte.
+//! Rejections of requests, byte for byte.
 
 use http::{Method, Request};
 use linchpin::server::HttpService;
@@ -34,7 +34,7 @@ async fn who_sends_no_token_learns_where_to_get_one() {
         let request = request(method, "/mcp").body(String::new()).unwrap();
         assert_eq!(send(&web, request).await, (401, vec![usual.clone()], text.to_owned()));
     }
-    // Where nothing is needed beside a token, nothing is said of scopes.
+    // Without required scopes, a challenge has no `scope`.
     let web = calls.serve(Auth::jwt(ISSUER, RESOURCE).keys(set(&[&key])));
     let bare = vec![format!("Bearer resource_metadata=\"{METADATA}\"")];
     assert_eq!(challenges(&call(&web, "plain", &[]).await.headers), bare);
@@ -117,7 +117,7 @@ async fn each_way_to_send_a_token_has_its_challenge() {
     let required = calls.serve(auth(&key).dpop(Dpop::Required));
     assert_eq!(challenges(&call(&required, "plain", &[]).await.headers), std::slice::from_ref(&proof));
 
-    // What is wrong stands in the challenge of the way that was used.
+    // The error is in the challenge of the scheme that was used.
     let wrong =
         ", error=\"invalid_token\", error_description=\"the token is not bound to a key: use Bearer\"";
     let unbound = format!("DPoP {}", key.sign(&claims()));

@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key, and the proofs that come with them.
+//! Key-bound tokens and their `DPoP` proofs.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use crate::issuer::{
 };
 use crate::support::web::{Guest, request, with};
 
-/// A token that is bound to a key, and its holder.
+/// Key-bound token with its key.
 struct Holder {
     key: Key,
     token: String,
@@ -44,7 +44,7 @@ impl Holder {
         self.key.sign_text(&header.to_string(), &claims.to_string())
     }
 
-    /// A good proof but for one claim; null leaves it out.
+    /// Returns a valid proof except for one claim; null omits it.
     fn but(&self, name: &str, value: Value) -> String {
         let mut claims = self.claims();
         claims[name] = value;
@@ -243,7 +243,7 @@ async fn every_request_has_a_proof_of_its_own() {
             assert_eq!(answer.status.as_u16(), status, "{method} {htm}");
         }
     }
-    // The stream of the first transport has a URL of its own.
+    // The HTTP+SSE stream has a URL of its own.
     let legacy =
         calls.server().http().auth(auth(&issuer).dpop(Dpop::Required)).legacy_sse().into_service().unwrap();
     for (htu, status) in [("https://mcp.example.com/sse", 200), (RESOURCE, 401)] {
@@ -254,7 +254,7 @@ async fn every_request_has_a_proof_of_its_own() {
         let request = with(request, &[("authorization", &*sent), ("dpop", &*proof)]);
         assert_eq!(Guest::new(&legacy, Revision::V2024_11_05).handle(request).await.status.as_u16(), status);
     }
-    // The scopes are asked for in the way that the token was sent.
+    // The scope challenge uses the scheme of the token.
     let proof = holder.good();
     let answer = call(&web, "write", &[("authorization", &*sent), ("dpop", &*proof)]).await;
     let (status, challenges, _) = refusal(answer, &holder.token).await;

@@ -1,4 +1,4 @@
-//! An authorization server as far as a resource server sees it: keys, and tokens signed with them.
+//! Authorization server as a resource server sees it: keys, and tokens signed with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::support::web::{Answer, Guest, borrowed, modern, post};
 pub(crate) const ISSUER: &str = "https://auth.example.com";
 pub(crate) const RESOURCE: &str = "https://mcp.example.com/mcp";
 pub(crate) const METADATA: &str = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
-/// Seconds since 1970.
+/// Current time of the tests, in seconds since the Unix epoch.
 pub(crate) const NOW: u64 = 1_800_000_000;
 
 pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
@@ -29,7 +29,7 @@ pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
-/// A key that signs.
+/// Signing key.
 pub(crate) struct Key {
     pair: EcdsaKeyPair,
     id: &'static str,
@@ -48,7 +48,7 @@ impl Key {
         json!({"kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y), "kid": self.id, "use": "sig"})
     }
 
-    /// The public half as proofs carry it.
+    /// Returns the public key as proofs contain it.
     pub(crate) fn bare_jwk(&self) -> Value {
         let mut jwk = self.jwk();
         jwk.as_object_mut().unwrap().retain(|name, _| !["kid", "use"].contains(&name.as_str()));
@@ -61,7 +61,7 @@ impl Key {
         encode(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()))
     }
 
-    /// Signs two texts as they are.
+    /// Signs a header and claims given as text.
     pub(crate) fn sign_text(&self, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", encode(header), encode(claims));
         let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
@@ -78,7 +78,7 @@ pub(crate) fn set(keys: &[&Key]) -> Value {
     json!({"keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>()})
 }
 
-/// What a good token says.
+/// Returns the claims of a valid token.
 pub(crate) fn claims() -> Value {
     json!({
         "iss": ISSUER, "aud": RESOURCE, "sub": "ada", "client_id": "app", "scope": "mcp:basic files:read",
@@ -86,7 +86,7 @@ pub(crate) fn claims() -> Value {
     })
 }
 
-/// Good claims but for one; null leaves it out.
+/// Returns valid claims except for one; null omits it.
 pub(crate) fn but(name: &str, value: Value) -> Value {
     let mut claims = claims();
     if value.is_null() {
@@ -101,7 +101,7 @@ pub(crate) fn auth(key: &Key) -> Auth {
     Auth::jwt(ISSUER, RESOURCE).keys(set(&[key])).clock(now).require(["mcp:basic"])
 }
 
-/// A server with tools for those who may, which counts what was called.
+/// Server with tools that require scopes, which counts the calls.
 #[derive(Clone, Default)]
 pub(crate) struct Calls(Arc<AtomicUsize>);
 
@@ -125,7 +125,7 @@ impl Calls {
             .tool("who", "", |_: NoArgs, cx: Context| async move {
                 let identity = cx.identity().unwrap();
                 let http = cx.http().unwrap();
-                assert!(!http.headers.contains_key("authorization"), "nobody can pass it on");
+                assert!(!http.headers.contains_key("authorization"), "handlers cannot forward it");
                 assert!(!http.headers.contains_key("dpop"));
                 assert_eq!(cx.principal(), Some(identity.subject()));
                 describe(identity)
@@ -150,7 +150,7 @@ fn describe(identity: &Identity) -> String {
     )
 }
 
-/// A stateless call of a tool with these headers beside the usual ones.
+/// Calls a tool in the stateless era, with additional headers.
 pub(crate) async fn call(web: &HttpService, tool: &str, more: &[(&str, &str)]) -> Answer {
     let (message, headers) = modern(1, "tools/call", json!({"name": tool, "arguments": {}}));
     let mut headers = borrowed(&headers);
@@ -168,7 +168,7 @@ pub(crate) fn challenges(headers: &HeaderMap) -> Vec<String> {
     headers.get_all("www-authenticate").iter().map(|value| value.to_str().unwrap().to_owned()).collect()
 }
 
-/// The status, the challenges and the text of a refusal, which must not hold the token.
+/// Returns the status, the challenges and the text of a rejection, which must not contain the token.
 pub(crate) async fn refusal(answer: Answer, token: &str) -> (u16, Vec<String>, String) {
     let (status, challenges) = (answer.status.as_u16(), challenges(&answer.headers));
     let message = answer.message().await;

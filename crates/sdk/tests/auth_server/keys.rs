@@ -1,4 +1,4 @@
-//! Keys that are fetched from an issuer on this machine, which may be any kind of bad.
+//! Keys fetched from an issuer on this machine, which may misbehave in any way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::issuer::{Calls, Key, RESOURCE, but, call_with, now, refusal, set};
 const METADATA: &str = "/.well-known/oauth-authorization-server";
 const KEYS: &str = "/keys";
 
-/// A token of the issuer at this address.
+/// Returns a token of the issuer at this address.
 fn token(key: &Key, issuer: &str) -> String {
     key.sign(&but("iss", json!(issuer)))
 }
@@ -24,7 +24,7 @@ fn guarded(issuer: &str) -> HttpService {
     Calls::default().serve(Auth::jwt(issuer, RESOURCE).clock(now))
 }
 
-/// What an issuer does in place of what it should.
+/// Overrides a response of the issuer.
 type Special = dyn Fn(&Seen) -> Option<Reply> + Send + Sync;
 
 fn origin(seen: &Seen) -> String {
@@ -36,7 +36,7 @@ fn metadata(seen: &Seen) -> Reply {
     Reply::json(&json!({"issuer": origin, "jwks_uri": format!("{origin}{KEYS}")}))
 }
 
-/// An issuer as it should be, but for what `special` does.
+/// Starts a correct issuer, except for the responses of `special`.
 async fn issuer(keys: Value, special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static) -> HttpScript {
     HttpScript::start(move |seen| {
         special(seen).unwrap_or_else(|| match &*seen.path {
@@ -68,7 +68,7 @@ async fn keys_are_found_once_for_all() {
         assert_eq!(status.unwrap(), 200);
     }
     assert_eq!(paths(&script), [METADATA, KEYS]);
-    // A key that nobody knows: looked for at most once in a while, however often it is tried.
+    // An unknown key: fetched at most once in a while, however often it is tried.
     let strange = Key::new("k2").sign(&but("iss", json!(script.origin())));
     for _ in 0..20 {
         let (status, _, text) = refusal(call_with(&web, "plain", &strange).await, &strange).await;
@@ -242,7 +242,7 @@ async fn whoever_leaves_does_not_end_the_fetch_for_others() {
     assert_eq!(paths(&script), [METADATA, KEYS]);
 }
 
-/// Lets time pass for those who measure it, and nobody waits: sockets have no clock to be paused.
+/// Advances the clock without waiting: sockets cannot be paused.
 async fn later(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
@@ -268,7 +268,7 @@ async fn keys_change_and_old_ones_go() {
     assert_eq!(call_with(&web, "plain", &by_new).await.status, 200);
     assert_eq!(paths(&script).len(), 4);
     turn.store(2, Ordering::SeqCst);
-    // After five minutes keys are no longer fresh: whoever comes next waits for the new ones.
+    // After five minutes the keys are no longer fresh: the next request waits for new ones.
     later(Duration::from_secs(301)).await;
     assert_eq!(call_with(&web, "plain", &by_new).await.status, 200);
     assert_eq!(paths(&script).len(), 6);

@@ -1,4 +1,4 @@
-//! Tokens are secrets: whatever becomes of one, nobody reads it in a log or an answer.
+//! Tokens are secrets: whatever happens to one, it is in no log and no response.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::support::web::{Guest, request};
 #[tokio::test]
 async fn no_token_is_ever_shown() {
     let ears = Ears::default();
-    // For every thread: what one without it meets first would never be heard by those that have it.
+    // For every thread: a callsite first hit by a thread without the subscriber would stay disabled for all.
     tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let key = Key::new("k1");
     let opaque = Auth::opaque([ISSUER], RESOURCE, |_| async { Err(Error::tool("the store is gone")) });
@@ -56,7 +56,7 @@ async fn no_token_is_ever_shown() {
     let logged = ears.take();
     assert!(logged.contains("request rejected") && logged.contains("the store is gone"), "{logged}");
     for token in &canaries {
-        // Neither as it is, nor the parts of it that are secret.
+        // Neither the whole token nor its secret parts.
         for part in token.split('.').filter(|part| part.len() > 8).chain([&**token]) {
             assert!(!logged.contains(part) && !answers.contains(part), "{part}");
         }

@@ -1,4 +1,4 @@
-//! Servers that want to know who asks: tokens, challenges, scopes, proofs, keys, and whose a session is.
+//! Servers that require authentication: tokens, challenges, scopes, proofs, keys, and session ownership.
 
 #![cfg(feature = "auth")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]

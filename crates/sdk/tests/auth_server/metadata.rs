@@ -1,4 +1,4 @@
-//! The document that says where tokens come from.
+//! Protected resource metadata.
 
 use http::Method;
 use linchpin::{Auth, Dpop, Revision, Server};

@@ -1,4 +1,4 @@
-//! Tokens that only their issuer understands.
+//! Opaque tokens, resolved by a lookup function.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn who_knows_them_says_who_asks() {
         assert_eq!(answer.header("retry-after"), (status == 503).then_some("5"));
         let (found, challenges, said) = refusal(answer, "").await;
         assert_eq!((found, &*said), (status, text));
-        assert_eq!(challenges.is_empty(), status == 503, "nobody should throw its token away");
+        assert_eq!(challenges.is_empty(), status == 503, "the client should not discard its token");
     }
     let web = calls.serve(auth().dpop(Dpop::Optional));
     let (_, _, text) = refusal(call_with(&web, "plain", "bound").await, "").await;

@@ -1,4 +1,4 @@
-//! What a token may do: the same in every revision and in every way that leads to a tool.
+//! Scope checks: the same in every revision and on every path to a tool.
 
 use http::{Method, Request, StatusCode};
 use linchpin::model::TaskSupport;
@@ -11,7 +11,7 @@ use crate::support::scene::Name;
 use crate::support::web::{Answer, Guest, request, text_of, with};
 use crate::support::{STATELESS, session_revisions};
 
-/// Tokens say what they may: `mcp.basic+files.read`.
+/// Configures tokens that name their scopes: `mcp.basic+files.read`.
 fn auth() -> Auth {
     Auth::opaque([ISSUER], RESOURCE, |token| async move {
         let scopes = token.expose().split('+').map(|scope| scope.replace('.', ":"));
@@ -20,7 +20,7 @@ fn auth() -> Auth {
     .require(["mcp:basic"])
 }
 
-/// The header for these scopes.
+/// Returns the `Authorization` header for these scopes.
 fn header(scopes: &str) -> String {
     format!("Bearer {}", scopes.replace(':', "."))
 }
@@ -31,7 +31,7 @@ fn guest(web: &HttpService, revision: Revision, scopes: &str) -> Guest {
     guest
 }
 
-/// The challenge for these scopes.
+/// Returns the challenge for these scopes.
 fn insufficient(scopes: &str) -> Vec<String> {
     vec![format!(
         "Bearer resource_metadata=\"{METADATA}\", scope=\"{scopes}\", error=\"insufficient_scope\", \
@@ -48,7 +48,7 @@ async fn assert_forbidden(answer: Answer, scopes: &str, what: &str) {
     assert_eq!(answer.message().await["error"]["code"], -32600);
 }
 
-/// What each tool needs in all.
+/// All scopes that each tool requires.
 const TOOLS: [(&str, &str); 3] =
     [("plain", "mcp:basic"), ("read", "mcp:basic files:read"), ("write", "mcp:basic files:write files:read")];
 const TOKENS: [&str; 7] = [
@@ -74,7 +74,7 @@ async fn a_revision_is_no_way_around() {
     for (web, has_sessions) in [(&with_sessions, true), (&without, false)] {
         for revision in Revision::ALL {
             for token in TOKENS {
-                // A session is opened by somebody who may, and used by the same one with another token.
+                // The session is opened with a sufficient token, and used by the same principal with another one.
                 let mut guest = guest(web, revision, "mcp:basic");
                 if has_sessions {
                     guest.initialize().await;
@@ -189,7 +189,7 @@ async fn the_first_transport_is_no_way_around() {
     assert_forbidden(post("mcp:basic", "read").await, "mcp:basic files:read", "read").await;
     assert_forbidden(post("files:read", "plain").await, "mcp:basic", "plain").await;
     assert_eq!(calls.count(), 0);
-    // More than the stream was opened with: what counts is the token of the message.
+    // More scopes than the stream was opened with: the token of the message counts.
     guest.note(&call("read"));
     assert_eq!(post("mcp:basic+files:read", "read").await.status, 202);
     assert_eq!(text_of(&stream.message().await), "done");

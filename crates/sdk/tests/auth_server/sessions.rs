@@ -1,4 +1,4 @@
-//! Whose a session is, and what a new token changes.
+//! Session ownership, and the effect of a new token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,14 +52,14 @@ async fn a_session_is_of_the_one_who_opened_it() {
             stolen += 3;
         }
         assert_eq!(calls.count(), before);
-        // Another token of the same one: with other scopes, and issued later.
+        // Another token of the same principal: other scopes, and issued later.
         let mut renewed = but("scope", json!("mcp:basic files:read files:write"));
         renewed["jti"] = json!("2");
         ada.always = vec![("authorization", format!("Bearer {}", key.sign(&renewed)))];
         assert_eq!(ada.call_text("write", json!({})).await, "done");
         let who = text_of(&ada.call("who", json!({})).await.message().await);
         assert!(who.contains("files:write") && who.ends_with(" 2"), "{who}");
-        // An expired one ends nothing, and opens nothing.
+        // An expired token ends nothing and opens nothing.
         let fresh = ada.always.clone();
         ada.always = vec![("authorization", format!("Bearer {}", key.sign(&but("exp", json!(NOW - 100)))))];
         assert_eq!(ada.ask("ping", json!({})).await.status, StatusCode::UNAUTHORIZED);
@@ -116,7 +116,7 @@ async fn streams_end_with_the_token_that_opened_them() {
     assert_eq!(begun.elapsed(), LIFE);
     assert_eq!(listening.rest().await, [Value::Null; 0]);
     assert_eq!(begun.elapsed(), LIFE);
-    // The session is still there, and so is what was called in time.
+    // The session still exists, and so do the calls that were made in time.
     assert!(ada.get(None).await.is_stream());
     end.notify_one();
     assert_eq!(text_of(&slow.message().await), "done");

@@ -1,4 +1,4 @@
-//! Tokens, good and bad. Whatever is wrong with one is said in one way, and no handler hears of it.
+//! Valid and invalid tokens. Every defect is reported in the same way, and no handler is called.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use crate::issuer::{
 };
 use crate::support::web::text_of;
 
-/// A token with another header.
+/// Returns a token with another header.
 fn headed(key: &Key, header: &str) -> String {
     key.sign_text(header, &claims().to_string())
 }
 
-/// A token of these claims, as text.
+/// Returns a token with these claims, as text.
 fn saying(key: &Key, claims: &str) -> String {
     key.sign_text(r#"{"alg":"ES256","kid":"k1"}"#, claims)
 }
@@ -21,7 +21,7 @@ fn with_claim(key: &Key, name: &str, value: Value) -> String {
     key.sign(&but(name, value))
 }
 
-/// Tokens that are not as they must be, whoever signed them.
+/// Malformed tokens, regardless of their signature.
 fn misshapen(key: &Key) -> Vec<(String, &'static str)> {
     const PARTS: &str = "the token is not a JWT: expected three parts separated by dots";
     const SIGNATURE: &str = "the signature of the token is not base64url";
@@ -112,7 +112,7 @@ fn misshapen(key: &Key) -> Vec<(String, &'static str)> {
     ]
 }
 
-/// Tokens that the issuer signed, and that are not good here or now.
+/// Tokens that the issuer signed, and that are not valid here or now.
 fn wrong(key: &Key) -> Vec<(String, &'static str)> {
     const ISS: &str = "the token is from another issuer";
     const AUD: &str = "the token is for another audience";
