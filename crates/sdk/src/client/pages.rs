@@ -87,7 +87,7 @@ impl<T> Default for Listing<T> {
     }
 }
 
-/// The client whose item types inspect a received page.
+/// Client state, passed to an item type to inspect a received page.
 #[doc(hidden)]
 pub struct Seen<'a>(&'a Core);
 

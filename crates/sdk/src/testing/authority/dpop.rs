@@ -1,4 +1,4 @@
-//! DPoP proofs: the sender of a request owns the key that its token is bound to (RFC 9449).
+//! `DPoP` proofs: the sender of a request owns the key that its token is bound to (RFC 9449).
 
 use http::HeaderValue;
 

@@ -195,7 +195,7 @@ impl Link {
         }
     }
 
-    /// Tells the server to end a session.
+    /// Requests the server to end a session.
     pub(super) async fn give_back(self: Arc<Self>, session: HeaderValue) {
         let mut headers = lock(&self.state).headers_now(self.wire.revision());
         headers.insert(names::SESSION_ID, session);

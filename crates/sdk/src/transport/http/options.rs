@@ -103,9 +103,9 @@ impl Http {
         self
     }
 
-    /// Sets a provider of headers, called before each request: `|request| async { Ok([("authorization",
-    /// token().await?)]) }`. If the server rejects a request with 401, the provider is called once more with the
-    /// challenge.
+    /// Sets a provider of headers, called before each request:
+    /// `|request| async { Ok([("authorization", token().await?)]) }`. If the server rejects a request with 401, the
+    /// provider is called once more with the challenge.
     pub fn headers_with<F, Fut, H, K, V>(mut self, provider: F) -> Self
     where
         F: Fn(HeadersRequest) -> Fut + Send + Sync + 'static,

@@ -104,7 +104,7 @@ impl Tail {
         let brought = std::mem::take(&mut self.brought);
         // A long connection without messages is not a failure.
         let lasted = self.since.take().is_some_and(|since| since.elapsed() >= LONG);
-        // Nor is a connection with only an event id, if the server requests long delays: it wants to be polled.
+        // Nor is a connection with only an event id, if the server requests long delays: it expects to be polled.
         let polled = !self.now.is_empty() && self.retry.is_some_and(|retry| retry >= PAUSES.1);
         self.tries = if brought || lasted || polled { 1 } else { self.tries + 1 };
         if self.before.len() + self.now.len() > MAX_SEEN {
