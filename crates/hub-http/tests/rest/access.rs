@@ -1,10 +1,10 @@
-//! Who may ask what: every route, without a credential, with one that is wrong, and with that of an agent.
+//! Access tests of every route: without a credential, with a wrong one, and with an agent token.
 
 use serde_json::{Value, json};
 
 use crate::site::Site;
 
-/// Every operation of the API: the method, a path, and who may.
+/// Returns method, path and access description of every API operation.
 fn operations() -> Vec<(String, String, String)> {
     let document = linchpin_hub_http::openapi();
     let mut all = Vec::new();

@@ -1,11 +1,11 @@
-//! Questions to people: asked, answered once, and never by an agent.
+//! Approvals: requested, decided once, and never by an agent.
 
 use linchpin_hub_core::hub::LOCAL;
 use serde_json::{Value, json};
 
 use crate::site::{PATIENCE, Site};
 
-/// Has an agent want something: the call, and the question.
+/// Lets an agent request a call. Returns the call and its approval.
 async fn ask(site: &Site, token: &str, message: &str) -> (String, String) {
     let form = json!({"tool": "mcp_up__echo", "arguments": {"message": message}});
     let answer = site.by(token, "POST", "/calls?wait=false", Some(form)).await;

@@ -1,4 +1,4 @@
-//! What is sent: of the right kind, not too long, readable in one way only, and never a command.
+//! Request bodies: content type, size limits, strict JSON, and no stdio servers over REST.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -89,7 +89,7 @@ async fn what_is_too_long_is_refused_before_it_is_read() {
              Authorization: {token}\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
         )
     };
-    // Nothing of the body is ever sent.
+    // The body is never sent.
     site.raw(head("/agents", (1 << 20) + 1).as_bytes()).await.problem(413, "body_too_large");
     site.raw(head("/agents", usize::MAX >> 8).as_bytes()).await.problem(413, "body_too_large");
     site.raw(head("/session", (4 << 10) + 1).as_bytes()).await.problem(413, "body_too_large");
@@ -209,12 +209,12 @@ async fn one_caller_cannot_take_all_room_for_bodies() {
         all.spawn(async move {
             let mut socket = TcpStream::connect(address).await.unwrap();
             let almost = [head.into_bytes(), vec![b' '; LENGTH - 1]].concat();
-            let _ = socket.write_all(&almost).await; // the hub may refuse before it has read everything
+            let _ = socket.write_all(&almost).await; // the hub may reject it before it has read everything
             let mut status = [0; 12];
             socket.read_exact(&mut status).await.map(|_| String::from_utf8_lossy(&status).into_owned())
         });
     }
-    // Half of the room is for others: half of these bodies are refused, also those that were cut while they were sent.
+    // A caller may use half of the memory: half of these bodies are rejected, some while they are still being sent.
     for _ in 0..8 {
         let ended = tokio::time::timeout(PATIENCE / 4, all.join_next()).await;
         let status = ended.expect("it is refused at once").unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Calls: made, waited for or not, found again, and given up.
+//! Calls: started, with and without waiting, listed, and cancelled.
 
 use linchpin_hub_core::hub::LOCAL;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What changes something by a cookie: only for pages of the hub itself.
+//! CSRF protection: requests with a cookie that change data are accepted only from pages of the hub.
 
 use serde_json::json;
 

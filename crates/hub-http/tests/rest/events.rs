@@ -1,4 +1,4 @@
-//! Events, as they are watched.
+//! Event streams.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,13 +15,13 @@ use tower_service::Service as _;
 
 use crate::site::{PATIENCE, Site};
 
-/// Somebody who watches.
+/// Subscriber of the event stream.
 struct Watcher {
     socket: TcpStream,
     text: String,
 }
 
-/// One event: its id, its name and what it says.
+/// Event: id, name and data.
 type Event = (String, String, Value);
 
 impl Watcher {
@@ -37,7 +37,7 @@ impl Watcher {
         watcher
     }
 
-    /// What comes up to an end; nothing, when the stream is over before it.
+    /// Reads up to a delimiter; `None` if the stream ends before it.
     async fn until(&mut self, end: &str) -> Option<String> {
         loop {
             if let Some(at) = self.text.find(end) {
@@ -64,7 +64,7 @@ impl Watcher {
         }
     }
 
-    /// The next event with this name.
+    /// Returns the next event with this name.
     async fn of(&mut self, wanted: &str) -> Event {
         loop {
             let event = self.next().await.expect("the stream is over");
@@ -75,7 +75,7 @@ impl Watcher {
     }
 }
 
-/// No body.
+/// Empty request body.
 struct Empty;
 
 impl Body for Empty {

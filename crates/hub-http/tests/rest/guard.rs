@@ -1,4 +1,4 @@
-//! Hosts, origins, and what browsers are told.
+//! Host and origin checks, and security headers.
 
 use linchpin::server::web::Guard;
 use linchpin_hub_http::Options;

@@ -1,4 +1,4 @@
-//! The hub over HTTP, on real sockets, with a real server behind it.
+//! Tests of the HTTP interface on real sockets, with a real upstream server.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod access;

@@ -1,11 +1,11 @@
-//! Signing in to a server that wants OAuth, as a browser does it.
+//! OAuth sign-in to a server, as a browser performs it.
 
 use linchpin::testing::authority::Authority;
 use serde_json::{Value, json};
 
 use crate::site::Site;
 
-/// A server that wants OAuth, and a sign-in to it that waits for a person.
+/// Adds a server with OAuth and starts a sign-in to it.
 async fn begun(site: &Site) -> (Authority, Value) {
     let authority = Authority::start(Authority::honest()).await.unwrap();
     let form = json!({"name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
@@ -82,7 +82,7 @@ async fn who_leaves_twice_from_one_browser_comes_back_twice() {
         let cleared = home.header("set-cookie").unwrap().split('=').next().unwrap();
         assert!(cookies.contains(cleared), "its own: {cleared}");
     }
-    // So many at most; the oldest go.
+    // The number of cookies is limited; the oldest are removed.
     let third = site.post("/servers/guarded/sign-in", json!({})).await.ok();
     let many = (0..8).fold(String::new(), |many, count| format!("{many}; linchpin-away-{count}=x"));
     let start = format!("/oauth/start/{}", third["id"].as_str().unwrap());
@@ -119,7 +119,7 @@ async fn tools_that_cannot_be_looked_at_do_not_spoil_it() {
     let left = site.send("GET", &format!("/oauth/start/{id}"), &[("Cookie", &session)], None).await;
     let away = left.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let back = authority.approve(left.header("location").unwrap()).await.unwrap();
-    // The server takes no requests of strangers, whoever signs in.
+    // The server rejects requests of a foreign origin, so the sync after the sign-in fails.
     site.patch("/servers/guarded", json!({"headers": {"Origin": "http://stranger.example"}})).await.ok();
     let path = format!("/oauth/callback?{}", back.url.split_once('?').unwrap().1);
     let home = site.send("GET", &path, &[("Cookie", &away)], None).await;
@@ -149,7 +149,7 @@ async fn who_has_no_password_has_a_link_that_works_once() {
     let looked_at = site.get(&format!("/sign-ins/{}", begun["id"].as_str().unwrap())).await.ok();
     assert_eq!(looked_at["link"], Value::Null);
 
-    // It leads nowhere but to sign-ins.
+    // The link redirects only to sign-ins.
     let again = site.post("/servers/guarded/sign-in", json!({})).await.ok();
     let link = again["link"].as_str().unwrap();
     let path = &link[link.find("/sign-in?").unwrap()..];
@@ -158,7 +158,7 @@ async fn who_has_no_password_has_a_link_that_works_once() {
     let door = site.send("GET", &elsewhere, &[], None).await;
     assert_eq!((door.status, door.header("location")), (303, Some("/")));
 
-    // Nobody else gets one, and nobody at all once there is a password.
+    // No other caller gets a link, and no caller at all once the user has a password.
     let token = site.post("/tokens", json!({"name": "mine"})).await.ok();
     let other =
         site.by(token["token"].as_str().unwrap(), "POST", "/servers/guarded/sign-in", Some(json!({}))).await;

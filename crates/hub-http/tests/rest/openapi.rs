@@ -1,4 +1,4 @@
-//! The document, as it is kept beside the code: a change of the API is a change of that file.
+//! Snapshot of the OpenAPI document: every change of the API changes `openapi.json`.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ fn everything_that_is_named_is_there() {
     }
 }
 
-/// The commands read every list page by page.
+/// The CLI reads every list page by page.
 #[test]
 fn every_list_takes_a_limit_and_a_position() {
     let document = linchpin_hub_http::openapi();

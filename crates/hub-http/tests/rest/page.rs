@@ -1,4 +1,4 @@
-//! The plain page.
+//! Status page.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ async fn whoever_has_not_signed_in_is_told_how() {
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.body.contains("the terminal") && page.body.contains("type=\"password\""), "{page:?}");
     assert!(!page.body.contains("Up"), "nothing is shown to strangers");
-    // With `no-referrer` browsers would say `Origin: null` when the form is sent, and nobody could sign in.
+    // With `no-referrer`, browsers would send the form with `Origin: null`, and no user could log in.
     assert_eq!(page.header("referrer-policy"), Some("same-origin"));
     let style = site.send("GET", "/style.css", &[], None).await;
     assert_eq!((style.status, style.header("content-type")), (200, Some("text/css; charset=utf-8")));

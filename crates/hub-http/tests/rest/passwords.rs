@@ -1,4 +1,4 @@
-//! Password changes: who may make them, and what ends with them.
+//! Password changes: permissions, and the sessions and tokens they end.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ const LOCAL: &str = "00000000-0000-0000-0000-000000000001";
 const OLD: &str = "the old password of ada";
 const NEW: &str = "the new password of ada";
 
-/// A browser session.
+/// Browser session.
 struct Browser {
     cookie: String,
     csrf: String,
@@ -46,7 +46,7 @@ async fn browser(site: &Site, name: &str, password: &str) -> Browser {
     Browser { cookie: cookie(&answer), csrf }
 }
 
-/// A user with a password, added by the operator: the id.
+/// Adds a user with a password as the operator. Returns the id.
 async fn ada(site: &Site) -> String {
     let ada = site.post("/users", json!({"name": "ada"})).await.ok()["id"].as_str().unwrap().to_owned();
     site.put(&format!("/users/{ada}/password"), json!({"password": OLD})).await.ok();
@@ -61,7 +61,7 @@ async fn a_user_cannot_set_the_password_of_another() {
     let browser = browser(&site, "ada", OLD).await;
     let issued = browser.send(&site, "POST", "/api/v1/tokens", &json!({"name": "script"})).await.ok();
     let token = issued["token"].as_str().unwrap();
-    // The local user has no password, and neither has Carol: that makes no difference.
+    // Neither the local user nor Carol has a password: that makes no difference.
     for user in [LOCAL, &carol] {
         for body in [json!({"password": NEW}), json!({"password": NEW, "old_password": OLD})] {
             let path = format!("/users/{user}/password");
@@ -119,7 +119,7 @@ async fn a_first_password_is_set_in_the_browser_or_by_the_operator() {
     let browser = Browser { cookie, csrf };
     let issued = browser.send(&site, "POST", "/api/v1/tokens", &json!({"name": "script"})).await.ok();
     let path = format!("/users/{LOCAL}/password");
-    // A password outlives a token, so a token alone does not set one.
+    // A password outlives a token, so a token alone must not set one.
     let by_token = site.by(issued["token"].as_str().unwrap(), "PUT", &path, Some(json!({"password": NEW})));
     by_token.await.problem(403, "session_needed");
     let set = browser.send(&site, "PUT", &format!("/api/v1{path}"), &json!({"password": NEW})).await;
@@ -154,7 +154,7 @@ async fn what_was_begun_before_a_password_change_is_not_done_after_it() {
         own.csrf,
         body.len()
     );
-    // The hub asks for the body once it knows who sends it.
+    // The hub sends `100 Continue` only after it has authenticated the caller.
     let socket = site.begun(&head, "HTTP/1.1 100 Continue\r\n\r\n").await;
     site.put(&path, json!({"password": NEW})).await.ok();
     socket.finish(&body).await.problem(401, "not_signed_in");

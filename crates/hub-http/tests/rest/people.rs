@@ -1,4 +1,4 @@
-//! People, agents and their tokens.
+//! Users, agents and their tokens.
 
 use serde_json::json;
 

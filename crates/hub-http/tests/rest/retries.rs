@@ -1,4 +1,4 @@
-//! What is repeated when a server fails for a moment: lists and reads, after a pause; calls never.
+//! Retries after a transient server failure: lists and reads are retried with a backoff, calls never.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::site::Site;
 
-/// When requests of each method came.
+/// Arrival times of requests, by method.
 type Seen = Arc<Mutex<BTreeMap<String, Vec<Instant>>>>;
 
 /// A server of the stateless era. Its first two requests of each method about tools or resources fail.
@@ -45,7 +45,7 @@ async fn respond(State(seen): State<Seen>, body: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
 }
 
-/// How often a method was asked, and whether there was a pause before each repetition.
+/// Returns the number of requests of a method, and whether there was a pause before each retry.
 fn asked(seen: &Seen, method: &str) -> (usize, bool) {
     let seen = seen.lock().unwrap();
     let times = &seen[method];

@@ -1,4 +1,4 @@
-//! Servers, their credentials, and what they offer beside tools.
+//! Servers, their credentials, resources and prompts.
 
 use axum::Router;
 use axum::response::Redirect;

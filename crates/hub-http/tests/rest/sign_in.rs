@@ -1,4 +1,4 @@
-//! Sign-in under load and under attack, and what the audit says of failures.
+//! Logins under load and under attack, and the audit entries of failed logins.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const PASSWORD: &str = "correct horse battery staple";
 const SOURCE: &str = "192.0.2.1";
 const OTHER_SOURCE: &str = "192.0.2.2";
 
-/// A request that a proxy on this machine forwards.
+/// Returns a login request as a proxy on this machine forwards it.
 fn request(site: &Site, source: &str, name: &str, password: &str) -> String {
     let body = json!({"name": name, "password": password}).to_string();
     format!(
@@ -35,7 +35,7 @@ async fn with_password() -> Site {
     site
 }
 
-/// The entries of the audit about refused sign-ins.
+/// Returns the audit entries of failed logins.
 async fn refused(site: &Site) -> Vec<Value> {
     let items = site.get("/audit?limit=500").await.ok()["items"].as_array().unwrap().clone();
     items.into_iter().filter(|entry| entry["action"] == "session.refused").collect()
@@ -69,7 +69,7 @@ async fn wrong_passwords_lock_a_name_for_their_source_alone() {
     sign_in(&site, SOURCE, "local", PASSWORD).await.problem(429, "too_many_tries");
     let signed_in = sign_in(&site, OTHER_SOURCE, "local", PASSWORD).await;
     assert_eq!(signed_in.status, 201);
-    // A session of the user is not affected, and signs in again.
+    // An existing session of the user is not affected and can log in again.
     let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap();
     assert_eq!(site.send("GET", "/api/v1/session", &[("Cookie", cookie)], None).await.status, 200);
     let body = json!({"name": "local", "password": PASSWORD}).to_string();
@@ -84,7 +84,7 @@ async fn refused_sign_ins_are_in_the_audit_and_do_not_flood_it() {
         sign_in(&site, SOURCE, "local", "a wrong password").await.problem(401, "unauthorized");
     }
     sign_in(&site, SOURCE, "a secret typed as a name", "x").await.problem(401, "unauthorized");
-    // They may be written after the response.
+    // The entries may be written after the response.
     let both = async {
         loop {
             let entries = refused(&site).await;
@@ -103,7 +103,7 @@ async fn refused_sign_ins_are_in_the_audit_and_do_not_flood_it() {
     let expected = (&json!("wrong_password"), &json!(SOURCE), &json!(1));
     assert_eq!((&fields["reason"], &fields["source"], &fields["count"]), expected);
     assert!(!json!(entries).to_string().contains("typed as a name"));
-    // The rest is one entry.
+    // The remaining failures are summarized in one entry.
     let ended = tokio::time::timeout(Duration::from_secs(30), site.hub.end()).await;
     assert!(ended.is_ok());
     let counts: Vec<_> = refused(&site).await.iter().map(|entry| entry["fields"]["count"].clone()).collect();
@@ -127,7 +127,7 @@ async fn the_session_cookie_is_of_one_port_and_one_host() {
     assert_eq!(get(&host, cookie).await, 200);
     assert_eq!(get(&other, cookie).await, 401, "it was made for another host");
     let value = cookie.split_once('=').unwrap().1;
-    // Cookies of hubs on other ports come along, and are neither read nor in the way.
+    // Browsers also send the cookies of hubs on other ports; they are ignored.
     assert_eq!(get(&host, &format!("linchpin-1={value}")).await, 401);
     assert_eq!(get(&host, &format!("linchpin=x; linchpin-1=y; {cookie}")).await, 200);
 }

@@ -1,4 +1,4 @@
-//! A hub that listens, a server for it, and a client that writes bytes into sockets.
+//! Test fixture: a listening hub, an upstream server, and a client on raw sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,30 +22,30 @@ use tokio::task::JoinSet;
 
 use crate::upstream::upstream;
 
-/// How long something may take. Only a failing test waits that long.
+/// Timeout of a response. Only a failing test waits that long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A hub that listens, with one server.
+/// Listening hub with one upstream server.
 pub(crate) struct Site {
     pub(crate) hub: Arc<Hub>,
     pub(crate) web: Web,
     pub(crate) address: SocketAddr,
-    /// The URL of the server.
+    /// URL of the upstream server.
     pub(crate) upstream: String,
-    /// The server, to be changed.
+    /// Upstream server, which tests can modify.
     pub(crate) handle: Handle,
-    /// How often a tool did something.
+    /// Number of executed tool calls.
     pub(crate) ran: Arc<AtomicUsize>,
-    /// The server tells that `wait` has begun, and is told to let it go on.
+    /// Signals of the tool `wait`: started, and permission to continue.
     pub(crate) begun: Arc<Notify>,
     pub(crate) go_on: Arc<Notify>,
-    /// A token of the person.
+    /// API token of the user.
     pub(crate) token: String,
     pub(crate) place: TempDir,
     running: JoinSet<()>,
 }
 
-/// An answer, whole.
+/// Complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -58,21 +58,21 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let mut of = lines.filter(|(known, _)| known.eq_ignore_ascii_case(name));
         of.next().map(|(_, value)| value)
     }
 
-    /// The answer is as it should be: a value.
+    /// Asserts a successful JSON response and returns its value.
     #[track_caller]
     pub(crate) fn ok(&self) -> Value {
         assert!((200..300).contains(&self.status), "{self:?}");
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// The answer is a problem with this status and code.
+    /// Asserts a problem with this status and code.
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -84,7 +84,7 @@ impl Answer {
         problem
     }
 
-    /// The answer is that something is wrong with this field.
+    /// Asserts a problem about this field.
     #[track_caller]
     pub(crate) fn wrong(&self, field: &str) {
         assert_eq!(self.status, 422, "{self:?}");
@@ -120,7 +120,7 @@ impl Site {
         Site { hub, web, address, upstream, handle, ran, begun, go_on, token, place, running }
     }
 
-    /// With the server, by the slug `up`.
+    /// Starts a hub with the upstream server added as `up`.
     pub(crate) async fn with_server() -> Self {
         let site = Self::new().await;
         let form = json!({"name": "Up", "url": site.upstream, "retry_attempts": 0});
@@ -129,7 +129,7 @@ impl Site {
         site
     }
 
-    /// An agent that may use everything of the server: its id, and a token.
+    /// Adds an agent that may use the whole server. Returns its id and a token.
     pub(crate) async fn agent(&self, approval: &str) -> (String, String) {
         let servers = json!({"up": {}});
         let form = json!({"name": format!("agent {approval}"), "approval": approval, "servers": servers});
@@ -143,7 +143,7 @@ impl Site {
         self.ran.load(Ordering::SeqCst)
     }
 
-    /// Sends bytes on a connection of their own, and reads until it is closed.
+    /// Sends bytes on a separate connection and reads until it is closed.
     pub(crate) async fn raw(&self, request: &[u8]) -> Answer {
         exchange(self.address, request).await
     }
@@ -159,7 +159,7 @@ impl Site {
         Begun(socket)
     }
 
-    /// A request with these headers.
+    /// Sends a request with these headers.
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -177,7 +177,7 @@ impl Site {
         self.raw((head + body.unwrap_or_default()).as_bytes()).await
     }
 
-    /// A request of the API, with a token.
+    /// Sends an API request with a token.
     pub(crate) async fn by(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Answer {
         let (authorization, body) = (format!("Bearer {token}"), body.map(|body| body.to_string()));
         let mut headers = vec![("Authorization", &*authorization)];
@@ -205,7 +205,7 @@ impl Site {
         self.by(&self.token, "DELETE", path, None).await
     }
 
-    /// Signs in with a browser: the cookie, and what its pages send.
+    /// Logs in as a browser. Returns the cookie and the CSRF token.
     pub(crate) async fn sign_in(&self) -> (String, String) {
         let once = self.hub.one_time().await.unwrap().unwrap();
         let answer = self.send("GET", &format!("/sign-in?token={}", once.expose()), &[], None).await;
@@ -215,24 +215,24 @@ impl Site {
         (cookie, session["csrf_token"].as_str().unwrap().to_owned())
     }
 
-    /// The name of the session cookie.
+    /// Returns the name of the session cookie.
     pub(crate) fn cookie_name(&self) -> String {
         format!("linchpin-{}", self.address.port())
     }
 
-    /// The origin of the page.
+    /// Returns the origin of the hub.
     pub(crate) fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Ends in good order.
+    /// Shuts down gracefully.
     pub(crate) async fn end(mut self) {
         self.web.close();
         self.running.shutdown().await;
     }
 }
 
-/// A request whose head was sent.
+/// Request whose head was sent.
 pub(crate) struct Begun(TcpStream);
 
 impl Begun {
@@ -242,16 +242,16 @@ impl Begun {
     }
 }
 
-/// Sends bytes, and reads until the connection is closed.
+/// Sends bytes and reads until the connection is closed.
 pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Answer {
     finish(TcpStream::connect(address).await.unwrap(), request).await
 }
 
 async fn finish(mut socket: TcpStream, request: &[u8]) -> Answer {
     let exchange = async {
-        let _ = socket.write_all(request).await; // it may be closed before everything was read
+        let _ = socket.write_all(request).await; // the hub may close the connection before it has read everything
         let mut bytes = Vec::new();
-        let _ = socket.read_to_end(&mut bytes).await; // or reset, when it did not read everything
+        let _ = socket.read_to_end(&mut bytes).await; // or reset it, if it did not read everything
         bytes
     };
     let bytes = tokio::time::timeout(PATIENCE, exchange).await.expect("there is no answer in time");

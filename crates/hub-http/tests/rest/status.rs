@@ -1,4 +1,4 @@
-//! What is running, what is counted, and the audit.
+//! Status, metrics and the audit.
 
 use linchpin_hub_http::Options;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Tools: found, looked at, trusted, and called.
+//! Tools: listed, reviewed, trusted, and called.
 
 use linchpin::{NoArgs, Tool};
 use serde_json::{Value, json};
