@@ -32,7 +32,7 @@ const MOST_COUNTED: usize = 64;
 
 pub(super) type Turns = Arc<tokio::sync::Mutex<()>>;
 
-/// Locks held by the running operation. Lock order: `asking` before `turn`.
+/// Locks held by the running operation. Lock order: the sign-in lock before the update lock.
 #[derive(Default)]
 pub(super) struct Held {
     pub(super) turn: Option<OwnedMutexGuard<()>>,
@@ -61,8 +61,9 @@ pub(super) struct Live {
     pub(super) reloads: u64,
     /// Origin of the token, until the server has accepted it.
     pub(super) unproven: Option<Source>,
-    /// Number of completed operations; `last` is the result of the latest.
+    /// Number of completed operations.
     pub(super) attempt: u64,
+    /// Result of the latest operation.
     last: Result<(), AuthError>,
     /// Set while the token could not be stored: as long as the store content is unchanged, the token in memory is
     /// newer.

@@ -49,7 +49,7 @@ impl Account {
         }
     }
 
-    /// Returns whether the token in memory is newer than `kept`, the content of the store.
+    /// Returns whether the token in memory is newer than the given content of the store.
     pub(super) fn is_ahead_of(&self, kept: Option<&Secret>) -> bool {
         lock(&self.live).unkept.as_ref().is_some_and(|unkept| unkept.before.as_ref() == kept)
     }
