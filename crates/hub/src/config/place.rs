@@ -304,7 +304,7 @@ fn database_name(url: &str) -> String {
     format!("postgres {}", url.split_ascii_whitespace().filter(is_name).collect::<Vec<_>>().join(" "))
 }
 
-/// Creates a file with mode 0600 if it does not exist. SQLite gives its journal files the same mode.
+/// Creates a file if it does not exist, and sets its mode to 0600. SQLite gives its journal files the same mode.
 fn private_file(path: &Path) -> Result<(), Failure> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
