@@ -1,4 +1,4 @@
-//! Changes while the server runs: who is told what, in both styles; and lists in pages.
+//! Changes while the server runs: which clients are notified, in both eras; and paginated lists.
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 mod support;
@@ -32,7 +32,7 @@ fn template(uri: &str) -> impl linchpin::server::Register {
 fn service() -> (Service, Handle) {
     let mut server = Server::new("test", "1").add(resource("a:1"));
     let handle = server.handle();
-    // All changes come in one go: the handler is on the runtime's only thread when it makes them.
+    // All changes arrive together: the handler runs on the only thread of the runtime.
     let many = handle.clone();
     let server = server.tool("many", "", move |_: NoArgs| {
         let handle = many.clone();
@@ -60,7 +60,7 @@ fn listen(peer: &mut Peer, filter: &Value) -> (Value, Value) {
     (id, acknowledged["params"]["notifications"].clone())
 }
 
-/// A change, and what it is called.
+/// A change and its notification.
 type Change<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
 /// Changes of each kind.
@@ -171,7 +171,7 @@ fn streams_carry_what_was_asked_for() {
     let mut told =
         [peer.read(), peer.read()].map(|told| told["params"]["_meta"][key::SUBSCRIPTION_ID].clone());
     told.sort_by_key(Value::as_i64);
-    assert_eq!(told, [id, second], "each stream is told");
+    assert_eq!(told, [id, second], "each stream is notified");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn streams_subscribe_to_resources() {
     peer.alive();
 }
 
-/// All pages of a list: the names, and the cursor after each page.
+/// Reads all pages of a list: the names, and the cursor after each page.
 fn pages(peer: &mut Peer, method: &str, member: &str, name: &str) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut cursor = None;

@@ -1,5 +1,5 @@
-//! Whatever bytes come from a server, in whatever pieces, the client neither panics nor hangs, and a valid answer
-//! behind them is understood.
+//! Whatever bytes a server sends, in whatever pieces, the client neither panics nor hangs, and understands a valid
+//! response after them.
 
 #[path = "support/paused.rs"]
 mod paused;
@@ -40,7 +40,7 @@ const PARTS: [&str; 20] = [
     "\n",
 ];
 
-/// Bytes that mean nothing, or nearly something.
+/// Bytes that are invalid, or almost valid.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>(), 0..60),
@@ -62,7 +62,7 @@ fn member() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// What a server may send of its own, with parameters that fit now and then.
+/// A request or notification of the server, sometimes with valid parameters.
 fn call() -> impl Strategy<Value = Value> {
     let method = proptest::sample::select(vec![
         "ping",
@@ -98,8 +98,8 @@ fn call() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A message that is right or nearly so. Ids are those of nobody: an answer to the call itself, or an error that names
-/// no request, would end it.
+/// A message that is valid or almost valid. Its id matches no request: a response to the call, or an error without
+/// an id, would end the call.
 fn message() -> impl Strategy<Value = Value> {
     let key = proptest::sample::select(vec!["jsonrpc", "method", "params", "more"]);
     let changed = (call(), key, member()).prop_map(|(mut message, key, value)| {
@@ -162,7 +162,7 @@ async fn survives(revision: Revision, bytes: Vec<u8>, cuts: Vec<usize>) -> Resul
     if let Err(error) = first {
         prop_assert!(error.to_string().contains("more than 4000 bytes"), "{}", error);
     }
-    pass(Duration::from_secs(1)).await; // until the rest has come
+    pass(Duration::from_secs(1)).await; // until the rest has arrived
     let second = client.call("x", ()).await;
     prop_assert!(second.is_ok(), "{:?}", second);
     Ok(())

@@ -1,5 +1,5 @@
-//! Servers that break the rules: what waits fails at once or in time and says why, and the next call works or says
-//! why not.
+//! Servers that violate the protocol: pending requests fail at once or in time with the reason, and the next call
+//! works or fails with a reason.
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ async fn connect(script: &Script) -> Client {
     Client::over(script.clone()).eras(Eras::new()).timeout(SECOND).connect().await.unwrap()
 }
 
-/// A script whose tool `bad` does as it is told, and whose tool `good` works.
+/// A script with the tool `bad`, which has the given reaction, and the tool `good`, which works.
 fn script(revision: Revision, bad: impl Fn(&Value) -> Reaction + Send + Sync + 'static) -> Script {
     Script::speaking(revision).on("tools/call", move |request| match request["params"]["name"].as_str() {
         Some("bad") => bad(request),
@@ -34,7 +34,7 @@ fn good() -> Value {
     json!({ "resultType": "complete", "content": [{ "type": "text", "text": "good" }] })
 }
 
-/// Calls the bad tool; then the good one, which must work.
+/// Calls the bad tool, then the good one, which must work.
 async fn bad_then_good(client: &Client) -> Result<(), ClientError> {
     let bad = client.call("bad", ()).await;
     assert_eq!(client.call("good", ()).await.unwrap().content.len(), 1);
@@ -184,7 +184,7 @@ async fn an_answer_may_come_in_pieces() {
         pieces.fold(Reaction::new(), |all, piece| all.bytes(piece).wait(Duration::from_millis(1)))
     };
     bad_then_good(&connect(&script(Revision::LATEST, pieces)).await).await.unwrap();
-    // The last message need not have a newline, and what is cut off is no message.
+    // The last message need not have a newline, and a truncated one is not a message.
     let unfinished = |request: &Value| {
         let line = answer(&request["id"], &good()).to_string();
         Reaction::new().bytes(line).close("it ended")
@@ -212,7 +212,7 @@ async fn lists_end() {
         let error = client.prompts().all().await.unwrap_err();
         assert!(matches!(error, ClientError::EndlessList { pages: 50, .. }), "{error:?}");
         assert_eq!(new.received("prompts/list").len(), 50);
-        client.call("good", ()).await.unwrap_err(); // and the connection lives
+        client.call("good", ()).await.unwrap_err(); // the connection is still open
         assert!(!client.is_closed());
     }
 }

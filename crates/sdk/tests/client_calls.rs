@@ -1,5 +1,4 @@
-//! What belongs to one call: its time, its id, its end, the questions that come with it and the result it should
-//! have.
+//! Options and lifecycle of one call: timeouts, ids, cancellation, server requests and result validation.
 
 use std::io::{BufRead, BufReader, Write, pipe};
 use std::sync::{Arc, Mutex};
@@ -26,7 +25,7 @@ fn done() -> Value {
     json!({ "resultType": "complete", "content": [{ "type": "text", "text": "done" }] })
 }
 
-/// Reports progress every 600 milliseconds, `times` times, and is done.
+/// Reports progress every 600 ms, `times` times, then finishes.
 fn busy(revision: Revision, times: usize) -> Script {
     Script::speaking(revision).on("tools/call", move |request| {
         let token = request["params"]["_meta"]["progressToken"].clone();
@@ -58,7 +57,7 @@ async fn progress_extends_the_time_up_to_a_cap() {
 
         let begun = Instant::now();
         client.call("busy", ()).progress(|_| ()).await.unwrap_err();
-        assert_eq!(begun.elapsed(), SECOND, "without leave progress extends nothing");
+        assert_eq!(begun.elapsed(), SECOND, "progress extends the timeout only if allowed");
     }
 }
 
@@ -116,7 +115,7 @@ async fn results_are_held_against_output_schemas() {
         );
         let client = client(&script).connect().await.unwrap();
         let wrong = || client.call("add", json!({ "structuredContent": { "sum": "three" } }));
-        wrong().await.unwrap(); // nothing was promised yet
+        wrong().await.unwrap(); // no output schema is known yet
         client.tools().all().await.unwrap();
         client.call("add", json!({ "structuredContent": { "sum": 3 } })).await.unwrap();
         client.call("add", json!({ "isError": true })).await.unwrap();
@@ -211,7 +210,7 @@ async fn handlers_that_fail_or_panic_are_told_as_errors() {
         let client = able(&script).connect().await.unwrap();
         client.call("ask", ()).await.unwrap();
         let answer = timeout(SECOND, script.wait_for(|message| message["id"] == "q")).await;
-        let answer = answer.unwrap_or_else(|_| panic!("{message}: the question stays without an answer"));
+        let answer = answer.unwrap_or_else(|_| panic!("{message}: the server request gets no response"));
         assert!(answer["error"]["code"].is_i64(), "{answer}");
 
         let asked = json!({ "q": { "method": "elicitation/create", "params": form } });
@@ -243,7 +242,7 @@ async fn a_question_that_is_withdrawn_is_not_answered() {
 
 #[tokio::test]
 async fn a_server_that_does_not_read_does_not_keep_a_call_for_ever() {
-    // It reads one line, answers it, and keeps the pipe, which is full after the next.
+    // It reads one line, responds, and holds the pipe, which is full after the next line.
     let kept = Arc::new(Mutex::new(Vec::new()));
     let deaf = Streams::new("deaf", {
         let kept = kept.clone();

@@ -1,4 +1,4 @@
-//! Servers as others write them: what the specification allows, or what a client should put up with.
+//! Servers of other implementations: behaviour that the specification allows, or that a client should tolerate.
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 #[path = "support/ears.rs"]

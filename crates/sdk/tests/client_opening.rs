@@ -1,4 +1,4 @@
-//! How a client finds out what a server speaks, whatever the server makes of it.
+//! Negotiation: how a client finds the era and revision of a server, however the server reacts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ async fn connect(script: &Script) -> Result<Client, ClientError> {
     Client::over(script.clone()).eras(Eras::new()).connect().await
 }
 
-/// The methods that a script was sent, in order.
+/// Returns the methods sent to a script, in order.
 fn methods(script: &Script) -> Vec<String> {
     script
         .messages()
@@ -80,7 +80,7 @@ async fn a_server_that_takes_long_to_start_is_waited_for() {
     let script = Script::new()
         .on("server/discover", move |_| Reaction::new().wait(SECOND * 20).result(discovered.clone()));
     assert_eq!(connect(&script).await.unwrap().revision(), Revision::LATEST);
-    // Silent for ever is too long.
+    // A permanently silent server must time out.
     let begun = Instant::now();
     let silent = |_: &Value| Reaction::new();
     let silent = Script::new().on("server/discover", silent).on("initialize", silent);
@@ -120,7 +120,7 @@ async fn revisions_that_nobody_knows_are_named() {
     let error = connect(&newer).await.unwrap_err();
     assert!(matches!(&error, ClientError::UnsupportedVersion { offered, .. } if offered == &["2099-01-01"]));
 
-    // One that is refused for the moment, and named all the same, is asked for once more.
+    // A revision that is rejected, but also offered, is tried once more.
     let refusal = json!({ "supported": [Revision::LATEST.as_str()], "requested": Revision::LATEST.as_str() });
     let refused = Arc::new(AtomicUsize::new(0));
     let wavering = |refusals: usize| {
@@ -141,7 +141,7 @@ async fn revisions_that_nobody_knows_are_named() {
     assert!(matches!(connect(&stubborn).await.unwrap_err(), ClientError::UnsupportedVersion { .. }));
     assert_eq!(stubborn.received("server/discover").len(), 2);
 
-    // What the client was told to speak counts, too.
+    // The revisions that the client is restricted to apply, too.
     let script = Script::speaking(Revision::V2025_03_26);
     let only = Client::over(script.clone()).eras(Eras::new()).revisions([Revision::V2025_11_25]);
     let error = only.connect().await.unwrap_err();
@@ -169,7 +169,7 @@ async fn what_a_server_speaks_is_remembered() {
         let probes = if revision == Revision::LATEST { 2 } else { 1 };
         assert_eq!(script.received("server/discover").len(), probes);
         assert_eq!(eras.find(&script.name()), Some(revision));
-        assert_eq!(Eras::of(eras.known()).find(&script.name()), Some(revision), "it can be kept");
+        assert_eq!(Eras::of(eras.known()).find(&script.name()), Some(revision), "it can be persisted");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client whose calls are answered at once, by a server in the same process, leaves others their turn.
+//! A client with immediate responses, from a server in the same process, lets other tasks run.
 
 use std::time::Duration;
 

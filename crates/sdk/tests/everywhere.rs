@@ -1,4 +1,4 @@
-//! The same server does the same for clients of every revision, over every transport: one tour of everything.
+//! The same server behaves the same for clients of every revision, over every transport: one tour of all features.
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ struct Who {
     name: String,
 }
 
-/// A server with something of every kind.
+/// A server with every kind of feature.
 fn service() -> Service {
     Server::new("tour", "1")
         .tool("add", "Adds", |Add { a, b }| async move { a + b })
@@ -65,7 +65,7 @@ fn service() -> Service {
         .unwrap()
 }
 
-/// What a client was told beside its answers.
+/// Notifications that a client received.
 #[derive(Default)]
 struct Told {
     words: Mutex<Vec<String>>,
@@ -129,12 +129,12 @@ async fn tools(client: &Client, told: &Arc<Told>) -> Result<(), ClientError> {
     let seen = steps.clone();
     let call = client.call("slow", ()).progress(move |progress| seen.lock().unwrap().push(progress.done()));
     assert_eq!(call.await?.to_text(), "done");
-    assert_eq!(*steps.lock().unwrap(), [1.0, 2.0, 3.0], "progress comes before the answer, in order");
+    assert_eq!(*steps.lock().unwrap(), [1.0, 2.0, 3.0], "progress arrives before the response, in order");
     for step in 1..=3 {
         told.has(&format!("step {step}")).await;
     }
     let asked = client.call("greet", ()).await?;
-    // Forms came with the third revision.
+    // Forms were added in the third revision.
     if client.revision() >= Revision::ALL[2] {
         assert_eq!(asked.to_text(), "Hello, Ada!");
     } else {
@@ -155,7 +155,7 @@ async fn others(client: &Client) -> Result<(), ClientError> {
     client.ping().await?;
     let unknown = client.request::<serde_json::Value>("no/such", ()).await.unwrap_err();
     assert!(unknown.to_string().contains("Method not found"), "{unknown}");
-    // The connection has survived it.
+    // The connection is still open.
     client.ping().await
 }
 
@@ -177,7 +177,7 @@ async fn changes(
     Ok(())
 }
 
-/// A call that is given up ends at the server, and the connection lives on.
+/// A cancelled call ends at the server, and the connection stays open.
 async fn cancelled(client: &Client) {
     let begun = Arc::new(Notify::new());
     let seen = begun.clone();

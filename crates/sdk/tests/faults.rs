@@ -1,5 +1,5 @@
-//! Thousands of conversations on bad lines: nothing hangs, nothing panics, nothing is left behind, and every call
-//! ends with a result or says why not.
+//! Thousands of conversations over faulty connections: nothing hangs, nothing panics, no resources are left, and
+//! every call finishes with a result or a reason.
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 #[path = "support/paused.rs"]
@@ -23,9 +23,9 @@ use tokio::time::timeout;
 
 const SCENARIOS: u64 = 8_000;
 const WORKERS: u64 = 2;
-/// Paused time that one conversation may take.
+/// Limit of one conversation in paused time.
 const LIMIT: Duration = Duration::from_hours(1);
-/// Real time that the workers may take without a sign of life. Only a failing test waits that long.
+/// Limit in real time without progress of the workers. Only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[args]
@@ -51,7 +51,7 @@ fn service() -> Service {
         .unwrap()
 }
 
-/// What a client does, as the seed has it; the first thing that is not as it should be.
+/// Runs the client actions that the seed determines; returns the first unexpected outcome.
 async fn talk(client: &Client, random: &mut Random, faults: &Faults) -> Result<(), String> {
     for _ in 0..3 + random.below(4) {
         let outcome = act(client, random).await;
@@ -93,7 +93,7 @@ async fn act(client: &Client, random: &mut Random) -> Result<(), ClientError> {
             first.and(second)?;
         }
         6 => {
-            // Dropped on its way, which cancels it.
+            // Dropped while in flight, which cancels it.
             let patience = Duration::from_millis(random.next() % 5_000);
             let _ = timeout(patience, client.call("never", ()).into_future()).await;
         }
@@ -128,7 +128,7 @@ async fn scenario(seed: u64, service: &Service) -> (Vec<FaultEvent>, Result<(), 
     (faults.log(), outcome)
 }
 
-/// Runs one conversation; a failure says how to see it again.
+/// Runs one conversation; a failure names the seed to reproduce it.
 fn run(seed: u64, service: &Service) -> Result<Vec<FaultEvent>, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -179,7 +179,7 @@ fn every_conversation_ends_whatever_the_line_does() {
             *met.entry(std::mem::discriminant(&event.fault)).or_default() += 1;
         }
     }
-    // A test of faults that never happen would always pass.
+    // Faults that never happen would make the test meaningless.
     assert!(met.len() == 9 && met.values().all(|times| *times > 200), "{met:?}");
 }
 

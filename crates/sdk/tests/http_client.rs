@@ -1,4 +1,4 @@
-//! The HTTP client against a scripted server: what it sends in each era, and what it makes of the answers.
+//! HTTP client with a scripted server: requests in each era, and handling of responses.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -224,7 +224,7 @@ async fn a_session_that_cannot_be_used_is_ended() {
 
 #[tokio::test]
 async fn requests_go_through_a_proxy() {
-    // It only sees that it is asked; what it answers is no way.
+    // The proxy only needs to see the request; its response does not lead anywhere.
     let proxy = HttpScript::start(|_| Reply::status(502)).await;
     let through = Client::http("http://server.example:8080/mcp").eras(Eras::new()).proxy(&proxy.origin());
     let refused = through.connect().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What whoever says who asks is told of requests and refusals.
+//! Authorization schemes: the requests and rejections they receive.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -14,10 +14,10 @@ use linchpin::{ClientError, Revision};
 use serde_json::json;
 use tokio::sync::Notify;
 
-/// Notes what it is told.
+/// Records its calls.
 #[derive(Clone, Default)]
 struct Noting {
-    /// Whether somebody waits, of each request.
+    /// Whether each request runs in the background.
     background: Arc<Mutex<Vec<bool>>>,
     refusals: Arc<Mutex<Vec<Refusal>>>,
 }

@@ -1,5 +1,5 @@
-//! Servers on the network that break the rules: every answer that is too long, cut, malformed or about something else
-//! is said by name and at once, nothing hangs, and the next call works.
+//! Remote servers that violate the protocol: every response that is too long, truncated, malformed or unrelated
+//! fails at once with its error code, nothing hangs, and the next call works.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -21,12 +21,12 @@ use tokio::time::timeout;
 /// One revision of each era.
 const ERAS: [Revision; 2] = [Revision::LATEST_SESSION, Revision::LATEST];
 
-/// A server whose tool `bad` is answered as it is told.
+/// A server whose tool `bad` gets the given response.
 async fn bad(revision: Revision, answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> HttpScript {
     server(revision, move |seen| (seen.body["params"]["name"] == "bad").then(|| answer(seen))).await
 }
 
-/// Calls the bad tool; then the good one, which must work.
+/// Calls the bad tool, then the good one, which must work.
 async fn bad_then_good(client: &Client) -> ClientError {
     let failed = timeout(PATIENCE, client.call("bad", ())).await.expect("it hangs").unwrap_err();
     assert_eq!(said(&client.call("good", ()).await.unwrap()), "good");
@@ -69,7 +69,7 @@ async fn a_body_above_the_limit_is_not_read() {
     }
 }
 
-/// Nothing but blanks, without an end.
+/// Endless whitespace.
 fn blanks(reply: Reply) -> Reply {
     (0..64).fold(reply, |reply, _| reply.chunk(&[b' '; 1_024])).hang(&Arc::new(Notify::new()))
 }
@@ -231,7 +231,7 @@ async fn an_answer_that_is_cut_at_any_byte_is_lost_at_once() {
             })
             .await;
             let client = connect(&script).await;
-            // Enough to be the whole answer, wherever its id has one digit more.
+            // Enough for the whole response, even if its id has one more digit.
             let whole = 250;
             let mut answered = 0;
             for cut in 1..whole {
@@ -332,7 +332,7 @@ async fn arguments_cannot_write_headers() {
     }
 }
 
-/// Statuses that say nothing about a tool that was started before.
+/// Statuses that do not reveal whether a tool has already started.
 const REFUSALS: [u16; 4] = [401, 404, 429, 503];
 
 #[tokio::test]

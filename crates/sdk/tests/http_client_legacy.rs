@@ -1,4 +1,4 @@
-//! Servers of before Streamable HTTP: found by themselves, spoken to on their endpoint, and not believed too much.
+//! HTTP+SSE servers: detected automatically, used through their endpoint, and not trusted too much.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 const OLD: Revision = Revision::V2024_11_05;
 
-/// A server with HTTP+SSE at `/sse`; `endpoint` is what its first event says.
+/// A server with HTTP+SSE at `/sse`; `endpoint` is the data of its first event.
 async fn old(
     first: &'static str,
     special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
@@ -115,7 +115,7 @@ async fn an_endpoint_elsewhere_is_refused() {
         let (script, _) = old(first, |_| None).await;
         let refused = timeout(PATIENCE, Client::sse(url(&script)).eras(Eras::new()).connect()).await.unwrap();
         assert!(matches!(refused, Err(ClientError::Open { .. })), "{first}: {refused:?}");
-        // Found or not, what went wrong first is said.
+        // Detected or not, the first error is reported.
         let refused =
             timeout(PATIENCE, Client::http(url(&script)).eras(Eras::new()).connect()).await.unwrap();
         let refused = refused.unwrap_err();
@@ -216,7 +216,7 @@ async fn giving_up_is_said() {
     client.call("hangs", ()).timeout(Duration::from_millis(20)).await.unwrap_err();
     let cancelled = script.wait_for("notifications/cancelled", 1).await;
     assert_eq!(cancelled[0].path, "/messages?sessionId=5ecret");
-    // Its late answer is nobody's, and what is no message is passed over.
+    // Its late response matches no request, and invalid messages are skipped.
     stream.say(&json!({ "jsonrpc": "2.0", "id": cancelled[0].body["params"]["requestId"], "result": {} }));
     stream.say(&json!("noise"));
     client.call("echo", ()).await.unwrap();

@@ -1,5 +1,4 @@
-//! What a client keeps of lists: results for as long as they are fresh, and the parameters of tools that are repeated
-//! in headers.
+//! Client-side caches of lists: results while they are fresh, and the parameter headers of tools.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -39,7 +38,7 @@ async fn fresh_lists_are_not_asked_for_again() {
     assert_eq!(script.of("tools/list").len(), 1);
     assert_eq!(client.tools().fresh().all().await.unwrap().len(), 1);
     assert_eq!(script.of("tools/list").len(), 2);
-    // The other client keeps its own.
+    // The other client has its own cache.
     connect(&script).await.tools().all().await.unwrap();
     assert_eq!(script.of("tools/list").len(), 3);
     let always = http::client(&script).without_cache().connect().await.unwrap();
@@ -211,7 +210,7 @@ async fn a_call_whose_headers_do_not_match_is_sent_again_once_after_listing() {
         let region = json!({ "region": { "type": "string", "x-mcp-header": "Region" } });
         match seen.method() {
             "tools/list" => {
-                // It is another one now than it was.
+                // The tool has changed.
                 let properties = if lists.fetch_add(1, Ordering::SeqCst) == 0 { json!({}) } else { region };
                 Some(listed(seen, &json!([tool("sql", &properties)]), 60_000))
             }

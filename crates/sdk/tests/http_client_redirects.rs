@@ -1,5 +1,4 @@
-//! Who asks, and where it leads: headers that are provided for each request, refusals, and redirects that take no
-//! secrets with them.
+//! Provided headers, rejections, and redirects that do not leak secrets.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -77,7 +76,7 @@ async fn a_refused_request_is_sent_once_more_with_other_headers() {
         *refusals.lock().unwrap(),
         ["Bearer error=\"invalid_token\"", "Bearer error=\"invalid_token\""]
     );
-    // Not for ever.
+    // Not without limit.
     valid.store(99, Ordering::SeqCst);
     let before = script.seen().len();
     let refused = client.call("echo", ()).await.unwrap_err();
@@ -192,7 +191,7 @@ async fn redirects_have_an_end_and_bad_ones_are_said() {
         let client = connect(&script).await;
         let failed = client.call("echo", ()).await.unwrap_err();
         let ClientError::Call(CallError::Transport { code, .. }) = &failed else { panic!("{failed:?}") };
-        // An address that the policy refuses is not connected to.
+        // The client does not connect to an address that the policy refuses.
         assert!(["HTTP_REDIRECT", "HTTP_CONNECT"].contains(code), "{location}: {failed}");
         assert!(script.of("tools/call").len() <= 4, "{location}");
         client.tools().all().await.unwrap();

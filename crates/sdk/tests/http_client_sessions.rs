@@ -1,5 +1,4 @@
-//! Sessions over HTTP: lost and renewed ones, streams that are cut and taken up again, and the stream that belongs to
-//! no request.
+//! Sessions over HTTP: lost and renewed sessions, cut and resumed streams, and the standalone stream.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -22,10 +21,10 @@ use tokio::time::timeout;
 
 const SESSION: Revision = Revision::LATEST_SESSION;
 
-/// A server whose sessions are numbered, and which can forget them.
+/// A server with numbered sessions, which it can lose.
 #[derive(Clone, Default)]
 struct Forgetful {
-    /// The session that it knows.
+    /// The current session.
     known: Arc<AtomicUsize>,
 }
 
@@ -246,7 +245,7 @@ async fn a_method_that_is_not_found_is_no_lost_session() {
     }
 }
 
-/// What each GET is answered with, in order.
+/// Responds to each GET with the next reply.
 fn in_order(replies: Vec<Reply>) -> impl Fn(&Seen) -> Option<Reply> + Send + Sync {
     let replies = Mutex::new(replies.into_iter());
     move |seen| {
@@ -287,7 +286,7 @@ async fn a_stream_that_was_cut_is_taken_up_again_without_loss_or_repetition() {
         };
         let number = gets.fetch_add(1, Ordering::SeqCst);
         Some(match number {
-            // It repeats what was there before.
+            // It repeats earlier events.
             0 => again(&[1, 2, 3]).end(),
             1 => Reply::status(503),
             2 => Reply::events().close(),
@@ -333,7 +332,7 @@ async fn the_pause_that_the_server_asks_for_is_kept() {
     let pause = async {
         while !told.recv().await.unwrap().contains("tools/call was cut") {}
         clock.pass(Duration::from_millis(290)).await;
-        // Whatever is sent now, comes after what was sent before.
+        // Later messages arrive after earlier ones.
         client.ping().await.unwrap();
         assert!(!is_resumed());
         clock.pass(Duration::from_millis(10)).await;
@@ -345,7 +344,7 @@ async fn the_pause_that_the_server_asks_for_is_kept() {
 
 #[tokio::test]
 async fn a_cut_without_an_event_id_is_said_at_once() {
-    let _clock = Still::stand(); // whoever waited would wait for ever
+    let _clock = Still::stand(); // a waiting task would never wake up
     for revision in [SESSION, Revision::LATEST] {
         let script = server(revision, move |seen| {
             let id = if revision == SESSION { "" } else { "id: 7\n" };
@@ -434,7 +433,7 @@ async fn a_silent_stream_counts_as_cut() {
     }
 }
 
-/// A server that tells of changed tools on the stream that belongs to no request.
+/// A server that reports changed tools on the standalone stream.
 async fn telling(gets: Vec<Reply>) -> (HttpScript, Client, mpsc::Receiver<Changed>) {
     let gets = Mutex::new(gets.into_iter());
     let end = Arc::new(Notify::new());
@@ -552,7 +551,7 @@ async fn a_stream_of_changes_is_opened_again_in_the_stateless_era() {
     let (told, mut changes) = mpsc::channel(8);
     let _client =
         client(&script).on_list_changed(move |list| told.try_send(list).unwrap()).connect().await.unwrap();
-    // One that was told, and one for what may have been missed.
+    // One for the notification, and one for possibly missed changes.
     for _ in 0..2 {
         assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
     }

@@ -1,5 +1,5 @@
-//! The stream of a session that belongs to no request: when it counts as healthy, when it is abandoned, and what becomes
-//! of the session. The clock moves only when a test says so.
+//! Standalone stream of a session: when it counts as healthy, when it is abandoned, and what happens to the session.
+//! The clock advances only on request.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -22,14 +22,14 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 const SESSION: Revision = Revision::LATEST_SESSION;
-/// Longer than any pause before a stream is taken up again.
+/// Longer than any delay before a stream is resumed.
 const PAUSE: Duration = Duration::from_secs(6);
 
-/// What a client says of what it does.
+/// Diagnostics of a client.
 struct Told(mpsc::Receiver<String>);
 
 impl Told {
-    /// Waits until something is said.
+    /// Waits for a diagnostic that contains `part`.
     async fn until(&mut self, part: &str) {
         let mut all = Vec::new();
         let said = async {
@@ -52,7 +52,7 @@ fn tools_changed() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })
 }
 
-/// A server with sessions that are numbered; the newest is the one that it knows.
+/// A server with numbered sessions; only the newest one is valid.
 async fn numbering(special: impl Fn(&Seen, usize) -> Option<Reply> + Send + Sync + 'static) -> HttpScript {
     let opened = AtomicUsize::new(0);
     HttpScript::start(move |seen| {
@@ -85,7 +85,7 @@ async fn a_server_without_a_stream_keeps_its_session() {
 #[tokio::test]
 async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
     let clock = Still::stand();
-    // The other one of two servers never knows it.
+    // The second of two servers never knows the session.
     let gets = AtomicUsize::new(0);
     let script = numbering(move |seen, _| {
         let first = || gets.fetch_add(1, Ordering::SeqCst) == 0;
@@ -162,7 +162,7 @@ async fn a_stream_whose_messages_have_no_ids_is_healthy() {
     }
 }
 
-/// A server whose stream names another id each time, and says nothing.
+/// A server whose stream sends a new id each time, and no messages.
 async fn priming(retry: &'static str) -> HttpScript {
     let number = AtomicUsize::new(0);
     server(SESSION, move |seen| {
@@ -216,7 +216,7 @@ async fn a_server_that_wants_to_be_asked_now_and_then_is() {
     script.wait_for("GET", 5).await;
 }
 
-/// A client that has set something in its session, and the server that is to lose it.
+/// Connects a client with state in its session, which the server will lose.
 async fn with_level(script: &HttpScript) -> Client {
     let client = client(script).on_log(LogLevel::Warning, |_| ()).connect().await.unwrap();
     script.wait_for("GET", 1).await;

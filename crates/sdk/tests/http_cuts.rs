@@ -1,5 +1,5 @@
-//! Ten thousand streams that are cut at bytes of chance. A call whose stream has delivered an event id loses nothing,
-//! sees nothing twice and keeps the order; every other call says at once that its outcome is unknown; none is sent
+//! Ten thousand streams cut at random bytes. A call whose stream has delivered an event id loses nothing, sees
+//! nothing twice and preserves the order; every other call fails at once with an unknown outcome; none is sent
 //! twice. The same seed cuts a call of the same name at the same bytes, as long as its id has as many digits.
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
@@ -19,18 +19,18 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const SEED: u64 = 20_260_728;
-/// Streams that are cut: so many that can be taken up again, and so many in each way that cannot.
+/// Number of cut streams: resumable ones, and as many for each kind of unresumable stream.
 const RESUMED: usize = 6_000;
 const LOST: usize = 2_000;
-/// Calls at a time.
+/// Number of concurrent calls.
 const AT_ONCE: usize = 32;
-/// Notifications before an answer.
+/// Notifications before a response.
 const NOTICES: usize = 6;
 
-/// What a server knows of its calls.
+/// State of the calls at the server.
 struct Calls {
     seed: u64,
-    /// The events of a call by its tool, and what its first connection delivered.
+    /// Events of a call by its tool, and what its first connection delivered.
     known: HashMap<String, Call>,
     cuts: usize,
     sent: usize,
@@ -39,7 +39,7 @@ struct Calls {
 struct Call {
     random: Random,
     events: Vec<Value>,
-    /// Whether an event with an id has arrived in full.
+    /// Whether an event with an id has arrived completely.
     is_resumable: bool,
 }
 
@@ -48,7 +48,7 @@ impl Calls {
         Arc::new(Mutex::new(Calls { seed, known: HashMap::new(), cuts: 0, sent: 0 }))
     }
 
-    /// Some events of a call, cut somewhere.
+    /// Returns some events of a call, cut at a random byte.
     fn cut(&mut self, name: &str, from: usize, ids: bool) -> Reply {
         let Call { random, events, is_resumable } = self.known.get_mut(name).unwrap();
         let mut reply = Reply::events();
@@ -61,13 +61,13 @@ impl Calls {
             first_end = first_end.min(reply.len() - 2);
         }
         let whole = reply.end();
-        // A stream that is always cut near its end would never bring it.
+        // A stream that is always cut near its end would never finish.
         let luck = if from < NOTICES { 1 } else { 9 };
         if from > 0 && random.below(luck + 1) < luck {
             return whole;
         }
         let at = 1 + random.below(whole.len() - 1);
-        // Most cuts are among the events: the head is a small part of a stream.
+        // Most cuts are within the events: the head is a small part of a stream.
         let at = if at < head { head + random.below(whole.len() - head) } else { at };
         self.cuts += 1;
         *is_resumable |= ids && at >= first_end;
@@ -107,7 +107,7 @@ async fn server(revision: Revision, ids: bool, calls: &Arc<Mutex<Calls>>) -> Htt
     .await
 }
 
-/// What came of one call: its result, what was told meanwhile, and when.
+/// Outcome of one call: its result, its notifications, and its duration.
 struct Outcome {
     name: String,
     result: Result<String, ClientError>,
@@ -124,7 +124,7 @@ async fn call(client: Client, name: String) -> Outcome {
     Outcome { result: result.map(|result| said(&result).to_owned()), told, name, at: Instant::now() }
 }
 
-/// Calls until so many streams were cut, and looks at each outcome.
+/// Makes calls until this many streams were cut, and checks each outcome.
 async fn run(client: &Client, calls: &Mutex<Calls>, cuts: usize, mut check: impl FnMut(&Outcome)) {
     let (mut under_way, mut number) = (JoinSet::new(), 0);
     loop {
@@ -178,7 +178,7 @@ async fn other_streams_are_lost_at_once() {
             let in_order: Vec<f64> = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0][..told.len()].to_vec();
             assert_eq!(told, &in_order, "{name} of seed {SEED}");
             match result {
-                // The cut came after the answer.
+                // The cut came after the response.
                 Ok(text) => assert_eq!((text, told.len()), (name, NOTICES)),
                 Err(ClientError::OutcomeUnknown { .. }) => {
                     let cut = script.cut_at(name).unwrap_or(*at);
@@ -190,7 +190,7 @@ async fn other_streams_are_lost_at_once() {
         })
         .await;
         assert!(lost > LOST / 2, "{lost}");
-        // The machine may be busy with something else for a moment.
+        // The machine may be busy for a moment.
         assert!(late <= lost / 100, "{late} of {lost} calls learned late of their cut");
         assert!(script.of("GET").iter().all(|seen| !seen.headers.contains_key("last-event-id")));
     }

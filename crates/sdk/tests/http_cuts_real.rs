@@ -1,5 +1,6 @@
-//! Our client and our server with a line between them that breaks at bytes of chance. A call in a session that has
-//! seen any event gets everything once and in order; every other call ends at once, and no call is done twice.
+//! The real client and the real server with a connection that breaks at random bytes. A call in a session that has
+//! received an event gets everything once and in order; every other call fails at once, and no call is executed
+//! twice.
 #![cfg(all(feature = "http-client", feature = "http-server"))]
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 const SEED: u64 = 20_251_125;
 const CALLS: usize = 1_500;
 const AT_ONCE: usize = 48;
-/// Signs of progress before an answer.
+/// Progress notifications before a response.
 const STEPS: u32 = 5;
 
 #[args]
@@ -27,7 +28,7 @@ struct Count {
     number: usize,
 }
 
-/// How often each call was done.
+/// How often each call was executed.
 type Done = Arc<Mutex<HashMap<usize, usize>>>;
 
 fn server(done: &Done) -> Server {
@@ -44,7 +45,7 @@ fn server(done: &Done) -> Server {
     })
 }
 
-/// A line that breaks: every connection carries a number of bytes to the client, and is closed.
+/// A breaking proxy: every connection carries a number of bytes to the client, and is closed.
 struct Breaking {
     server: String,
     random: Mutex<Random>,
@@ -100,7 +101,7 @@ async fn breaking(server: &str, background: &mut JoinSet<()>) -> (String, Arc<Br
     (format!("http://{address}/mcp"), line)
 }
 
-/// How a call ended, and the signs of progress that it brought.
+/// Outcome of a call, and its progress.
 struct Ended {
     number: usize,
     result: Result<String, ClientError>,
@@ -117,7 +118,7 @@ async fn call(client: Client, number: usize) -> Ended {
     Ended { number, result, steps }
 }
 
-/// All calls, some at a time.
+/// Makes all calls, several at a time.
 async fn calls(client: &Client) -> Vec<Ended> {
     let (mut running, mut ended) = (JoinSet::new(), Vec::new());
     for number in 0..CALLS {
@@ -146,7 +147,7 @@ async fn scene(revision: Revision) -> (Vec<Ended>, Done, usize) {
     (ended, done, cuts)
 }
 
-/// What is true of every call, however its line broke.
+/// Checks the invariants of every call, however its connection broke.
 fn check(ended: &Ended, done: &Done, can_be_resumed: bool) -> bool {
     let Ended { number, result, steps } = ended;
     let times = done.lock().unwrap().get(number).copied().unwrap_or_default();
@@ -155,8 +156,8 @@ fn check(ended: &Ended, done: &Done, can_be_resumed: bool) -> bool {
     assert!(in_order, "call {number}: {steps:?}");
     match result {
         Ok(text) => {
-            assert_eq!(*text, number.to_string(), "another call's answer");
-            assert_eq!(times, 1, "an answer to what was never done");
+            assert_eq!(*text, number.to_string(), "the response of another call");
+            assert_eq!(times, 1, "a response without an execution");
             assert_eq!(steps.len(), usize::try_from(STEPS).unwrap(), "call {number}: {steps:?}");
             true
         }
@@ -167,7 +168,7 @@ fn check(ended: &Ended, done: &Done, can_be_resumed: bool) -> bool {
             );
             false
         }
-        // Nothing was sent: the line broke before.
+        // Nothing was sent: the connection broke before.
         Err(ClientError::Call(_)) if times == 0 => false,
         Err(other) => panic!("call {number}: {other}"),
     }

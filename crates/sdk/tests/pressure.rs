@@ -1,4 +1,4 @@
-//! Clients that ask for much and read slowly, or send what is meant to hurt: memory, threads and promises hold.
+//! Resource limits: clients that send many requests and read slowly, or send malicious input.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn server() -> Server {
         .add(Prompt::new("strict").handler(|Strict { level }| async move { level.to_string() }))
 }
 
-/// Everything in one write: the server reads it all before it writes anything.
+/// Sends everything in one write: the server reads it all before it writes anything.
 fn at_once(peer: &mut Peer, messages: &[Value]) {
     let lines: Vec<String> = messages.iter().map(Value::to_string).collect();
     peer.send_bytes((lines.join("\n") + "\n").as_bytes());

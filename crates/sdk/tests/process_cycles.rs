@@ -1,5 +1,5 @@
-//! A thousand servers, each with descendants that do not want to end: however the clients let go of them, no
-//! process, no zombie, no thread and no file descriptor is left. The only test here: it counts for the whole process.
+//! A thousand servers with descendants that resist termination: however the clients close them, no process, zombie,
+//! thread or file descriptor is left. This is the only test in this file: it counts for the whole process.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "this is a test")]
@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 const CYCLES: usize = 1_000;
 const AT_ONCE: usize = 8;
 const TAG: &str = "LINCHPIN_CYCLES_TAG";
-/// How long what ends on other threads may take after the last client is gone.
+/// Timeout for threads and processes to finish after the last client is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Greets, and answers nothing after that. Its children: one that ignores the polite signal, one that has left the
-/// process group, one whose parent has ended. All of them keep its standard output open.
+/// Responds to `initialize` only. Its children: one that ignores `SIGTERM`, one that has left the process group, one
+/// whose parent has exited. All of them hold its standard output open.
 const SERVER: &str = r#"
 (trap '' TERM HUP; exec sleep 1000) &
 setsid sleep 1000 &
@@ -44,7 +44,7 @@ async fn connect(tag: &str) -> Client {
     client.connect().await.unwrap()
 }
 
-/// One server, from its start to its end in one of three ways.
+/// Runs one server, and ends it in one of three ways.
 async fn cycle(tag: &str, round: usize) {
     let client = connect(tag).await;
     match round % 3 {
@@ -53,14 +53,14 @@ async fn cycle(tag: &str, round: usize) {
         _ => {
             let waiting = client.clone();
             let call = async move { waiting.call("never", json!({ "round": round })).await };
-            // The call is under way when everything is dropped, it first.
+            // The call is in flight when everything is dropped, the call first.
             let limit = Duration::from_millis(1);
             assert!(tokio::time::timeout(limit, call).await.is_err(), "nothing answers");
         }
     }
 }
 
-/// The living processes that have the tag in their environment.
+/// Returns the running processes with the tag in their environment.
 fn tagged(tag: &str) -> Vec<PathBuf> {
     let variable = format!("{TAG}={tag}").into_bytes();
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
@@ -71,7 +71,7 @@ fn tagged(tag: &str) -> Vec<PathBuf> {
     processes.filter(has_tag).collect()
 }
 
-/// The children of this process that have ended and were not waited for.
+/// Returns the number of exited children that were not reaped.
 fn zombies() -> usize {
     let own = std::process::id().to_string();
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
@@ -87,7 +87,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Threads that belong to connections.
+/// Returns the number of threads of connections.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
     let names = tasks.filter_map(|path| fs::read_to_string(path.join("comm")).ok());
@@ -101,7 +101,7 @@ async fn nothing_is_left_after_a_thousand_servers() {
     assert!(tagged(&tag).len() >= 3, "the server and its children are seen while they live");
     drop(client);
     for round in 0..3 {
-        cycle(&tag, round).await; // what is made once for the whole process is made now
+        cycle(&tag, round).await; // initializes per-process state
     }
     let before = settled(&tag).await;
     let next = Arc::new(AtomicUsize::new(0));
@@ -120,7 +120,7 @@ async fn nothing_is_left_after_a_thousand_servers() {
     assert_eq!(settled(&tag).await, before, "descriptors that stay open");
 }
 
-/// Waits until nothing is left, and counts the descriptors that are open then.
+/// Waits until nothing is left, and returns the number of open descriptors.
 async fn settled(tag: &str) -> usize {
     let begun = Instant::now();
     loop {

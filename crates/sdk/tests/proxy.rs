@@ -1,4 +1,4 @@
-//! A server in front of another one: whatever revision either side speaks, clients see what the other one offers.
+//! Proxy server: whatever revisions both sides use, clients see what the upstream server offers.
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 mod support;
@@ -53,7 +53,7 @@ fn complete(typed: &str) -> Vec<String> {
     ["Ada", "Adam", "Bob"].into_iter().filter(|name| name.starts_with(typed)).map(str::to_owned).collect()
 }
 
-/// The server behind.
+/// The upstream server.
 fn behind() -> Server {
     Server::new("behind", "1")
         .add(Tool::new("greet").read_only().handler(greet))
@@ -83,7 +83,7 @@ fn behind() -> Server {
         )
 }
 
-/// A client for a proxy: it speaks one revision, and leaves questions to others.
+/// Connects a client for a proxy: with one revision, and forwarding server requests.
 async fn upstream(service: &Service, revision: Revision) -> Client {
     let client = service.client().eras(Eras::new()).revisions([revision]).forwarding();
     client.connect().await.unwrap()
@@ -94,7 +94,7 @@ async fn front(service: &Service, revision: Revision) -> Service {
     proxy.build().unwrap()
 }
 
-/// A client that answers everything.
+/// Connects a client that handles all server requests.
 async fn connect(client: ClientBuilder) -> Client {
     let client = client
         .on_elicit(|ask| async move {
@@ -194,7 +194,7 @@ async fn a_client_that_cannot_be_asked_is_told_so_in_its_own_way() {
             }
         }
         let (_, received) = tap.messages();
-        assert!(received.iter().all(|line| line.get("method").is_none()), "nothing is asked: {received:?}");
+        assert!(received.iter().all(|line| line.get("method").is_none()), "no server requests: {received:?}");
     }
 }
 
@@ -211,7 +211,7 @@ async fn progress_passes() {
     }
 }
 
-/// Paused time: it passes when nothing else is to be done.
+/// Paused time: it advances when nothing else is to be done.
 async fn settle() {
     support::paused::pass(Duration::from_millis(100)).await;
 }
@@ -324,7 +324,7 @@ async fn nothing_keeps_the_server_behind_when_the_one_in_front_is_gone() {
         let client = in_memory(&front, down).await;
         assert_eq!(client.call("think", ()).await.unwrap().to_text(), "42");
         drop((client, front));
-        // Answers of rounds are kept for a while, in case they get lost.
+        // Results of round trips are stored for a while, in case a response is lost.
         support::paused::pass(Duration::from_mins(11)).await;
         assert_eq!(alive.load(Ordering::SeqCst), 0, "{down} before {up}");
     }
@@ -347,8 +347,8 @@ async fn calls_at_the_same_time_are_not_mixed_up() {
         if up == STATELESS {
             assert_eq!((&*one.to_text(), &*two.to_text()), ("Ada and Ada", "Eve and Eve"));
         } else {
-            // Questions do not say which call they belong to: while there are two, none is answered.
-            let unclear = |said: &str| said.contains("does not say which it belongs to");
+            // Server requests do not name the call they belong to: with two calls in flight, none is handled.
+            let unclear = |said: &str| said.contains("does not name the one it belongs to");
             let (one, two) = (one.to_text(), two.to_text());
             assert!(unclear(&one) || one == "Ada and Ada", "{one}");
             assert!(unclear(&two) || two == "Eve and Eve", "{two}");

@@ -1,5 +1,5 @@
-//! Skills of servers that say one thing and serve another: nothing that differs gets through, and nothing is read
-//! before it is wanted.
+//! Skills of servers whose files differ from their entries: differing files are rejected, and files are read on
+//! demand.
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 use linchpin::client::Eras;
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 const URI: &str = "skill://tidy/SKILL.md";
 const GUIDE: &str = "skill://tidy/GUIDE.md";
 const TEXT: &str = "---\nname: tidy\ndescription: Tidies\nlevel: 1\n---\nDo.\n";
-/// Of the texts `TEXT` and `Guide`.
+/// Digests of `TEXT` and `Guide`.
 const DIGEST: &str = "sha256:200293b3c03225cb7dec04269c5bf2e68fb5b47d222f7d59a5ac045265858ba8";
 const GUIDE_DIGEST: &str = "sha256:8dd65d0952ed144ccf6e76ebf8aa45644afb2b9236762c414d07e813d42f588e";
 
-/// What a server says is at a URI.
+/// Returns the resource that a server serves at a URI.
 type Serve = Box<dyn Fn(&str) -> Value + Send + Sync>;
 
 /// The entry of an honest server.
@@ -44,7 +44,7 @@ fn script(
     let capabilities = || json!({"resources": {}, "extensions": {(extension::SKILLS): {}}});
     let server = json!({"name": "script", "version": "1"});
     let version = revision.as_str();
-    // Servers with sessions may have the extension as well.
+    // Servers with sessions may support the extension, too.
     let opened = if revision == Revision::LATEST {
         Script::new().on("server/discover", move |_| {
             cached(json!({"supportedVersions": [version], "capabilities": capabilities()}))
@@ -94,7 +94,7 @@ async fn files_are_read_in(revision: Revision) {
     assert_eq!(reads(&script), 2);
     let error = skill.read("other.md").await.unwrap_err().to_string();
     assert_eq!(error, "skill://tidy/other.md cannot be used: the skill entry does not list this file");
-    assert_eq!(reads(&script), 2, "what is not listed is not asked for");
+    assert_eq!(reads(&script), 2, "unlisted files are not requested");
     assert!(matches!(client.folder("skill://tidy").all().await, Err(ClientError::NotServed { .. })));
     assert_eq!(script.received("resources/directory/read").len(), 0);
 }

@@ -1,5 +1,5 @@
-//! Tasks as a client sees them: a call is a call, and what becomes a task is looked at, answered and given up. Every
-//! message of both sides is held against its schema.
+//! Tasks from the view of a client: calls that become tasks are polled, get input and are cancelled. Every message
+//! of both sides is validated against its schema.
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 mod support;
@@ -17,7 +17,7 @@ use support::{STATELESS, Tap, of};
 const CORE: Revision = Revision::ALL[3];
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// For real time: looked at often.
+/// Builds a service with a short poll interval, for real time.
 fn build(works: &Works) -> Service {
     works.server().task_poll_interval(Duration::from_millis(1)).build().unwrap()
 }
@@ -38,7 +38,7 @@ async fn connect(client: ClientBuilder) -> Client {
     client.on_elicit(answer).connect().await.unwrap()
 }
 
-/// A client in the same runtime, so that paused time passes for both.
+/// A client in the same runtime, so that paused time advances for both.
 async fn in_memory(service: &Service, revision: Revision) -> Client {
     connect(service.client().eras(Eras::new()).revisions([revision])).await
 }
@@ -101,7 +101,7 @@ async fn a_client_may_want_no_tasks() {
     tap.messages();
 }
 
-/// Begins a call that must become a task.
+/// Starts a call that must become a task.
 async fn start(client: &Client, tool: &str) -> TaskHandle {
     match client.call(tool, ()).as_task(MINUTE * 60).start().await.unwrap() {
         Started::Task(task) => *task,
@@ -151,7 +151,7 @@ async fn a_task_is_cancelled_on_request() {
         assert_eq!(said, (revision == CORE).then_some(TaskStatus::Cancelled), "{revision}");
         let error = ended.unwrap_err();
         assert!(matches!(&error, ClientError::Task { status: TaskStatus::Cancelled, .. }), "{error}");
-        support::paused::pass(Duration::from_millis(1)).await; // the work ends when it is next looked at
+        support::paused::pass(Duration::from_millis(1)).await; // the work finishes at the next poll
         assert_eq!(works.alive(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The testing kit itself: what it shows, and that it says which case failed.
+//! The test kit itself: its output, and that it names the failed case.
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

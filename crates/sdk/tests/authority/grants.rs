@@ -1,4 +1,4 @@
-//! Tokens for programs, for those who sign, and for those whom somebody else has signed in.
+//! Client credentials, signed assertions, and assertions of other authorities.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Discovery, registration and signing in, as they should be.
+//! Discovery, registration and sign-in with an honest authority.
 
 use std::time::Duration;
 

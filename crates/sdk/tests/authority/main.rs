@@ -1,5 +1,5 @@
-//! The authority of the test kit: what it grants when everything is as it should be, and what each switch does to that.
-//! All of it by hand, without the client that it is made for.
+//! Test authority of the test kit: the behaviour of the honest authority, and the effect of each switch. The
+//! requests are written by hand, without the client that it tests.
 #![cfg(feature = "auth")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

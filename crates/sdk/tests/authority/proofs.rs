@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key.
+//! Tokens bound to a key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -44,7 +44,7 @@ impl Key {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// A proof for a request, with these claims besides what it must have.
+    /// Creates a proof for a request, with additional claims.
     fn proof(&self, authority: &Authority, url: &str, more: &Value) -> String {
         let since = authority.clock()().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let jti = format!("{:?}", std::time::Instant::now());

@@ -1,4 +1,4 @@
-//! A client made of single requests.
+//! Client built from single requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) const BACK: &str = "http://127.0.0.1:9/callback";
 pub(crate) const VERIFIER: &str = "a-verifier-that-is-as-long-as-it-has-to-be-0123456789";
-/// The largest body that a client should read.
+/// Maximum body size that a client should read.
 const MAX: usize = 1 << 20;
 
 pub(crate) struct Answer {
@@ -42,7 +42,7 @@ pub(crate) async fn with(switch: Switch) -> Authority {
     start(Authority::honest().with(switch)).await
 }
 
-/// Sends a request; the error is that its answer has no end, or is too large.
+/// Sends a request. Fails if the response has no end or is too large.
 pub(crate) async fn try_send(
     method: Method,
     url: &str,
@@ -80,7 +80,7 @@ pub(crate) fn encode(form: &[(&str, &str)]) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// The same pairs with some of them changed; an empty value leaves one out.
+/// Returns the pairs with some of them changed; an empty value removes one.
 pub(crate) fn changed<'a>(
     pairs: &[(&'a str, &'a str)],
     changes: &[(&'a str, &'a str)],
@@ -93,7 +93,7 @@ pub(crate) fn challenge() -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER))
 }
 
-/// Where the metadata of the usual issuer is.
+/// Returns the metadata URL of the default issuer.
 pub(crate) fn metadata_url(authority: &Authority) -> String {
     authority.issuer().replacen("/tenant", "/.well-known/oauth-authorization-server/tenant", 1)
 }
@@ -110,7 +110,7 @@ pub(crate) async fn resource_metadata(authority: &Authority) -> Value {
     get(&resource_metadata_url(authority)).await.json()
 }
 
-/// An authorization URL of the public client, with some parameters changed.
+/// Returns an authorization URL of the public client, with some parameters changed.
 pub(crate) fn authorization_url(authority: &Authority, changes: &[(&str, &str)]) -> String {
     let (challenge, resource) = (challenge(), authority.mcp_url());
     let parameters = [
@@ -130,7 +130,7 @@ pub(crate) async fn approve(authority: &Authority, changes: &[(&str, &str)]) -> 
     authority.approve(&authorization_url(authority, changes)).await.unwrap()
 }
 
-/// A token request of the public client for a code, with some parameters changed.
+/// Sends a token request of the public client for a code, with some parameters changed.
 pub(crate) async fn redeem(authority: &Authority, code: &str, changes: &[(&str, &str)]) -> Answer {
     let resource = authority.mcp_url();
     let form = [
@@ -144,7 +144,7 @@ pub(crate) async fn redeem(authority: &Authority, code: &str, changes: &[(&str, 
     post_form(&format!("{}/token", authority.issuer()), &[], &changed(&form, changes)).await
 }
 
-/// Signs in, and gives the answer of the token endpoint.
+/// Signs in, and returns the response of the token endpoint.
 pub(crate) async fn sign_in(authority: &Authority, scope: &str) -> Answer {
     let redirect = approve(authority, &[("scope", scope)]).await;
     redeem(authority, redirect.parameter("code").unwrap(), &[]).await
@@ -161,7 +161,7 @@ pub(crate) async fn refresh(authority: &Authority, token: &str) -> Answer {
     post_form(&format!("{}/token", authority.issuer()), &[], &form).await
 }
 
-/// Calls a tool of the protected endpoint with a token, if it is not empty.
+/// Calls a tool of the protected endpoint, with a token unless it is empty.
 pub(crate) async fn call(authority: &Authority, tool: &str, token: &str) -> Answer {
     let authorization = format!("Bearer {token}");
     let headers = if token.is_empty() { vec![] } else { vec![(AUTHORIZATION.as_str(), &*authorization)] };

@@ -1,4 +1,4 @@
-//! Each switch does what it says, and there is none that nobody has looked at.
+//! Each switch has the documented effect, and every switch is tested.
 
 use http::Method;
 use linchpin::testing::authority::{Authority, Redirect, Switch};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::raw::*;
 
-/// The metadata of the authorization server has this.
+/// Asserts a field of the authorization server metadata.
 async fn says(authority: &Authority, name: &str, expected: Value) {
     assert_eq!(metadata(authority).await.get(name).cloned().unwrap_or_default(), expected, "{name}");
 }
@@ -21,7 +21,7 @@ async fn register(authority: &Authority) -> Answer {
     send(Method::POST, &format!("{}/register", authority.issuer()), &headers, client.to_string()).await
 }
 
-/// Nothing comes, though whoever asks later is answered.
+/// Asserts that a request gets no response, while later requests do.
 async fn is_silent(authority: &Authority, url: String, form: String) {
     let method = if form.is_empty() { Method::GET } else { Method::POST };
     let kind = [("content-type", "application/x-www-form-urlencoded")];
@@ -94,7 +94,7 @@ async fn challenges(switch: Switch, authority: &Authority) {
             assert_eq!(call(authority, "write", &access).await.status, 403);
         }
         Switch::DpopNonceForever => assert!(texts[0].starts_with("DPoP ")),
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 
@@ -128,7 +128,7 @@ async fn resources(switch: Switch, authority: &Authority) {
         Switch::NoClientDocuments => {
             says(authority, "client_id_metadata_document_supported", Value::Null).await;
         }
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 
@@ -150,7 +150,7 @@ async fn resource_documents(switch: Switch, authority: &Authority) {
         Switch::ResourceMetadataRedirects => {
             assert!(get(&url).await.header("location").starts_with(&authority.canary()));
         }
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 
@@ -171,7 +171,7 @@ async fn documents(switch: Switch, authority: &Authority) {
             let old = format!("{}/.well-known/openid-configuration", authority.issuer());
             assert_eq!(get(&old).await.json()["issuer"], authority.issuer());
         }
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 
@@ -213,11 +213,11 @@ async fn tokens(switch: Switch, authority: &Authority) {
         Switch::TokenTypeUnknown => assert_eq!(answer.json()["token_type"], "mac"),
         Switch::TokenTooLarge => assert!(token.as_str().unwrap().len() > 16 << 10),
         Switch::TokenNewline => assert!(token.as_str().unwrap().contains("\r\nX-Injected: yes")),
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 
-/// How long tokens last, and what comes after them; and registration.
+/// Lifetime of tokens, refresh, and registration.
 async fn lasting(switch: Switch, authority: &Authority) {
     if format!("{switch:?}").starts_with("Registration") {
         return registrations(switch, authority).await;
@@ -254,7 +254,7 @@ async fn lasting(switch: Switch, authority: &Authority) {
             let form = [("token", token.as_str().unwrap()), ("client_id", "public-client")];
             assert_eq!(post_form(&format!("{}/revoke", authority.issuer()), &[], &form).await.status, 503);
         }
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 
@@ -276,7 +276,7 @@ async fn registrations(switch: Switch, authority: &Authority) {
         Switch::RegistrationWithoutClientId => {
             assert_eq!((answer.status, answer.json().get("client_id")), (201, None));
         }
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 
@@ -353,7 +353,7 @@ async fn ways_back(switch: Switch, authority: &Authority, redirect: Redirect) {
             assert!(redirect.parameter("error_description").unwrap().contains("\u{1b}[2J"));
         }
         Switch::CodeMissing => assert_eq!((code, error, iss), (None, None, Some(&*issuer))),
-        _ => panic!("nobody has looked at {switch:?}"),
+        _ => panic!("no test for {switch:?}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every way to write a private address, as a URL that was learned: none of them is dialled.
+//! All spellings of a private address, in a discovered URL: none of them is dialled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn watched(policy: Policy, resolver: Script) -> (Egress, Arc<AtomicUsize>) {
     (egress.build().unwrap(), dialled)
 }
 
-/// The URLs, relative references among them, that lead to a host and a port.
+/// URLs and relative references that lead to a host and a port.
 fn references(host: &str, port: u16) -> [String; 4] {
     [
         format!("https://{host}:{port}/"),
@@ -60,7 +60,7 @@ async fn the_canary_sings_when_it_is_reached() {
     for host in ["127.0.0.2", "[::ffff:127.0.0.2]", "canary.example"] {
         let typed = Target::typed(&format!("http://{host}:{}/", canary.port())).unwrap();
         let mut sending = Box::pin(egress.send(get(), &typed));
-        // It never answers: as soon as it has been reached, nobody waits for it any longer.
+        // The server never responds: stop waiting as soon as it was reached.
         let reached = std::future::poll_fn(|cx| {
             assert!(sending.as_mut().poll(cx).is_pending());
             if canary.connections() == 1 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }

@@ -1,4 +1,4 @@
-//! What is denied is told, and settings that change count at once.
+//! Denials are reported, and changed settings apply at once.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -68,7 +68,7 @@ async fn settings_that_change_count_for_every_clone_at_once() {
     egress.change(&strict(Some("10.0.0.0/8".parse().unwrap())));
     assert!(!one.is_allowed() && other.is_allowed(), "one of them was there");
     late.read_to_end(100).await.unwrap();
-    assert_eq!(egress.idle_connections(), 0, "what was opened before is not kept");
+    assert_eq!(egress.idle_connections(), 0, "earlier connections are not pooled");
     for egress in [&one, &other, &egress] {
         assert!(matches!(read(egress).await, Err(EgressErrorKind::Refused(_))));
     }

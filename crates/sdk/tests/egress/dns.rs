@@ -1,4 +1,4 @@
-//! Names that change their mind between lookups: only addresses that the policy allows are ever dialled.
+//! Names that resolve to different addresses each time: only addresses that the policy allows are dialled.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Sequences of answers: every pair of these, in both orders, alone and mixed with the good one.
+/// Sequences of lookups: every pair of these, in both orders, alone and mixed with the good one.
 fn scripts(good: IpAddr) -> Vec<Vec<Vec<IpAddr>>> {
     let bad =
         ["127.0.0.2", "::1", "10.0.0.1", "169.254.169.254", "::ffff:127.0.0.2", "64:ff9b::7f00:2", "0.0.0.0"];
@@ -39,7 +39,7 @@ async fn a_name_that_flips_leads_to_allowed_addresses_alone() {
     let scripts = scripts(good);
     assert!(scripts.len() >= 200, "only {} sequences", scripts.len());
     let base = Target::typed("https://public.example/").unwrap();
-    // The server and the canary are at two ports: a name must lead to neither where only the other is meant.
+    // The server and the canary use two ports: a name must not lead to the one that is not meant.
     for port in [server.address.port(), canary.port()] {
         for script in &scripts {
             let dialled = Arc::new(Mutex::new(Vec::new()));
@@ -85,7 +85,7 @@ async fn a_learned_url_may_go_where_the_typed_one_is() {
     let elsewhere = typed.learned("https://10.0.0.1/").unwrap();
     let error = egress.send(get(), &elsewhere).await.unwrap_err();
     assert!(matches!(error.kind(), EgressErrorKind::Refused(_)), "{error}");
-    // What the learned one leads to is learned from the typed one all the same.
+    // A URL discovered from a discovered one is also discovered from the configured one.
     egress.send(get(), &learned.learned(&server.url("/x")).unwrap()).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What is said when something does not work: what, where and what to do, and nothing secret.
+//! Error messages: what failed, where, and what to do, without secrets.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use linchpin::egress::{BoxFuture, Egress, EgressErrorKind, Phase, Resolve, Targe
 
 use crate::support::{Reply, Script, Server, get, ok};
 
-/// A port where nobody listens.
+/// Returns a port without a listener.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
@@ -42,7 +42,7 @@ async fn a_name_that_nobody_knows() {
     assert!(error.to_string().contains("the name has no address"), "{error}");
 }
 
-/// A resolver that never answers.
+/// A resolver that never responds.
 struct Silent;
 
 impl Resolve for Silent {

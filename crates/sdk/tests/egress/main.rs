@@ -1,4 +1,4 @@
-//! The way out: what may be reached, over which connection, and what is said when something does not work.
+//! Egress: policy, connections and error messages.
 
 #![cfg(feature = "http-client")]
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]

@@ -1,4 +1,4 @@
-//! Connections that are kept, given up and replaced.
+//! Pooled, closed and replaced connections.
 
 #[path = "../support/paused.rs"]
 mod paused;
@@ -87,7 +87,7 @@ async fn typed_and_learned_do_not_share() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_while_kept_is_replaced() {
-    // The server says nothing of closing, and closes.
+    // The server closes without announcing it.
     let server = Server::start(|seen| Reply::Close(ok(&seen.body)));
     let egress = Egress::new();
     let target = Target::typed(&server.url("/")).unwrap();
@@ -128,7 +128,7 @@ async fn connections_are_closed_when_nobody_has_used_them_for_long() {
     assert_eq!(egress.idle_connections(), 0);
     server.closes().await;
     tokio::time::resume();
-    // And it begins anew.
+    // A new connection is opened.
     text(&egress, &target).await;
     assert_eq!((egress.idle_connections(), server.connections()), (1, 2));
     tokio::time::pause();
@@ -146,7 +146,7 @@ async fn nothing_is_left_when_the_owner_is_gone() {
     text(&egress, &Target::typed(&server.url("/")).unwrap()).await;
     drop(egress);
     server.closes().await;
-    // A body that is dropped in the middle takes its connection with it.
+    // A partly read body closes its connection on drop.
     let egress = Egress::new();
     let mut body =
         egress.send(get(), &Target::typed(&server.url("/endless")).unwrap()).await.unwrap().into_body();

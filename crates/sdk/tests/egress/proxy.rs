@@ -1,16 +1,16 @@
-//! Through a proxy: what it is handed, and the policy for what can be told without an address.
+//! HTTP proxy: forwarded requests, and the policy without a resolved address.
 
 use linchpin::egress::{Egress, EgressErrorKind, Phase, Policy, Target};
 use std::sync::{Arc, Mutex};
 
 use crate::support::{Reply, Seen, Server, get, ok};
 
-/// A proxy that answers what it is handed.
+/// A proxy that responds to forwarded requests.
 fn handed(_: &Seen) -> Reply {
     Reply::Keep(ok("through"))
 }
 
-/// Plain `http` to this one address, so that no TLS is needed to see through.
+/// Allows plain `http` to this one address, so that the test needs no TLS.
 fn policy() -> Policy {
     Policy::default().allow_http("10.9.9.9".parse().unwrap())
 }
@@ -37,7 +37,7 @@ async fn plain_http_is_handed_to_it() {
         assert_eq!(request.header("proxy-authorization"), Some("Basic dXNlcjpwQHNz"));
         assert_eq!(request.header("host"), Some("10.9.9.9:8080"));
     }
-    assert_eq!(*phases.lock().unwrap(), [Phase::Connect], "and the connection is kept");
+    assert_eq!(*phases.lock().unwrap(), [Phase::Connect], "the connection is pooled");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Redirects: what is followed, and what stays behind.
+//! Redirects: which are followed, and which headers are removed.
 
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
@@ -7,7 +7,7 @@ use linchpin::egress::{Body, Egress, EgressErrorKind, Redirects, Target};
 use crate::canary::Canary;
 use crate::support::{Reply, Seen, Server, get, ok};
 
-/// A server whose paths say what to answer: `/301/where` redirects to `/where`, everything else is fine.
+/// A server whose paths select the response: `/301/where` redirects to `/where`, everything else succeeds.
 fn answers(seen: &Seen) -> Reply {
     let path = seen.line().split(' ').nth(1).unwrap_or_default();
     let status = path.get(1..4).and_then(|status| status.parse::<u16>().ok());
@@ -109,7 +109,7 @@ async fn there_is_an_end_to_it() {
 
 #[tokio::test]
 async fn a_redirect_leads_to_nowhere_private() {
-    // The policy stands in for a public server: it is allowed by address, and its redirects lead into the network.
+    // The policy simulates a public server: it is allowed by address, and its redirects lead to private addresses.
     let canary = Canary::open(&["127.0.0.2", "127.0.0.1", "::1"]);
     let port = canary.port();
     let places =

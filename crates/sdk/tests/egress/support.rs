@@ -1,4 +1,4 @@
-//! A server of plain sockets that does what a test says, and a resolver that does so too.
+//! Scripted server on plain sockets, and scripted resolver.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use http::Request;
 use linchpin::egress::{Body, BoxFuture, Resolve};
 
-/// What a server does about a request.
+/// Reaction of a server to a request.
 pub(crate) enum Reply {
     /// Writes this and waits for the next request.
     Keep(String),
@@ -19,7 +19,7 @@ pub(crate) enum Reply {
     Close(String),
 }
 
-/// A request as it came: head and body.
+/// A received request: head and body.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) head: String,
@@ -37,12 +37,12 @@ impl Seen {
     }
 }
 
-/// A server in threads of its own; gone when dropped.
+/// A server on its own threads; stopped on drop.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// Hears of each connection after the server has closed it.
+    /// Notified of each connection after the server has closed it.
     closed: Arc<Mutex<Receiver<()>>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -60,7 +60,7 @@ impl Server {
         Server::start_with(address, |stream| stream, reply)
     }
 
-    /// `wrap` makes what requests are read from, TLS for example.
+    /// Starts a server. `wrap` creates the stream that requests are read from, such as TLS.
     pub(crate) fn start_with<S: Read + Write>(
         address: SocketAddr,
         wrap: impl Fn(TcpStream) -> S + Send + Sync + 'static,
@@ -81,7 +81,7 @@ impl Server {
                 }
                 counter.fetch_add(1, Ordering::SeqCst);
                 let (log, wrap, reply, close) = (log.clone(), wrap.clone(), reply.clone(), close.clone());
-                // It ends when the other side closes, or when the reply says so.
+                // It finishes when the client closes, or when the reply closes.
                 std::thread::spawn(move || {
                     serve(wrap(stream), &log, &*reply);
                     let _ = close.try_send(());
@@ -96,7 +96,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// How many connections there have been.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -105,11 +105,11 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Waits until the server has closed one more connection. Then its end has arrived here too.
+    /// Waits until the server has closed another connection, and the close has arrived here.
     pub(crate) async fn closes(&self) {
         let closed = self.closed.clone();
         tokio::task::spawn_blocking(move || closed.lock().unwrap().recv().unwrap()).await.unwrap();
-        // The runtime hears of it when it looks for news, which it must to get this one.
+        // The runtime notices the close while it polls for this connection.
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.accept().await.unwrap();
@@ -134,14 +134,14 @@ fn serve(mut stream: impl Read + Write, log: &Mutex<Vec<Seen>>, reply: &dyn Fn(&
             Reply::Keep(text) => (text, false),
             Reply::Close(text) => (text, true),
         };
-        // Who has gone away meanwhile does not read it.
+        // The client may have disconnected.
         if stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).is_err() || closes {
             return;
         }
     }
 }
 
-/// Head and body of the next request; `None` at the end.
+/// Reads head and body of the next request; `None` at the end.
 pub(crate) fn read_request(input: &mut impl Read) -> Option<(String, String)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -171,7 +171,7 @@ pub(crate) fn post(body: &'static str) -> Request<Body> {
     Request::post("/").body(Body::from(body)).unwrap()
 }
 
-/// A resolver with the answers of a script: each lookup of any name takes the next; the last one stays.
+/// A scripted resolver: each lookup of any name uses the next entry; the last one is repeated.
 pub(crate) struct Script(Mutex<VecDeque<Vec<IpAddr>>>);
 
 impl Script {

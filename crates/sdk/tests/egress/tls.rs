@@ -1,4 +1,4 @@
-//! TLS: the name is checked although the address is dialled, and a failure says what to look at.
+//! TLS: the name is verified although the address is dialled, and errors name the cause.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -17,12 +17,12 @@ const OTHER: &[u8] = include_bytes!("certificates/other.pem");
 const EXPIRED: &[u8] = include_bytes!("certificates/expired.pem");
 const KEY: &[u8] = include_bytes!("certificates/server.key");
 
-/// A server with TLS that notes the name it was asked for.
+/// A server with TLS that records the requested server name.
 fn server(certificate: &[u8], names: Arc<Mutex<Vec<Option<String>>>>) -> Server {
     server_behind(certificate, names, |_| ())
 }
 
-/// The same with something that is said before TLS.
+/// Like [`server`], with a dialogue before TLS.
 fn server_behind(
     certificate: &[u8],
     names: Arc<Mutex<Vec<Option<String>>>>,
@@ -55,7 +55,7 @@ fn target(server: &Server, host: &str) -> Target {
 async fn a_tunnel_through_a_proxy_is_kept_and_tls_ends_behind_it() {
     let (names, heads) = (Arc::default(), Arc::new(Mutex::new(Vec::new())));
     let log = heads.clone();
-    // It is the server behind it too.
+    // It is also the server behind the proxy.
     let proxy = server_behind(SERVER, Arc::clone(&names), move |stream| {
         let (head, _) = crate::support::read_request(stream).unwrap();
         log.lock().unwrap().push(head);
