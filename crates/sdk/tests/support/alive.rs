@@ -1,9 +1,9 @@
-//! Counts what is alive.
+//! Counter of live instances.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One thing that is alive.
+/// A counted instance.
 pub(crate) struct Alive(Arc<AtomicUsize>);
 
 impl Alive {

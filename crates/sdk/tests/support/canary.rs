@@ -1,4 +1,4 @@
-//! Sockets that nobody may connect to.
+//! Sockets that must never get a connection.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
 use std::net::{IpAddr, TcpListener};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, TcpListener};
 pub(crate) struct Canary(Vec<TcpListener>);
 
 impl Canary {
-    /// Listens at each address that this machine has, at one port.
+    /// Listens at each of the addresses that this machine has, on one port.
     pub(crate) fn open(addresses: &[&str]) -> Canary {
         let first = TcpListener::bind((addresses[0].parse::<IpAddr>().unwrap(), 0)).unwrap();
         let port = first.local_addr().unwrap().port();
@@ -25,7 +25,7 @@ impl Canary {
         self.0[0].local_addr().unwrap().port()
     }
 
-    /// How many connections were made since the last time. A connection is there before the one who made it knows.
+    /// Returns the number of connections since the last call. A connection is counted before its client knows of it.
     pub(crate) fn connections(&self) -> usize {
         self.0.iter().map(|listener| std::iter::from_fn(|| listener.accept().ok()).count()).sum()
     }

@@ -1,20 +1,20 @@
-//! Hears everything that is logged, at every level.
+//! Captures all log events, at every level.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
-/// All that was said.
+/// The captured text.
 #[derive(Clone, Default)]
 pub(crate) struct Ears(Arc<Mutex<String>>);
 
 impl Ears {
-    /// Notes something that was said in another way.
+    /// Adds text from another source.
     pub(crate) fn hear(&self, text: &str) {
         writeln!(self.0.lock().unwrap(), "{text}").unwrap();
     }
 
-    /// What was said since the last time.
+    /// Returns the text since the last call.
     pub(crate) fn take(&self) -> String {
         std::mem::take(&mut self.0.lock().unwrap())
     }

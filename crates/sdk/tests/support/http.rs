@@ -1,5 +1,5 @@
-//! A scripted HTTP server on real sockets: it sees every byte that a client sends, and answers with any bytes, cut
-//! wherever a test wants.
+//! Scripted HTTP server on real sockets: it sees every byte that a client sends, and responds with any bytes, cut
+//! anywhere.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,19 +16,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-/// How long something may take that happens at once. Only a failing test waits that long.
+/// Timeout for things that happen at once. Only a failing test reaches it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) verb: String,
     pub(crate) path: String,
-    /// By name in lower case; several of a name are joined by commas.
+    /// By name in lower case; repeated headers are joined by commas.
     pub(crate) headers: BTreeMap<String, String>,
     /// The body as JSON, or null.
     pub(crate) body: Value,
-    /// Which connection it came on, from 1.
+    /// Number of its connection, from 1.
     pub(crate) connection: usize,
 }
 
@@ -37,7 +37,7 @@ impl Seen {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    /// The method of the message, or the verb if there is none.
+    /// Returns the method of the message, or the HTTP method if there is none.
     pub(crate) fn method(&self) -> &str {
         self.body["method"].as_str().unwrap_or(if self.body.is_null() { &self.verb } else { "an answer" })
     }
@@ -46,12 +46,12 @@ impl Seen {
         self.method() == method
     }
 
-    /// The answer to this request.
+    /// Creates the response to this request.
     pub(crate) fn answer(&self, result: &Value) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
 
-    /// Says that this request to listen is heard, and what is going to be told.
+    /// Creates the acknowledgement of this listen request, with the accepted notifications.
     pub(crate) fn acknowledgement(&self, notifications: &Value) -> Value {
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": self.body["id"] });
         json!({
@@ -68,20 +68,20 @@ impl Seen {
 #[derive(Debug, Clone)]
 enum Step {
     Bytes(Vec<u8>),
-    /// Until the test says so.
+    /// Waits until the test notifies.
     Wait(Arc<Notify>),
-    /// Until the client closes the connection; the test is told.
+    /// Waits until the client closes the connection, and notifies the test.
     Gone(Arc<Notify>),
-    /// What others say, as events.
+    /// Sends messages of the test as events.
     Speaking(Speaking),
 }
 
-/// A stream that others speak on.
+/// A stream on which the test sends messages.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Speaking(Arc<Mutex<Option<mpsc::Sender<Option<Value>>>>>);
 
 impl Speaking {
-    /// Says something to the client that listens.
+    /// Sends a message to the listening client.
     pub(crate) fn say(&self, message: &Value) {
         self.0.lock().unwrap().as_ref().unwrap().try_send(Some(message.clone())).unwrap();
     }
@@ -98,18 +98,18 @@ impl Speaking {
     }
 }
 
-/// What the server does about one request.
+/// Reaction of the server to one request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reply {
     steps: Vec<Step>,
     /// Whether the connection is closed at the end.
     close: bool,
-    /// Close it after so many bytes.
+    /// Closes the connection after this many bytes.
     cut: Option<usize>,
 }
 
 impl Reply {
-    /// A head and a body.
+    /// Creates a reply with head and body.
     pub(crate) fn new(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let mut head = format!("HTTP/1.1 {status} Something\r\ncontent-length: {}\r\n", body.len());
         head += &lines(headers);
@@ -130,7 +130,7 @@ impl Reply {
         Self::new(status, &headers, body.to_string().as_bytes())
     }
 
-    /// An event stream, to which events are added. Its chunks are those of HTTP/1.1.
+    /// Creates an event stream, to which events are added. It uses chunked encoding.
     pub(crate) fn events() -> Self {
         Self::events_with(&[])
     }
@@ -145,7 +145,7 @@ impl Reply {
         Reply { steps: vec![Step::Bytes((head + "\r\n").into_bytes())], ..Reply::default() }
     }
 
-    /// The same with another header in place of what there may be of it.
+    /// Replaces or adds a header.
     pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
         if let Some(Step::Bytes(bytes)) = self.steps.first_mut() {
             let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
@@ -159,13 +159,13 @@ impl Reply {
         self
     }
 
-    /// Bytes as they are.
+    /// Adds raw bytes.
     pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
         self.steps.push(Step::Bytes(bytes.to_vec()));
         self
     }
 
-    /// A chunk of a chunked body.
+    /// Adds a chunk of a chunked body.
     pub(crate) fn chunk(self, data: &[u8]) -> Self {
         self.bytes(&[format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat())
     }
@@ -178,7 +178,7 @@ impl Reply {
         self.chunk(format!("id: {id}\ndata: {message}\n\n").as_bytes())
     }
 
-    /// The end of a chunked body.
+    /// Ends a chunked body.
     pub(crate) fn end(self) -> Self {
         self.bytes(b"0\r\n\r\n")
     }
@@ -189,51 +189,51 @@ impl Reply {
         self
     }
 
-    /// Sends so many bytes and closes the connection.
+    /// Sends this many bytes and closes the connection.
     pub(crate) fn cut_after(mut self, bytes: usize) -> Self {
         self.cut = Some(bytes);
         self
     }
 
-    /// All bytes that would be sent.
+    /// Returns the total number of bytes.
     pub(crate) fn len(&self) -> usize {
         let length = |step: &Step| if let Step::Bytes(bytes) = step { bytes.len() } else { 0 };
         self.steps.iter().map(length).sum()
     }
 
-    /// Goes on when the test says so.
+    /// Continues when the test notifies.
     pub(crate) fn wait(mut self, until: &Arc<Notify>) -> Self {
         self.steps.push(Step::Wait(until.clone()));
         self
     }
 
-    /// Begins when the test says so.
+    /// Starts when the test notifies.
     pub(crate) fn after(mut self, until: &Arc<Notify>) -> Self {
         self.steps.insert(0, Step::Wait(until.clone()));
         self
     }
 
-    /// Goes on with what is said elsewhere, for as long as the connection lasts.
+    /// Continues with messages of the test, as long as the connection exists.
     pub(crate) fn speaking(mut self, stream: &Speaking) -> Self {
         self.steps.push(Step::Speaking(stream.clone()));
         self
     }
 
-    /// The body of a reply that has one, as JSON.
+    /// Returns the body of a reply as JSON, if it has one.
     pub(crate) fn body_json(&self) -> Option<Value> {
         let Some(Step::Bytes(bytes)) = self.steps.first() else { return None };
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         serde_json::from_slice(&bytes[end + 4..]).ok()
     }
 
-    /// Goes no further; the test is told when the client closes the connection.
+    /// Stops here; the test is notified when the client closes the connection.
     pub(crate) fn hang(mut self, gone: &Arc<Notify>) -> Self {
         self.steps.push(Step::Gone(gone.clone()));
         self
     }
 }
 
-/// Headers as lines.
+/// Formats headers as lines.
 fn lines(headers: &[(&str, &str)]) -> String {
     let lines: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     lines.concat()
@@ -241,13 +241,13 @@ fn lines(headers: &[(&str, &str)]) -> String {
 
 type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
 
-/// The server. It ends when it is dropped.
+/// The server. It stops on drop.
 pub(crate) struct HttpScript {
     pub(crate) address: std::net::SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     arrived: Arc<Notify>,
     connections: Arc<AtomicUsize>,
-    /// When the answers to calls of tools were cut, by the tool.
+    /// When the responses to tool calls were cut, by tool.
     cuts: Arc<Mutex<HashMap<String, Instant>>>,
     accepting: JoinHandle<()>,
 }
@@ -268,7 +268,7 @@ impl HttpScript {
                 let (handler, record, told) = (handler.clone(), record.clone(), told.clone());
                 let clock = clock.clone();
                 spawn(async move {
-                    // A client that is gone is what many tests are about.
+                    // Many tests disconnect the client on purpose.
                     if let Ok(Some(cut)) = serve(stream, number, &*handler, &record, &told).await {
                         clock.lock().unwrap().insert(cut, Instant::now());
                     }
@@ -286,22 +286,22 @@ impl HttpScript {
         format!("http://{}", self.address)
     }
 
-    /// What was asked so far.
+    /// Returns the requests so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The methods of what was asked so far.
+    /// Returns the methods of the requests so far.
     pub(crate) fn methods(&self) -> Vec<String> {
         self.seen().iter().map(|seen| seen.method().to_owned()).collect()
     }
 
-    /// What was asked of one method.
+    /// Returns the requests of one method.
     pub(crate) fn of(&self, method: &str) -> Vec<Seen> {
         self.seen().into_iter().filter(|seen| seen.is(method)).collect()
     }
 
-    /// Waits until a method was asked for so often, and gives what was asked.
+    /// Waits for this many requests of a method, and returns them.
     pub(crate) async fn wait_for(&self, method: &str, count: usize) -> Vec<Seen> {
         let waiting = async {
             loop {
@@ -318,12 +318,12 @@ impl HttpScript {
         waited.unwrap_or_else(|_| panic!("{method} did not come {count} times: {:?}", self.methods()))
     }
 
-    /// When the answer to the call of a tool was cut.
+    /// Returns when the response to the call of a tool was cut.
     pub(crate) fn cut_at(&self, tool: &str) -> Option<Instant> {
         self.cuts.lock().unwrap().get(tool).copied()
     }
 
-    /// Connections so far.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -340,7 +340,7 @@ fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     tokio::spawn(work)
 }
 
-/// Serves a connection. Gives the tool whose answer was cut, if one was.
+/// Serves a connection. Returns the tool whose response was cut, if any.
 async fn serve(
     mut stream: TcpStream,
     connection: usize,
@@ -427,7 +427,7 @@ async fn read_request(
     Ok(Some(Seen { verb, path, headers, body, connection }))
 }
 
-/// A client of the script that remembers nothing.
+/// Creates a client of the script with an empty revision cache.
 pub(crate) fn client(script: &HttpScript) -> ClientBuilder<Http> {
     Client::http(script.url()).eras(Eras::new())
 }
@@ -436,7 +436,7 @@ pub(crate) async fn connect(script: &HttpScript) -> Client {
     client(script).connect().await.unwrap()
 }
 
-/// A plain server, but for what `special` does.
+/// Starts a plain server, except for what `special` handles.
 pub(crate) async fn server(
     revision: Revision,
     special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
@@ -444,7 +444,7 @@ pub(crate) async fn server(
     HttpScript::start(move |seen| special(seen).unwrap_or_else(|| speak(revision, seen))).await
 }
 
-/// What a tool said.
+/// Returns the text of a tool result.
 pub(crate) fn said(result: &ToolOutput) -> &str {
     match &result.content[..] {
         [Content::Text(text)] => &text.text,
@@ -456,10 +456,10 @@ pub(crate) fn text(text: &str) -> Value {
     json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })
 }
 
-/// The id of the session that [`speak`] opens.
+/// Id of the session that [`speak`] opens.
 pub(crate) const SESSION: &str = "5e55-10n-1d";
 
-/// What a plain server of a revision does: it has tools and resources, and every tool says its name.
+/// Response of a plain server of a revision: it has tools and resources, and every tool returns its name.
 pub(crate) fn speak(revision: Revision, seen: &Seen) -> Reply {
     let stateless = revision == Revision::LATEST;
     let capabilities =

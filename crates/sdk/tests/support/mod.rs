@@ -1,5 +1,5 @@
-//! A scripted client: it drives a server over pipes, line by line, and holds what both sides say against the
-//! official schemas.
+//! Scripted client: it drives a server over pipes, line by line, and validates the messages of both sides against
+//! the official schemas.
 #![allow(clippy::allow_attributes, dead_code, unused_imports, reason = "each test file uses a part of it")]
 #![expect(clippy::unwrap_used, reason = "it is only used in tests")]
 #![expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
@@ -28,39 +28,39 @@ use spec_check::Transcript;
 
 pub(crate) use tap::{Tap, of};
 
-/// How long a line may take to come. Only a failing test waits that long.
+/// Timeout for a line. Only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const STATELESS: Revision = Revision::LATEST;
 
-/// The revisions that open with `initialize`.
+/// Returns the revisions that open with `initialize`.
 pub(crate) fn session_revisions() -> impl Iterator<Item = Revision> {
     Revision::ALL.into_iter().filter(|revision| *revision != STATELESS)
 }
 
-/// How the server's time passes.
+/// Clock of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     Real,
-    /// Jumps to the next deadline whenever nothing else is to be done.
+    /// Advances to the next deadline whenever nothing else is to be done.
     Paused,
 }
 
-/// One client's end of a connection.
+/// Client end of a connection.
 pub(crate) struct Peer {
     pub(crate) revision: Revision,
-    /// What the server said of itself: the result of `initialize` or `server/discover`.
+    /// The result of `initialize` or `server/discover`.
     pub(crate) opened: Value,
-    /// What the client says it can do, in every request where there are no sessions.
+    /// Capabilities of the client, sent in every stateless request.
     capabilities: Value,
     input: Option<PipeWriter>,
     lines: Receiver<String>,
     server: JoinHandle<linchpin::Result>,
-    /// The method and revision of each request that was sent, by id.
+    /// Method and revision of each sent request, by id.
     asked: HashMap<String, (String, Revision)>,
-    /// What was said so far, for lines that are read in whatever order they come.
+    /// Messages so far, for lines that are read in any order.
     transcript: Transcript,
-    /// The revision that the server knows of, once it does.
+    /// The revision that the server knows, once it does.
     spoken: Option<Revision>,
     next: i64,
 }
@@ -71,7 +71,7 @@ pub(crate) fn runtime(clock: Clock) -> tokio::runtime::Runtime {
 }
 
 impl Peer {
-    /// Connects without a word.
+    /// Connects without sending anything.
     pub(crate) fn connect(revision: Revision, service: Service, clock: Clock) -> Peer {
         let (theirs, ours) = pipe().unwrap();
         let (answers, output) = pipe().unwrap();
@@ -95,17 +95,17 @@ impl Peer {
         }
     }
 
-    /// Connects and opens as the revision has it.
+    /// Connects and opens the connection as the revision requires.
     pub(crate) fn open(revision: Revision, server: Server) -> Peer {
         Self::open_with(revision, server.build().unwrap(), Clock::Real, &json!({}))
     }
 
-    /// As [`Self::open`], in time that passes by itself.
+    /// Like [`Self::open`], with a paused clock.
     pub(crate) fn open_paused(revision: Revision, server: Server) -> Peer {
         Self::open_with(revision, server.build().unwrap(), Clock::Paused, &json!({}))
     }
 
-    /// As [`Self::open`], with what the client says it can do.
+    /// Like [`Self::open`], with these client capabilities.
     pub(crate) fn open_with(
         revision: Revision,
         service: Service,
@@ -123,7 +123,7 @@ impl Peer {
         peer
     }
 
-    /// Sends bytes and a newline, whatever they are.
+    /// Sends arbitrary bytes and a newline.
     pub(crate) fn raw(&mut self, line: impl AsRef<[u8]>) {
         let line = line.as_ref();
         self.transcript.sent(line);
@@ -148,7 +148,7 @@ impl Peer {
         self.asked.insert(id.to_string(), (method.to_owned(), revision));
     }
 
-    /// A request as the revision has it, with an id that was not used yet.
+    /// Creates a request of the revision, with a new id.
     pub(crate) fn message(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let mut message = json!({"jsonrpc": "2.0", "id": self.next, "method": method});
@@ -162,7 +162,7 @@ impl Peer {
         message
     }
 
-    /// Sends a request that the schema allows and gives its id, without waiting for the answer.
+    /// Sends a request that is valid under the schema, and returns its id without waiting for the response.
     pub(crate) fn send(&mut self, method: &str, params: Value) -> Value {
         let message = self.message(method, params);
         schema::check_sent(self.revision, &message);
@@ -170,44 +170,44 @@ impl Peer {
         message["id"].clone()
     }
 
-    /// Sends a request; the next line is its answer.
+    /// Sends a request; the next line must be its response.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         self.answer(&id)
     }
 
-    /// Reads the next line, which must answer the request `id`.
+    /// Reads the next line, which must be the response to the request `id`.
     pub(crate) fn answer(&mut self, id: &Value) -> Value {
         let line = self.read();
         assert_eq!(line["id"], *id, "{line}");
         line
     }
 
-    /// The result of a request.
+    /// Sends a request and returns its result.
     pub(crate) fn result(&mut self, method: &str, params: Value) -> Value {
         let mut answer = self.request(method, params);
         assert!(answer.get("result").is_some(), "{method}: {answer}");
         answer["result"].take()
     }
 
-    /// The code and message of the error that answers a request, which need not be as the schema has it.
+    /// Sends a request, which may be invalid under the schema, and returns code and message of the error response.
     pub(crate) fn error(&mut self, method: &str, params: Value) -> (i64, String) {
         let message = self.message(method, params);
         self.raw(message.to_string());
         fault(&self.answer(&message["id"]))
     }
 
-    /// The result of calling a tool.
+    /// Calls a tool and returns the result.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.result("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// The text that a tool answers with, which must be its only block.
+    /// Calls a tool and returns its text, which must be its only block.
     pub(crate) fn call_text(&mut self, tool: &str, arguments: Value) -> String {
         text(&self.call(tool, arguments))
     }
 
-    /// Shows that the session lives: the next request is answered.
+    /// Asserts that the session is open: the next request gets a response.
     pub(crate) fn alive(&mut self) {
         self.result("tools/list", json!({}));
     }
@@ -221,14 +221,14 @@ impl Peer {
         self.raw(message.to_string());
     }
 
-    /// The next line that the server sends.
+    /// Reads the next line of the server.
     pub(crate) fn read(&mut self) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
         self.heard(&line);
         self.checked(&line)
     }
 
-    /// The next line, which must be a request of the server for this method.
+    /// Reads the next line, which must be a server request of this method.
     pub(crate) fn question(&mut self, method: &str) -> Value {
         let line = self.read();
         assert_eq!(line["method"], method, "{line}");
@@ -236,12 +236,12 @@ impl Peer {
         line
     }
 
-    /// Answers a request of the server.
+    /// Responds to a server request.
     pub(crate) fn reply(&mut self, question: &Value, result: Value) {
         self.raw(json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
     }
 
-    /// The next line, as a code and a message.
+    /// Reads the next line as an error: code and message.
     pub(crate) fn read_error(&mut self) -> (i64, String) {
         fault(&self.read())
     }
@@ -263,12 +263,12 @@ impl Peer {
         let asked = message.get("id").and_then(|id| self.asked.get(&id.to_string()));
         match asked.filter(|_| message.get("method").is_none()) {
             Some((method, revision)) => schema::check_answer(*revision, method, message),
-            // Before anything is known of the client, an error has the form of JSON-RPC itself.
+            // Before the client is known, an error has the form of plain JSON-RPC.
             None => schema::check_unasked(self.spoken.unwrap_or(Revision::ALL[0]), message),
         }
     }
 
-    /// Ends the input. Gives what else the server says before it ends, and how it ends.
+    /// Ends the input. Returns the remaining messages of the server, and its result.
     pub(crate) fn end(mut self) -> (Vec<Value>, linchpin::Result) {
         drop(self.input.take());
         let mut rest = Vec::new();
@@ -278,19 +278,19 @@ impl Peer {
         (rest, self.server.join().expect("the server does not panic"))
     }
 
-    /// Sends bytes that may be anything, also several lines.
+    /// Sends arbitrary bytes, possibly several lines.
     pub(crate) fn send_bytes(&mut self, lines: &[u8]) {
         self.transcript.sent(lines);
         self.input.as_mut().unwrap().write_all(&[lines, b"\n"].concat()).unwrap();
     }
 
-    /// The next line, whatever it answers.
+    /// Reads the next line, whatever it is.
     pub(crate) fn read_any(&mut self) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
         self.heard(&line)
     }
 
-    /// Ends the input. Gives what else the server says before it ends as it should.
+    /// Ends the input. Returns the remaining messages of the server, which must end successfully.
     pub(crate) fn end_any(mut self) -> Vec<Value> {
         drop(self.input.take());
         let mut rest = Vec::new();
@@ -306,7 +306,7 @@ impl Peer {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Ends the input; the server has nothing more to say.
+    /// Ends the input; the server must have no more messages.
     pub(crate) fn close(self) {
         let (rest, ended) = self.end();
         assert_eq!(rest, Vec::<Value>::new());
@@ -326,18 +326,18 @@ fn collect(answers: PipeReader) -> Receiver<String> {
     lines
 }
 
-/// The parameters of `initialize`.
+/// Creates the parameters of `initialize`.
 pub(crate) fn initialize(version: &str, capabilities: &Value) -> Value {
     let info = json!({"name": "peer", "version": "1"});
     json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": info})
 }
 
-/// Parameters with what every stateless request carries; what is there already stays.
+/// Adds the metadata of every stateless request; existing members are not replaced.
 pub(crate) fn stateless(params: Value) -> Value {
     stateless_with(params, &json!({}))
 }
 
-/// As [`stateless`], with what the client can do.
+/// Like [`stateless`], with these client capabilities.
 pub(crate) fn stateless_with(params: Value, capabilities: &Value) -> Value {
     let mut params = params.as_object().cloned().unwrap_or_default();
     let meta = params.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
@@ -354,14 +354,14 @@ pub(crate) fn stateless_with(params: Value, capabilities: &Value) -> Value {
     Value::Object(params)
 }
 
-/// The code and message of an error answer.
+/// Returns code and message of an error response.
 pub(crate) fn fault(answer: &Value) -> (i64, String) {
     let error = &answer["error"];
     let code = error["code"].as_i64().unwrap_or_else(|| panic!("no error: {answer}"));
     (code, error["message"].as_str().unwrap().to_owned())
 }
 
-/// The text of a result that is one block of text.
+/// Returns the text of a result with one text block.
 pub(crate) fn text(result: &Value) -> String {
     match &result["content"].as_array().unwrap()[..] {
         [block] if block["type"] == "text" => block["text"].as_str().unwrap().to_owned(),
@@ -369,18 +369,18 @@ pub(crate) fn text(result: &Value) -> String {
     }
 }
 
-/// The text of a result that the model reads as a failure.
+/// Returns the text of an error result.
 pub(crate) fn failure(result: &Value) -> String {
     assert_eq!(result["isError"], true, "{result}");
     text(result)
 }
 
-/// One message through [`Service::handle_json`], in a runtime of its own.
+/// Passes one message to [`Service::handle_json`], in its own runtime.
 pub(crate) fn one_shot(service: &Service, message: &Value) -> Option<Value> {
     runtime(Clock::Paused).block_on(handled(service, message))
 }
 
-/// One message through [`Service::handle_json`].
+/// Passes one message to [`Service::handle_json`].
 pub(crate) async fn handled(service: &Service, message: &Value) -> Option<Value> {
     let answer = service.handle_json(message.to_string().as_bytes()).await?;
     let answer: Value = serde_json::from_slice(&answer).unwrap();

@@ -1,9 +1,9 @@
-//! Time that passes by itself, and takes none.
+//! Waiting with a paused clock, which takes no real time.
 
 use std::time::Duration;
 
-/// Lets `time` pass, which with a paused clock happens as soon as nothing else is to be done. Panics where the clock
-/// runs: no test waits.
+/// Waits for `time`, which with a paused clock passes as soon as nothing else is to be done. Panics with a running
+/// clock: no test waits.
 pub(crate) async fn pass(time: Duration) {
     if !time.is_zero() {
         tokio::time::advance(Duration::ZERO).await;

@@ -1,30 +1,30 @@
-//! Calls of the stateless era, round by round, one message at a time: any instance may get the next one.
+//! Multi round-trip requests of the stateless era, one message at a time: any instance may get the next one.
 
 use linchpin::Service;
 use serde_json::{Value, json};
 
 use super::{fault, handled, stateless_with, text};
 
-/// One request that may take several rounds.
+/// A request that may take several round trips.
 #[derive(Clone)]
 pub(crate) struct Rounds {
     method: &'static str,
     params: Value,
 }
 
-/// What the server asks, and what must be sent back with the answers.
+/// Input requests of the server, and the state to send back.
 pub(crate) struct Asked {
     pub(crate) questions: Value,
     pub(crate) state: Value,
 }
 
 impl Rounds {
-    /// A call of a tool.
+    /// Creates a tool call.
     pub(crate) fn tool(name: &str, arguments: Value) -> Self {
         Rounds { method: "tools/call", params: json!({"name": name, "arguments": arguments}) }
     }
 
-    /// Any other request.
+    /// Creates any other request.
     pub(crate) fn of(method: &'static str, params: Value) -> Self {
         Rounds { method, params }
     }
@@ -35,12 +35,12 @@ impl Rounds {
         handled(service, &message).await.unwrap()
     }
 
-    /// The first round, which must ask something.
+    /// Sends the first request; the response must request input.
     pub(crate) async fn begin(&self, service: &Service) -> Asked {
         asked(&self.send(service, self.params.clone()).await)
     }
 
-    /// A later round: the whole answer.
+    /// Sends a later request and returns the whole response.
     pub(crate) async fn retry(&self, service: &Service, state: &Value, answers: Value) -> Value {
         let mut params = self.params.clone();
         params["requestState"] = state.clone();
@@ -48,14 +48,14 @@ impl Rounds {
         self.send(service, params).await
     }
 
-    /// A later round, which ends in a text.
+    /// Sends a later request, whose result must be text.
     pub(crate) async fn finish(&self, service: &Service, state: &Value, answers: Value) -> String {
         let answer = self.retry(service, state, answers).await;
         assert!(answer.get("result").is_some(), "{answer}");
         text(&answer["result"])
     }
 
-    /// A later round, which is refused: the code, the place and the message.
+    /// Sends a later request, which must be rejected: returns code, path and message.
     pub(crate) async fn refused(
         &self,
         service: &Service,
@@ -68,19 +68,19 @@ impl Rounds {
     }
 }
 
-/// An answer that asks.
+/// Parses a response that requests input.
 pub(crate) fn asked(answer: &Value) -> Asked {
     let result = &answer["result"];
     assert_eq!(result["resultType"], "input_required", "{answer}");
     Asked { questions: result["inputRequests"].clone(), state: result["requestState"].clone() }
 }
 
-/// What a user fills in.
+/// Creates the elicitation result of a user who accepts.
 pub(crate) fn filled(content: Value) -> Value {
     json!({"action": "accept", "content": content})
 }
 
-/// The answer of a user with this name to the question `key`.
+/// Creates the response with this name to the input request `key`.
 pub(crate) fn named(key: &str, name: &str) -> Value {
     json!({key: filled(json!({"name": name}))})
 }

@@ -1,4 +1,4 @@
-//! A server with a tool for each thing that can happen to a call, and what a test does to them.
+//! A server with a tool for each event in the life of a call, and controls for tests.
 #![cfg(feature = "http-server")]
 
 use std::sync::Arc;
@@ -29,16 +29,16 @@ pub(crate) struct Count {
 
 #[derive(Clone)]
 pub(crate) struct Scene {
-    /// Each permit lets a call of `wait` go on by one step.
+    /// Each permit lets a call of `wait` continue by one step.
     pub(crate) gate: Arc<Semaphore>,
-    /// How many calls of `wait` are under way.
+    /// Number of running calls of `wait`.
     pub(crate) alive: Arc<AtomicUsize>,
     pub(crate) changed: Arc<Notify>,
-    /// How many calls have come to their end.
+    /// Number of finished calls.
     pub(crate) ended: Arc<AtomicUsize>,
 }
 
-/// Tells when a call is gone.
+/// Notifies when a call is dropped.
 struct Gone(Arc<Notify>);
 
 impl Drop for Gone {
@@ -65,12 +65,12 @@ impl Scene {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Lets calls of `wait` go on.
+    /// Lets calls of `wait` continue.
     pub(crate) fn step(&self, count: usize) {
         self.gate.add_permits(count);
     }
 
-    /// Waits until so many calls are under way.
+    /// Waits until this many calls are running.
     pub(crate) async fn until_alive(&self, count: usize) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -82,7 +82,7 @@ impl Scene {
         }
     }
 
-    /// Tells how far it is after each step.
+    /// Reports progress after each step.
     pub(crate) async fn wait(self, steps: u32, cx: Context) -> Result<String> {
         let gone = Gone(self.changed.clone());
         let alive = Alive::new(&self.alive);
@@ -99,7 +99,7 @@ impl Scene {
         Ok(format!("{steps} steps"))
     }
 
-    /// Lets the stream go, and ends after a step.
+    /// Releases the stream, and finishes after a step.
     async fn leave(self, cx: Context) -> Result<String> {
         cx.close_stream(Duration::from_secs(3));
         self.wait(1, cx).await

@@ -1,5 +1,5 @@
-//! Messages against the official schemas, members that the schema does not name included. Without the schemas
-//! beside the checkout nothing is checked, which `spec_check` says once.
+//! Validation of messages against the official schemas, including members that the schema does not name. Without the
+//! schemas next to the checkout nothing is validated, which `spec_check` reports once.
 
 use linchpin::Revision;
 use linchpin::model::key;
@@ -12,7 +12,7 @@ fn fail(result: Result<(), String>, revision: Revision, message: &Value) {
     }
 }
 
-/// A request or notification of ours, unless it is of a method that the revision does not have.
+/// Validates a request or notification of the client, unless the revision does not have its method.
 pub(super) fn check_sent(revision: Revision, message: &Value) {
     let Some(schemas) = Schemas::find() else { return };
     let revision_name = revision.as_str();
@@ -26,7 +26,7 @@ pub(super) fn check_sent(revision: Revision, message: &Value) {
     fail(checked, revision, message);
 }
 
-/// The server's answer to a request.
+/// Validates the server's response to a request.
 pub(super) fn check_answer(revision: Revision, method: &str, message: &Value) {
     let Some(schemas) = Schemas::find() else { return };
     let name = revision.as_str();
@@ -36,7 +36,7 @@ pub(super) fn check_answer(revision: Revision, method: &str, message: &Value) {
     fail(schemas.check_result(name, method, message), revision, message);
     let result = &message["result"];
     let definition = match result["resultType"].as_str() {
-        Some("task") => None, // of the extension, which no schema has
+        Some("task") => None, // part of the extension, which has no schema
         Some("input_required") => Some("InputRequiredResult"),
         _ if method == "tools/call" && result.get("task").is_some() => Some("CreateTaskResult"),
         _ => result_of(method),
@@ -46,8 +46,8 @@ pub(super) fn check_answer(revision: Revision, method: &str, message: &Value) {
     }
 }
 
-/// What the server says without being asked: a question, a notification, or an error about a message that it could
-/// not read.
+/// Validates an unsolicited message of the server: a server request, a notification, or an error about an unreadable
+/// message.
 pub(super) fn check_unasked(revision: Revision, message: &Value) {
     let Some(schemas) = Schemas::find() else { return };
     if message.get("error").is_some() {
@@ -60,19 +60,19 @@ pub(super) fn check_unasked(revision: Revision, message: &Value) {
     let revision = if subscribed.is_some() { Revision::LATEST } else { revision };
     let (name, method) = (revision.as_str(), message["method"].as_str().unwrap_or_default());
     if !schemas.methods(name).contains(method) && method.starts_with("x-") {
-        return; // a notification of the server's own
+        return; // a custom notification of the server
     }
     fail(schemas.check_notification(name, message), revision, message);
     if let Some(definition) = params_of(method).filter(|definition| schemas.has(name, definition)) {
         let mut params = message["params"].clone();
         if let Some(filter) = params.get_mut("notifications").and_then(Value::as_object_mut) {
-            filter.remove("taskIds"); // of the extension, which no schema has
+            filter.remove("taskIds"); // part of the extension, which has no schema
         }
         fail(schemas.check_exactly(name, definition, &params), revision, message);
     }
 }
 
-/// The answers to a batch, as a whole.
+/// Validates the responses to a batch as a whole.
 pub(super) fn check_batch(revision: Revision, batch: &Value) {
     if let Some(schemas) = Schemas::find() {
         fail(schemas.check_batch(revision.as_str(), batch), revision, batch);

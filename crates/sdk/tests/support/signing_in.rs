@@ -1,4 +1,4 @@
-//! A client that signs in to the authority of the test kit, and everything that can happen to it afterwards.
+//! A client that signs in to the test authority, and its whole life cycle afterwards.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) async fn start(behaviour: Behaviour) -> Arc<Authority> {
     Arc::new(Authority::start(behaviour).await.unwrap())
 }
 
-/// A client whose person agrees to everything, and whose clock is the authority's.
+/// Creates a client whose user approves everything, and which uses the clock of the authority.
 pub(crate) fn oauth(authority: &Arc<Authority>) -> OAuth {
     with_person(OAuth::new("A test"), authority)
 }
@@ -34,13 +34,13 @@ pub(crate) fn with_person(oauth: OAuth, authority: &Arc<Authority>) -> OAuth {
     oauth.redirect(BACK, visit).clock(authority.clock())
 }
 
-/// A whole life with a server: connecting, a call, one that needs more, a token that is not taken any more, one that
-/// runs out, one that is revoked, and signing out. Says where it ends and why.
+/// Runs a whole life cycle with a server: connecting, a call, a call that needs more scopes, a rejected token, an
+/// expired one, a revoked one, and signing out. The error names the failed step and the reason.
 pub(crate) async fn live(authority: &Authority, oauth: &OAuth) -> Result<(), Failure> {
     live_with(authority, oauth, |client| client.auth(oauth.clone())).await
 }
 
-/// The same of a client that is set up in another way.
+/// Like [`live`], with a client that is set up differently.
 pub(crate) async fn live_with(
     authority: &Authority,
     oauth: &OAuth,
@@ -65,7 +65,7 @@ pub(crate) async fn sign_out(authority: &Authority, oauth: &OAuth) -> Result<(),
     oauth.sign_out(&authority.mcp_url(), &Egress::default()).await.map(drop)
 }
 
-/// Where a life ended.
+/// The failed step and its error.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) step: &'static str,

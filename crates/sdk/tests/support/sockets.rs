@@ -1,4 +1,4 @@
-//! A server on a thread of its own, and clients that write bytes into sockets.
+//! A server on its own thread, and clients that write raw bytes to sockets.
 #![cfg(feature = "http-server")]
 
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-/// How long something may take to come. Only a failing test waits that long.
+/// Timeout for events. Only a failing test reaches it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -27,7 +27,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A server that listens.
+/// A listening server.
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) runtime: Handle,
@@ -42,7 +42,7 @@ impl Site {
         Self::run(listening.address(), runtime, |end| listening.run_until(end))
     }
 
-    /// One that serves something else.
+    /// Starts a server with another service.
     pub(crate) fn serving<S, B>(settings: impl FnOnce(Listener) -> Listener, service: S) -> Self
     where
         S: Service<Request<Incoming>, Response = http::Response<B>, Error = Infallible, Future: Send>,
@@ -70,12 +70,12 @@ impl Site {
         Socket::connect(self.address).unwrap()
     }
 
-    /// How many connections, streams and calls the server looks after.
+    /// Returns the number of connections, streams and calls of the server.
     pub(crate) fn tasks(&self) -> usize {
         self.runtime.metrics().num_alive_tasks()
     }
 
-    /// Waits until the server looks after so many.
+    /// Waits until the server has this many tasks.
     pub(crate) fn until_tasks(&self, count: usize) {
         let begun = Instant::now();
         while self.tasks() != count {
@@ -84,12 +84,12 @@ impl Site {
         }
     }
 
-    /// Asks the server to end.
+    /// Stops the server.
     pub(crate) fn stop(&mut self) {
         self.stop.take();
     }
 
-    /// Waits for its end, and says how long that took.
+    /// Waits until the server has stopped, and returns how long that took.
     pub(crate) fn ended(mut self) -> Duration {
         let begun = Instant::now();
         self.stop();
@@ -104,7 +104,7 @@ pub(crate) struct Socket {
     buffer: Vec<u8>,
 }
 
-/// An answer, its body whole.
+/// A response with its complete body.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -124,7 +124,7 @@ impl Socket {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Writes to one who may be gone.
+    /// Writes to a peer that may be gone.
     pub(crate) fn try_write(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
@@ -133,7 +133,7 @@ impl Socket {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Reads some more; `false` at the end.
+    /// Reads more bytes; returns `false` at the end.
     fn more(&mut self) -> bool {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
@@ -159,14 +159,14 @@ impl Socket {
         }
     }
 
-    /// The head of the next answer; `None` when the server closes instead.
+    /// Reads the head of the next response; `None` if the server closes instead.
     pub(crate) fn head(&mut self) -> Option<(u16, String)> {
         let head = self.until(b"\r\n\r\n")?;
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Some((status, head.to_ascii_lowercase()))
     }
 
-    /// The next answer; `None` when the server closes instead.
+    /// Reads the next response; `None` if the server closes instead.
     pub(crate) fn response(&mut self) -> Option<Response> {
         let (status, head) = self.head()?;
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
@@ -195,7 +195,7 @@ impl Socket {
         Some(Response { status, head, body: String::from_utf8(body).unwrap() })
     }
 
-    /// The next chunk of a body; `None` at its end.
+    /// Reads the next chunk of a body; `None` at its end.
     pub(crate) fn chunk(&mut self) -> Option<String> {
         let size = self.until(b"\r\n")?;
         let size = usize::from_str_radix(size.trim(), 16).unwrap();
@@ -206,7 +206,7 @@ impl Socket {
         (size > 0).then(|| String::from_utf8(chunk).unwrap())
     }
 
-    /// Waits until the server closes; gives what it says before that.
+    /// Waits until the server closes; returns what it sends before that.
     pub(crate) fn end(&mut self) -> String {
         while self.more() {}
         String::from_utf8_lossy(&std::mem::take(&mut self.buffer)).into_owned()

@@ -1,10 +1,10 @@
-//! Private addresses in every way that somebody's parser takes for one.
+//! Private addresses in all spellings that some parser accepts.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// Addresses that nothing learned from the network may lead to.
+/// Addresses that a discovered URL must not lead to.
 pub(crate) const ADDRESSES: [[u8; 4]; 10] = [
     [127, 0, 0, 2],
     [127, 0, 0, 1],
@@ -18,7 +18,7 @@ pub(crate) const ADDRESSES: [[u8; 4]; 10] = [
     [224, 0, 0, 1],
 ];
 
-/// Addresses of IPv6, names and numbers that lead there too.
+/// IPv6 addresses, names and numbers that lead there, too.
 pub(crate) const NAMES: [&str; 25] = [
     "[::1]",
     "[0:0:0:0:0:0:0:1]",
@@ -47,20 +47,20 @@ pub(crate) const NAMES: [&str; 25] = [
     "0x0",
 ];
 
-/// The 320 that are tried wherever a URL is learned.
+/// Returns the 320 hosts that are tried for each discovered URL.
 pub(crate) fn hosts() -> BTreeSet<String> {
     let hosts = all(&ADDRESSES[..7], &NAMES[..13]);
     assert_eq!(hosts.len(), 320, "each of them once");
     hosts
 }
 
-/// Every spelling of these addresses, and these names.
+/// Returns all spellings of these addresses, and these names.
 pub(crate) fn all(addresses: &[[u8; 4]], names: &[&str]) -> BTreeSet<String> {
     let spellings = addresses.iter().flat_map(|octets| spellings((*octets).into()));
     spellings.chain(names.iter().map(|name| (*name).to_owned())).collect()
 }
 
-/// Hosts that somebody's parser takes for this IPv4 address.
+/// Returns the hosts that some parser accepts as this IPv4 address.
 fn spellings(address: Ipv4Addr) -> Vec<String> {
     let [a, b, c, d] = address.octets();
     let number = u32::from(address);

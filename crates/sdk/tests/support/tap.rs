@@ -1,5 +1,5 @@
-//! A way from a client to a server over pipes that notes all messages and holds those of both sides against the
-//! schemas.
+//! Transport from a client to a server over pipes that records all messages and validates those of both sides
+//! against the schemas.
 
 use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use spec_check::Transcript;
 
 use super::{Clock, runtime};
 
-/// The way to one server. Clones share what was noted.
+/// Transport to one server. Clones share the record.
 #[derive(Clone)]
 pub(crate) struct Tap {
     service: Service,
@@ -22,10 +22,10 @@ pub(crate) struct Tap {
 
 #[derive(Default)]
 struct Heard {
-    /// What the client saw, and what the server saw.
+    /// Messages from the view of the client, and of the server.
     client: Transcript,
     server: Transcript,
-    /// All messages in order: whether the client sent it, and what it is.
+    /// All messages in order, each with whether the client sent it.
     messages: Vec<(bool, Value)>,
     faults: Vec<String>,
 }
@@ -35,12 +35,12 @@ impl Tap {
         Tap { service: service.clone(), heard: Arc::default() }
     }
 
-    /// A client that speaks one revision over this way.
+    /// Creates a client with one revision over this transport.
     pub(crate) fn client(&self, revision: Revision) -> ClientBuilder {
         Client::over(self.clone()).eras(Eras::new()).revisions([revision])
     }
 
-    /// The messages that the client sent since the last look, and those that it got.
+    /// Returns the messages sent and received by the client since the last call.
     pub(crate) fn messages(&self) -> (Vec<Value>, Vec<Value>) {
         let mut heard = self.heard.lock().unwrap();
         assert_eq!(heard.faults, Vec::<String>::new(), "not as the revision has it");
@@ -58,7 +58,7 @@ impl Tap {
     }
 }
 
-/// The messages of a method.
+/// Returns the messages of a method.
 pub(crate) fn of<'a>(messages: &'a [Value], method: &str) -> Vec<&'a Value> {
     messages.iter().filter(|message| message["method"] == method).collect()
 }
@@ -72,13 +72,13 @@ impl Transport for Tap {
         let to_server = Arc::new(Mutex::new(Some(ours)));
         let (tap, up, outgoing) = (self.clone(), to_server.clone(), wire.clone());
         wire.on_outgoing(move || {
-            let mut up = up.lock().unwrap(); // held while lines are handed over, so that they stay in order
+            let mut up = up.lock().unwrap(); // held while lines are written, so that they stay in order
             let mut lines = Vec::new();
             outgoing.take(&mut lines);
             for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                 tap.note(std::str::from_utf8(line).unwrap(), true);
             }
-            // A server that is gone does not read any more.
+            // A server that has ended does not read any more.
             let _ = up.as_mut().map(|up| up.write_all(&lines));
         });
         let tap = self.clone();

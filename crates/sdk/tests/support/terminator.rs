@@ -1,4 +1,4 @@
-//! A proxy that ends TLS as well: with it a server of this machine is on the public network as far as a client can tell.
+//! Proxy that terminates TLS: with it, a server on this machine looks like a public one to a client.
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,13 +18,13 @@ const ROOT: &[u8] = include_bytes!("../egress/certificates/authority.pem");
 const CERTIFICATE: &[u8] = include_bytes!("../egress/certificates/server.pem");
 const KEY: &[u8] = include_bytes!("../egress/certificates/server.key");
 
-/// The name that the certificate is for. Its ports are told apart.
+/// Name in the certificate. Routes differ by port.
 pub(crate) const NAME: &str = "server.example";
 
 pub(crate) struct Terminator {
     address: SocketAddr,
     known: Arc<Known>,
-    /// Addresses that were dialled.
+    /// Dialled addresses.
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
     _accepting: JoinSet<()>,
 }
@@ -32,9 +32,9 @@ pub(crate) struct Terminator {
 #[derive(Default)]
 struct Known {
     routes: Mutex<HashMap<u16, SocketAddr>>,
-    /// Other names that it was asked for.
+    /// Other requested names.
     strangers: Mutex<BTreeSet<String>>,
-    /// How it was asked, each time.
+    /// Heads of the `CONNECT` requests.
     heads: Mutex<Vec<String>>,
 }
 
@@ -54,13 +54,13 @@ impl Terminator {
         Terminator { address, known, dialled: Arc::default(), _accepting: accepting }
     }
 
-    /// Leads `https://server.example:{port}` to an address, and gives that origin.
+    /// Routes `https://server.example:{port}` to an address, and returns that origin.
     pub(crate) fn route(&self, port: u16, to: SocketAddr) -> String {
         self.known.routes.lock().unwrap().insert(port, to);
         format!("https://{NAME}:{port}")
     }
 
-    /// The way out through it.
+    /// Returns an egress builder that uses the proxy.
     pub(crate) fn egress(&self) -> Builder {
         let dialled = self.dialled.clone();
         let told = move |hop: &linchpin::egress::Hop<'_>| {
@@ -71,22 +71,22 @@ impl Terminator {
         Egress::builder().proxy(&format!("http://{}", self.address)).root_certificate(ROOT).on_hop(told)
     }
 
-    /// Where it is.
+    /// Returns its address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How it was asked to connect on, each time.
+    /// Returns the heads of the `CONNECT` requests.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.known.heads.lock().unwrap().clone()
     }
 
-    /// How many connections went anywhere but here.
+    /// Returns the number of connections to other addresses.
     pub(crate) fn elsewhere(&self) -> usize {
         self.dialled.lock().unwrap().iter().filter(|address| **address != self.address).count()
     }
 
-    /// The hosts besides its own that it was asked to connect to.
+    /// Returns the other requested hosts.
     pub(crate) fn strangers(&self) -> BTreeSet<String> {
         self.known.strangers.lock().unwrap().clone()
     }
@@ -100,7 +100,7 @@ fn acceptor() -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()))
 }
 
-/// Serves one `CONNECT`. What breaks is the client's to notice.
+/// Serves one `CONNECT` request. The client notices failures.
 async fn tunnel(mut stream: TcpStream, known: Arc<Known>, acceptor: TlsAcceptor) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,5 +1,5 @@
-//! A client by hand over HTTP, without sockets: requests go into the endpoint, and what comes out of it is read frame
-//! by frame and held against the official schemas.
+//! HTTP client without sockets: requests are passed to the endpoint, and responses are read frame by frame and
+//! validated against the official schemas.
 #![cfg(feature = "http-server")]
 
 use std::collections::{HashMap, VecDeque};
@@ -21,14 +21,14 @@ use spec_check::Transcript;
 use super::{STATELESS, fault, initialize, stateless_with};
 
 pub(crate) const BOTH: &str = "application/json, text/event-stream";
-/// How long something may take to come. With a paused clock only a failing test waits for it, and in no time.
+/// Timeout for events. With a paused clock only a failing test reaches it, and it takes no real time.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) fn serve(http: Http) -> HttpService {
     http.into_service().unwrap()
 }
 
-/// A request as clients send it, without a revision.
+/// Creates a request as clients send it, without a revision.
 pub(crate) fn request(method: Method, path: &str) -> http::request::Builder {
     let request = Request::builder().method(&method).uri(path).header(HOST, "localhost:8080");
     match method {
@@ -38,7 +38,7 @@ pub(crate) fn request(method: Method, path: &str) -> http::request::Builder {
     }
 }
 
-/// A POST of a message, with headers beside or in place of the usual ones; an empty value leaves one out.
+/// Creates a POST of a message, with additional or replaced headers; an empty value removes one.
 pub(crate) fn post(message: impl ToString, headers: &[(&str, &str)]) -> Request<String> {
     with(request(Method::POST, "/mcp").body(message.to_string()).unwrap(), headers)
 }
@@ -54,7 +54,7 @@ pub(crate) fn with<B>(mut request: Request<B>, headers: &[(&str, &str)]) -> Requ
     request
 }
 
-/// The headers that repeat the message (stateless era).
+/// Returns the headers that mirror the message (stateless era).
 pub(crate) fn mirrored(message: &Value) -> Vec<(&'static str, String)> {
     let mut headers = vec![("mcp-protocol-version", STATELESS.as_str().to_owned())];
     let method = message["method"].as_str().unwrap_or_default();
@@ -69,7 +69,7 @@ pub(crate) fn mirrored(message: &Value) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// A stateless request and its headers.
+/// Creates a stateless request and its headers.
 pub(crate) fn modern(id: i64, method: &str, params: Value) -> (Value, Vec<(&'static str, String)>) {
     let params = stateless_with(params, &json!({}));
     let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -81,10 +81,10 @@ pub(crate) fn borrowed<'a>(headers: &'a [(&'static str, String)]) -> Vec<(&'a st
     headers.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
-/// A body that comes in pieces; `None` is a pause that does not end.
+/// A body in pieces; `None` is a pause without end.
 pub(crate) struct Pieces {
     pub(crate) pieces: VecDeque<Option<Bytes>>,
-    /// What it says of its length.
+    /// The announced length.
     pub(crate) length: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl http_body::Body for Pieces {
     }
 }
 
-/// What came back.
+/// A response.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -124,7 +124,7 @@ impl Answer {
         self.header("content-type") == Some("text/event-stream")
     }
 
-    /// The whole body, as text.
+    /// Returns the whole body as text.
     pub(crate) async fn text(mut self) -> String {
         let mut all = Vec::new();
         while let Some(bytes) = frame(&mut self.body).await {
@@ -133,7 +133,7 @@ impl Answer {
         String::from_utf8(all).unwrap()
     }
 
-    /// The one message that it is.
+    /// Returns its only message.
     pub(crate) async fn message(self) -> Value {
         assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.status);
         let (transcript, status) = (self.transcript.clone(), self.status);
@@ -141,7 +141,7 @@ impl Answer {
         heard(&transcript, &text, status)
     }
 
-    /// Its messages, one after the other.
+    /// Returns its messages as a stream.
     pub(crate) fn events(self) -> Events {
         assert!(self.is_stream(), "{} {:?}", self.status, self.headers);
         assert_eq!(self.status, StatusCode::OK);
@@ -150,7 +150,7 @@ impl Answer {
         Events { body: self.body, text: String::new(), last: None, transcript: self.transcript }
     }
 
-    /// The status and the code of the error that it is.
+    /// Returns status and error code.
     pub(crate) async fn refusal(self) -> (u16, i64) {
         let status = self.status.as_u16();
         (status, fault(&self.message().await).0)
@@ -163,7 +163,7 @@ async fn frame(body: &mut Body) -> Option<Bytes> {
     frame.map(|frame| frame.unwrap().into_data().unwrap())
 }
 
-/// An error of the transport has no id, which old schemas do not know.
+/// Records and validates a message. A transport error has no id, which old schemas do not allow.
 fn heard(transcript: &Mutex<Transcript>, text: &str, status: StatusCode) -> Value {
     let message: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"));
     let is_refusal = status.as_u16() >= 400 && message.get("error").is_some() && message.get("id").is_none();
@@ -177,7 +177,7 @@ fn heard(transcript: &Mutex<Transcript>, text: &str, status: StatusCode) -> Valu
     message
 }
 
-/// One event of a stream.
+/// An event of a stream.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
@@ -187,17 +187,17 @@ pub(crate) struct Event {
     pub(crate) is_comment: bool,
 }
 
-/// A stream that is read.
+/// An event stream.
 pub(crate) struct Events {
     body: Body,
     text: String,
-    /// The id of the last event that had one.
+    /// Id of the last event with an id.
     pub(crate) last: Option<String>,
     transcript: Arc<Mutex<Transcript>>,
 }
 
 impl Events {
-    /// The next event; `None` at the end.
+    /// Reads the next event; `None` at the end.
     pub(crate) async fn event(&mut self) -> Option<Event> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -214,7 +214,7 @@ impl Events {
         }
     }
 
-    /// The next message; `None` at the end.
+    /// Reads the next message; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             let event = self.event().await?;
@@ -224,12 +224,12 @@ impl Events {
         }
     }
 
-    /// The next message, which must be there.
+    /// Reads the next message, which must exist.
     pub(crate) async fn message(&mut self) -> Value {
         self.next().await.expect("one more message")
     }
 
-    /// All messages to the end.
+    /// Reads all messages to the end.
     pub(crate) async fn rest(mut self) -> Vec<Value> {
         let mut all = Vec::new();
         while let Some(message) = self.next().await {
@@ -238,7 +238,7 @@ impl Events {
         all
     }
 
-    /// Whether nothing comes, as far as anybody can tell in this time of a paused clock.
+    /// Returns whether nothing arrives within this time of a paused clock.
     pub(crate) async fn is_quiet(&mut self, time: Duration) -> bool {
         tokio::time::advance(Duration::ZERO).await;
         let next = std::future::poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
@@ -265,13 +265,13 @@ fn parse(text: &str) -> Event {
     event
 }
 
-/// One client. It has a session if its revision has them.
+/// A client, with a session if its revision has sessions.
 #[derive(Clone)]
 pub(crate) struct Guest {
     pub(crate) web: HttpService,
     pub(crate) revision: Revision,
     pub(crate) session: Option<String>,
-    /// Headers of every request, such as who sends it.
+    /// Headers of every request, such as credentials.
     pub(crate) always: Vec<(&'static str, String)>,
     capabilities: Value,
     transcript: Arc<Mutex<Transcript>>,
@@ -283,7 +283,7 @@ pub(crate) fn everything() -> Value {
 }
 
 impl Guest {
-    /// A client that has said nothing.
+    /// Creates a client that has sent nothing.
     pub(crate) fn new(web: &HttpService, revision: Revision) -> Self {
         Guest {
             web: web.clone(),
@@ -296,14 +296,14 @@ impl Guest {
         }
     }
 
-    /// A client that has opened its session, if there are such.
+    /// Creates a client with an open session, if the revision has sessions.
     pub(crate) async fn open(web: &HttpService, revision: Revision) -> Self {
         let mut guest = Guest::new(web, revision);
         guest.initialize().await;
         guest
     }
 
-    /// As [`Self::open`], as somebody.
+    /// Like [`Self::open`], with an identity.
     pub(crate) async fn open_as(web: &HttpService, revision: Revision, who: &str) -> Self {
         let mut guest = Guest::new(web, revision);
         guest.always.push(("x-user", who.to_owned()));
@@ -324,7 +324,7 @@ impl Guest {
         assert_eq!(noted.status, StatusCode::ACCEPTED);
     }
 
-    /// The headers of a message of this client.
+    /// Returns the headers for a message of this client.
     pub(crate) fn headers(&self, message: &Value) -> Vec<(&'static str, String)> {
         let mut headers = self.always.clone();
         if self.revision == STATELESS {
@@ -350,7 +350,7 @@ impl Guest {
         message
     }
 
-    /// Sends a message as it is.
+    /// Sends a message unchanged.
     pub(crate) async fn send(&self, message: &Value) -> Answer {
         self.transcript.lock().unwrap().sent(message.to_string());
         let headers = self.headers(message);
@@ -371,13 +371,13 @@ impl Guest {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
-    /// As [`Self::call`], of one who wants to know how far it is.
+    /// Like [`Self::call`], with a progress token.
     pub(crate) async fn watch(&self, tool: &str, arguments: Value) -> Answer {
         let meta = json!({"progressToken": "t"});
         self.ask("tools/call", json!({"name": tool, "arguments": arguments, "_meta": meta})).await
     }
 
-    /// The text that a tool answers with at once.
+    /// Calls a tool and returns the text of its immediate response.
     pub(crate) async fn call_text(&self, tool: &str, arguments: Value) -> String {
         let answer = self.call(tool, arguments).await;
         assert_eq!(answer.status, StatusCode::OK);
@@ -392,14 +392,14 @@ impl Guest {
         self.send(&message).await
     }
 
-    /// Answers a question of the server.
+    /// Responds to a server request.
     pub(crate) async fn reply(&self, question: &Value, result: Value) {
         let answer = self.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result})).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED);
         assert_eq!(answer.text().await, "");
     }
 
-    /// Asks for the stream that belongs to no request, or goes on with any after an event.
+    /// Opens the standalone stream, or resumes any stream after an event.
     pub(crate) async fn get(&self, last: Option<&str>) -> Answer {
         let mut headers = self.headers(&Value::Null);
         headers.retain(|(name, _)| *name != "mcp-method");
@@ -415,23 +415,23 @@ impl Guest {
         self.handle(with(request, &borrowed(&headers))).await
     }
 
-    /// Notes that it has sent something, whose answer will be checked.
+    /// Records a sent message, whose response will be validated.
     pub(crate) fn note(&self, message: &Value) {
         self.transcript.lock().unwrap().sent(message.to_string());
     }
 }
 
-/// The text of a result in an answer.
+/// Returns the text of a result in a response.
 pub(crate) fn text_of(answer: &Value) -> String {
     super::text(&answer["result"])
 }
 
-/// Values of headers by name, for comparison.
+/// Returns header values by name, for comparison.
 pub(crate) fn all(headers: &HeaderMap) -> HashMap<String, String> {
     headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
 }
 
-/// Something that goes on beside the test, and ends with it.
+/// A background task that is aborted at the end of the test.
 pub(crate) struct Beside<T>(tokio::task::JoinSet<T>);
 
 impl<T: Send + 'static> Beside<T> {
@@ -441,7 +441,7 @@ impl<T: Send + 'static> Beside<T> {
         Beside(set)
     }
 
-    /// What came of it.
+    /// Waits for its output.
     pub(crate) async fn end(mut self) -> T {
         self.0.join_next().await.unwrap().unwrap()
     }

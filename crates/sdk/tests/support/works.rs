@@ -1,4 +1,4 @@
-//! A server whose tools run as tasks, and wait until they are told to go on.
+//! A server whose tools run as tasks, and wait until the test lets them continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,12 +17,12 @@ pub(crate) struct Age {
     pub(crate) age: u32,
 }
 
-/// What a test does to the tools, and sees of them.
+/// Controls and counters of the tools.
 #[derive(Clone)]
 pub(crate) struct Works {
-    /// Each permit lets one call of `slow` end.
+    /// Each permit lets one call of `slow` finish.
     pub(crate) gate: Arc<Semaphore>,
-    /// How many calls of `slow` are under way.
+    /// Number of running calls of `slow`.
     pub(crate) alive: Arc<AtomicUsize>,
 }
 
@@ -75,7 +75,7 @@ impl Works {
     }
 }
 
-/// Two questions at once, and one after them.
+/// Two input requests at once, and one after them.
 async fn ask(_: NoArgs, cx: Context) -> Result<String> {
     let (name, age) = tokio::join!(cx.elicit::<Name>("Who are you?"), cx.elicit::<Age>("How old are you?"));
     let (name, age) = (name?.name, age?.age);
