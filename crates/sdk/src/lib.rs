@@ -89,19 +89,19 @@ mod guide {
     #[doc = include_str!("../../../docs/guide/http.md")]
     mod http {}
     #[cfg(feature = "http-client")]
-    #[doc = include_str!("../../../docs/guide/signing-in.md")]
-    mod signing_in {}
+    #[doc = include_str!("../../../docs/guide/client-authorization.md")]
+    mod client_authorization {}
     #[cfg(feature = "auth")]
-    #[doc = include_str!("../../../docs/guide/authorization.md")]
-    mod authorization {}
+    #[doc = include_str!("../../../docs/guide/server-authorization.md")]
+    mod server_authorization {}
     #[doc = include_str!("../../../docs/guide/context.md")]
     mod context {}
     #[doc = include_str!("../../../docs/guide/hooks.md")]
     mod hooks {}
     #[doc = include_str!("../../../docs/guide/running.md")]
     mod running {}
-    #[doc = include_str!("../../../docs/guide/questions.md")]
-    mod questions {}
+    #[doc = include_str!("../../../docs/guide/server-requests.md")]
+    mod server_requests {}
     #[doc = include_str!("../../../docs/guide/tasks.md")]
     mod tasks {}
     #[cfg(feature = "skills")]
@@ -113,6 +113,6 @@ mod guide {
     mod testing {}
     #[doc = include_str!("../../../docs/guide/clients.md")]
     mod clients {}
-    #[doc = include_str!("../../../docs/guide/cli.md")]
-    mod cli {}
+    #[doc = include_str!("../../../docs/guide/inspect-call-doctor.md")]
+    mod inspect_call_doctor {}
 }
